@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// balancer does for replicas what a Service does: it gives each new connection to the
-// next replica that is ready, and leaves connections alone that are open.
+// balancer acts like a Service for replicas: it sends each new connection to the next ready replica, and leaves
+// open connections alone.
 type balancer struct {
 	listener net.Listener
 	probe    *http.Client
-	address  func(*Replica) string // to which connections go
+	address  func(*Replica) string // the address to which connections go
 
 	mu       sync.Mutex
 	replicas []*Replica
@@ -56,8 +56,8 @@ func (b *balancer) accept() {
 	}
 }
 
-// serve connects a client to a ready replica. Without one the connection is closed, as
-// a Service without endpoints refuses it.
+// serve connects a client to a ready replica. If there is none, the connection is closed, as a Service without
+// endpoints refuses it.
 func (b *balancer) serve(client net.Conn) {
 	defer client.Close()
 	server := b.dial()
@@ -72,7 +72,7 @@ func (b *balancer) serve(client net.Conn) {
 
 	done := make(chan struct{}, 2)
 	copyHalf := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from) // ends when either side closes
+		_, _ = io.Copy(to, from) // returns when either side closes
 		_ = to.(*net.TCPConn).CloseWrite()
 		done <- struct{}{}
 	}
@@ -82,7 +82,7 @@ func (b *balancer) serve(client net.Conn) {
 	<-done
 }
 
-// dial tries each replica once, beginning with the one whose turn it is.
+// dial tries each replica once, starting with the next one.
 func (b *balancer) dial() net.Conn {
 	b.mu.Lock()
 	replicas := append(append([]*Replica{}, b.replicas[b.next%max(1, len(b.replicas)):]...), b.replicas[:b.next%max(1, len(b.replicas))]...)
@@ -130,7 +130,7 @@ func (b *balancer) close() {
 	b.wg.Wait()
 }
 
-// ready asks a replica as a kubelet would.
+// ready probes a replica as a kubelet does.
 func (r *Replica) ready(probe *http.Client) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 )
 
-// Build builds a program of the repository, such as ./cmd/configdep-apiserver, and
-// returns the path of the binary. With the race detector it is another binary, and neither is that of make build,
-// which has a version.
+// Build builds a program of the repository, such as ./cmd/configdep-apiserver, and returns the path of the binary.
+// The binary with the race detector has another path, and neither is the path of make build, whose binaries have a
+// version.
 func Build(ctx context.Context, program string, race bool) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -25,10 +25,10 @@ func Build(ctx context.Context, program string, race bool) (string, error) {
 
 func build(ctx context.Context, root string, race bool, program string) (string, error) {
 	binary := filepath.Join(root, ".cache", "bin", path.Base(program)+"-devel")
-	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as hack/build.sh
+	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as in hack/build.sh
 	if race {
 		binary += "-race"
-		args = []string{"build", "-race"} // like go test, whose packages are in the cache then
+		args = []string{"build", "-race"} // with the flags of go test, whose packages are in the cache then
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, program)...)
 	cmd.Dir = root
@@ -41,8 +41,8 @@ func build(ctx context.Context, root string, race bool, program string) (string,
 	return binary, nil
 }
 
-// BuildTools builds tools of hack/tools, such as helm, unless they are built already. The first
-// time that takes minutes, so TestMain does it, before any limit begins. Progress goes to log.
+// BuildTools builds tools of hack/tools, such as helm, unless they have been built already. The first build takes
+// minutes, so TestMain calls BuildTools before any time limit starts. Progress goes to log.
 func BuildTools(ctx context.Context, log io.Writer, names ...string) error {
 	root, err := repositoryRoot()
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// CertificateSecret is where the server keeps the certificate of its own making.
+// CertificateSecret is the Secret in which the server keeps the certificate that it creates.
 const CertificateSecret = "configdep-serving-cert"
 
-// ownArgs returns the arguments of the manifest that hold here.
+// ownArgs returns the arguments of the manifest that apply here.
 func (i *Installation) ownArgs(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		return arg == "--manage-serving-certificate" && !i.options.ManagedCertificates
 	})
 }
 
-// certificateArgs are the arguments of a replica that serves by certificates from files.
+// certificateArgs returns the arguments of a replica that serves with certificates from files.
 func (i *Installation) certificateArgs() []string {
 	if i.options.ManagedCertificates {
 		return nil
@@ -39,8 +39,8 @@ func (i *Installation) certificateArgs() []string {
 	}
 }
 
-// caBundle is what makes kube-apiserver trust the server, in base64; empty when the server
-// sees to that by itself.
+// caBundle is the base64-encoded bundle with which kube-apiserver verifies the server; empty if the server
+// publishes its own.
 func (i *Installation) caBundle() (string, error) {
 	if i.options.ManagedCertificates {
 		return "", nil
@@ -49,14 +49,14 @@ func (i *Installation) caBundle() (string, error) {
 	return base64.StdEncoding.EncodeToString(ca), err
 }
 
-// trusted are the CAs by which the certificates of the server verify.
+// trusted are the CAs that verify the certificates of the server.
 type trusted struct {
 	mu   sync.Mutex
-	last []byte // that were in the Secret when it held any
+	last []byte // the last ones in the Secret
 }
 
-// bundle returns the CAs by which the certificates of replicas verify, PEM-encoded; none if
-// the server has yet to make one. While the Secret holds none, those before are returned.
+// bundle returns the PEM-encoded CAs that verify the certificates of replicas; none if the server has not created
+// one yet. While the Secret contains none, bundle returns the previous ones.
 func (i *Installation) bundle() []byte {
 	if !i.options.ManagedCertificates {
 		return i.authority.BundlePEM()
@@ -76,12 +76,11 @@ func (i *Installation) bundle() []byte {
 	return i.trusted.last
 }
 
-// trustBundle returns the configuration of a client that trusts the CAs that there are at the
-// time of each connection.
+// trustBundle returns the configuration of a client that trusts the CAs that exist at the time of each connection.
 func (i *Installation) trustBundle() *tls.Config {
 	return &tls.Config{
 		ServerName: serverName,
-		// It is verified below, as a pool of CAs is fixed once it is in use.
+		// The connection is verified below, because a pool of CAs cannot change once it is in use.
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection: func(s tls.ConnectionState) error {
 			roots := x509.NewCertPool()

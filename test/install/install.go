@@ -22,37 +22,37 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// What artifacts/base calls things.
+// Names in artifacts/base.
 const (
 	Namespace  = "configdep-system"
 	Name       = "configdep-apiserver" // the Deployment, the Service and the ServiceAccount
 	APIService = "v1alpha1.configdep.io"
 
-	// The name by which the aggregator verifies the server.
+	// The name that the aggregator expects in the certificate of the server.
 	serverName = Name + "." + Namespace + ".svc"
 )
 
-// Options says how to install.
+// Options are the options of Install.
 type Options struct {
-	// Binary is the program; built from cmd/configdep-apiserver when it is empty.
+	// Binary is the program; if empty, Install builds cmd/configdep-apiserver.
 	Binary string
-	// Race builds it with the race detector, whose findings are in the logs.
+	// Race builds the program with the race detector, which reports to the logs.
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
 	// Manifests is the folder with the kustomization, below artifacts; base by default.
 	Manifests string
-	// NoWebhook leaves the admission webhook out.
+	// NoWebhook omits the admission webhook.
 	NoWebhook bool
-	// Args are added to the arguments of the manifest, and win over them.
+	// Args are added to the arguments of the manifest, and override them.
 	Args []string
 	// Env is added to the environment of the processes.
 	Env []string
-	// Kubeconfig gives a replica another way to the cluster: it is called with its name
-	// and the kubeconfig of the ServiceAccount, and returns the path of the one to use.
+	// Kubeconfig, if set, chooses how a replica reaches the cluster: it is called with the name of the replica and
+	// the kubeconfig of the ServiceAccount, and returns the path of the kubeconfig to use.
 	Kubeconfig func(replica, kubeconfig string) (string, error)
-	// ManagedCertificates leaves the serving certificate to the server, as the manifests do.
-	// Otherwise it comes from files.
+	// ManagedCertificates lets the server manage the serving certificate, as the manifests do. Otherwise the
+	// certificate comes from files.
 	ManagedCertificates bool
 	// Log receives lines about progress.
 	Log io.Writer
@@ -78,9 +78,8 @@ type Installation struct {
 	stop   sync.Once
 }
 
-// Install applies the manifests, starts the replicas, and returns when the API is
-// available. The control plane ends with everything that belongs to it, but Stop is
-// kinder.
+// Install applies the manifests, starts the replicas, and returns when the API is available. The replicas are
+// killed when the control plane stops; Stop lets them drain.
 func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options) (_ *Installation, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -136,13 +135,13 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 		return nil, err
 	}
 	if _, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m"); err == nil && !o.NoWebhook {
-		// The leader tells kube-apiserver where to ask.
+		// The leader publishes the path of the webhook.
 		_, err = cluster.Kubectl(ctx, "wait", "--for=jsonpath={.webhooks[1].clientConfig.service.path}", "mutatingwebhookconfiguration/"+Name, "--timeout=2m")
 	}
 	return i, err
 }
 
-// prepare makes the certificate and the balancer.
+// prepare creates the certificate and the balancer.
 func (i *Installation) prepare() error {
 	if err := os.MkdirAll(i.dir, 0o700); err != nil {
 		return err
@@ -168,8 +167,7 @@ func (i *Installation) prepare() error {
 	return err
 }
 
-// readManifests takes over the arguments of the Deployment and makes a kubeconfig with a
-// token of the ServiceAccount.
+// readManifests reads the arguments of the Deployment and creates a kubeconfig with a token of the ServiceAccount.
 func (i *Installation) readManifests(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(i.cluster.RESTConfig())
 	if err != nil {
@@ -191,16 +189,16 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	return i.cluster.WriteKubeconfig(i.kubeconfig, token.Status.Token)
 }
 
-// Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
+// Dir returns the folder with the certificate (tls.crt, tls.key, ca.crt) and the logs.
 func (i *Installation) Dir() string { return i.dir }
 
-// Manifests is the folder with the kustomization that is installed, for kubectl apply -k.
+// Manifests returns the folder with the installed kustomization, for kubectl apply -k.
 func (i *Installation) Manifests() string { return filepath.Join(i.dir, installed) }
 
-// WebhookPort is where kube-apiserver reaches the webhook of a replica that is ready.
+// WebhookPort returns the port where kube-apiserver reaches the webhook of a ready replica.
 func (i *Installation) WebhookPort() int { return i.webhook.port() }
 
-// Stop ends the replicas. The objects in the cluster stay. Calling it again does no more.
+// Stop stops the replicas. The objects in the cluster remain. Further calls do nothing.
 func (i *Installation) Stop() {
 	i.stop.Do(func() {
 		i.mu.Lock()
@@ -229,7 +227,7 @@ func repositoryRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("not inside the repository of configdep")
+			return "", fmt.Errorf("not inside the configdep repository")
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// The processes, ports and goroutines of an installation end with it, so that a test that
-// installs the server leaves nothing to the next.
+// The processes, ports and goroutines of an installation end with it, so that a test that installs the server does
+// not affect the next.
 func TestStopLeavesNothing(t *testing.T) {
 	cluster, err := controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
 	if err != nil {
@@ -43,7 +43,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	ended := installed.Replicas[1]
 	if err := ended.Terminate(); err != nil {
-		t.Errorf("it did not end in order: %v", err)
+		t.Errorf("the replica did not stop in order: %v", err)
 	}
 	addresses := []string{fmt.Sprintf("127.0.0.1:%d", installed.balancer.port())}
 	var pids []int
@@ -52,19 +52,19 @@ func TestStopLeavesNothing(t *testing.T) {
 		pids = append(pids, r.PID())
 	}
 	if len(goroutines()) == 0 {
-		t.Error("no goroutine has been found, not even that of the balancer")
+		t.Error("no goroutine was found, not even that of the balancer")
 	}
 
 	installed.Stop()
 	for _, pid := range pids {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); !os.IsNotExist(err) { // Linux only
-			t.Errorf("process %d is still there (%v)", pid, err)
+			t.Errorf("process %d still exists (%v)", pid, err)
 		}
 	}
 	for _, address := range addresses {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Errorf("the address is still taken: %v", err)
+			t.Errorf("the address is still in use: %v", err)
 			continue
 		}
 		_ = listener.Close()
@@ -73,12 +73,12 @@ func TestStopLeavesNothing(t *testing.T) {
 		return len(goroutines()) == 0, nil
 	})
 	if err != nil {
-		t.Errorf("goroutines are left:\n%s", strings.Join(goroutines(), "\n\n"))
+		t.Errorf("goroutines still run:\n%s", strings.Join(goroutines(), "\n\n"))
 	}
-	installed.Stop() // does no more
+	installed.Stop() // does nothing
 }
 
-// goroutines returns the stacks of those that run code of this package, but for its own.
+// goroutines returns the stacks of goroutines that run code of this package, except its own.
 func goroutines() (found []string) {
 	all := make([]byte, 4<<20)
 	all = all[:runtime.Stack(all, true)]
@@ -90,8 +90,7 @@ func goroutines() (found []string) {
 	return found
 }
 
-// A replica that cannot start is reported with the reason, and nothing is left of the
-// attempt.
+// If a replica cannot start, Install returns the reason, and cleans up.
 func TestInstallFails(t *testing.T) {
 	cluster, err := controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
 	if err != nil {
@@ -105,16 +104,16 @@ func TestInstallFails(t *testing.T) {
 	installed, err := Install(t.Context(), cluster, Options{Args: []string{"--no-such-flag"}})
 	if err == nil {
 		installed.Stop()
-		t.Fatal("it is installed")
+		t.Fatal("Install succeeded")
 	}
 	if !strings.Contains(err.Error(), "replica-0 ended: exit status 1") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("error = %v", err)
 	}
-	// One that has done its work may still be about to end.
+	// A goroutine that has done its work may still be about to end.
 	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return len(goroutines()) == 0, nil
 	})
 	if err != nil {
-		t.Errorf("goroutines are left:\n%s", strings.Join(goroutines(), "\n\n"))
+		t.Errorf("goroutines still run:\n%s", strings.Join(goroutines(), "\n\n"))
 	}
 }

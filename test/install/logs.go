@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What no replica may ever log, whatever tests do to it.
+// Texts that no replica may ever log, whatever tests do to it.
 var neverLogged = []string{
 	"WARNING: DATA RACE",
 	"Observed a panic",
@@ -20,7 +20,7 @@ var neverLogged = []string{
 	"isn't an metav1.Status", // an error of the storage that becomes a 500
 }
 
-// CheckLogs returns an error that quotes what no replica may ever log.
+// CheckLogs returns an error that quotes lines which no replica may ever log.
 func (i *Installation) CheckLogs() error {
 	logs, err := filepath.Glob(filepath.Join(i.dir, "*.log"))
 	if err != nil || len(logs) < len(i.Replicas) {

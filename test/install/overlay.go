@@ -11,15 +11,15 @@ import (
 	"path/filepath"
 )
 
-// The overlays over the manifests: everything, with a Service that leads here; the same without
-// the APIService and the webhooks; and what is to be installed in the end.
+// Overlays of the manifests: all objects, with a Service that leads to this machine; the same without the
+// APIService and the webhooks; and the one that is installed in the end.
 const (
 	everything       = "all"
 	withoutEntrances = "server"
 	installed        = "installed"
 )
 
-// apply applies the manifests by one of the overlays.
+// apply applies one of the overlays.
 func (i *Installation) apply(ctx context.Context, root, overlay string) error {
 	manifests := i.options.Manifests
 	if manifests == "" {
@@ -65,7 +65,7 @@ func (i *Installation) apply(ctx context.Context, root, overlay string) error {
 
 type object map[string]any
 
-// over leaves objects out of everything.
+// over excludes objects from the overlay with all objects.
 func over(without ...object) object {
 	patches := []object{}
 	for _, o := range without {
@@ -82,7 +82,7 @@ func operation(op, path string, value any) object {
 	return object{"op": op, "path": path, "value": value}
 }
 
-// reached makes kube-apiserver look for a service here.
+// reached makes kube-apiserver connect to a service on this machine.
 func reached(path string, port int, caBundle string) []object {
 	operations := []object{operation("replace", path+"/service/port", port)}
 	if caBundle != "" {
@@ -94,7 +94,7 @@ func reached(path string, port int, caBundle string) []object {
 func encode(value any) []byte {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("encoding %v: %v", value, err)) // it is made of maps and texts
+		panic(fmt.Sprintf("encoding %v: %v", value, err)) // only maps and strings are encoded
 	}
 	return raw
 }

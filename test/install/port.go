@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedPort is a port on the loopback interface that no other process is given while it is
-// open: it is bound, with leave for the server to share it, but not listened on.
+// reservedPort is a port of the loopback interface that no other process gets while it is open: it is bound such
+// that the server can share it, but nothing listens on it.
 type reservedPort struct {
 	fd   int
 	port int

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Replica is one process of the server. It keeps its ports over restarts.
+// Replica is one process of the server. It keeps its ports across restarts.
 type Replica struct {
 	installation *Installation
 	name         string
@@ -25,24 +25,24 @@ type Replica struct {
 	options      ReplicaOptions
 
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process is gone
-	err    error         // how it ended; valid then
+	exited chan struct{} // closed when the process has ended
+	err    error         // how the process ended; valid after exited is closed
 }
 
-// ReplicaOptions says how an extra replica differs from the installed ones.
+// ReplicaOptions are the differences of an extra replica from the installed ones.
 type ReplicaOptions struct {
-	// Binary is another program, which takes the same arguments.
+	// Binary is another program with the same arguments.
 	Binary string
-	// Kubeconfig is another way to the cluster, or another identity in it.
+	// Kubeconfig is another path or identity to reach the cluster.
 	Kubeconfig string
-	// Args are added to the arguments, and win over them.
+	// Args are added to the arguments, and override them.
 	Args []string
 	// Env is added to the environment.
 	Env []string
 }
 
-// StartExtra starts a replica that the aggregator does not know: requests have to go to
-// its address. It does not wait for it to be ready. Stop ends it, if it has not ended before.
+// StartExtra starts a replica that the aggregator does not know: requests must go to its address. StartExtra does
+// not wait until the replica is ready. Stop stops the replica, unless it has ended.
 func (i *Installation) StartExtra(name string, o ReplicaOptions) (*Replica, error) {
 	r, err := i.newReplica(name, o)
 	if err != nil {
@@ -75,17 +75,17 @@ func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, erro
 	return &Replica{installation: i, name: name, port: port, webhookPort: webhookPort, options: o}, nil
 }
 
-// Name tells replicas apart.
+// Name identifies the replica.
 func (r *Replica) Name() string { return r.name }
 
-// Address is where the replica serves.
+// Address returns the address where the replica serves.
 func (r *Replica) Address() string { return r.port.address() }
 
-// WebhookAddress is where the replica serves the webhook.
+// WebhookAddress returns the address where the replica serves the webhook.
 func (r *Replica) WebhookAddress() string { return r.webhookPort.address() }
 
-// RESTConfig is the configuration of an anonymous client of this very replica, past the
-// aggregator. The caller may change it.
+// RESTConfig returns the configuration of an anonymous client of this replica, without the aggregator. The caller
+// may change it.
 func (r *Replica) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host: "https://" + r.Address(),
@@ -97,10 +97,10 @@ func (r *Replica) RESTConfig() *rest.Config {
 	}
 }
 
-// Log is the path of the replica's log.
+// Log returns the path of the replica's log.
 func (r *Replica) Log() string { return filepath.Join(r.installation.dir, r.name+".log") }
 
-// PID is the process id.
+// PID returns the process id.
 func (r *Replica) PID() int { return r.cmd.Process.Pid }
 
 // Start starts the process and does not wait for it.
@@ -153,17 +153,17 @@ func (r *Replica) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Terminate asks the replica to end, waits until it has drained, and returns how it ended.
+// Terminate asks the replica to stop, waits until it has drained, and returns how it ended.
 func (r *Replica) Terminate() error { return r.end(syscall.SIGTERM) }
 
-// Kill ends the replica at once.
+// Kill kills the replica.
 func (r *Replica) Kill() { _ = r.end(syscall.SIGKILL) }
 
 func (r *Replica) end(signal syscall.Signal) error {
 	if r.cmd == nil {
 		return nil
 	}
-	_ = r.cmd.Process.Signal(signal) // it may be gone already
+	_ = r.cmd.Process.Signal(signal) // the process may have ended already
 	select {
 	case <-r.exited:
 	case <-time.After(2 * time.Minute):

@@ -3,8 +3,8 @@
 
 package install
 
-// ReservePort returns a port of the loopback interface that no other process is given until it is
-// released, and that a server with --permit-port-sharing can serve on meanwhile.
+// ReservePort returns a port of the loopback interface that no other process gets until it is released, and on
+// which a server with --permit-port-sharing can serve.
 func ReservePort() (port int, release func(), err error) {
 	p, err := reservePort()
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// admit makes a policy for one namespace: objects must satisfy an expression.
+// admit creates a policy for one namespace: objects must satisfy an expression.
 func admit(t *testing.T, namespace string, operation admissionv1.OperationType, group, version, resource, expression, message string) {
 	t.Helper()
 	client := kube(t).AdmissionregistrationV1()
-	name := namespace // there is one in each
+	name := namespace // one policy per namespace
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{operation},
 		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}},
@@ -48,7 +48,7 @@ func admit(t *testing.T, namespace string, operation admissionv1.OperationType, 
 		},
 	})
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context()) // it is done by now
+		ctx := context.WithoutCancel(t.Context()) // the context of the test is done by now
 		err := errors.Join(client.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}),
 			client.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{}))
 		if err != nil {
@@ -57,8 +57,7 @@ func admit(t *testing.T, namespace string, operation admissionv1.OperationType, 
 	})
 }
 
-// refusedEverywhere waits until each place refuses a reload, as a dry run, and then also
-// a real one.
+// refusedEverywhere waits until each endpoint rejects a reload as a dry run, and then also a real one.
 func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason metav1.StatusReason, messages ...string) {
 	t.Helper()
 	for _, where := range everywhere(t) {
@@ -66,7 +65,7 @@ func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason 
 		await.Until(t, where.name+" refuses a reload", func(ctx context.Context) error {
 			_, err := client.Reload(ctx, name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
-				return errors.New("it does not")
+				return errors.New("the reload succeeded")
 			}
 			if apierrors.ReasonForError(err) != reason {
 				return err
@@ -78,7 +77,7 @@ func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason 
 	}
 }
 
-// The cluster's policies on workloads hold for reloads, in a dry run as well.
+// Policies of the cluster on workloads apply to reloads, in a dry run as well.
 func TestReloadIsSubjectToPoliciesOnWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -89,12 +88,12 @@ func TestReloadIsSubjectToPoliciesOnWorkloads(t *testing.T) {
 	before := getRollout(t, namespace, "Deployment", "web").Generation
 	refusedEverywhere(t, namespace, "deployment.web", http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "nothing is rolled out on a Friday")
 	if after := getRollout(t, namespace, "Deployment", "web").Generation; after != before {
-		t.Errorf("the generation was %d and is %d", before, after)
+		t.Errorf("generation = %[2]d, was %[1]d", before, after)
 	}
 }
 
-// A policy may be about reloads themselves. They do not pass the admission of
-// kube-apiserver, so the server has to ask.
+// A policy may be about reloads. Reloads do not pass the admission of kube-apiserver, so the server evaluates the
+// policy.
 func TestReloadIsSubjectToPoliciesOnReloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -106,15 +105,15 @@ func TestReloadIsSubjectToPoliciesOnReloads(t *testing.T) {
 	before := getRollout(t, namespace, "Deployment", "web").Generation
 	refusedEverywhere(t, namespace, "deployment.web", http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "say which change this belongs to")
 	if after := getRollout(t, namespace, "Deployment", "web").Generation; after != before {
-		t.Errorf("the generation was %d and is %d", before, after)
+		t.Errorf("generation = %[2]d, was %[1]d", before, after)
 	}
-	// What the policy sees is complete: defaults and the name are filled in.
+	// The policy sees the request with its defaults and name.
 	if got := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Reason: "CHG-17"}); !got.Triggered {
-		t.Errorf("the answer is %+v", got)
+		t.Errorf("answer = %+v", got)
 	}
 }
 
-// In a namespace on its way out nothing is created, and a reload is a create.
+// Nothing can be created in a namespace that is being deleted, and a reload is a create.
 func TestReloadInANamespaceThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -130,8 +129,8 @@ func TestReloadInANamespaceThatIsDeleted(t *testing.T) {
 	viewGone(t, namespace, "deployment.web")
 }
 
-// When the server may not do what it is for, users must not go looking for a right that
-// they have. This takes the right from all replicas, so nothing runs beside it.
+// If the server lacks a permission, the error must not make users look for a missing permission of their own. This
+// test removes the permission from all replicas, so it does not run in parallel.
 func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 	namespace := newNamespace(t)
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
@@ -153,7 +152,7 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 				}
 			})
 			if withoutVerb != 1 {
-				t.Errorf("%d rules have lost the verb, want 1", withoutVerb)
+				t.Errorf("removed the verb from %d rules, want 1", withoutVerb)
 			}
 			refusedEverywhere(t, namespace, "deployment.web", http.StatusInternalServerError, metav1.StatusReasonInternalError,
 				"configdep's service account (not your user) is not authorized", "cannot "+lost+` resource "deployments" in API group "apps"`,
@@ -171,8 +170,7 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 	}
 }
 
-// Admission of kube-apiserver that answers 403 speaks for itself, and is not mistaken for
-// a missing right of the server.
+// A 403 of kube-apiserver's admission is passed on, and not mistaken for a missing permission of the server.
 func TestReloadForbiddenByAPolicyOnWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)

@@ -17,10 +17,9 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// apiProxy stands between a replica and kube-apiserver, and can make some requests wait
-// or fail.
+// apiProxy is a proxy between a replica and kube-apiserver, which can delay or fail requests.
 type apiProxy struct {
-	// kubeconfig leads here, with the rights of the server.
+	// kubeconfig leads to the proxy, with the permissions of the server.
 	kubeconfig string
 
 	interfere func(*http.Request) interference
@@ -28,7 +27,7 @@ type apiProxy struct {
 	release   func()
 }
 
-// interference is what happens to a request before release.
+// interference is what the proxy does with a request before release.
 type interference int
 
 const (
@@ -53,7 +52,7 @@ func newAPIProxy(t *testing.T, interfere func(*http.Request) interference) *apiP
 		t.Fatal(err)
 	}
 	forward := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the token, as it came
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the original token
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch pass at once
 	}

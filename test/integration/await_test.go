@@ -17,10 +17,10 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// limit is how long anything may take on a machine that does other things meanwhile.
+// limit is how long anything may take on a busy machine.
 const limit = 2 * time.Minute
 
-// view returns a ConfigDependency once every replica shows one that satisfies all checks.
+// view returns a ConfigDependency once every replica shows one that passes all checks.
 func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	t.Helper()
 	var found *v1alpha1.ConfigDependency
@@ -49,7 +49,7 @@ func viewGone(t *testing.T, namespace, name string) {
 				return nil
 			}
 			if err == nil {
-				err = fmt.Errorf("it does, at version %s", found.ResourceVersion)
+				err = fmt.Errorf("still shown, at version %s", found.ResourceVersion)
 			}
 			return err
 		})
@@ -70,7 +70,7 @@ func viewNames(t *testing.T, namespace string) []string {
 	return names
 }
 
-// source returns what a ConfigDependency says of one of its sources.
+// source returns the spec and status of one source of a ConfigDependency.
 func source(o *v1alpha1.ConfigDependency, kind v1alpha1.SourceKind, name string) (v1alpha1.Source, v1alpha1.SourceStatus, error) {
 	for i := range o.Spec.Sources {
 		if s := o.Spec.Sources[i]; s.Kind == kind && s.Name == name {
@@ -80,7 +80,7 @@ func source(o *v1alpha1.ConfigDependency, kind v1alpha1.SourceKind, name string)
 	return v1alpha1.Source{}, v1alpha1.SourceStatus{}, fmt.Errorf("%s has no source %s %s", o.Name, kind, name)
 }
 
-// present wants a source to exist, or not to.
+// present checks whether a source is shown as present.
 func present(kind v1alpha1.SourceKind, name string, want bool) func(*v1alpha1.ConfigDependency) error {
 	return func(o *v1alpha1.ConfigDependency) error {
 		_, status, err := source(o, kind, name)
@@ -88,29 +88,29 @@ func present(kind v1alpha1.SourceKind, name string, want bool) func(*v1alpha1.Co
 			return err
 		}
 		if status.Present == nil || *status.Present != want {
-			return fmt.Errorf("%s %s is not shown as present: %t", kind, name, want)
+			return fmt.Errorf("%s %s is not shown as present = %t", kind, name, want)
 		}
 		return nil
 	}
 }
 
-// at wants a source to be shown at the version that a client has got for it.
+// at checks that a source is shown at the version of the object.
 func at(kind v1alpha1.SourceKind, o metav1.Object) func(*v1alpha1.ConfigDependency) error {
 	return func(v *v1alpha1.ConfigDependency) error {
 		_, status, err := source(v, kind, o.GetName())
 		if err == nil && status.ResourceVersion != o.GetResourceVersion() {
-			err = fmt.Errorf("%s %s is shown at version %q, not %q", kind, o.GetName(), status.ResourceVersion, o.GetResourceVersion())
+			err = fmt.Errorf("version of %s %s = %q, want %q", kind, o.GetName(), status.ResourceVersion, o.GetResourceVersion())
 		}
 		return err
 	}
 }
 
-// resolved wants the condition SourcesResolved to have a status and a reason.
+// resolved checks the status and the reason of the condition SourcesResolved.
 func resolved(status metav1.ConditionStatus, reason string) func(*v1alpha1.ConfigDependency) error {
 	return func(o *v1alpha1.ConfigDependency) error {
 		c, err := condition(o, v1alpha1.ConditionSourcesResolved)
 		if err == nil && (c.Status != status || c.Reason != reason) {
-			err = fmt.Errorf("the condition %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+			err = fmt.Errorf("condition %s = %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 		}
 		return err
 	}
@@ -122,5 +122,5 @@ func condition(o *v1alpha1.ConfigDependency, typ string) (metav1.Condition, erro
 			return c, nil
 		}
 	}
-	return metav1.Condition{}, fmt.Errorf("there is no condition %s", typ)
+	return metav1.Condition{}, fmt.Errorf("no condition %s", typ)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// kube returns a client of the cluster that may do everything.
+// kube returns a client of the cluster with all permissions.
 func kube(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
@@ -28,13 +28,13 @@ func kube(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// configdep returns a client of the API, through the aggregator, that may do everything.
+// configdep returns a client of the API, through the aggregator, with all permissions.
 func configdep(t *testing.T) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
 	return clientset(t, cluster.RESTConfig()).ConfigdepV1alpha1()
 }
 
-// as returns a client of the API that acts for another user.
+// as returns a client of the API that impersonates a user.
 func as(t *testing.T, user string, groups ...string) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
 	return clientset(t, impersonate(user, groups...)).ConfigdepV1alpha1()
@@ -55,23 +55,21 @@ func clientset(t *testing.T, config *rest.Config) versioned.Interface {
 	return client
 }
 
-// directly is the configuration of a client of one replica, past the aggregator, that may
-// do everything.
+// directly returns the configuration of a client of one replica, without the aggregator, with all permissions.
 func directly(r *install.Replica) *rest.Config {
 	config, admin := r.RESTConfig(), cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData
 	return config
 }
 
-// place is where the API is served.
+// place is an endpoint of the API.
 type place struct {
 	name string
 	*rest.Config
 	versioned.Interface
 }
 
-// everywhere returns every place where the API is served: behind the aggregator, which
-// picks a replica, and each replica itself.
+// everywhere returns every endpoint of the API: the aggregator, which picks a replica, and each replica.
 func everywhere(t *testing.T) []place {
 	t.Helper()
 	places := []place{}
@@ -81,7 +79,7 @@ func everywhere(t *testing.T) []place {
 	return append(places, place{"the aggregator", cluster.RESTConfig(), clientset(t, cluster.RESTConfig())})
 }
 
-// newNamespace makes a namespace, which goes with the control plane.
+// newNamespace creates a namespace, which lives as long as the control plane.
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	made, err := kube(t).CoreV1().Namespaces().Create(t.Context(),
@@ -103,8 +101,8 @@ func tokenOf(t *testing.T, namespace, account string) string {
 	return token.Status.Token
 }
 
-// strangersCertificate returns a client certificate of an authority that is not trusted. It
-// has the name of the aggregator's.
+// strangersCertificate returns a client certificate with the name of the aggregator's, signed by a CA that is not
+// trusted.
 func strangersCertificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	authority, err := pki.NewAuthority("controlplane-front-proxy")

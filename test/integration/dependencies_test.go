@@ -26,7 +26,7 @@ const (
 	isSecret    = v1alpha1.SourceSecret
 )
 
-// A workload may be there before what it needs.
+// A workload may exist before its sources.
 func TestSourceThatAppears(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -44,13 +44,13 @@ func TestSourceThatAppears(t *testing.T) {
 	lacking := view(t, namespace, "deployment.web", at(isSecret, made), present(isSecret, "db", true),
 		resolved(metav1.ConditionFalse, v1alpha1.ReasonKeyMissing))
 	if _, status, _ := source(lacking, isSecret, "db"); !cmp.Equal(status.MissingKeys, []string{"password"}) {
-		t.Errorf("the missing keys are %v", status.MissingKeys)
+		t.Errorf("missing keys = %v", status.MissingKeys)
 	}
 
 	made = edit(t, core.Secrets(namespace), "db", func(s *corev1.Secret) { s.StringData = map[string]string{"password": "x"} })
 	complete := view(t, namespace, "deployment.web", at(isSecret, made), resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
 	if _, status, _ := source(complete, isSecret, "db"); status.MissingKeys != nil {
-		t.Errorf("the missing keys are %v", status.MissingKeys)
+		t.Errorf("missing keys = %v", status.MissingKeys)
 	}
 	if absent.Status.ConfigHash == complete.Status.ConfigHash || lacking.Status.ConfigHash == complete.Status.ConfigHash {
 		t.Error("the hash is the same with and without the sources")
@@ -59,7 +59,7 @@ func TestSourceThatAppears(t *testing.T) {
 	remove(t, core.Secrets(namespace).Delete, "db")
 	gone := view(t, namespace, "deployment.web", present(isSecret, "db", false), resolved(metav1.ConditionFalse, v1alpha1.ReasonSourceMissing))
 	if gone.Status.ConfigHash != lacking.Status.ConfigHash {
-		t.Error("the hash tells a Secret that is absent from one without the key: pods see no difference")
+		t.Error("an absent Secret and one without the key have different hashes, although pods see no difference")
 	}
 	again := create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "user": "another"}))
 	if back := view(t, namespace, "deployment.web", at(isSecret, again)); back.Status.ConfigHash != complete.Status.ConfigHash {
@@ -67,7 +67,7 @@ func TestSourceThatAppears(t *testing.T) {
 	}
 }
 
-// The hash stands for the content that pods read, and for nothing else.
+// The hash depends only on the content that pods read.
 func TestConfigHashFollowsContentAlone(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -89,29 +89,29 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 		made = edit(t, secrets, "db", change)
 		oneNow, allNow := hashes()
 		if (oneNow != one) != oneChanges {
-			t.Errorf("%s: the hash of the key changes: %t, want %t", what, !oneChanges, oneChanges)
+			t.Errorf("%s: the hash of the key changes = %t, want %t", what, !oneChanges, oneChanges)
 		}
 		if (allNow != all) != allChanges {
-			t.Errorf("%s: the hash of all keys changes: %t, want %t", what, !allChanges, allChanges)
+			t.Errorf("%s: the hash of all keys changes = %t, want %t", what, !allChanges, allChanges)
 		}
 		one, all = oneNow, allNow
 	}
 	after("an annotation", func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "b"} }, false, false)
 	after("a label", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }, false, false)
 	after("another key", func(s *corev1.Secret) { s.Data["user"] = []byte("another") }, false, true)
-	after("one more key", func(s *corev1.Secret) { s.Data["host"] = []byte("db") }, false, true)
+	after("an added key", func(s *corev1.Secret) { s.Data["host"] = []byte("db") }, false, true)
 	after("the key", func(s *corev1.Secret) { s.Data["password"] = []byte("y") }, true, true)
 	before := one
-	after("no key", func(s *corev1.Secret) { delete(s.Data, "password") }, true, true)
-	after("the key is back", func(s *corev1.Secret) { s.Data["password"] = []byte("y") }, true, true)
+	after("the key is removed", func(s *corev1.Secret) { delete(s.Data, "password") }, true, true)
+	after("the key is added again", func(s *corev1.Secret) { s.Data["password"] = []byte("y") }, true, true)
 	if one != before {
 		t.Error("equal content has another hash than before")
 	}
 	after("immutable", func(s *corev1.Secret) { s.Immutable = new(true) }, false, false)
 }
 
-// lastChanged says when the content was written, which users ask for when they look for
-// the cause of an outage.
+// lastChanged is the time of the last write of the content, which users check when they look for the cause of an
+// outage.
 func TestLastChangedFollowsContent(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -128,13 +128,13 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	}
 	first := changed()
 	if !first.Equal(made.CreationTimestamp.Time) {
-		t.Errorf("lastChanged is %v, but it was created at %v", first, made.CreationTimestamp)
+		t.Errorf("lastChanged = %v, want the creation at %v", first, made.CreationTimestamp)
 	}
-	// Times are to the second: the next write must fall into another one.
-	await.Until(t, "the clock has moved on", func(ctx context.Context) error {
+	// Times are in seconds: the next write must happen in another second.
+	await.Until(t, "the next second", func(ctx context.Context) error {
 		o, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "clock-"}}, metav1.CreateOptions{})
 		if err == nil && !o.CreationTimestamp.After(first) {
-			err = errors.New("it is the same second")
+			err = errors.New("still the same second")
 		}
 		return err
 	})
@@ -148,16 +148,15 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	}
 	patch("labeller", `{"metadata":{"labels":{"team":"a"}}}`)
 	if got := changed(); !got.Equal(first) {
-		t.Errorf("a label has moved lastChanged from %v to %v", first, got)
+		t.Errorf("a label changed lastChanged from %v to %v", first, got)
 	}
 	patch("editor", `{"data":{"color":"blue"}}`)
 	if got := changed(); !got.After(first) {
-		t.Errorf("new content has not moved lastChanged, which is %v", got)
+		t.Errorf("new content did not change lastChanged, which is %v", got)
 	}
 }
 
-// A workload that is recreated is another object: a client must not mistake one for the
-// other.
+// A workload that is created again is another object: clients must not mistake one for the other.
 func TestWorkloadThatIsRecreated(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -165,25 +164,25 @@ func TestWorkloadThatIsRecreated(t *testing.T) {
 	first := create(t, deployments.Create, asleep("web"))
 	old := view(t, namespace, "deployment.web")
 	if old.Spec.WorkloadRef.UID != first.UID || old.UID == first.UID || old.UID == "" {
-		t.Errorf("the UID is %q, the workload's is %q and shown as %q", old.UID, first.UID, old.Spec.WorkloadRef.UID)
+		t.Errorf("UID = %q, the workload has %q, shown as %q", old.UID, first.UID, old.Spec.WorkloadRef.UID)
 	}
 	remove(t, deployments.Delete, "web")
 	viewGone(t, namespace, "deployment.web")
 	second := create(t, deployments.Create, asleep("web"))
 	now := view(t, namespace, "deployment.web")
 	if now.Spec.WorkloadRef.UID != second.UID || now.UID == old.UID {
-		t.Errorf("the UID is %q and was %q", now.UID, old.UID)
+		t.Errorf("UID = %q, was %q", now.UID, old.UID)
 	}
 	owners := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: second.UID}}
 	if diff := cmp.Diff(owners, now.OwnerReferences); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 	if !now.CreationTimestamp.Equal(&second.CreationTimestamp) {
-		t.Errorf("it is shown as created at %v, and was created at %v", now.CreationTimestamp, second.CreationTimestamp)
+		t.Errorf("creationTimestamp = %v, the workload has %v", now.CreationTimestamp, second.CreationTimestamp)
 	}
 }
 
-// A change of the template changes what is shown, and labels are the workload's.
+// A change of the template changes the view, which has the labels of the workload.
 func TestWorkloadThatIsEdited(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -197,20 +196,20 @@ func TestWorkloadThatIsEdited(t *testing.T) {
 	})
 	view(t, namespace, "deployment.web", present(isConfigMap, "settings", false), func(o *v1alpha1.ConfigDependency) error {
 		if len(o.Spec.Sources) != 1 || o.Labels["team"] != "a" {
-			return fmt.Errorf("there are %d sources and the labels %v", len(o.Spec.Sources), o.Labels)
+			return fmt.Errorf("got %d sources, labels = %v", len(o.Spec.Sources), o.Labels)
 		}
 		return nil
 	})
-	// Who uses it, as both directions must agree.
+	// The users of the source, because both directions must agree.
 	for source, want := range map[string]int{"Secret/db": 0, "ConfigMap/settings": 1} {
 		list, err := configdep(t).ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "source=" + source})
 		if err != nil || len(list.Items) != want {
-			t.Errorf("%v use %s, want %d (%v)", list, source, want, err)
+			t.Errorf("users %v of %s, want %d (%v)", list, source, want, err)
 		}
 	}
 }
 
-// Every kind of workload is shown, and nothing that one of them has made.
+// Workloads of every kind are shown, but not the objects that they create.
 func TestWhichWorkloadsAreShown(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -221,7 +220,7 @@ func TestWhichWorkloadsAreShown(t *testing.T) {
 	create(t, apps.ReplicaSets(namespace).Create, replicaSet("legacy"))
 	create(t, batch.Jobs(namespace).Create, job("seed"))
 	cron := create(t, batch.CronJobs(namespace).Create, cronJob("report"))
-	// As kubectl create job --from=cronjob/report does it, and the controller of CronJobs.
+	// Like kubectl create job --from=cronjob/report, and the CronJob controller.
 	run := job("report-1")
 	run.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
 	create(t, batch.Jobs(namespace).Create, run)
@@ -232,12 +231,12 @@ func TestWhichWorkloadsAreShown(t *testing.T) {
 		await.Until(t, "Job "+name+" is complete", func(ctx context.Context) error {
 			o, err := batch.Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && o.Status.CompletionTime == nil {
-				err = errors.New("it is not")
+				err = errors.New("not complete")
 			}
 			return err
 		})
 	}
-	// When these are shown, all of their kinds that came before have been seen.
+	// When these are shown, earlier workloads of the same kinds have been read.
 	create(t, apps.ReplicaSets(namespace).Create, replicaSet("last-set"))
 	create(t, batch.Jobs(namespace).Create, job("last-job"))
 	create(t, core.Pods(namespace).Create, pod("last-pod"))
@@ -253,7 +252,7 @@ func TestWhichWorkloadsAreShown(t *testing.T) {
 	}
 }
 
-// A pod that has ended reads nothing any more, and an adopted one belongs to its owner.
+// A pod that has ended reads nothing any longer, and an adopted one belongs to its owner.
 func TestPodsThatAreShownNoLonger(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -276,7 +275,7 @@ func TestPodsThatAreShownNoLonger(t *testing.T) {
 	adopter := create(t, kube(t).AppsV1().ReplicaSets(namespace).Create, replicaSet("adopted"))
 	viewGone(t, namespace, "pod.adopted")
 	if adopted, err := pods.Get(t.Context(), "adopted", metav1.GetOptions{}); err != nil || !metav1.IsControlledBy(adopted, adopter) {
-		t.Errorf("the pod is gone, or has not been adopted: %v", err)
+		t.Errorf("the pod does not exist, or was not adopted: %v", err)
 	}
 	remove(t, pods.Delete, "deleted")
 	viewGone(t, namespace, "pod.deleted")

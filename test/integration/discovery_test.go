@@ -18,8 +18,8 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// What a client finds out about the resource decides what it tries: a verb "delete" would
-// make the namespace controller wait for objects that cannot be deleted.
+// Clients decide by discovery what they can do with the resource: the verb "delete" would make the namespace
+// controller wait for objects that cannot be deleted.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	for _, where := range everywhere(t) {
@@ -51,9 +51,9 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-		t.Run("all at once, "+where.name, func(t *testing.T) {
+		t.Run("all groups, "+where.name, func(t *testing.T) {
 			t.Parallel()
-			// The aggregator asks servers for it now and then.
+			// The aggregator polls servers for discovery.
 			await.Until(t, "the group is in the aggregated discovery", func(context.Context) error {
 				var list apidiscoveryv2.APIGroupDiscoveryList
 				accept := header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
@@ -62,11 +62,11 @@ func TestDiscovery(t *testing.T) {
 				}
 				i := slices.IndexFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == "configdep.io" })
 				if i < 0 {
-					return fmt.Errorf("the group is not among %d", len(list.Items))
+					return fmt.Errorf("the group is not among the %d groups", len(list.Items))
 				}
 				got := list.Items[i].Versions
 				for v := range got {
-					got[v].Freshness = "" // said by the aggregator alone
+					got[v].Freshness = "" // set by the aggregator only
 				}
 				want := []apidiscoveryv2.APIVersionDiscovery{{
 					Version: "v1alpha1",
@@ -94,7 +94,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// A schema is the part of an OpenAPI schema that the tests look at.
+// A schema is the part of an OpenAPI schema that the tests read.
 type schema struct {
 	Ref         string   `json:"$ref"`
 	AllOf       []schema `json:"allOf"`
@@ -104,8 +104,8 @@ type schema struct {
 	GVK         []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// kubectl explain, client-side validation and server-side apply find types by the group,
-// version and kind in the documents that the aggregator has merged.
+// kubectl explain, client-side validation and server-side apply find types by group, version and kind in the
+// merged documents of the aggregator.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	for path, schemas := range map[string]func(raw []byte) (map[string]*schema, error){
@@ -140,14 +140,14 @@ func TestOpenAPI(t *testing.T) {
 				}
 			}
 			if described := describe(t, all, "ConfigDependency") + describe(t, all, "Reload") + describe(t, all, "ConfigDependencyPods"); described < 90 {
-				t.Errorf("only %d fields have been found", described)
+				t.Errorf("only %d fields were found", described)
 			}
 		})
 	}
 }
 
-// describe wants every field of a type, and of the types of its fields, to say what it is
-// for, and returns the number of fields.
+// describe checks that every field of a type, and of the types of its fields, has a description, and returns the
+// number of fields.
 func describe(t *testing.T, all map[string]*schema, kind string) (fields int) {
 	t.Helper()
 	var walk func(path string, s *schema)

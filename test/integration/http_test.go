@@ -22,7 +22,7 @@ func resourcePath(namespace string) string {
 	return apiPath + "/namespaces/" + namespace + "/configdependencies"
 }
 
-// A request is sent as it stands, which no client of Kubernetes would do.
+// A request is sent exactly as given, which no Kubernetes client would do.
 type request struct {
 	method string // GET by default
 	path   string // may have a query
@@ -30,7 +30,7 @@ type request struct {
 	body   string
 }
 
-// header returns a header of names and values that alternate.
+// header returns a header from alternating names and values.
 func header(pairs ...string) http.Header {
 	h := http.Header{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -39,7 +39,7 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-// inJSON declares a body to be JSON.
+// inJSON sets the content type to JSON.
 var inJSON = header("Content-Type", "application/json")
 
 type answer struct {
@@ -48,7 +48,7 @@ type answer struct {
 	body   []byte
 }
 
-// status returns the Status in an answer, in whichever format it is, or nil.
+// status returns the Status in an answer, in any format, or nil.
 func (a *answer) status() *metav1.Status {
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(a.body, nil, nil)
 	if status, ok := decoded.(*metav1.Status); ok && err == nil {

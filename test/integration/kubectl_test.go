@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// kubectl runs kubectl with all rights and returns what it prints.
+// kubectl runs kubectl with all permissions and returns its output.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := cluster.Kubectl(t.Context(), args...)
@@ -27,7 +27,7 @@ func kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// kubectlFails runs kubectl, which must fail, and returns what it says.
+// kubectlFails runs kubectl, which must fail, and returns its output.
 func kubectlFails(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := cluster.Kubectl(t.Context(), args...)
@@ -37,8 +37,7 @@ func kubectlFails(t *testing.T, args ...string) string {
 	return err.Error()
 }
 
-// shown returns the lines that kubectl prints, with what differs from run to run replaced
-// by names.
+// shown returns the lines that kubectl prints, with variable parts replaced by names.
 func shown(namespace, out string) []string {
 	replacements := []struct {
 		pattern *regexp.Regexp
@@ -59,7 +58,7 @@ func shown(namespace, out string) []string {
 	return lines
 }
 
-// shop makes a namespace with five workloads that share sources.
+// shop creates a namespace with five workloads that share sources.
 func shop(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -147,7 +146,7 @@ func TestKubectlGet(t *testing.T) {
 			t.Parallel()
 			got := shown(ns, kubectl(t, append([]string{"-n", ns}, strings.Fields(args)...)...))
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("kubectl %s prints something else (-want +got):\n%s", args, diff)
+				t.Errorf("kubectl %s (-want +got):\n%s", args, diff)
 			}
 		})
 	}
@@ -161,20 +160,20 @@ func TestKubectlGet(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			if got := kubectlFails(t, append([]string{"-n", ns}, strings.Fields(args)...)...); !strings.Contains(got, want) {
-				t.Errorf("kubectl %s fails without %q: %s", args, want, got)
+				t.Errorf("kubectl %s: error lacks %q: %s", args, want, got)
 			}
 		})
 	}
 	t.Run("all namespaces", func(t *testing.T) {
 		t.Parallel()
 		out := kubectl(t, "get", "cfgdep", "-A", "--no-headers")
-		for _, want := range []string{ns, "configdep-system"} { // the server's own Deployment
+		for _, want := range []string{ns, "configdep-system"} { // the Deployment of the server
 			if !strings.Contains(out, "\n"+want+" ") && !strings.HasPrefix(out, want+" ") {
-				t.Errorf("no workload of %s is in\n%s", want, out)
+				t.Errorf("no workload of %s in\n%s", want, out)
 			}
 		}
 	})
-	t.Run("as much as the API gives, in JSON and in YAML", func(t *testing.T) {
+	t.Run("all fields, in JSON and in YAML", func(t *testing.T) {
 		t.Parallel()
 		want, err := configdep(t).ConfigDependencies(ns).Get(t.Context(), "deployment.web", metav1.GetOptions{})
 		if err != nil {
@@ -202,13 +201,13 @@ func TestKubectlGet(t *testing.T) {
 			"Env:        SECRET", "Secret cert is missing: new pods cannot start.", "SourceMissing", "Config Hash:", "Events:",
 		} {
 			if !strings.Contains(out, want) {
-				t.Errorf("describe does not print %q:\n%s", want, out)
+				t.Errorf("describe lacks %q:\n%s", want, out)
 			}
 		}
 	})
 }
 
-// A list in pieces has each object once, however many pieces there are.
+// A list in chunks has each object once, whatever the size of the chunks.
 func TestKubectlGetInChunks(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -221,14 +220,14 @@ func TestKubectlGetInChunks(t *testing.T) {
 	for i := range 21 {
 		view(t, namespace, fmt.Sprintf("deployment.app-%02d", i))
 	}
-	acquainted(t, server.Replicas...) // in the first seconds, a list is not in pieces
+	acquainted(t, server.Replicas...) // in the first seconds, a list is not chunked
 	for _, size := range []string{"1", "2", "20", "21", "22"} {
 		got := strings.Fields(kubectl(t, "-n", namespace, "get", "cfgdep", "-o", "name", "--chunk-size="+size))
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("in chunks of %s (-want +got):\n%s", size, diff)
+			t.Errorf("chunks of %s (-want +got):\n%s", size, diff)
 		}
 	}
-	// The same, seen from the API: the pieces have one version, and tell how much is left.
+	// The same in the API: all chunks have one version, and state the number of remaining objects.
 	path := resourcePath(namespace) + "?limit=2"
 	var version string
 	for left := int64(19); ; left -= 2 {
@@ -237,17 +236,17 @@ func TestKubectlGetInChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if version != "" && version != page.ResourceVersion {
-			t.Errorf("a piece has version %s, the first has %s", page.ResourceVersion, version)
+			t.Errorf("version of a chunk = %s, of the first %s", page.ResourceVersion, version)
 		}
 		version = page.ResourceVersion
 		if page.Continue == "" {
 			if left != -1 || len(page.Items) != 1 || page.RemainingItemCount != nil {
-				t.Errorf("the last piece has %d objects, with %d left and %v announced", len(page.Items), left, page.RemainingItemCount)
+				t.Errorf("last chunk: %d objects, %d left, remainingItemCount = %v", len(page.Items), left, page.RemainingItemCount)
 			}
 			break
 		}
 		if len(page.Items) != 2 || page.RemainingItemCount == nil || *page.RemainingItemCount != left {
-			t.Fatalf("a piece has %d objects and announces %v more, want 2 and %d", len(page.Items), page.RemainingItemCount, left)
+			t.Fatalf("chunk: %d objects, remainingItemCount = %v; want 2 and %d", len(page.Items), page.RemainingItemCount, left)
 		}
 		path = resourcePath(namespace) + "?limit=2&continue=" + page.Continue
 	}
@@ -273,7 +272,7 @@ func TestKubectlExplainAndAPIResources(t *testing.T) {
 			out := kubectl(t, strings.Fields(args)...)
 			for _, want := range wants {
 				if !strings.Contains(out, want) {
-					t.Errorf("kubectl %s does not print %q:\n%s", args, want, out)
+					t.Errorf("kubectl %s lacks %q:\n%s", args, want, out)
 				}
 			}
 		})

@@ -16,15 +16,15 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// What all tests share.
+// All tests share these.
 var (
 	cluster *controlplane.ControlPlane
 	server  *install.Installation
 )
 
 func TestMain(m *testing.M) {
-	// Tests wait for the server more than they compute.
-	if err := flag.Set("test.parallel", "8"); err != nil { // -parallel still wins
+	// Tests mostly wait for the server.
+	if err := flag.Set("test.parallel", "8"); err != nil { // -parallel overrides this
 		panic(err)
 	}
 	code, err := run(m)
@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the
-// logs.
+// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the logs.
 func run(m *testing.M) (code int, err error) {
 	if os.Getenv(informerKubeconfig) != "" {
 		return 0, beInformer()
@@ -51,11 +50,11 @@ func run(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	server, err = install.Install(ctx, cluster, install.Options{
-		Manifests: "overlays/recreate", // has all rights
+		Manifests: "overlays/recreate", // has all permissions
 		Replicas:  2,
 		Race:      install.RaceDetector,
-		// The manifest has ten seconds, for kubelets and endpoints to follow.
-		// No test is so slow that a release seems to have ended.
+		// The manifest has ten seconds, so that kubelets and endpoints can follow.
+		// A test is not so slow that a release seems to have ended.
 		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// awaitPods waits until each replica says of the pods of a workload what is wanted, by name.
-// Replicas see changes, and learn whether revisions can be compared, at their own pace.
+// awaitPods waits until each replica shows the wanted states of the pods of a workload, by name. Replicas see
+// changes, and learn whether revisions can be compared, independently.
 func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.ContentState) (got *v1alpha1.ConfigDependencyPods) {
 	t.Helper()
 	for _, where := range everywhere(t) {
@@ -46,8 +46,8 @@ func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.Co
 	return got
 }
 
-// A rollout that waits until pods are deleted leaves some that run with old content.
-// They are told from the new ones.
+// A rollout that waits until pods are deleted leaves pods with old content, which are distinguished from the new
+// ones.
 func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
@@ -70,17 +70,17 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
 	if want := "but 2 of 2 pods have an older pod template; its update strategy is OnDelete"; answer.Triggered || !strings.Contains(answer.Message, want) {
-		t.Errorf("the answer is %+v, want %q", answer, want)
+		t.Errorf("answer = %+v, want %q", answer, want)
 	}
 
 	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-1")
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	if want := (v1alpha1.PodSummary{Current: 1, Stale: 1}); got.Summary != want {
-		t.Errorf("the summary is %+v", got.Summary)
+		t.Errorf("summary = %+v", got.Summary)
 	}
 	web0, web1 := &got.Pods[0], &got.Pods[1]
 	if got.TemplateRevision == before.TemplateRevision || web1.TemplateRevision != got.TemplateRevision || web0.TemplateRevision != before.TemplateRevision {
-		t.Errorf("the revision was %q and is %q; the pods have %q and %q", before.TemplateRevision, got.TemplateRevision, web0.TemplateRevision, web1.TemplateRevision)
+		t.Errorf("revision = %[2]q, was %[1]q; the pods have %[3]q and %[4]q", before.TemplateRevision, got.TemplateRevision, web0.TemplateRevision, web1.TemplateRevision)
 	}
 	if !slices.Equal(web0.StaleSources, []string{"Secret/db"}) || web0.Reason != "StartedBefore" || web0.NodeName == "" || web0.UID == "" {
 		t.Errorf("%+v", web0)
@@ -96,7 +96,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 		t.Errorf("containers of web-0 (-want +got):\n%s", diff)
 	}
 	if sources := web0.Containers[0].Sources; len(sources) != 1 || sources[0].Kind != "Secret" || sources[0].Name != "db" || sources[0].LastChanged.IsZero() {
-		t.Errorf("sources of web-0: %+v", sources)
+		t.Errorf("sources of web-0 = %+v", sources)
 	}
 
 	t.Run("kubectl prints a table", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 		wide := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", "wide")
 		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Current(NothingRead)", "Secret db has changed since the container started."} {
 			if !strings.Contains(wide, want) {
-				t.Errorf("-o wide prints no %q:\n%s", want, wide)
+				t.Errorf("-o wide lacks %q:\n%s", want, wide)
 			}
 		}
 	})
@@ -135,7 +135,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 		}
 		names := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", `jsonpath={.pods[?(@.state=="Stale")].name}`)
 		if names != "web-0" {
-			t.Errorf("the stale pods are %q", names)
+			t.Errorf("stale pods = %q", names)
 		}
 	})
 }
@@ -164,8 +164,8 @@ func inEveryWay(p *corev1.PodSpec) {
 	)
 }
 
-// Content that changes makes the pods of every kind of workload stale that nothing restarts,
-// however they read it. When it changes back, they are current again.
+// A change of content makes the pods of every kind of workload stale if nothing restarts them, however they read
+// the content. When the change is reverted, they are current again.
 func TestPodsWhoseContentComesBack(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
@@ -207,7 +207,7 @@ func TestPodsWhoseContentComesBack(t *testing.T) {
 	expect("Init init Current StartedAfter", "Sidecar sidecar Current StartedAfter", "Regular app Current StartedAfter", "Regular env Current StartedAfter", idle)
 	setSecret(t, namespace, "db", "password", "y")
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
-	setSecret(t, namespace, "db", "unread", "y") // but by those that read all keys
+	setSecret(t, namespace, "db", "unread", "y") // for those that read all keys
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
 	setSecret(t, namespace, "db", "password", "x")
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Stale StartedBefore", idle)
@@ -215,8 +215,8 @@ func TestPodsWhoseContentComesBack(t *testing.T) {
 	expect("Init init Current SameContent", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Current SameContent", idle)
 }
 
-// A partition holds pods back. One that is deleted comes back of the old template, and reads the
-// current content. A Reload that is only for stale pods says so, and restarts nothing.
+// A partition keeps pods on the old template. A pod that is deleted is created again from the old template, and
+// reads the current content. A Reload in mode IfStale says so, and restarts nothing.
 func TestPodsBelowAPartition(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
@@ -236,7 +236,7 @@ func TestPodsBelowAPartition(t *testing.T) {
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
 	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods has an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
-		t.Errorf("the answer is %+v, want %q", answer, want)
+		t.Errorf("answer = %+v, want %q", answer, want)
 	}
 
 	if err := await.NextSecond(t.Context()); err != nil {
@@ -246,12 +246,11 @@ func TestPodsBelowAPartition(t *testing.T) {
 	runningPods(t, namespace, "web", 2, before)
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
 	if got.Pods[0].TemplateRevision != old || got.TemplateRevision == old {
-		t.Errorf("web-0 is of %s, of %s before and %s now", got.Pods[0].TemplateRevision, old, got.TemplateRevision)
+		t.Errorf("web-0 has revision %s, want %s; the current one is %s", got.Pods[0].TemplateRevision, old, got.TemplateRevision)
 	}
 }
 
-// A paused Deployment that nothing restarts: the pods from before the change are stale, and
-// one that comes later is not.
+// In a paused Deployment that is not restarted, the pods from before the change are stale, and a later one is not.
 func TestPodsOfAPausedDeployment(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
@@ -282,7 +281,7 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 			}
 		}
 		if len(want) != 3 {
-			return fmt.Errorf("there are %d", len(want))
+			return fmt.Errorf("got %d pods", len(want))
 		}
 		return nil
 	})
@@ -294,13 +293,13 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 	await.Until(t, "all pods are current", func(ctx context.Context) error {
 		got, err := configdep(t).ConfigDependencies(namespace).GetPods(ctx, "deployment.web", metav1.GetOptions{})
 		if err == nil && got.Summary != (v1alpha1.PodSummary{Current: 3}) {
-			err = fmt.Errorf("the summary is %+v", got.Summary)
+			err = fmt.Errorf("summary = %+v", got.Summary)
 		}
 		return err
 	})
 }
 
-// Every kind of workload is answered, also where there are no pods.
+// The subresource answers for every kind of workload, also without pods.
 func TestPodsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -335,7 +334,7 @@ func TestPodsOfEveryKind(t *testing.T) {
 			})
 		})
 	}
-	// The pods of a run are those of its CronJob.
+	// The pods of a CronJob's run belong to the CronJob.
 	template := cronJob("report").Spec.JobTemplate.Spec
 	template.Suspend = new(true)
 	owner, err := kube(t).BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
@@ -350,7 +349,7 @@ func TestPodsOfEveryKind(t *testing.T) {
 	p.Labels = map[string]string{batchv1.ControllerUidLabel: string(run.UID)}
 	p.Annotations = map[string]string{"controlplane.test/stuck": "true"}
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(run, batchv1.SchemeGroupVersion.WithKind("Job"))}
-	p.Finalizers = []string{"controlplane.test/keep"} // the suspended Job deletes it
+	p.Finalizers = []string{"controlplane.test/keep"} // the suspended Job would delete it
 	create(t, kube(t).CoreV1().Pods(namespace).Create, p)
 	got, err := configdep(t).ConfigDependencies(namespace).GetPods(t.Context(), "cronjob.report", metav1.GetOptions{})
 	if err != nil || len(got.Pods) != 1 || got.Pods[0].State != v1alpha1.ContentNotStarted {

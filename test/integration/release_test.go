@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// A client that writes content and the pod template, as releases do, is waited for: its new content
-// and its new template are one rollout. What another client wrote is restarted meanwhile.
+// The server waits for a client that writes content and the pod template, as releases do: its new content and its
+// new template are one rollout. Changes by another client are restarted in the meantime.
 func TestReleaseIsOneRollout(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -55,6 +55,6 @@ func TestReleaseIsOneRollout(t *testing.T) {
 		t.Errorf("web was restarted: %+v", after.Status.LastReload)
 	}
 	if n := replicaSets(t, namespace); n != 4 {
-		t.Errorf("there are %d ReplicaSets", n)
+		t.Errorf("got %d ReplicaSets", n)
 	}
 }

@@ -26,13 +26,13 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// reload reloads, and must succeed.
+// reload creates a Reload, which must succeed.
 func reload(t *testing.T, namespace, name string, spec v1alpha1.ReloadSpec) v1alpha1.ReloadStatus {
 	t.Helper()
 	return reloadAs(t, "admin", namespace, name, spec)
 }
 
-// reloadAs reloads on behalf of a user who may do everything.
+// reloadAs creates a Reload on behalf of a user with all permissions.
 func reloadAs(t *testing.T, user, namespace, name string, spec v1alpha1.ReloadSpec) v1alpha1.ReloadStatus {
 	t.Helper()
 	got, err := as(t, user, "system:masters").ConfigDependencies(namespace).
@@ -43,7 +43,7 @@ func reloadAs(t *testing.T, user, namespace, name string, spec v1alpha1.ReloadSp
 	return got.Status
 }
 
-// rollout is what the tests look at in any workload that can be rolled out.
+// rollout contains the fields of a workload with rollouts that the tests check.
 type rollout struct {
 	metav1.ObjectMeta
 	template corev1.PodTemplateSpec
@@ -72,7 +72,7 @@ func getRollout(t *testing.T, namespace, kind, name string) rollout {
 			out = rollout{o.ObjectMeta, o.Spec.Template, o.Status.ObservedGeneration}
 		}
 	default:
-		t.Fatalf("a %s has no rollout", kind)
+		t.Fatalf("a %s has no rollouts", kind)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -93,14 +93,14 @@ func reloadEvents(t *testing.T, namespace, kind, name string, uid types.UID) []s
 			messages = append(messages, list.Items[i].Message)
 		}
 		if err == nil && len(messages) == 0 {
-			err = errors.New("there is none")
+			err = errors.New("no event")
 		}
 		return err
 	})
 	return messages
 }
 
-// A reload is a real rollout, and says who asked for it and why.
+// A reload is a real rollout, with a record of who requested it and why.
 func TestReloadReplacesAllPods(t *testing.T) {
 	t.Parallel()
 	for kind, pods := range map[string]int{"Deployment": 2, "StatefulSet": 2, "DaemonSet": 3} {
@@ -133,15 +133,15 @@ func TestReloadReplacesAllPods(t *testing.T) {
 				Message:     "The pods of " + kind + " web are being replaced.",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the answer (-want +got):\n%s", diff)
+				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			live := getRollout(t, namespace, kind, "web")
 			if live.Generation != got.Generation || live.observed < got.Generation {
-				t.Errorf("the generation is %d, %d has been observed, the answer said %d", live.Generation, live.observed, got.Generation)
+				t.Errorf("generation = %d, observed %d, answer %d", live.Generation, live.observed, got.Generation)
 			}
 			for where, hash := range map[string]string{"workload": live.Annotations["configdep.io/config-hash"], "template": live.template.Annotations["configdep.io/config-hash"]} {
 				if hash != before.Status.ConfigHash {
-					t.Errorf("the hash on the %s is %q, want %q", where, hash, before.Status.ConfigHash)
+					t.Errorf("hash on the %s = %q, want %q", where, hash, before.Status.ConfigHash)
 				}
 			}
 			if at, err := time.Parse(time.RFC3339Nano, live.template.Annotations["configdep.io/reloaded-at"]); err != nil || at.Before(started) {
@@ -155,20 +155,20 @@ func TestReloadReplacesAllPods(t *testing.T) {
 
 			after := view(t, namespace, name, func(o *v1alpha1.ConfigDependency) error {
 				if o.Status.LastReload == nil {
-					return errors.New("there is no lastReload")
+					return errors.New("no lastReload")
 				}
 				return nil
 			})
 			last := after.Status.LastReload
 			if last.Time.Time.Before(started) || last.RequestedBy != "jane" || last.Reason != "rotated by hand" || last.Trigger != "Request" {
-				t.Errorf("lastReload is %+v", last)
+				t.Errorf("lastReload = %+v", last)
 			}
 			if after.Status.AppliedHash != after.Status.ConfigHash || after.UID != before.UID {
-				t.Errorf("the applied hash is %q, the hash is %q", after.Status.AppliedHash, after.Status.ConfigHash)
+				t.Errorf("appliedHash = %q, configHash = %q", after.Status.AppliedHash, after.Status.ConfigHash)
 			}
 			events := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID)
 			if want := []string{"Restarted at the request of jane: rotated by hand"}; !cmp.Equal(want, events) {
-				t.Errorf("the events are %q, want %q", events, want)
+				t.Errorf("events = %q, want %q", events, want)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestReloadTwice(t *testing.T) {
 	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
 	second := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
 	if second.Generation != first.Generation+1 || !second.Triggered {
-		t.Errorf("the generations are %d and %d", first.Generation, second.Generation)
+		t.Errorf("generations = %d and %d, want them to differ", first.Generation, second.Generation)
 	}
 	runningPods(t, namespace, "web", 2, pods)
 }
@@ -210,9 +210,9 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			}
 			name := strings.ToLower(kind) + ".web"
 			shown := view(t, namespace, name)
-			await.Until(t, "the controller has done its work", func(context.Context) error {
+			await.Until(t, "the controller has observed the workload", func(context.Context) error {
 				if o := getRollout(t, namespace, kind, "web"); o.observed != o.Generation {
-					return fmt.Errorf("it has observed %d of %d", o.observed, o.Generation)
+					return fmt.Errorf("observed generation = %d of %d", o.observed, o.Generation)
 				}
 				return nil
 			})
@@ -224,19 +224,19 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := "Dry run: the rollout of " + kind + " web would begin; but it has no replicas now."
-			if kind == "DaemonSet" { // has none to name
+			if kind == "DaemonSet" { // has no field replicas
 				want = "Dry run: the pods of DaemonSet web would be replaced."
 			}
 			if !got.Status.Triggered || got.Status.Generation != before.Generation+1 || got.Status.Message != want {
-				t.Errorf("the answer is %+v", got.Status)
+				t.Errorf("answer = %+v", got.Status)
 			}
 			if diff := cmp.Diff(before.ObjectMeta, getRollout(t, namespace, kind, "web").ObjectMeta); diff != "" {
 				t.Errorf("(-before +after):\n%s", diff)
 			}
-			// Events are told in order: the first is the one about what comes second.
+			// Events are written in order: the first one must be from the second request.
 			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
 			if events := reloadEvents(t, namespace, kind, "web", shown.Spec.WorkloadRef.UID); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
-				t.Errorf("the events are %q", events)
+				t.Errorf("events = %q", events)
 			}
 		})
 	}
@@ -259,15 +259,15 @@ func TestReloadIfStale(t *testing.T) {
 			generation++
 		}
 		if got.Triggered != triggered || got.Generation != generation || !strings.Contains(got.Message, message) || got.ConfigHash != shown.Status.ConfigHash {
-			t.Errorf("the answer is %+v, want %q with generation %d", got, message, generation)
+			t.Errorf("answer = %+v, want %q with generation %d", got, message, generation)
 		}
 		if live := getRollout(t, namespace, "Deployment", "web"); live.Generation != generation {
-			t.Errorf("the generation is %d, want %d", live.Generation, generation)
+			t.Errorf("generation = %d, want %d", live.Generation, generation)
 		}
 		return got
 	}
 
-	// The answer tells a rollout that is complete from one that is under way.
+	// The answer distinguishes a complete rollout from one in progress.
 	rolledOut := func() {
 		t.Helper()
 		await.Until(t, "the rollout is complete", func(ctx context.Context) error {
@@ -290,18 +290,18 @@ func TestReloadIfStale(t *testing.T) {
 
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
 	if got := ifStale(true, "are being replaced"); got.PreviousHash != first.ConfigHash || got.ConfigHash == first.ConfigHash {
-		t.Errorf("the hash was %s and changes from %s to %s", first.ConfigHash, got.PreviousHash, got.ConfigHash)
+		t.Errorf("hash was %s, and the answer says from %s to %s", first.ConfigHash, got.PreviousHash, got.ConfigHash)
 	}
 	pods = runningPods(t, namespace, "web", 2, pods)
 	rolledOut()
 	ifStale(false, "the pods were started with the current content")
 
-	// Back to what it was before the last restart is a change too.
+	// Going back to the content before the last restart is a change too.
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("x") })
 	ifStale(true, "are being replaced")
 	runningPods(t, namespace, "web", 2, pods)
 
-	// A record that says nothing.
+	// A record that cannot be compared.
 	for _, hash := range []string{"v1.00000000.00000000000000000000000000000000", "garbage"} {
 		edit(t, deployments, "web", func(o *appsv1.Deployment) {
 			o.Annotations["configdep.io/config-hash"], o.Spec.Template.Annotations["configdep.io/config-hash"] = hash, hash
@@ -322,20 +322,20 @@ func TestReloadPreconditions(t *testing.T) {
 		metadata types.UID
 		uid      *types.UID
 		hash     *string
-		want     []string // in the message of a conflict
+		want     []string // texts in the message of a conflict
 	}{
-		"none":                          {},
-		"the ConfigDependency's":        {uid: &shown.UID},
-		"the workload's":                {uid: &shown.Spec.WorkloadRef.UID},
-		"another":                       {uid: &wrong, want: []string{"UID in precondition", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
-		"empty":                         {uid: new(types.UID("")), want: []string{"UID in precondition"}},
-		"the ConfigDependency's, above": {metadata: shown.UID},
-		"the workload's, above":         {metadata: shown.Spec.WorkloadRef.UID},
-		"another, above":                {metadata: wrong, want: []string{"UID in precondition", string(wrong)}},
-		"one right, one wrong":          {metadata: shown.UID, uid: &wrong, want: []string{"UID in precondition", string(wrong)}},
-		"the hash":                      {hash: &shown.Status.ConfigHash},
-		"another hash":                  {hash: new("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
-		"all":                           {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},
+		"none":                                    {},
+		"the ConfigDependency's":                  {uid: &shown.UID},
+		"the UID of the workload":                 {uid: &shown.Spec.WorkloadRef.UID},
+		"another UID":                             {uid: &wrong, want: []string{"UID in precondition", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
+		"an empty UID":                            {uid: new(types.UID("")), want: []string{"UID in precondition"}},
+		"the ConfigDependency's, above":           {metadata: shown.UID},
+		"the UID of the workload in the metadata": {metadata: shown.Spec.WorkloadRef.UID},
+		"another UID in the metadata":             {metadata: wrong, want: []string{"UID in precondition", string(wrong)}},
+		"one right UID, one wrong":                {metadata: shown.UID, uid: &wrong, want: []string{"UID in precondition", string(wrong)}},
+		"the current hash":                        {hash: &shown.Status.ConfigHash},
+		"another hash":                            {hash: new("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
+		"all preconditions":                       {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: tt.uid, ConfigHash: tt.hash}}}
@@ -345,19 +345,19 @@ func TestReloadPreconditions(t *testing.T) {
 			after := getRollout(t, namespace, "Deployment", "web").Generation
 			if tt.want == nil {
 				if err != nil || !got.Status.Triggered || after != before+1 {
-					t.Errorf("refused, or not done: %v, %v", got, err)
+					t.Errorf("error or not triggered: %v, %v", got, err)
 				}
 				return
 			}
 			checkError(t, err, http.StatusConflict, metav1.StatusReasonConflict, tt.want...)
 			if after != before {
-				t.Error("the workload was changed all the same")
+				t.Error("the workload was changed although a precondition failed")
 			}
 		})
 	}
 }
 
-// What cannot be restarted is refused with the reason.
+// A Reload of a workload that cannot be restarted is rejected with the reason.
 func TestReloadRefused(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -391,7 +391,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// A rollout that only begins when a user acts is not reported as done.
+// The message does not claim that pods are being replaced if the rollout waits for a user.
 func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -414,12 +414,12 @@ func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 	} {
 		view(t, namespace, name)
 		if got := reload(t, namespace, name, v1alpha1.ReloadSpec{}); !got.Triggered || !strings.Contains(got.Message, want) {
-			t.Errorf("%s: the message is %q, without %q", name, got.Message, want)
+			t.Errorf("%s: message = %q, want it to contain %q", name, got.Message, want)
 		}
 	}
 }
 
-// Many people may reload the same workload at once.
+// Many users may reload the same workload at once.
 func TestReloadConcurrently(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -454,14 +454,14 @@ func TestReloadConcurrently(t *testing.T) {
 	seen := map[int64]bool{}
 	for g := range generations {
 		if seen[g] || g <= before || g > before+requests {
-			t.Errorf("generation %d of %d to %d was told twice, or is none", g, before+1, before+requests)
+			t.Errorf("generation %d is outside %d to %d, or was returned twice", g, before+1, before+requests)
 		}
 		seen[g] = true
 	}
 	runningPods(t, namespace, "web", 2, pods)
 }
 
-// The command of the documentation, in the formats that kubectl takes.
+// The documented command, in the formats that kubectl accepts.
 func TestReloadWithKubectl(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -483,7 +483,7 @@ func TestReloadWithKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !got.Status.Triggered || got.Kind != "Reload" || got.Name != "deployment.web" || got.Namespace != namespace || got.Spec.Mode != v1alpha1.ReloadAlways {
-			t.Errorf("%s: the answer is %s", name, out)
+			t.Errorf("%s: answer = %s", name, out)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "bad.yaml")
@@ -491,6 +491,6 @@ func TestReloadWithKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := kubectlFails(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file); !strings.Contains(got, "spec.mode: Unsupported value") {
-		t.Errorf("the error is %s", got)
+		t.Errorf("error = %s", got)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// load sends requests through the aggregator until the context is done. It does not try
-// again: each failure counts.
+// load sends requests through the aggregator until the context is done. It does not retry: each failure counts.
 type load struct {
 	requests    atomic.Int64
 	undelivered atomic.Int64
@@ -26,11 +25,10 @@ type load struct {
 	failures map[string]int
 }
 
-// undelivered reports whether this is what kube-apiserver answers to a request with a body
-// that it has sent while the server told it to use another connection. The server has not
-// seen it, and kube-apiserver cannot repeat it, as it has not kept the body:
-// https://github.com/kubernetes/kubernetes/issues/135285. A server cannot prevent that,
-// only say goodbye seldom.
+// undelivered reports whether this is the answer of kube-apiserver to a request with a body that it has sent while
+// the server told it to use another connection. The server has not processed the request, and kube-apiserver
+// cannot retry it, because it has not kept the body: https://github.com/kubernetes/kubernetes/issues/135285. A
+// server cannot prevent that, only send GOAWAY rarely.
 func undelivered(r request, code int, body string) bool {
 	reason, unreached := strings.CutPrefix(body, "error trying to reach service: ")
 	return r.body != "" && code == http.StatusServiceUnavailable && unreached &&
@@ -54,7 +52,7 @@ func (l *load) run(ctx context.Context, client *http.Client, host string, reques
 	}
 }
 
-// do sends a request that is not given up when the load ends.
+// do sends a request, which continues when the load ends.
 func do(client *http.Client, host string, r request) (code int, body string, err error) {
 	made, err := http.NewRequest(r.method, host+r.path, strings.NewReader(r.body))
 	if err != nil {
@@ -89,7 +87,7 @@ func TestRollingRestart(t *testing.T) {
 		{http.MethodPost, all + "/deployment.web/reload?dryRun=All", inJSON, `{"spec":{"reason":"load"}}`},
 		{method: http.MethodGet, path: apiPath + "/configdependencies?fieldSelector=source%3DSecret/db"},
 	}
-	// With fewer requests, a slow machine would prove nothing.
+	// With fewer requests, a test on a slow machine would prove nothing.
 	const rounds, enough, workers = 3, 1000, 6
 	var l load
 	ctx, stop := context.WithCancel(t.Context())
@@ -105,7 +103,7 @@ func TestRollingRestart(t *testing.T) {
 	for round := 0; round < rounds || l.requests.Load() < enough; round++ {
 		for _, replica := range server.Replicas {
 			if err := replica.Terminate(); err != nil {
-				t.Errorf("%s did not end in order: %v", replica.Name(), err)
+				t.Errorf("%s did not stop in order: %v", replica.Name(), err)
 			}
 			if err := replica.Start(); err != nil {
 				t.Fatal(err)
@@ -122,8 +120,8 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("%d times: %s", times, what)
 	}
 	t.Logf("%d requests, %d of them not delivered", l.requests.Load(), l.undelivered.Load())
-	// One goodbye for each restart, at which each worker has one request under way.
+	// One GOAWAY for each restart, when each worker has one request in flight.
 	if most := int64(restarts * workers); l.undelivered.Load() > most {
-		t.Errorf("more than %d requests were not delivered: goodbyes are said too often", most)
+		t.Errorf("more than %d requests were not delivered: the server sends GOAWAY too often", most)
 	}
 }

@@ -26,25 +26,25 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// is wants a state, for a reason.
+// is checks the state and its reason.
 func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
 	return func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.State != state || reason != "" && o.Status.Reason != reason {
-			return fmt.Errorf("it is %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
+			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
 		}
 		return nil
 	}
 }
 
-// applied wants the pods to be known to run with the current content.
+// applied checks that the pods are known to run with the current content.
 func applied(o *v1alpha1.ConfigDependency) error {
 	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
-		return fmt.Errorf("the applied hash is %q, the hash is %q", o.Status.AppliedHash, o.Status.ConfigHash)
+		return fmt.Errorf("appliedHash = %q, configHash = %q", o.Status.AppliedHash, o.Status.ConfigHash)
 	}
 	return is(v1alpha1.StateInSync, "")(o)
 }
 
-// optedIn opts a workload in and sets more annotations, by pairs.
+// optedIn opts a workload in and sets more annotations, given as pairs.
 func optedIn(m metav1.Object, more ...string) {
 	annotations := map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "0", "configdep.io/min-interval": "0"}
 	for i := 0; i < len(more); i += 2 {
@@ -53,14 +53,14 @@ func optedIn(m metav1.Object, more ...string) {
 	m.SetAnnotations(annotations)
 }
 
-// setSecret puts a value into a Secret, where there may be others.
+// setSecret sets a key of a Secret, and keeps the others.
 func setSecret(t *testing.T, namespace, name, key, value string) {
 	t.Helper()
 	edit(t, kube(t).CoreV1().Secrets(namespace), name, func(s *corev1.Secret) { s.Data[key] = []byte(value) })
 }
 
-// A change of content replaces all pods, once, and says why. One of a key that they do not
-// read, or of metadata, does nothing.
+// A change of content replaces all pods, once, and the view and an event say why. A change of a key that the pods
+// do not read, or of metadata, does nothing.
 func TestChangeOfContentReplacesAllPods(t *testing.T) {
 	t.Parallel()
 	for kind, pods := range map[string]int{"Deployment": 2, "StatefulSet": 2, "DaemonSet": 3} {
@@ -93,20 +93,20 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 			runningPods(t, namespace, "web", pods, old)
 			after := view(t, namespace, name, applied, func(o *v1alpha1.ConfigDependency) error {
 				if o.Status.AppliedHash == before.Status.AppliedHash {
-					return errors.New("the hash is as before")
+					return errors.New("the hash has not changed")
 				}
 				return nil
 			})
 			if got := getRollout(t, namespace, kind, "web").Generation; got != generation+1 {
-				t.Errorf("the generation was %d and is %d", generation, got)
+				t.Errorf("generation = %[2]d, was %[1]d", generation, got)
 			}
 			if last := after.Status.LastReload; last == nil || last.Trigger != "Secret/db" || last.RequestedBy != "" {
-				t.Errorf("lastReload is %+v", last)
+				t.Errorf("lastReload = %+v", last)
 			}
 			want := []string{"Restarted because Secret/db has changed"}
-			await.Until(t, "an event tells of it", func(context.Context) error {
+			await.Until(t, "an event reports the restart", func(context.Context) error {
 				if got := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID); !slices.Equal(got, want) {
-					return fmt.Errorf("the events are %q", got)
+					return fmt.Errorf("events = %q", got)
 				}
 				return nil
 			})
@@ -114,7 +114,7 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 	}
 }
 
-// Opting in restarts nothing, however many do at once.
+// Opting in restarts nothing, however many workloads opt in at once.
 func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -140,14 +140,14 @@ func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 				o := &list.Items[i]
 				hash := o.Spec.Template.Annotations["configdep.io/config-hash"]
 				if hash != "" && !restarted {
-					t.Fatalf("%s has been restarted", o.Name)
+					t.Fatalf("%s was restarted", o.Name)
 				}
 				if o.Annotations["configdep.io/config-hash"] != "" && (hash != "") == restarted {
 					recorded++
 				}
 			}
 			if recorded != many {
-				return fmt.Errorf("%d of %d", recorded, many)
+				return fmt.Errorf("%d of %d are recorded", recorded, many)
 			}
 			return nil
 		})
@@ -157,7 +157,7 @@ func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 	await("are restarted", true)
 }
 
-// inParallel calls f for each number below n, several at a time.
+// inParallel calls f for each number below n, several calls at a time.
 func inParallel(t *testing.T, n int, f func(int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -178,7 +178,7 @@ func inParallel(t *testing.T, n int, f func(int) error) {
 	wg.Wait()
 }
 
-// The strategy recreate evicts pods and leaves the template alone, also on request.
+// The strategy recreate evicts pods and does not change the template, also on request.
 func TestRecreateEvictsPods(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -195,7 +195,7 @@ func TestRecreateEvictsPods(t *testing.T) {
 
 	got := reloadAs(t, "jane", namespace, "deployment.web", v1alpha1.ReloadSpec{})
 	if !got.Triggered || !strings.Contains(got.Message, "are being evicted") {
-		t.Errorf("the answer is %+v", got)
+		t.Errorf("answer = %+v", got)
 	}
 	runningPods(t, namespace, "web", 2, pods)
 	view(t, namespace, "deployment.web", applied)
@@ -204,8 +204,8 @@ func TestRecreateEvictsPods(t *testing.T) {
 	}
 }
 
-// A rollout that does not progress is shown as failed, with what its owner can do; a
-// missing source, and an annotation that cannot be read, as blocked.
+// A rollout that does not progress is shown as failed, with what the owner can do. A missing source and an invalid
+// annotation are shown as blocked.
 func TestStatesThatNeedAttention(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -233,7 +233,7 @@ func TestStatesThatNeedAttention(t *testing.T) {
 	o := view(t, namespace, "deployment.invalid", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
 	for _, want := range []string{"configdep.io/settle", `"soon"`} {
 		if !strings.Contains(o.Status.Message, want) {
-			t.Errorf("the message lacks %s: %s", want, o.Status.Message)
+			t.Errorf("the message lacks %q: %s", want, o.Status.Message)
 		}
 	}
 	told(t, namespace, "invalid", "InvalidAnnotation")
@@ -241,20 +241,20 @@ func TestStatesThatNeedAttention(t *testing.T) {
 	view(t, namespace, "deployment.invalid", applied)
 }
 
-// told waits until there is an event about an object for a reason. There may be one more, as
-// other tests run replicas that elect no leader.
+// told waits until there is an event about an object for a reason. There may be one more, because other tests run
+// replicas without leader election.
 func told(t *testing.T, namespace, name, reason string) {
 	t.Helper()
-	await.Until(t, "there is an event "+reason, func(ctx context.Context) error {
+	await.Until(t, "an event exists: "+reason, func(ctx context.Context) error {
 		events, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + name})
 		if err == nil && len(events.Items) == 0 {
-			err = errors.New("there is none")
+			err = errors.New("no event")
 		}
 		return err
 	})
 }
 
-// What no annotation says, flags of the server do.
+// Flags of the server set the defaults for annotations.
 func TestDefaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -264,7 +264,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	optedIn(own)
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, own)
 	replica, err := server.StartExtra("defaults", install.ReplicaOptions{
-		Args: []string{"--default-reload=matched", "--settle=7s", "--min-interval=8m"}, // it does not lead
+		Args: []string{"--default-reload=matched", "--settle=7s", "--min-interval=8m"}, // this replica does not lead
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// The next run of a CronJob reads the content by itself, and a Job is only shown.
+// The next run of a CronJob reads the current content without a restart, and a Job is only shown.
 func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -313,12 +313,12 @@ func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the CronJob has been written: it has the annotations %v", after.Annotations)
+		t.Errorf("the server changed the CronJob: annotations = %v", after.Annotations)
 	}
 }
 
-// A key of the hashes that is removed is put back. With another one nothing can be
-// compared: what is there is recorded again, and nothing is restarted.
+// If the key of the config hash is removed, it is restored. Hashes with another key cannot be compared: the
+// current content is recorded again, and nothing is restarted.
 func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	namespace := newNamespace(t)
 	secrets := kube(t).CoreV1().Secrets(install.Namespace)
@@ -334,41 +334,40 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	}
 
 	edit(t, secrets, key.Name, func(s *corev1.Secret) { s.Data = nil })
-	await.Until(t, "the key is put back", func(ctx context.Context) error {
+	await.Until(t, "the key is restored", func(ctx context.Context) error {
 		back, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
 		if err == nil && string(back.Data["key"]) != string(key.Data["key"]) {
-			err = errors.New("it is another one")
+			err = errors.New("the Secret has another key")
 		}
 		return err
 	})
 	edit(t, secrets, key.Name, func(s *corev1.Secret) { s.Data["key"] = []byte(strings.Repeat(rand.Text(), 2)[:len(s.Data["key"])]) })
 	after := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.ConfigHash == before.Status.ConfigHash {
-			return errors.New("the hash is as before")
+			return errors.New("the hash has not changed")
 		}
 		return nil
 	})
 	now := getRollout(t, namespace, "Deployment", "web").template
 	sameTemplate(t, "with another key", &template, &now)
 	if after.Status.LastReload != nil {
-		t.Errorf("lastReload is %+v", after.Status.LastReload)
+		t.Errorf("lastReload = %+v", after.Status.LastReload)
 	}
 
-	// No replica was ready while they read everything again. What kube-apiserver tells of our API
-	// may be of then, and other tests ask for it.
-	await.Until(t, "our API is discovered", func(context.Context) error {
+	// No replica was ready while they read everything again. kube-apiserver may have cached that for discovery,
+	// which other tests use.
+	await.Until(t, "the API is discovered", func(context.Context) error {
 		_, resources, err := kube(t).Discovery().ServerGroupsAndResources()
 		if err == nil && !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool {
 			return l.GroupVersion == "configdep.io/v1alpha1" && len(l.APIResources) > 0
 		}) {
-			err = errors.New("it is not")
+			err = errors.New("the API is not discovered")
 		}
 		return err
 	})
 }
 
-// What operators look at: metrics of the replica that leads and of the other, and a log in
-// JSON.
+// What operators read: metrics of the leader and of the other replica, and a log in JSON.
 func TestMetricsAndLogs(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -380,7 +379,7 @@ func TestMetricsAndLogs(t *testing.T) {
 	setSecret(t, namespace, "db", "password", "y")
 	view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
-			return errors.New("it has not been restarted")
+			return errors.New("not restarted yet")
 		}
 		return nil
 	})
@@ -394,14 +393,14 @@ func TestMetricsAndLogs(t *testing.T) {
 			text := string(got.body)
 			for _, metric := range []string{"configdep_workloads{", "configdep_index_objects{", "configdep_ingest_last_progress_timestamp_seconds{", "configdep_rollout_patch_delay_seconds_bucket{"} {
 				if !strings.Contains(text, "\n"+metric) {
-					t.Fatalf("%s has no %s", replica.Name(), metric)
+					t.Fatalf("%s lacks the metric %s", replica.Name(), metric)
 				}
 			}
 			leaders += strings.Count(text, "\nconfigdep_leader 1\n")
 			counted += strings.Count(text, fmt.Sprintf(`configdep_rollouts_total{kind="Deployment",namespace=%q,result="success",trigger="Secret"} 1`, namespace))
 		}
 		if leaders != 1 || counted != 1 {
-			return fmt.Errorf("%d lead, %d have counted it", leaders, counted)
+			return fmt.Errorf("%d replicas lead, %d have counted the restart", leaders, counted)
 		}
 		return nil
 	})
@@ -422,7 +421,7 @@ func TestMetricsAndLogs(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 	for _, line := range lines {
-		if install.RaceDetector && strings.Contains(line, "Data race detection enabled") { // before the flags are read
+		if install.RaceDetector && strings.Contains(line, "Data race detection enabled") { // before the flags are parsed
 			continue
 		}
 		var entry struct{ Msg *string }
@@ -431,6 +430,6 @@ func TestMetricsAndLogs(t *testing.T) {
 		}
 	}
 	if len(lines) < 3 {
-		t.Errorf("the log has %d lines", len(lines))
+		t.Errorf("the log has only %d lines", len(lines))
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/configdep/configdep/test/search"
 )
 
-// Content of ConfigMaps and Secrets is digested on arrival. Afterwards it is nowhere: not
-// in memory, a log, a metric or an answer.
+// Digests replace the content of ConfigMaps and Secrets on arrival. Afterwards the content is nowhere: not in
+// memory, logs, metrics or answers.
 func TestContentIsNotKept(t *testing.T) {
 	t.Parallel()
 	binary, err := install.Build(t.Context(), "./test/integration/heapserver", false)
@@ -39,8 +39,8 @@ func TestContentIsNotKept(t *testing.T) {
 	content.create()
 	replica, err := server.StartExtra("heap", install.ReplicaOptions{
 		Binary: binary, Args: []string{"-v=10", "--leader-elect=false"}, // it restarts workloads too
-		// Memory that is free is as good as gone. But the runtime makes stacks of it, which
-		// are dumped with all that is left in them, so let it be overwritten when it is freed.
+		// Free memory does not matter. But the runtime reuses it for stacks, whose unused parts are in the dump,
+		// so it is overwritten when it is freed.
 		Env: []string{"HEAP_DUMP=" + dump, "GODEBUG=clobberfree=1"},
 	})
 	if err != nil {
@@ -61,11 +61,11 @@ func TestContentIsNotKept(t *testing.T) {
 	content.remove()
 	everyRequest(namespace, ask)
 
-	// Buffers that live as long as a connection hold what came last. Let that be other
-	// and longer content.
+	// Buffers that live as long as a connection contain the last data. This replaces them with other and longer
+	// content.
 	last := content.overwrite()
 	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
-	await.Until(t, "the server has seen what came last", func(ctx context.Context) error {
+	await.Until(t, "the server has read the last writes", func(ctx context.Context) error {
 		shown, err := client.Get(ctx, "deployment.last", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -106,19 +106,19 @@ func TestContentIsNotKept(t *testing.T) {
 	for place, where := range places {
 		for _, form := range search.Forms(content.marker) {
 			for _, at := range search.Find(where, form) {
-				t.Errorf("%s (%d bytes) has content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, search.Around(where, at))
+				t.Errorf("%s (%d bytes) contains content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, search.Around(where, at))
 			}
 		}
 		for _, form := range search.Forms(string(key.Data["key"])) {
 			if at := search.Find(where, form); len(at) > 0 && place != "the heap" {
-				t.Errorf("%s has the key of the hashes at %d", place, at)
+				t.Errorf("%s contains the key of the config hash at %d", place, at)
 			}
 		}
 	}
-	if bodies := places["a body in the log"]; len(bodies) > 0 { // of no request, whatever is in it
-		t.Errorf("the log has bodies: %q", bodies[:min(len(bodies), 200)])
+	if bodies := places["a body in the log"]; len(bodies) > 0 { // no request may be logged with its body
+		t.Errorf("the log contains bodies: %q", bodies[:min(len(bodies), 200)])
 	}
-	// The search finds what is there, as names and keys may be, and the key of the hashes.
+	// The search finds names and keys, which may be kept, and the key of the config hash.
 	for place, wants := range map[string][]string{
 		"the heap":    {content.name, content.key, string(key.Data["key"])},
 		"the log":     {"/api/v1/secrets?fieldSelector=type%21%3D", "/api/v1/secrets?allowWatchBookmarks=true&fieldSelector=type%21%3D", namespace},
@@ -127,13 +127,13 @@ func TestContentIsNotKept(t *testing.T) {
 	} {
 		for _, want := range wants {
 			if len(search.Find(places[place], want)) == 0 {
-				t.Errorf("%s (%d bytes) lacks %q, so what else it lacks proves nothing", place, len(places[place]), want)
+				t.Errorf("%s (%d bytes) lacks %q, so the search proves nothing", place, len(places[place]), want)
 			}
 		}
 	}
 }
 
-// content is what a cluster holds and the server must not keep.
+// content is content of the cluster that the server must not keep.
 type content struct {
 	t         *testing.T
 	namespace string
@@ -142,8 +142,7 @@ type content struct {
 	round     int
 }
 
-// value returns something that is different each time and has the marker at its
-// beginning, in its middle and at its end.
+// value returns a text that is different each time, with the marker at its start, in its middle and at its end.
 func (c *content) value(size int) string {
 	c.round++
 	filling := strings.Repeat(fmt.Sprintf("%06d ", c.round), size/14)
@@ -155,7 +154,7 @@ func (c *content) data() (text map[string]string, binary map[string][]byte) {
 		map[string][]byte{"binary": []byte("\xff\x00" + c.value(1<<10))}
 }
 
-// annotations are what kubectl apply leaves on an object.
+// annotations are the annotations of kubectl apply.
 func (c *content) annotations() map[string]string {
 	return map[string]string{corev1.LastAppliedConfigAnnotation: `{"stringData":{"x":"` + c.value(10) + `"}}`}
 }
@@ -179,7 +178,7 @@ func (c *content) make(name string) {
 	create(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace).Create, m)
 }
 
-// names are those of the pairs of a Secret and a ConfigMap that there are at the start.
+// names are the names of the Secrets and ConfigMaps that exist at the start.
 func (c *content) names() []string { return []string{c.name, "deleted", "unused"} }
 
 func (c *content) create() {
@@ -219,8 +218,8 @@ type pair struct {
 	configMap *corev1.ConfigMap
 }
 
-// overwrite writes longer content without the marker, and has a workload that shows when
-// it has been seen.
+// overwrite writes longer content without the marker, and creates a workload that shows when the server has read
+// the content.
 func (c *content) overwrite() (last pair) {
 	c.t.Helper()
 	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create, asleep("last", envFromSecret("last"), envFromConfigMap("last")))
@@ -235,7 +234,7 @@ func (c *content) overwrite() (last pair) {
 	return last
 }
 
-// everyRequest asks for all that the server answers, and for much that it refuses.
+// everyRequest sends every kind of request that the server answers, and many that it rejects.
 func everyRequest(namespace string, ask func(request)) {
 	all := resourcePath(namespace)
 	web := all + "/deployment.web"

@@ -28,11 +28,11 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// watching is a watch of a test.
+// watching is a watch in a test.
 type watching struct {
 	t *testing.T
 	watch.Interface
-	// version is that of the last event.
+	// version is the version of the last event.
 	version string
 }
 
@@ -46,7 +46,7 @@ func startWatch(t *testing.T, where place, namespace string, options metav1.List
 	return &watching{t: t, Interface: w}
 }
 
-// next returns the next event that is expected to come.
+// next returns the next event, which must come.
 func (w *watching) next() (watch.Event, *v1alpha1.ConfigDependency) {
 	w.t.Helper()
 	select {
@@ -61,12 +61,12 @@ func (w *watching) next() (watch.Event, *v1alpha1.ConfigDependency) {
 		w.version = o.ResourceVersion
 		return e, o
 	case <-time.After(limit):
-		w.t.Fatal("no event has come")
+		w.t.Fatal("no event arrived")
 	}
 	return watch.Event{}, nil
 }
 
-// until returns the first event that a check accepts. Versions must only grow.
+// until returns the first event that a check accepts. Versions must increase.
 func (w *watching) until(what string, check func(watch.EventType, *v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
 	w.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -91,8 +91,8 @@ func event(want watch.EventType, name string) func(watch.EventType, *v1alpha1.Co
 	return func(typ watch.EventType, o *v1alpha1.ConfigDependency) bool { return typ == want && o.Name == name }
 }
 
-// Through the aggregator and at each replica, a watch from the version of a list brings
-// every change after it, each with a version of its own.
+// Through the aggregator and at each replica, a watch from the version of a list sends every change after it, each
+// with its own version.
 func TestWatchFromAList(t *testing.T) {
 	t.Parallel()
 	for _, where := range everywhere(t) {
@@ -105,7 +105,7 @@ func TestWatchFromAList(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list.ResourceVersion == "" || len(list.Items) != 0 {
-				t.Fatalf("an empty list at version %q with %d objects", list.ResourceVersion, len(list.Items))
+				t.Fatalf("empty list: version %q, %d objects", list.ResourceVersion, len(list.Items))
 			}
 			w := startWatch(t, where, namespace, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			w.version = list.ResourceVersion
@@ -115,7 +115,7 @@ func TestWatchFromAList(t *testing.T) {
 				t.Errorf("the UID is %s, not %s", added.Spec.WorkloadRef.UID, made.UID)
 			}
 			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-			w.until("the Secret is shown", func(typ watch.EventType, o *v1alpha1.ConfigDependency) bool {
+			w.until("the Secret is present", func(typ watch.EventType, o *v1alpha1.ConfigDependency) bool {
 				return typ == watch.Modified && present(v1alpha1.SourceSecret, "db", true)(o) == nil
 			})
 			before := w.version
@@ -125,24 +125,24 @@ func TestWatchFromAList(t *testing.T) {
 				t.Errorf("deleted at version %s after %s, UID %s after %s", gone.ResourceVersion, before, gone.UID, added.UID)
 			}
 			again := create(t, apps.Create, asleep("web", envFromSecret("db")))
-			if o := w.until("web is there again", event(watch.Added, "deployment.web")); o.UID == added.UID || o.Spec.WorkloadRef.UID != again.UID {
-				t.Error("a workload that was recreated has the UID of the one before")
+			if o := w.until("web is created again", event(watch.Added, "deployment.web")); o.UID == added.UID || o.Spec.WorkloadRef.UID != again.UID {
+				t.Error("the workload that was created again has the UID of the previous one")
 			}
 			if err := kube(t).CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			w.until("web goes with its namespace", event(watch.Deleted, "deployment.web"))
+			w.until("web is deleted with its namespace", event(watch.Deleted, "deployment.web"))
 
-			// Who comes back gets all of it again.
+			// A client that resumes gets all these events again.
 			again2 := startWatch(t, where, namespace, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			for _, want := range []watch.EventType{watch.Added, watch.Deleted, watch.Added, watch.Deleted} {
-				again2.until("it is replayed", event(want, "deployment.web"))
+				again2.until("the event is replayed", event(want, "deployment.web"))
 			}
 		})
 	}
 }
 
-// The beginnings that a watch can have.
+// The ways to start a watch.
 func TestWatchFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	namespace, empty := newNamespace(t), newNamespace(t)
@@ -158,18 +158,18 @@ func TestWatchFromTheBeginning(t *testing.T) {
 		options   metav1.ListOptions
 		want      []string
 	}{
-		"without a version":                    {namespace, metav1.ListOptions{}, all},
-		"from any version":                     {namespace, metav1.ListOptions{ResourceVersion: "0"}, all},
-		"with bookmarks":                       {namespace, metav1.ListOptions{AllowWatchBookmarks: true}, all},
-		"a label":                              {namespace, metav1.ListOptions{LabelSelector: "app=b"}, all[1:]},
-		"a name":                               {namespace, metav1.ListOptions{FieldSelector: "metadata.name=deployment.a"}, all[:1]},
-		"a state":                              {namespace, metav1.ListOptions{FieldSelector: "status.state=Unmanaged"}, all},
-		"watch-list":                           {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, append(all[:2:2], "BOOKMARK true")},
-		"watch-list of nothing":                {empty, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, []string{"BOOKMARK true"}},
-		"watch-list from any version":          {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, ResourceVersion: "0"}, append(all[:2:2], "BOOKMARK true")},
-		"watch-list of a label":                {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, LabelSelector: "app=a"}, []string{all[0], "BOOKMARK true"}},
-		"watch-list where none is to be sent":  {namespace, metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, nil},
-		"watch-list without the word bookmark": {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder}, all},
+		"without a version":                 {namespace, metav1.ListOptions{}, all},
+		"from any version":                  {namespace, metav1.ListOptions{ResourceVersion: "0"}, all},
+		"with bookmarks":                    {namespace, metav1.ListOptions{AllowWatchBookmarks: true}, all},
+		"a label":                           {namespace, metav1.ListOptions{LabelSelector: "app=b"}, all[1:]},
+		"a name":                            {namespace, metav1.ListOptions{FieldSelector: "metadata.name=deployment.a"}, all[:1]},
+		"a state":                           {namespace, metav1.ListOptions{FieldSelector: "status.state=Unmanaged"}, all},
+		"watch-list":                        {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, append(all[:2:2], "BOOKMARK true")},
+		"watch-list of nothing":             {empty, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, []string{"BOOKMARK true"}},
+		"watch-list from any version":       {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, ResourceVersion: "0"}, append(all[:2:2], "BOOKMARK true")},
+		"watch-list of a label":             {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, LabelSelector: "app=a"}, []string{all[0], "BOOKMARK true"}},
+		"watch-list without initial events": {namespace, metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, nil},
+		"watch-list without bookmarks":      {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder}, all},
 	} {
 		for _, where := range everywhere(t) {
 			t.Run(name+", "+where.name, func(t *testing.T) {
@@ -188,7 +188,8 @@ func TestWatchFromTheBeginning(t *testing.T) {
 	}
 }
 
-// What stops to match a selector is deleted for who watches with it, and comes back.
+// An object that no longer matches the selector of a watch is deleted for that watch, and added when it matches
+// again.
 func TestWatchWithSelectors(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -204,7 +205,7 @@ func TestWatchWithSelectors(t *testing.T) {
 	} {
 		for _, where := range everywhere(t) {
 			w := startWatch(t, where, namespace, options)
-			w.until("it is there", event(watch.Added, "deployment.web"))
+			w.until("the object exists", event(watch.Added, "deployment.web"))
 			everyone[selector+", "+where.name] = func() *watching { return w }
 		}
 	}
@@ -213,23 +214,23 @@ func TestWatchWithSelectors(t *testing.T) {
 		for name, w := range everyone {
 			o := w().until(name+": "+what, event(want, "deployment.web"))
 			if o.UID == "" || len(o.Spec.Sources) == 0 && want == watch.Added && strings.HasPrefix(name, "source") {
-				t.Errorf("%s: %s: an object without content", name, what)
+				t.Errorf("%s: %s: the object is empty", name, what)
 			}
 		}
 	}
-	step("it matches no longer", watch.Deleted, func(o *appsv1.Deployment) {
+	step("the object no longer matches", watch.Deleted, func(o *appsv1.Deployment) {
 		o.Labels["app"] = "other"
 		optedIn(o)
 		o.Spec.Template.Spec.Containers[0].EnvFrom = nil
 	})
-	step("it matches again", watch.Added, func(o *appsv1.Deployment) {
+	step("the object matches again", watch.Added, func(o *appsv1.Deployment) {
 		o.Labels["app"] = "web"
 		delete(o.Annotations, "configdep.io/reload")
 		envFromSecret("db")(&o.Spec.Template.Spec)
 	})
 }
 
-// Requests that cannot be answered, as clients expect to be told.
+// Requests for versions that cannot be served get the errors that clients expect.
 func TestVersionsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -247,15 +248,15 @@ func TestVersionsThatCannotBeServed(t *testing.T) {
 			}
 			future := strconv.FormatUint(now*1000, 10)
 			for what, query := range map[string]url.Values{
-				"a watch from no version":                {"watch": {"1"}, "resourceVersion": {"abc"}},
-				"a list of no version":                   {"resourceVersion": {"abc"}},
-				"a list of a negative version":           {"resourceVersion": {"-1"}},
-				"exactly any version":                    {"resourceVersion": {"0"}, "resourceVersionMatch": {"Exact"}},
-				"a match without a version":              {"resourceVersionMatch": {"Exact"}},
-				"no token":                               {"continue": {"abc"}},
-				"a watch-list without a match":           {"watch": {"1"}, "sendInitialEvents": {"true"}},
-				"a watch-list with another match":        {"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"Exact"}},
-				"a watch by a field that cannot be used": {"watch": {"1"}, "fieldSelector": {"spec.replicas=1"}},
+				"a watch from an invalid version":   {"watch": {"1"}, "resourceVersion": {"abc"}},
+				"a list at an invalid version":      {"resourceVersion": {"abc"}},
+				"a list at a negative version":      {"resourceVersion": {"-1"}},
+				"exactly version 0":                 {"resourceVersion": {"0"}, "resourceVersionMatch": {"Exact"}},
+				"a match without a version":         {"resourceVersionMatch": {"Exact"}},
+				"an invalid token":                  {"continue": {"abc"}},
+				"a watch-list without a match":      {"watch": {"1"}, "sendInitialEvents": {"true"}},
+				"a watch-list with another match":   {"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"Exact"}},
+				"a watch with an unsupported field": {"watch": {"1"}, "fieldSelector": {"spec.replicas=1"}},
 			} {
 				if got := send(t, where.Config, request{path: path + "?" + query.Encode()}); got.code != http.StatusBadRequest && got.code != http.StatusUnprocessableEntity {
 					t.Errorf("%s: %d: %s", what, got.code, got.body)
@@ -270,13 +271,13 @@ func TestVersionsThatCannotBeServed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got.code != http.StatusGatewayTimeout || got.header.Get("Retry-After") == "" || !apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeResourceVersionTooLarge) {
-					t.Errorf("a %s of the future: %d, Retry-After %q: %s", what, got.code, got.header.Get("Retry-After"), got.body)
+					t.Errorf("a %s at a future version: %d, Retry-After %q: %s", what, got.code, got.header.Get("Retry-After"), got.body)
 				}
 			}
 			if got := send(t, where.Config, request{path: path + "?resourceVersionMatch=Exact&resourceVersion=1"}); got.code != http.StatusGone {
-				t.Errorf("exactly a version that is long gone: %d: %s", got.code, got.body)
+				t.Errorf("exactly an expired version: %d: %s", got.code, got.body)
 			}
-			// A watch is told so in an event: after an HTTP error some clients try again for ever.
+			// A watch gets this as an event: after an HTTP error, some clients retry for ever.
 			w, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 			if err != nil {
 				t.Fatal(err)
@@ -284,14 +285,14 @@ func TestVersionsThatCannotBeServed(t *testing.T) {
 			defer w.Stop()
 			e := <-w.ResultChan()
 			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) {
-				t.Errorf("a watch from a version that is long gone: %s %v", e.Type, err)
+				t.Errorf("a watch from an expired version: %s %v", e.Type, err)
 			}
 		})
 	}
 }
 
-// A watch ends when its time is over, with a bookmark shortly before for who wants one,
-// from which its client goes on anywhere.
+// A watch ends after its timeout, shortly after a bookmark if the client wants bookmarks, from which the client
+// can resume at any replica.
 func TestWatchThatEnds(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -309,18 +310,18 @@ func TestWatchThatEnds(t *testing.T) {
 				t.Errorf("%s of %q with annotations %v", e.Type, o.Name, o.Annotations)
 			}
 			if _, open := <-w.ResultChan(); open {
-				t.Error("one more event has come")
+				t.Error("another event arrived")
 			}
 			plain := startWatch(t, where, namespace, metav1.ListOptions{TimeoutSeconds: &seconds})
 			if e, open := <-plain.ResultChan(); open {
-				t.Errorf("a %s has come that was not asked for", e.Type)
+				t.Errorf("got a %s that was not requested", e.Type)
 			}
 		})
 	}
 }
 
-// A watch is open for an hour. If it held a seat of priority and fairness all that time,
-// a few of them would keep everybody out.
+// A watch is open for an hour. If it occupied a seat of priority and fairness all that time, a few watches would
+// block all other requests.
 func TestWatchesHoldNoSeat(t *testing.T) {
 	t.Parallel()
 	replica, err := server.StartExtra("few-seats", install.ReplicaOptions{
@@ -333,7 +334,7 @@ func TestWatchesHoldNoSeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := newNamespace(t)
-	// Not as an administrator, who has no limits.
+	// Not as an administrator, who is exempt from limits.
 	config := replica.RESTConfig()
 	create(t, kube(t).CoreV1().ServiceAccounts(namespace).Create, &corev1.ServiceAccount{ObjectMeta: metadata("viewer")})
 	bind(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "viewer"}, namespace, "configdep-view", toRead)
@@ -343,14 +344,14 @@ func TestWatchesHoldNoSeat(t *testing.T) {
 		startWatch(t, where, namespace, metav1.ListOptions{AllowWatchBookmarks: true})
 	}
 	if _, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("a list beside 30 watches: %v", err)
+		t.Errorf("list during 30 watches: %v", err)
 	}
 	if err := replica.Terminate(); err != nil {
 		t.Error(err)
 	}
 }
 
-// kubectl get -w prints what happens, and kubectl wait ends when it has happened.
+// kubectl get -w prints changes, and kubectl wait returns when its condition is met.
 func TestKubectlWatch(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -379,7 +380,7 @@ func TestKubectlWatch(t *testing.T) {
 				lines <- prefix + strings.Join(strings.Fields(scanner.Text()), " ")
 			}
 		}()
-		t.Cleanup(func() { _ = cmd.Wait() }) // it is killed with the context
+		t.Cleanup(func() { _ = cmd.Wait() }) // killed with the context
 	}
 	seen := map[string]bool{}
 	await := func(want ...string) {
@@ -396,7 +397,7 @@ func TestKubectlWatch(t *testing.T) {
 				case line := <-lines:
 					seen[line] = true
 				case <-ctx.Done():
-					t.Fatalf("kubectl never printed %q, but %v", prefix, seen)
+					t.Fatalf("kubectl did not print %q, but %v", prefix, seen)
 				}
 			}
 		}

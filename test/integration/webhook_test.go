@@ -21,18 +21,17 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// stamped reports whether pods that are started by a template are known to read the content of
-// a hash.
+// stamped returns an error unless the workload and its template record that pods start with the content of a hash.
 func stamped(m metav1.Object, template *corev1.PodTemplateSpec, hash string) error {
 	onWorkload, onTemplate := m.GetAnnotations()[policy.ConfigHashAnnotation], template.Annotations[policy.ConfigHashAnnotation]
 	if hash == "" || onWorkload != hash || onTemplate != hash || m.GetAnnotations()[policy.AppliedSourcesAnnotation] == "" {
-		return fmt.Errorf("with the hash %q, the workload has the annotations %v, its template %v", hash, m.GetAnnotations(), template.Annotations)
+		return fmt.Errorf("want hash %q, got annotations %v, on the template %v", hash, m.GetAnnotations(), template.Annotations)
 	}
 	return nil
 }
 
-// A new workload is tracked from its first pod, and its pods are not replaced for that. Its
-// sources may have been made a moment before.
+// A new workload is tracked from its first pod, whose pods are not replaced for that. Its sources may have been
+// created a moment before.
 func TestWebhookStampsNewWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -67,7 +66,7 @@ func TestWebhookStampsNewWorkloads(t *testing.T) {
 			t.Errorf("%s: %v", view, err)
 		}
 		if shown.Status.LastReload != nil {
-			t.Errorf("%s has been restarted: %+v", view, shown.Status.LastReload)
+			t.Errorf("%s was restarted: %+v", view, shown.Status.LastReload)
 		}
 	}
 }
@@ -77,7 +76,7 @@ func viewApplied(t *testing.T, namespace, name string) *v1alpha1.ConfigDependenc
 	return view(t, namespace, name, applied)
 }
 
-// The owner of a workload writes its manifest again and again, without what we have added.
+// The owner of a workload applies its manifest again and again, without the annotations of configdep.
 func TestWebhookOutlastsTheOwner(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -91,7 +90,7 @@ func TestWebhookOutlastsTheOwner(t *testing.T) {
 	setSecret(t, namespace, "db", "password", "y")
 	reloaded := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
-			return fmt.Errorf("it has not been restarted")
+			return fmt.Errorf("not restarted yet")
 		}
 		return nil
 	})
@@ -112,43 +111,43 @@ func TestWebhookOutlastsTheOwner(t *testing.T) {
 		t.Errorf("annotations (-before +after):\n%s", diff)
 	}
 
-	// A manifest that was copied from the cluster, a while ago.
+	// A manifest that was copied from the cluster earlier.
 	after = edit(t, deployments, "web", func(o *appsv1.Deployment) {
 		o.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
 		o.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
 	})
 	sameTemplate(t, "after a copy", &before.template, &after.Spec.Template)
 
-	// Other changes pass, with ours or without.
+	// Other changes are kept, with and without configdep's annotations.
 	manifest.Spec.Template.Spec.Containers[0].Image = "app:2"
 	manifest.Annotations["owner.example.com/note"] = "still mine"
 	after = rewrite()
 	if image, note := after.Spec.Template.Spec.Containers[0].Image, after.Annotations["owner.example.com/note"]; image != "app:2" || note != "still mine" {
-		t.Errorf("the image is %s, the note %q", image, note)
+		t.Errorf("image = %s, note = %q", image, note)
 	}
 	if err := stamped(after, &after.Spec.Template, reloaded.Status.ConfigHash); err != nil {
 		t.Error(err)
 	}
 	settled := viewApplied(t, namespace, "deployment.web")
-	if n := replicaSets(t, namespace); n != 3 { // the first, that of the Secret, and that of the image
-		t.Errorf("there are %d ReplicaSets", n)
+	if n := replicaSets(t, namespace); n != 3 { // the first, the one for the Secret, and the one for the image
+		t.Errorf("got %d ReplicaSets, want 3", n)
 	}
 	if diff := cmp.Diff(reloaded.Status.LastReload, settled.Status.LastReload); diff != "" {
 		t.Errorf("lastReload (-before +after):\n%s", diff)
 	}
 }
 
-// sameTemplate wants pods not to be replaced. (The generation says less: the revision that
-// the Deployment controller notes on the metadata counts for it too.)
+// sameTemplate checks that the template has not changed, so that pods are not replaced. (The generation is not
+// enough: it also increases when the Deployment controller writes the revision into the metadata.)
 func sameTemplate(t *testing.T, what string, before, after *corev1.PodTemplateSpec) {
 	t.Helper()
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("%s the template is another one (-before +after):\n%s", what, diff)
+		t.Errorf("%s: the template has changed (-before +after):\n%s", what, diff)
 	}
 }
 
-// replicaSets returns how many there are in a namespace: one for each template that its only
-// Deployment has had.
+// replicaSets returns the number of ReplicaSets in a namespace: one for each template that its only Deployment has
+// had.
 func replicaSets(t *testing.T, namespace string) int {
 	t.Helper()
 	list, err := kube(t).AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{})
@@ -164,8 +163,7 @@ func withoutRevision(annotations map[string]string) map[string]string {
 	return out
 }
 
-// Content changes, and before that has settled the owner changes the template: the pods are
-// replaced once.
+// Content changes, and before that change has settled the owner changes the template: the pods are replaced once.
 func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -180,18 +178,18 @@ func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 	after := edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	shown := viewApplied(t, namespace, "deployment.web")
 	if shown.Status.ConfigHash == old.Status.ConfigHash || shown.Status.ConfigHash != settling.Status.ConfigHash {
-		t.Errorf("the hash was %s, then %s, and is %s", old.Status.ConfigHash, settling.Status.ConfigHash, shown.Status.ConfigHash)
+		t.Errorf("hash = %[3]s, was %[1]s, then %[2]s", old.Status.ConfigHash, settling.Status.ConfigHash, shown.Status.ConfigHash)
 	}
 	if err := stamped(after, &after.Spec.Template, shown.Status.ConfigHash); err != nil {
 		t.Error(err)
 	}
 	if n := replicaSets(t, namespace); n != 2 {
-		t.Errorf("there are %d ReplicaSets", n)
+		t.Errorf("got %d ReplicaSets", n)
 	}
 }
 
-// Opting in notes what is present, in the same write, and replaces no pods; opting out
-// neither. A dry run says so, and does nothing.
+// Opting in records the current content in the same write, and replaces no pods; neither does opting out. A dry
+// run shows the same, and changes nothing.
 func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -199,7 +197,7 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
 	before := create(t, deployments.Create, single("web", envSecretKey("db", "password")))
 	if before.Annotations[policy.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
-		t.Errorf("who has not opted in is marked: %v, %v", before.Annotations, before.Spec.Template.Annotations)
+		t.Errorf("without opting in: annotations = %v, on the template %v", before.Annotations, before.Spec.Template.Annotations)
 	}
 	view(t, namespace, "deployment.web")
 	optIn := []byte(`{"metadata": {"annotations": {"configdep.io/reload": "auto", "configdep.io/settle": "0"}}}`)
@@ -209,23 +207,23 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after.Annotations[policy.ConfigHashAnnotation] == "" || after.Spec.Template.Annotations != nil {
-			t.Errorf("dry run %v: the annotations are %v and %v", dryRun, after.Annotations, after.Spec.Template.Annotations)
+			t.Errorf("dry run = %v: annotations = %v, on the template %v", dryRun, after.Annotations, after.Spec.Template.Annotations)
 		}
 		stored, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if found := stored.Annotations[policy.ConfigHashAnnotation] != ""; found != (dryRun == nil) {
-			t.Errorf("after dry run %v there are the annotations %v", dryRun, stored.Annotations)
+			t.Errorf("after dry run = %v: stored annotations = %v", dryRun, stored.Annotations)
 		}
 	}
 	shown := viewApplied(t, namespace, "deployment.web")
 
-	// A rollout, which marks the template, and out again by the manifest of before.
+	// A rollout, which stamps the template, and then opting out by applying the first manifest.
 	setSecret(t, namespace, "db", "password", "y")
 	view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.ConfigHash == shown.Status.ConfigHash || o.Status.LastReload == nil {
-			return fmt.Errorf("it has not been restarted")
+			return fmt.Errorf("not restarted yet")
 		}
 		return nil
 	})
@@ -233,19 +231,19 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	out := edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Annotations, o.Spec.Template = nil, before.Spec.Template })
 	sameTemplate(t, "after opting out", &rolled.template, &out.Spec.Template)
 	if len(withoutRevision(out.Annotations)) != 0 {
-		t.Errorf("the workload keeps the annotations %v", out.Annotations)
+		t.Errorf("annotations of the workload = %v", out.Annotations)
 	}
 	gone := edit(t, deployments, "web", func(o *appsv1.Deployment) {
 		o.Spec.Template = *before.Spec.Template.DeepCopy()
 		o.Spec.Template.Spec.Containers[0].Image = "app:2"
 	})
 	if len(gone.Spec.Template.Annotations) != 0 {
-		t.Errorf("the template keeps the annotations %v", gone.Spec.Template.Annotations)
+		t.Errorf("annotations of the template = %v", gone.Spec.Template.Annotations)
 	}
 }
 
-// A namespace opts its workloads in by a label, of which the webhook knows, or by an
-// annotation, by which it hears of them once they are tracked.
+// A namespace opts its workloads in with a label, which the webhook configuration selects, or with an annotation,
+// in which case the webhook sees workloads once they are tracked.
 func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 	t.Parallel()
 	for how, set := range map[string]func(*corev1.Namespace){
@@ -258,7 +256,7 @@ func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 			edit(t, kube(t).CoreV1().Namespaces(), namespace, set)
 			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
 			deployments := kube(t).AppsV1().Deployments(namespace)
-			// It tells that the index knows of the namespace.
+			// Shows that the index knows the namespace.
 			create(t, deployments.Create, asleep("first", envSecretKey("db", "password")))
 			viewApplied(t, namespace, "deployment.first")
 			made := create(t, deployments.Create, asleep("web", envSecretKey("db", "password")))
@@ -268,23 +266,23 @@ func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 				t.Error(err)
 			}
 			if how == "annotation" && err == nil {
-				t.Error("the webhook has been asked, which is fine, but this test expects something else")
+				t.Error("the webhook was called, which is allowed, but this test expects otherwise")
 			}
 			rewritten := edit(t, deployments, "web", func(o *appsv1.Deployment) {
 				o.Annotations, o.Spec.Template = nil, asleep("web", envSecretKey("db", "password")).Spec.Template
 			})
 			sameTemplate(t, "after a rewrite", &made.Spec.Template, &rewritten.Spec.Template)
 			if rewritten.Annotations[policy.ConfigHashAnnotation] != shown.Status.AppliedHash {
-				t.Errorf("the annotations are %v", rewritten.Annotations)
+				t.Errorf("annotations = %v", rewritten.Annotations)
 			}
 		})
 	}
 }
 
-// What the webhook is not asked about: system namespaces, those who have not opted in, what
-// changes neither template nor annotations, and what configdep itself writes.
+// The webhook is not called for system namespaces, workloads that have not opted in, changes of neither template
+// nor annotations, and writes of configdep.
 func TestWebhookIsNotAskedForNothing(t *testing.T) {
-	// Nothing runs beside this test, so that requests can be counted.
+	// This test does not run in parallel, so that requests can be counted.
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
@@ -307,7 +305,7 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 			_ = kube(t).AppsV1().Deployments(name).Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{})
 		})
 		if made.Spec.Template.Annotations != nil {
-			t.Errorf("in %s a template gets the annotations %v", name, made.Spec.Template.Annotations)
+			t.Errorf("namespace %s: annotations of the template = %v", name, made.Spec.Template.Annotations)
 		}
 	}
 	edit(t, deployments, "out", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -323,17 +321,17 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	setSecret(t, namespace, "db", "password", "y")
 	view(t, namespace, "deployment.in", func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
-			return fmt.Errorf("it has not been restarted")
+			return fmt.Errorf("not restarted yet")
 		}
 		return nil
 	})
 	reload(t, namespace, "deployment.in", v1alpha1.ReloadSpec{})
 	if got := webhookRequests(t); got != counted {
-		t.Errorf("there were %d requests", got-counted)
+		t.Errorf("%d requests to the webhook", got-counted)
 	}
 }
 
-// webhookRequests returns how many requests to the webhook all replicas have counted.
+// webhookRequests returns the number of webhook requests that all replicas have counted.
 func webhookRequests(t *testing.T) (n int) {
 	t.Helper()
 	for _, replica := range server.Replicas {

@@ -19,8 +19,7 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// create creates an object as one of the typed clients does it, and returns what the
-// cluster has made of it:
+// create creates an object with a method of a typed client, and returns the stored object:
 //
 //	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
 func create[T any](t *testing.T, do func(context.Context, *T, metav1.CreateOptions) (*T, error), o *T) *T {
@@ -32,8 +31,7 @@ func create[T any](t *testing.T, do func(context.Context, *T, metav1.CreateOptio
 	return made
 }
 
-// edit changes an object through one of the typed clients, also when another client writes
-// to it meanwhile, and returns what the cluster has made of it.
+// edit changes an object with a typed client, even while other clients write it, and returns the stored object.
 func edit[T any](t *testing.T, client interface {
 	Get(context.Context, string, metav1.GetOptions) (*T, error)
 	Update(context.Context, *T, metav1.UpdateOptions) (*T, error)
@@ -54,7 +52,7 @@ func edit[T any](t *testing.T, client interface {
 	return made
 }
 
-// remove deletes an object at once.
+// remove deletes an object without a grace period.
 func remove(t *testing.T, do func(context.Context, string, metav1.DeleteOptions) error, name string) {
 	t.Helper()
 	if err := do(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
@@ -62,7 +60,7 @@ func remove(t *testing.T, do func(context.Context, string, metav1.DeleteOptions)
 	}
 }
 
-// A use makes the only container of a pod consume something.
+// A use makes the only container of a pod consume a source.
 type use func(*corev1.PodSpec)
 
 func envFromConfigMap(name string) use {
@@ -91,9 +89,9 @@ func podTemplate(app string, uses ...use) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "app", Image: "app"}},
-			// A pod that is deleted is gone as soon as kwok has seen it.
+			// A deleted pod is removed as soon as kwok has seen it.
 			TerminationGracePeriodSeconds: new(int64(1)),
-			// Else the pod, if nothing makes it, has ConfigMap kube-root-ca.crt for a source.
+			// Otherwise ConfigMap kube-root-ca.crt is a source of pods without a workload.
 			AutomountServiceAccountToken: new(false),
 		},
 	}
@@ -118,14 +116,14 @@ func deployment(name string, uses ...use) *appsv1.Deployment {
 	}
 }
 
-// single is a Deployment with one pod, for tests that need no more.
+// single returns a Deployment with one pod.
 func single(name string, uses ...use) *appsv1.Deployment {
 	o := deployment(name, uses...)
 	o.Spec.Replicas = new(int32(1))
 	return o
 }
 
-// asleep is a Deployment without pods, for tests that need none. It is not restarted.
+// asleep returns a Deployment without pods, which is not restarted.
 func asleep(name string, uses ...use) *appsv1.Deployment {
 	o := deployment(name, uses...)
 	o.Spec.Replicas = new(int32(0))
@@ -184,8 +182,8 @@ func secret(name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
 }
 
-// runningPods returns the pods of an app once there are as many as wanted, all of them
-// ready, none on its way out, and none of them among the old ones.
+// runningPods returns the pods of an app once their number is as wanted, and all of them are ready, not
+// terminating, and not among the old ones.
 func runningPods(t *testing.T, namespace, app string, want int, old map[types.UID]bool) map[types.UID]bool {
 	t.Helper()
 	var running map[types.UID]bool
@@ -199,16 +197,16 @@ func runningPods(t *testing.T, namespace, app string, want int, old map[types.UI
 			p := &list.Items[i]
 			switch {
 			case old[p.UID]:
-				return fmt.Errorf("%s is an old one", p.Name)
+				return fmt.Errorf("%s is an old pod", p.Name)
 			case p.DeletionTimestamp != nil:
-				return fmt.Errorf("%s is on its way out", p.Name)
+				return fmt.Errorf("%s is terminating", p.Name)
 			case p.Status.Phase != corev1.PodRunning:
 				return fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
 			}
 			running[p.UID] = true
 		}
 		if len(running) != want {
-			return errors.New("there are " + fmt.Sprint(len(running)))
+			return errors.New("number of running pods: " + fmt.Sprint(len(running)))
 		}
 		return nil
 	})

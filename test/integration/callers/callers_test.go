@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package callers tries the client certificate of kube-apiserver, by which the webhook knows it: what docs/install.md
-// tells users to write is what kube-apiserver gets here.
+// Package callers tests the client certificate with which kube-apiserver authenticates to the webhook:
+// kube-apiserver gets the configuration from docs/install.md.
 package callers
 
 import (
@@ -27,11 +27,11 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// unauthorized is what kube-apiserver makes of a 401, and logs when it goes on without a webhook.
+// unauthorized is the error of kube-apiserver after a 401, which it logs when it continues without the webhook.
 const unauthorized = "the server has asked for the client to provide credentials"
 
-// Only a kube-apiserver that shows a certificate of the CA, with an allowed name, gets an answer. Otherwise workloads are
-// admitted as they are.
+// The webhook answers kube-apiserver only if it shows a certificate of the CA with an allowed name. Otherwise
+// workloads are admitted unchanged.
 func TestWebhookAnswersToACertificateOfKubeAPIServer(t *testing.T) {
 	s := newScene(t)
 	s.showsNone()
@@ -53,7 +53,7 @@ func TestWebhookAnswersToACertificateOfKubeAPIServer(t *testing.T) {
 type scene struct {
 	*testing.T
 
-	dir       string // stands for /etc/kubernetes/admission
+	dir       string // stands in for /etc/kubernetes/admission
 	authority *pki.Authority
 	cluster   *controlplane.ControlPlane
 	server    *install.Installation
@@ -123,7 +123,7 @@ func (s *scene) write(name, content string) {
 	}
 }
 
-// documented returns the manifest of a kind that docs/install.md tells users to write.
+// documented returns the manifest of a kind in docs/install.md.
 func (s *scene) documented(kind string) string {
 	s.Helper()
 	content, err := os.ReadFile("../../../docs/install.md")
@@ -147,7 +147,8 @@ func (s *scene) showsNone() {
 	s.write("webhooks.yaml", "apiVersion: v1\nkind: Config\n")
 }
 
-// shows makes kube-apiserver show a certificate to the webhook. It reads the kubeconfig when it starts.
+// shows configures the certificate that kube-apiserver shows to the webhook. kube-apiserver reads the kubeconfig
+// when it starts.
 func (s *scene) shows(ca *pki.Authority, name string) {
 	s.Helper()
 	pair, err := ca.ClientCert(name)
@@ -163,7 +164,7 @@ func (s *scene) shows(ca *pki.Authority, name string) {
 	}
 }
 
-// stamped reports whether a workload that is created carries the hash with which its pods would start.
+// stamped reports whether a new workload has the hash with which its pods would start.
 func (s *scene) stamped(ctx context.Context) (bool, error) {
 	labels := map[string]string{"app": "web"}
 	o := &appsv1.Deployment{
@@ -188,13 +189,14 @@ func (s *scene) answered(how string) {
 	await.Until(s.T, "kube-apiserver gets an answer "+how, func(ctx context.Context) error {
 		stamped, err := s.stamped(ctx)
 		if err == nil && !stamped {
-			err = errors.New("a workload is admitted as it is")
+			err = errors.New("the workload was admitted unchanged")
 		}
 		return err
 	})
 }
 
-// refused waits until kube-apiserver has said that it was, so that it has asked, at the right path.
+// refused waits until kube-apiserver has logged that the webhook refused a call, so that it has called the right
+// path.
 func (s *scene) refused(how string) {
 	s.Helper()
 	before := len(s.log())
@@ -204,13 +206,13 @@ func (s *scene) refused(how string) {
 			s.Fatalf("kube-apiserver gets an answer %s", how)
 		}
 		if err == nil && !strings.Contains(s.log()[before:], unauthorized) {
-			err = errors.New("it does not log that")
+			err = errors.New("kube-apiserver has not logged the refusal")
 		}
 		return err
 	})
 }
 
-// log returns what kube-apiserver has logged.
+// log returns the log of kube-apiserver.
 func (s *scene) log() string {
 	s.Helper()
 	content, err := os.ReadFile(s.cluster.Logs("kube-apiserver"))

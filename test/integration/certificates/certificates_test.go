@@ -1,9 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates tries the certificates that the server makes for itself, on replicas
-// whose certificates live for a minute: requests go on while they and their CA are
-// replaced, and users delete, damage and overwrite what there is.
+// Package certificates tests the certificates that the server creates, with replicas whose certificates live for a
+// minute: requests continue while certificates and their CA are replaced, and users delete, damage and overwrite
+// the objects.
 package certificates
 
 import (
@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// limit is how long anything may take on a machine that does other things meanwhile.
+	// limit is how long anything may take on a busy machine.
 	limit = 3 * time.Minute
-	// lifetime is that of serving certificates. They are renewed when a third of it is left.
+	// lifetime is the lifetime of serving certificates. They are renewed when a third of it is left.
 	lifetime = time.Minute
 	// pause is the time between two requests of a client.
 	pause = 100 * time.Millisecond
@@ -49,9 +49,9 @@ func TestRotation(t *testing.T) {
 			Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
 				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(), "--shutdown-delay-duration=0s",
-				// A third of a lifetime is left when a certificate is to be renewed, and then the leader
-				// may be killed: until another leads and a new CA has been trusted for a twentieth of
-				// its lifetime, that must do, on a machine that does other things meanwhile too.
+				// A certificate is renewed when a third of its lifetime is left, and then the leader may be
+				// killed. The rest of the lifetime must suffice until another replica leads and a new CA has been
+				// trusted for a twentieth of its lifetime, even on a busy machine.
 				"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
 			},
 		}
@@ -66,7 +66,7 @@ func TestRotation(t *testing.T) {
 	for _, r := range s.server.Replicas {
 		pids = append(pids, r.PID())
 		leaves[r.Name()] = map[string]bool{}
-		defer s.keep("by a new connection to "+r.Name(), func(ctx context.Context) error {
+		defer s.keep("on a new connection to "+r.Name(), func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, r)
 			if err == nil {
 				mu.Lock()
@@ -76,12 +76,12 @@ func TestRotation(t *testing.T) {
 			return err
 		})()
 		get, n := s.connected(r)
-		dialed, stops = append(dialed, n), append(stops, s.keep("by an old connection to "+r.Name(), get))
+		dialed, stops = append(dialed, n), append(stops, s.keep("on an old connection to "+r.Name(), get))
 	}
 
 	// Rotation.
 	most := 0
-	s.eventually("the first CA is not trusted any more, and its successor serves", func(ctx context.Context) error {
+	s.eventually("the first CA is no longer trusted, and its successor is in use", func(ctx context.Context) error {
 		bundles, err := s.bundles(ctx)
 		if err != nil {
 			return err
@@ -92,45 +92,45 @@ func TestRotation(t *testing.T) {
 		defer mu.Unlock()
 		for name, seen := range leaves {
 			if len(seen) < 3 {
-				return fmt.Errorf("%s has served by %d certificates", name, len(seen))
+				return fmt.Errorf("%s has served with %d certificates", name, len(seen))
 			}
 		}
 		for _, ca := range now {
 			if ca.Equal(first[0]) {
-				return errors.New("it is trusted")
+				return errors.New("the first CA is still trusted")
 			}
 		}
 		return nil
 	})
 	s.check("after the rotation")
 	if len(first) != 1 || most != 2 {
-		t.Errorf("%d CA in the beginning, at most %d", len(first), most)
+		t.Errorf("the first bundle has %d CAs, later bundles at most %d", len(first), most)
 	}
 	for i, r := range s.server.Replicas {
 		stops[i]()
 		if dialed[i].Load() != 1 {
-			t.Errorf("the old connection to %s was made %d times", r.Name(), dialed[i].Load())
+			t.Errorf("the old connection to %s was opened %d times", r.Name(), dialed[i].Load())
 		}
 		if r.PID() != pids[i] {
-			t.Errorf("%s was started again", r.Name())
+			t.Errorf("%s was restarted", r.Name())
 		}
-		s.eventually("the metric tells when the certificate expires", func(ctx context.Context) error {
+		s.eventually("the metric shows when the certificate expires", func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, r)
 			if err != nil {
 				return err
 			}
 			expiry, err := s.metric(ctx, r, "configdep_serving_certificate_expiry_timestamp_seconds")
 			if err == nil && int64(expiry) != leaf.NotAfter.Unix() {
-				err = fmt.Errorf("it is %f, the certificate expires at %d", expiry, leaf.NotAfter.Unix())
+				err = fmt.Errorf("metric = %f, the certificate expires at %d", expiry, leaf.NotAfter.Unix())
 			}
 			return err
 		})
 	}
 
 	s.deleted()
-	s.check("after the Secret was deleted")
+	s.check("after the deletion of the Secret")
 	s.damaged()
-	s.check("after the Secret was damaged")
+	s.check("after damage to the Secret")
 	s.overwritten()
 	s.check("after caBundle was overwritten")
 	s.leaderKilled()
@@ -139,7 +139,7 @@ func TestRotation(t *testing.T) {
 	s.withoutARight()
 }
 
-// With a certificate from files, caBundle follows a file too.
+// With a certificate from files, caBundle comes from a file too.
 func TestBundleFromAFile(t *testing.T) {
 	var file string
 	s := newScene(t, func(c *controlplane.ControlPlane) install.Options {
@@ -175,6 +175,6 @@ func TestBundleFromAFile(t *testing.T) {
 	}
 	everywhere(both)
 	if expiry, err := s.metric(t.Context(), s.server.Replicas[0], "configdep_serving_certificate_expiry_timestamp_seconds"); err != nil || expiry < float64(time.Now().Unix()) {
-		t.Errorf("the certificate expires at %f (%v)", expiry, err)
+		t.Errorf("metric = %f (%v)", expiry, err)
 	}
 }

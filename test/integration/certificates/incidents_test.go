@@ -23,11 +23,11 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// deleted: the Secret is filled again as it was, once the manifests are applied; until then, replicas
-// tell that it is missing.
+// deleted: the deleted Secret is filled again with the same content after the manifests are applied; until then,
+// replicas report that the Secret is missing.
 func (s *scene) deleted() {
 	s.t.Helper()
-	s.renewed() // without the Secret they cannot be
+	s.renewed() // certificates cannot be renewed without the Secret
 	before := s.secret()
 	if err := s.core.CoreV1().Secrets(install.Namespace).Delete(s.t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -38,11 +38,11 @@ func (s *scene) deleted() {
 		after := s.secret()
 		switch ca := certs(after.Data["ca.crt"]); {
 		case len(ca) == 0:
-			return errors.New("it is empty")
+			return errors.New("the Secret is empty")
 		case after.UID == before.UID:
-			return errors.New("it is the same")
-		case !has(ca, last(certs(before.Data["ca.crt"]))): // those before it may have been replaced meanwhile
-			s.t.Error("it has another CA")
+			return errors.New("the certificate is the same")
+		case !has(ca, last(certs(before.Data["ca.crt"]))): // earlier ones may have been replaced in the meantime
+			s.t.Error("the Secret has another CA")
 		}
 		return nil
 	})
@@ -65,28 +65,28 @@ func (s *scene) renewed() {
 				return err
 			}
 			if left := time.Until(leaf.NotAfter); left < lifetime*5/6 {
-				return fmt.Errorf("it has %v left", left)
+				return fmt.Errorf("the certificate is valid for %v more", left)
 			}
 			return nil
 		})
 	}
 }
 
-// missing waits until every replica tells whether a Secret does not exist.
+// missing waits until the metric of every replica shows whether a Secret is missing.
 func (s *scene) missing(name string, want float64) {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
-		s.eventually(fmt.Sprintf("%s tells whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
+		s.eventually(fmt.Sprintf("the metric of %s shows whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
 			value, err := s.metric(ctx, r, `configdep_server_secret_missing\{secret="`+name+`"\}`)
 			if err == nil && value != want {
-				err = fmt.Errorf("the metric is %v", value)
+				err = fmt.Errorf("metric = %v", value)
 			}
 			return err
 		})
 	}
 }
 
-// damaged: the Secret is repaired from what is served.
+// damaged: the Secret is restored from the certificate in use.
 func (s *scene) damaged() {
 	s.t.Helper()
 	before := s.secret()
@@ -100,13 +100,13 @@ func (s *scene) damaged() {
 	s.eventually("the Secret is repaired", func(context.Context) error {
 		after := s.secret()
 		if ca := certs(after.Data["ca.crt"]); !has(ca, last(certs(before.Data["ca.crt"]))) || len(after.Data["ca.key"]) == 0 {
-			return fmt.Errorf("there are %d CAs", len(ca))
+			return fmt.Errorf("the Secret has %d CAs", len(ca))
 		}
 		return nil
 	})
 }
 
-// overwritten: caBundle is put right.
+// overwritten: caBundle is restored.
 func (s *scene) overwritten() {
 	s.t.Helper()
 	stranger, err := pki.NewAuthority("stranger")
@@ -141,14 +141,14 @@ func (s *scene) overwritten() {
 		if _, err := s.dynamic.Resource(webhooks).Patch(s.t.Context(), install.Name, types.JSONPatchType, ofWebhooks, metav1.PatchOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
-		s.eventually("the bundles are put right", func(ctx context.Context) error {
+		s.eventually("the bundles are restored", func(ctx context.Context) error {
 			bundles, err := s.bundles(ctx)
 			if err != nil {
 				return err
 			}
 			for i, b := range bundles {
 				if len(certs(b)) == 0 || bytes.Equal(b, stranger.BundlePEM()) {
-					return fmt.Errorf("bundle %d is not", i)
+					return fmt.Errorf("bundle %d differs", i)
 				}
 			}
 			return nil
@@ -156,31 +156,30 @@ func (s *scene) overwritten() {
 	})
 }
 
-// leaderKilled: another goes on with the rotation that it finds. Requests to the one that is
-// killed fail; all others are answered.
+// leaderKilled: another replica continues the rotation. Requests to the killed replica fail; all others succeed.
 func (s *scene) leaderKilled() {
 	s.t.Helper()
 	leader, other := s.leader()
 	s.forgive(func() {
-		// When the key of the CA is deleted, another CA is made.
+		// After the key of the CA is deleted, another CA is created.
 		before := certs(s.secret().Data["ca.crt"])
 		if _, err := s.core.CoreV1().Secrets(install.Namespace).Patch(s.t.Context(), install.CertificateSecret, types.JSONPatchType,
 			[]byte(`[{"op": "remove", "path": "/data/ca.key"}]`), metav1.PatchOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
 		var successor *x509.Certificate
-		s.eventually("there is another CA", func(context.Context) error {
+		s.eventually("another CA is created", func(context.Context) error {
 			now := certs(s.secret().Data["ca.crt"])
 			if successor = now[len(now)-1]; successor.Equal(before[len(before)-1]) {
-				return errors.New("there is not")
+				return errors.New("there is only the old one")
 			}
 			return nil
 		})
 		leader.Kill()
-		s.eventually("the other serves by it", func(ctx context.Context) error {
+		s.eventually("the other replica serves with the new CA", func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, other)
 			if err != nil {
-				s.t.Errorf("by a new connection to the other: %v", err)
+				s.t.Errorf("on a new connection to the other replica: %v", err)
 				return err
 			}
 			return leaf.CheckSignatureFrom(successor)
@@ -194,28 +193,27 @@ func (s *scene) leaderKilled() {
 	})
 }
 
-// withoutARight: a replica that cannot have a certificate serves no requests, tries on, and ends
-// when it is told to.
+// withoutARight: a replica without a certificate serves no requests, keeps trying, and stops when it is told to.
 func (s *scene) withoutARight() {
 	s.t.Helper()
 	r, err := s.server.StartExtra("without-a-right", install.ReplicaOptions{Args: []string{"--serving-certificate-secret=of-another-program"}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("it has tried twice", func(context.Context) error {
+	s.eventually("the replica has tried twice", func(context.Context) error {
 		log, err := os.ReadFile(r.Log())
 		if err != nil {
 			return err
 		}
 		if strings.Count(string(log), "Reading the serving certificate failed, will retry") < 2 {
-			return errors.New("it has not")
+			return errors.New("the log has fewer than two failures")
 		}
 		return nil
 	})
 	if err := r.Terminate(); err != nil {
-		s.t.Errorf("it did not end in order: %v", err)
+		s.t.Errorf("the replica did not stop in order: %v", err)
 	}
 	if log, err := os.ReadFile(r.Log()); err != nil || strings.Contains(string(log), "Serving securely") {
-		s.t.Errorf("it has served (%v)", err)
+		s.t.Errorf("the replica has served (%v)", err)
 	}
 }

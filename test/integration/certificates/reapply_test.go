@@ -23,7 +23,7 @@ import (
 
 const keySecret = "configdep-hmac-key"
 
-// kept is what the server keeps in its namespace.
+// kept is the data that the server keeps in its namespace.
 type kept struct {
 	key, certificate map[string][]byte
 	published        string
@@ -45,24 +45,23 @@ func (s *scene) kept(ctx context.Context) (k kept, err error) {
 	return kept{key.Data, certificate.Data, certificate.Annotations["configdep.io/ca-published"], authorities.Data}, nil
 }
 
-// entries are the names of what is kept.
+// entries returns the names of the entries.
 func (k *kept) entries() string {
 	return fmt.Sprint(slices.Sorted(maps.Keys(k.key)), slices.Sorted(maps.Keys(k.certificate)), slices.Sorted(maps.Keys(k.authorities)))
 }
 
-// Whatever applies the manifests again leaves alone what the server keeps in the Secrets that come
-// empty: kubectl, on either side, and GitOps tools, which apply as kubectl does. Tools that
-// replace objects empty them, and so do users who delete them: then the server puts back what was
-// there.
+// Applying the manifests again does not empty the Secrets whose content the server keeps, whether kubectl applies
+// on either side or GitOps tools do, which apply as kubectl does. Tools that replace objects empty the Secrets,
+// and so do users who delete them: then the server restores the content.
 func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 	s := newScene(t, func(*controlplane.ControlPlane) install.Options {
 		return install.Options{Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(), Args: []string{"--shutdown-delay-duration=0s"}}
 	})
 	var before kept
-	s.eventually("everything is filled", func(ctx context.Context) (err error) {
+	s.eventually("all Secrets are filled", func(ctx context.Context) (err error) {
 		before, err = s.kept(ctx)
 		if err == nil && (before.entries() != "[key] [ca.crt ca.key tls.crt tls.key] [ca.crt]" || before.published == "") {
-			err = fmt.Errorf("there is %s, published: %q", before.entries(), before.published)
+			err = fmt.Errorf("entries = %s, published = %q", before.entries(), before.published)
 		}
 		return err
 	})
@@ -70,7 +69,7 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 		t.Error("the ConfigMap has other CAs than the Secret")
 	}
 
-	// Each time, something else is to be applied: an annotation on every object.
+	// Each round applies a change: an annotation on every object.
 	manifests := filepath.Join(s.server.Dir(), "again")
 	if err := os.MkdirAll(manifests, 0o700); err != nil {
 		t.Fatal(err)
@@ -84,7 +83,7 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 		s.kubectl(append(args, "-k", manifests)...)
 		for _, o := range []string{"secret/" + keySecret, "secret/" + install.CertificateSecret, "configmap/" + caConfigMap} {
 			if round := s.kubectl("-n", install.Namespace, "get", o, "-o", "jsonpath={.metadata.annotations.round}"); round != what {
-				t.Errorf("%s has not been written: it is of round %q", o, round)
+				t.Errorf("%s was not written: its round is %q", o, round)
 			}
 		}
 	}
@@ -95,9 +94,9 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 		args []string
 	}{
 		{"kubectl, as Argo CD", []string{"apply"}},
-		{"kubectl on the server's side", []string{"apply", "--server-side", "--force-conflicts"}},
+		{"kubectl, server-side", []string{"apply", "--server-side", "--force-conflicts"}},
 		{"Flux", []string{"apply", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller"}},
-		{"Argo CD on the server's side", []string{"apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller"}},
+		{"Argo CD, server-side", []string{"apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller"}},
 		{"kubectl again", []string{"apply"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -106,14 +105,14 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if same(after) != "" { // which would print keys
-				t.Errorf("there is %s, published: %v; or it is another", after.entries(), after.published != "")
+			if same(after) != "" { // a diff would print keys
+				t.Errorf("entries = %s, published = %v, or the content differs", after.entries(), after.published != "")
 			}
 		})
 	}
 	for name, empty := range map[string]func(){
-		"kubectl replace, as Argo CD that replaces": func() { apply("replaced", "replace") },
-		"deleted, and applied again": func() {
+		"kubectl replace, as Argo CD with Replace=true": func() { apply("replaced", "replace") },
+		"deleted and applied again": func() {
 			for _, name := range []string{keySecret, install.CertificateSecret} {
 				if err := s.core.CoreV1().Secrets(install.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
@@ -128,10 +127,10 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 	} {
 		t.Run(name, func(*testing.T) {
 			empty()
-			s.eventually("it is put back", func(ctx context.Context) error {
+			s.eventually("the content is restored", func(ctx context.Context) error {
 				after, err := s.kept(ctx)
 				if err == nil && same(after) != "" {
-					err = fmt.Errorf("there is %s, published: %v; or it is another", after.entries(), after.published != "")
+					err = fmt.Errorf("entries = %s, published = %v, or the content differs", after.entries(), after.published != "")
 				}
 				return err
 			})

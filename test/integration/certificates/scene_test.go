@@ -87,7 +87,7 @@ func (s *scene) eventually(what string, check func(context.Context) error) {
 	var last error
 	err := wait.PollUntilContextTimeout(s.t.Context(), pause, limit, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // else the time is up, which is not why it waits
+		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
 			last = err
 		}
 		return err == nil, nil
@@ -107,7 +107,7 @@ func (s *scene) kubectl(args ...string) string {
 	return out
 }
 
-// bundles returns each caBundle that is in the cluster, and what the ConfigMap for other clients has.
+// bundles returns every caBundle in the cluster, and the one of the ConfigMap for other clients.
 func (s *scene) bundles(ctx context.Context) (bundles [][]byte, err error) {
 	service, err := s.dynamic.Resource(apiServices).Get(ctx, install.APIService, metav1.GetOptions{})
 	if err != nil {
@@ -162,8 +162,8 @@ func (s *scene) secret() *corev1.Secret {
 	return secret
 }
 
-// dial opens a new connection to a replica, as the aggregator and the webhook client do: it trusts
-// nothing but each caBundle that is in the cluster.
+// dial opens a new connection to a replica, as the aggregator and the webhook client do: with each caBundle in the
+// cluster.
 func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate
 				roots := x509.NewCertPool()
 				roots.AppendCertsFromPEM(bundle)
 				if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: serverName, Roots: roots}); err != nil {
-					return fmt.Errorf("by bundle %d of %d CAs: %w", i, len(certs(bundle)), err)
+					return fmt.Errorf("with bundle %d of %d CAs: %w", i, len(certs(bundle)), err)
 				}
 			}
 			return nil
@@ -201,8 +201,8 @@ func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate
 	return state.PeerCertificates[0], nil
 }
 
-// keep has a client do something again and again, until the function that it returns is
-// called. A failure ends the test, unless it is lenient at the time.
+// keep runs do repeatedly, until the returned function is called. A failure fails the test, unless failures are
+// forgiven at the time.
 func (s *scene) keep(what string, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
@@ -232,11 +232,11 @@ func (s *scene) keep(what string, do func(context.Context) error) (stop func()) 
 	}
 }
 
-// connected is a client of a replica that stays connected, by the CAs of the beginning.
+// connected returns a client with a lasting connection to a replica, which trusts the first CAs.
 func (s *scene) connected(r *install.Replica) (get func(context.Context) error, dialed *atomic.Int64) {
 	s.t.Helper()
 	dialed = &atomic.Int64{}
-	config := s.directly(r) // connections of those who are unknown are closed
+	config := s.directly(r) // connections of unauthenticated clients are closed
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -262,13 +262,13 @@ func (s *scene) connected(r *install.Replica) (get func(context.Context) error, 
 	}, dialed
 }
 
-// forgive lets requests fail while something is done, and until they succeed again.
+// forgive allows requests to fail during do, and until they succeed again.
 func (s *scene) forgive(do func()) {
 	s.t.Helper()
 	s.lenient.Add(1)
 	do()
 	s.eventually("requests succeed again", func(ctx context.Context) error {
-		for range 20 { // by any connection
+		for range 20 { // on any connection
 			if err := s.get(ctx); err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func (s *scene) forgive(do func()) {
 	s.lenient.Add(-1)
 }
 
-// get asks through the aggregator.
+// get sends a request through the aggregator.
 func (s *scene) get(ctx context.Context) error {
 	client, err := versioned.NewForConfig(s.cluster.RESTConfig())
 	if err != nil {
@@ -295,7 +295,7 @@ func (s *scene) get(ctx context.Context) error {
 
 func (s *scene) check(after string) {
 	s.t.Helper()
-	s.t.Logf("%s, there were %d requests", after, s.requests.Load())
+	s.t.Logf("%s: %d requests so far", after, s.requests.Load())
 	for {
 		select {
 		case err := <-s.failures:
@@ -309,7 +309,7 @@ func (s *scene) check(after string) {
 	}
 }
 
-// directly is the configuration of a client of one replica that may do everything.
+// directly returns the configuration of a client of one replica with all permissions.
 func (s *scene) directly(r *install.Replica) *rest.Config {
 	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData
@@ -339,12 +339,12 @@ func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (fl
 	}
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(content)
 	if found == nil {
-		return 0, errors.New("there is no metric " + name)
+		return 0, errors.New("no metric " + name)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }
 
-// leader returns the replica that leads, and the other.
+// leader returns the leader and the other replica.
 func (s *scene) leader() (leader, other *install.Replica) {
 	s.t.Helper()
 	s.eventually("one replica leads", func(ctx context.Context) error {
@@ -358,16 +358,16 @@ func (s *scene) leader() (leader, other *install.Replica) {
 				return nil
 			}
 		}
-		return errors.New("none does")
+		return errors.New("no replica leads")
 	})
 	return leader, other
 }
 
-// noRightIsMissing looks for what the manifests do not allow.
+// noRightIsMissing checks that the logs contain no request that the manifests do not allow.
 func (s *scene) noRightIsMissing() {
 	logs, err := filepath.Glob(filepath.Join(s.server.Dir(), "*.log"))
 	if err != nil || len(logs) == 0 {
-		s.t.Errorf("there are no logs (%v)", err)
+		s.t.Errorf("no logs (%v)", err)
 	}
 	for _, log := range logs {
 		content, err := os.ReadFile(log)

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leaks looks for tokens, keys, and content of Secrets in the logs of replicas that are as verbose as they can
-// be, after every kind of use.
+// Package leaks searches the logs of replicas with the maximum verbosity for tokens, keys, and content of Secrets,
+// after every kind of use.
 package leaks
 
 import (
@@ -37,13 +37,13 @@ import (
 	"github.com/configdep/configdep/test/search"
 )
 
-// auditPolicy makes the replicas write what they are asked, and what they answer, into their log.
+// auditPolicy makes the replicas log requests and answers.
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"RequestResponse"}]}`
 
-// keySecret is the Secret with the key of the hashes.
+// keySecret is the Secret with the key of the config hash.
 const keySecret = "configdep-hmac-key"
 
-// scene is a cluster with replicas, and what they must not log.
+// scene is a cluster with replicas, and the texts that they must not log.
 type scene struct {
 	*testing.T
 
@@ -51,7 +51,7 @@ type scene struct {
 	server  *install.Installation
 	core    kubernetes.Interface
 
-	secret map[string]string // by what it is
+	secret map[string]string // by description
 }
 
 func TestNothingSecretIsLogged(t *testing.T) {
@@ -90,7 +90,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	s.tokens()
 	s.parameters()
 	shop := s.newShop()
-	// One replica more, which says the same in JSON.
+	// One more replica, which logs in JSON.
 	replica, err := s.server.StartExtra("json", install.ReplicaOptions{Binary: s.dumping(), Args: []string{"--logging-format=json"}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	s.search()
 }
 
-// knowTheServer notes what the server knows from the beginning.
+// knowTheServer notes the secrets that the server has from the start.
 func (s *scene) knowTheServer() {
 	s.Helper()
 	own, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.server.Dir(), "kubeconfig.yaml"))
@@ -125,7 +125,7 @@ func (s *scene) knowTheServer() {
 	s.noteKeys("at first")
 }
 
-// noteKeys notes the keys that are in the Secrets of the server.
+// noteKeys notes the keys in the Secrets of the server.
 func (s *scene) noteKeys(when string) {
 	s.Helper()
 	key, err := s.core.CoreV1().Secrets(install.Namespace).Get(s.Context(), keySecret, metav1.GetOptions{})
@@ -137,7 +137,7 @@ func (s *scene) noteKeys(when string) {
 	s.noteCertificate(s.certificate(s.Context()), when)
 }
 
-// webhookPath returns the path that only kube-apiserver is told.
+// webhookPath returns the path that only kube-apiserver knows.
 func (s *scene) webhookPath(ctx context.Context) string {
 	o, err := s.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 	if err != nil {
@@ -157,14 +157,14 @@ func (s *scene) certificate(ctx context.Context) *corev1.Secret {
 func (s *scene) noteCertificate(secret *corev1.Secret, when string) {
 	for _, name := range []string{"tls.key", "ca.key"} {
 		for i, line := range bytes.Split(secret.Data[name], []byte("\n")) {
-			if len(line) == 64 { // a full one in the PEM encoding
+			if len(line) == 64 { // a full line of the PEM encoding
 				s.secret[fmt.Sprintf("%s %s, line %d", name, when, i)] = string(line)
 			}
 		}
 	}
 }
 
-// token returns a token of a new ServiceAccount, which may do everything.
+// token returns a token of a new ServiceAccount with all permissions.
 func (s *scene) token(account string) string {
 	s.Helper()
 	made := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: account}}
@@ -194,7 +194,7 @@ const (
 	password     = "the password of a caller"
 )
 
-// tokens makes those of the callers. One is in a Secret, as monitoring needs it, which the server reads.
+// tokens creates the tokens of callers. One is in a Secret that the server reads, as monitoring needs it.
 func (s *scene) tokens() {
 	s.Helper()
 	s.secret[goodToken] = s.token("caller")
@@ -213,13 +213,13 @@ func (s *scene) tokens() {
 			return err
 		}
 		if s.secret[lastingToken] = string(secret.Data[corev1.ServiceAccountTokenKey]); s.secret[lastingToken] == "" {
-			return errors.New("it has none")
+			return errors.New("no token")
 		}
 		return nil
 	})
 }
 
-// parameters binds a policy of our API with parameters that are in a ConfigMap, so that the server reads it.
+// parameters binds a policy for the API to parameters in a ConfigMap, so that the server reads it.
 func (s *scene) parameters() {
 	s.Helper()
 	s.secret["a parameter of a policy"] = rand.Text()
@@ -252,12 +252,12 @@ func (s *scene) parameters() {
 	}
 }
 
-// replaceTheKey gives the server another key of the hashes, and then takes it away.
+// replaceTheKey replaces the key of the config hash, and then removes it.
 func (s *scene) replaceTheKey() {
 	s.Helper()
 	secrets := s.core.CoreV1().Secrets(install.Namespace)
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails, by its documentation
+	_, _ = rand.Read(key) // never fails, according to its documentation
 	secret, err := secrets.Get(s.Context(), keySecret, metav1.GetOptions{})
 	if err != nil {
 		s.Fatal(err)
@@ -268,9 +268,9 @@ func (s *scene) replaceTheKey() {
 	}
 	before := s.webhookPath(s.Context())
 	s.secret["the key of the hashes, replaced"] = string(key)
-	await.Until(s, "the path of the webhook is another one", func(ctx context.Context) error {
+	await.Until(s, "the path of the webhook has changed", func(ctx context.Context) error {
 		if s.webhookPath(ctx) == before {
-			return errors.New("it is not")
+			return errors.New("the path has not changed")
 		}
 		return nil
 	})
@@ -279,16 +279,17 @@ func (s *scene) replaceTheKey() {
 	if _, err := secrets.Patch(s.Context(), keySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	await.Until(s, "the key is back", func(ctx context.Context) error {
+	await.Until(s, "the key is restored", func(ctx context.Context) error {
 		back, err := secrets.Get(ctx, keySecret, metav1.GetOptions{})
 		if err == nil && !bytes.Equal(back.Data["key"], key) {
-			err = errors.New("it is another one")
+			err = errors.New("the Secret has another key")
 		}
 		return err
 	})
 }
 
-// renewCertificates waits until the server has made another certificate, and another CA. It notes all keys meanwhile.
+// renewCertificates waits until the server has created another certificate and another CA. It notes all keys in
+// between.
 func (s *scene) renewCertificates() {
 	s.Helper()
 	first := s.certificate(s.Context())
@@ -299,14 +300,14 @@ func (s *scene) renewCertificates() {
 		s.noteCertificate(now, fmt.Sprintf("at look %d", n))
 		for _, name := range []string{"tls.key", "ca.key"} {
 			if bytes.HasPrefix(now.Data[name], first.Data[name]) {
-				return fmt.Errorf("%s is still the first", name)
+				return fmt.Errorf("%s is still the first one", name)
 			}
 		}
 		return nil
 	})
 }
 
-// dumping returns a program that is the server, with permission to leave a dump of its memory in the current folder.
+// dumping returns a program that runs the server, with permission to write a core dump into the current folder.
 func (s *scene) dumping() string {
 	s.Helper()
 	binary, err := install.Build(s.Context(), "./cmd/"+install.Name, false)
@@ -321,14 +322,14 @@ func (s *scene) dumping() string {
 	return path
 }
 
-// crash ends a replica as a fault in it would, which has it print all that it does.
+// crash aborts a replica as a fault would, so that it prints the stacks of all goroutines.
 func (s *scene) crash(r *install.Replica) {
 	s.Helper()
 	if err := syscall.Kill(r.PID(), syscall.SIGABRT); err != nil {
 		s.Fatal(err)
 	}
 	if err := r.Terminate(); err == nil || !strings.Contains(err.Error(), "abort") || strings.Contains(err.Error(), "core dumped") {
-		s.Errorf("after it was aborted, a replica ended with %v", err)
+		s.Errorf("after SIGABRT, the replica ended with %v", err)
 	}
 }
 
@@ -350,14 +351,15 @@ func (s *scene) awaitLogged(what, text string) {
 	await.Until(s, what, func(context.Context) error {
 		for name, log := range s.logs() {
 			if len(log) > 0 && !bytes.Contains(log, []byte(text)) {
-				return fmt.Errorf("%s does not say so", name)
+				return fmt.Errorf("the log of %s does not contain the text", name)
 			}
 		}
 		return nil
 	})
 }
 
-// everyClient has something for each client of the process that shows that it was used while the log was looked at.
+// everyClient contains a path for each client of the process, to prove that the client was used while the log was
+// written.
 var everyClient = []string{
 	"/apis/authentication.k8s.io/v1/tokenreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 	"/namespaces/kube-system/configmaps?", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "validatingadmissionpolicies",
@@ -368,7 +370,7 @@ var everyClient = []string{
 	"/namespaces/shop/controllerrevisions?", "/namespaces/shop/pods?", "/eviction",
 }
 
-// said is what the log of each replica has that was used, so that its log has been searched.
+// said contains texts that the log of each used replica must contain, to prove that the search works.
 var said = []string{"/apis/configdep.io/v1alpha1/namespaces/shop", "system:serviceaccount:default:caller", `"kind":"Reload"`, reason}
 
 func (s *scene) search() {
@@ -383,7 +385,7 @@ func (s *scene) search() {
 			for what, text := range s.secret {
 				for _, form := range search.Forms(text) {
 					for _, at := range search.Find(where, form) {
-						s.Errorf("%s of %s has %s at %d:\n%q", place, name, what, at, search.Around(where, at))
+						s.Errorf("%s of %s contains %s at %d:\n%q", place, name, what, at, search.Around(where, at))
 					}
 				}
 			}
@@ -391,27 +393,27 @@ func (s *scene) search() {
 	}
 	for what, text := range s.secret {
 		if len(text) < 16 {
-			s.Errorf("%s is only %q", what, text)
+			s.Errorf("%s is too short: %q", what, text)
 		}
 	}
 	for _, want := range everyClient {
 		if !bytes.Contains(all, []byte(want)) {
-			s.Errorf("no log has %q: what is not used cannot leak", want)
+			s.Errorf("no log contains %q, so this client was not tested", want)
 		}
 	}
 	for name, log := range logs {
 		for _, want := range said {
 			if !bytes.Contains(bytes.ReplaceAll(log, []byte(`\"`), []byte(`"`)), []byte(want)) {
-				s.Errorf("the log of %s (%d bytes) lacks %q, so what else it lacks proves nothing", name, len(log), want)
+				s.Errorf("the log of %s (%d bytes) lacks %q, so the search proves nothing", name, len(log), want)
 			}
 		}
 	}
 	if !bytes.Contains(logs["json"], []byte("SIGABRT")) {
-		s.Error("the replica that was aborted does not say what it was doing")
+		s.Error("the aborted replica has not printed its stacks")
 	}
 }
 
-// bearer, basic and protocol are the ways in which credentials are sent.
+// bearer, basic and protocol return headers for the ways of sending credentials.
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
 func basic(password string) http.Header {
@@ -425,7 +427,7 @@ func protocol(token string) http.Header {
 	}
 }
 
-// send sends a request and returns the code of the answer.
+// send sends a request and returns the status code of the answer.
 func (s *scene) send(config *rest.Config, method, path string, header http.Header, body string) int {
 	s.Helper()
 	config = rest.CopyConfig(config)

@@ -24,10 +24,10 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// reason is that of Reloads.
+// reason is the reason of Reloads.
 const reason = "reason of this test"
 
-// shop is a namespace with workloads that are secretive in all places where they can be, and read secrets.
+// shop is a namespace whose workloads contain secrets in all possible places, and read Secrets.
 type shop struct {
 	*scene
 
@@ -74,7 +74,7 @@ func (s *scene) newShop() *shop {
 	return o
 }
 
-// new returns something secret that is different each time.
+// new returns a secret text that is different each time.
 func (o *shop) new(what string) string {
 	o.round++
 	text := rand.Text()
@@ -116,7 +116,7 @@ func (o *shop) template(app string) corev1.PodTemplateSpec {
 	}
 }
 
-// views is a client that is allowed everything, through kube-apiserver.
+// views is a client with all permissions, through kube-apiserver.
 func (o *shop) views() *versioned.Clientset {
 	o.Helper()
 	client, err := versioned.NewForConfig(o.cluster.RESTConfig())
@@ -135,13 +135,14 @@ func (o *shop) await(name string, state v1alpha1.State) {
 	await.Until(o, name+" is "+string(state), func(ctx context.Context) error {
 		shown, err := o.view(ctx, name)
 		if err == nil && (shown.Status.State != state || shown.Status.AppliedHash != shown.Status.ConfigHash) {
-			err = fmt.Errorf("it is %s: %s", shown.Status.State, shown.Status.Message)
+			err = fmt.Errorf("state = %s: %s", shown.Status.State, shown.Status.Message)
 		}
 		return err
 	})
 }
 
-// awaitReload waits until a workload has been restarted for a source, so that its pods run with another hash than before.
+// awaitReload waits until a workload has been restarted for a source, so that its pods have another hash than
+// before.
 func (o *shop) awaitReload(name, trigger, before string) {
 	o.Helper()
 	await.Until(o, name+" is restarted", func(ctx context.Context) error {
@@ -151,7 +152,7 @@ func (o *shop) awaitReload(name, trigger, before string) {
 		}
 		last := shown.Status.LastReload
 		if last == nil || last.Trigger != trigger || shown.Status.AppliedHash == before || shown.Status.State != v1alpha1.StateInSync {
-			return fmt.Errorf("it was %+v last, and is %s: %s", last, shown.Status.State, shown.Status.Message)
+			return fmt.Errorf("lastReload = %+v, state = %s: %s", last, shown.Status.State, shown.Status.Message)
 		}
 		return nil
 	})
@@ -171,7 +172,7 @@ func (o *shop) use(replicas []*install.Replica) {
 		expect := func(want int, method, path string, header http.Header, body string) {
 			o.Helper()
 			if got := o.send(config, method, path, header, body); got != want {
-				o.Errorf("through %s: %s %s with %d headers is answered with %d, not %d", way, method, path, len(header), got, want)
+				o.Errorf("through %s: %s %s with %d headers: status = %d, want %d", way, method, path, len(header), got, want)
 			}
 		}
 		for _, token := range []string{goodToken, lastingToken} {
@@ -202,7 +203,7 @@ func (o *shop) use(replicas []*install.Replica) {
 			expect(http.StatusOK, http.MethodGet, "/readyz?verbose", bearer(o.secret[goodToken]), "")
 		}
 	}
-	// kube-apiserver asks the webhook with whole workloads; others may ask with anything.
+	// kube-apiserver sends whole workloads to the webhook; other clients can send anything.
 	for _, r := range replicas {
 		config := r.RESTConfig()
 		config.Host = "https://" + r.WebhookAddress()
@@ -217,7 +218,7 @@ func (o *shop) use(replicas []*install.Replica) {
 	}
 }
 
-// change changes what the workloads read, and their templates.
+// change changes the sources of the workloads, and their templates.
 func (o *shop) change() {
 	o.Helper()
 	for range 2 {
@@ -232,7 +233,7 @@ func (o *shop) change() {
 	o.await("deployment.web", v1alpha1.StateInSync)
 }
 
-// recreate waits for what is restarted by eviction.
+// recreate waits for the workloads that are restarted by eviction.
 func (o *shop) recreate() {
 	o.Helper()
 	before := o.last("statefulset.db")
@@ -240,7 +241,7 @@ func (o *shop) recreate() {
 	o.awaitReload("statefulset.db", "Secret/db", before)
 }
 
-// changeWhileNoReplicaRuns has the replicas find out, from revisions and pods, what has happened.
+// changeWhileNoReplicaRuns makes replicas find out from revisions and pods what has changed.
 func (o *shop) changeWhileNoReplicaRuns(replicas []*install.Replica) {
 	o.Helper()
 	for _, r := range replicas {
@@ -281,7 +282,7 @@ func (o *shop) setConfigMap() {
 	update(o, o.core.CoreV1().ConfigMaps("shop"), "settings", func(m *corev1.ConfigMap) { m.Data = o.data("a ConfigMap") })
 }
 
-// setTemplate changes templates as their owners do, who know nothing of configdep.
+// setTemplate changes templates like owners, without configdep's annotations.
 func (o *shop) setTemplate() {
 	o.Helper()
 	update(o, o.core.AppsV1().Deployments("shop"), "web", func(d *appsv1.Deployment) { d.Spec.Template = o.template("web") })
@@ -289,7 +290,7 @@ func (o *shop) setTemplate() {
 	update(o, o.core.AppsV1().DaemonSets("shop"), "agent", func(d *appsv1.DaemonSet) { d.Spec.Template = o.template("agent") })
 }
 
-// setImage changes images alone, so that the templates have what configdep has written there.
+// setImage changes only images, so that the templates keep configdep's annotations.
 func (o *shop) setImage() {
 	o.Helper()
 	image := "app:" + strconv.Itoa(o.round)

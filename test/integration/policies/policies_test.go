@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies holds the server to the admission policies that come with its manifests: with
-// its own token it tries what they are there to refuse, and what it has to do.
+// Package policies tests the admission policies in the manifests of the server: with the server's own token, it
+// tries writes that the policies must reject, and writes that the server needs.
 package policies
 
 import (
@@ -36,7 +36,7 @@ var (
 	cluster *controlplane.ControlPlane
 	client  kubernetes.Interface
 	server  *install.Installation
-	// admin and thief write objects: a user who may do everything, and one who has the server's token.
+	// admin and thief write objects: a user with all permissions, and one with the server's token.
 	admin, thief dynamic.Interface
 )
 
@@ -95,15 +95,15 @@ type attempt struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
 	kind            types.PatchType // or update; empty: create
-	body            string          // YAML or JSON; of an update, the fields that are set
+	body            string          // YAML or JSON; for an update, the fields that are set
 	subresource     string
-	refusal         string // says the policy; empty: it is allowed
+	refusal         string // the error of the policy; empty: allowed
 }
 
-// update is an update of an object as it is now, not a patch.
+// update is an update of the current object, not a patch.
 const update types.PatchType = "update"
 
-// make sends it, as a dry run or not.
+// make sends the request, possibly as a dry run.
 func (a *attempt) make(ctx context.Context, as dynamic.Interface, dryRun ...string) error {
 	body, err := yaml.YAMLToJSON([]byte(a.body))
 	if err != nil {
@@ -158,7 +158,7 @@ const (
 	ofWebhooks   = byRegistrations + "configdep may change nothing of a webhook but the CA and the path"
 	ofBoth       = byRegistrations + "configdep may change nothing of an APIService or a webhook configuration but the CA and the path"
 
-	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // says RBAC, before any policy
+	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // the error of RBAC, before any policy
 
 	eviction = byEvictions + "configdep may evict no pod but by its UID, and not with another grace period than its own"
 )
@@ -170,7 +170,7 @@ const template = `
     spec: {containers: [{name: app, image: "app:1"}]}
 `
 
-// workloads makes one of each kind, without annotations of ours.
+// workloads creates one workload of each kind, without configdep's annotations.
 func workloads(t *testing.T) {
 	t.Helper()
 	for kind, resource := range map[string]schema.GroupVersionResource{"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets} {
@@ -182,7 +182,7 @@ func workloads(t *testing.T) {
 	}
 }
 
-// shop makes a namespace with workloads, unless an earlier test has, and returns a pod of one.
+// shop creates a namespace with workloads, unless an earlier test has, and returns a pod of one.
 func shop(t *testing.T) *corev1.Pod {
 	t.Helper()
 	namespace := attempt{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, body: "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}"}
@@ -193,10 +193,10 @@ func shop(t *testing.T) *corev1.Pod {
 		t.Fatal(err)
 	}
 	var pod *corev1.Pod
-	await.Until(t, "there is a pod", func(ctx context.Context) error {
+	await.Until(t, "a pod exists", func(ctx context.Context) error {
 		found, err := client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=deployment"})
 		if err == nil && len(found.Items) == 0 {
-			err = errors.New("there is none")
+			err = errors.New("no pod")
 		}
 		if err == nil {
 			pod = &found.Items[0]
@@ -206,7 +206,7 @@ func shop(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// said is what users have said in an object: all but what kube-apiserver and controllers note.
+// said returns the part of an object that users set: everything except what kube-apiserver and controllers add.
 func said(o *unstructured.Unstructured) map[string]any {
 	said := o.DeepCopy().Object
 	delete(said, "status")
@@ -216,17 +216,17 @@ func said(o *unstructured.Unstructured) map[string]any {
 	return said
 }
 
-// Whatever its roles allow, the server's own token writes nothing that the server need not write.
+// Whatever its roles allow, the server's token can only write what the server needs to write.
 func TestThiefOfTheToken(t *testing.T) {
 	pod := shop(t).Name
-	await.Until(t, "the server has written what it has to", func(ctx context.Context) error {
+	await.Until(t, "the server has written the paths and the CA", func(ctx context.Context) error {
 		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for _, w := range found.Webhooks {
 			if w.ClientConfig.Service.Path == nil || len(w.ClientConfig.CABundle) == 0 {
-				return fmt.Errorf("%s has neither path nor CA, or one alone", w.Name)
+				return fmt.Errorf("%s lacks the path or the CA", w.Name)
 			}
 		}
 		return nil
@@ -251,84 +251,84 @@ func TestThiefOfTheToken(t *testing.T) {
 	}
 	const token = "kubernetes.io/service-account-token"
 	for name, a := range map[string]attempt{
-		"another image":                          web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, of a StatefulSet":        web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, of a DaemonSet":          web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, with one of ours":        web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"an account":                             web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, specification),
-		"a node":                                 web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, specification),
-		"a volume":                               web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, specification),
-		"no replicas":                            web(deployments, `{spec: {replicas: 0}}`, specification),
-		"a pause":                                web(deployments, `{spec: {paused: true}}`, specification),
-		"another update strategy":                web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
-		"a label of pods":                        web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
-		"an annotation of pods":                  web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
-		"another value of an annotation of pods": web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
-		"no annotation of pods":                  web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
-		"an annotation":                          web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
-		"no annotation":                          web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
-		"opting in":                              web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
-		"an annotation that is a counter":        web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
-		"a label":                                web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
-		"a finalizer":                            web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
-		"an owner":                               web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
-		"by a JSON patch": {deployments, "shop", "web", types.JSONPatchType,
+		"another image":                                  web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, of a StatefulSet":                web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, of a DaemonSet":                  web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, with an annotation of configdep": web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"an account":                                     web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, specification),
+		"a node":                                         web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, specification),
+		"a host volume":                                  web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, specification),
+		"no replicas":                                    web(deployments, `{spec: {replicas: 0}}`, specification),
+		"pausing":                                        web(deployments, `{spec: {paused: true}}`, specification),
+		"another update strategy":                        web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
+		"a label of pods":                                web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
+		"an annotation of pods":                          web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
+		"a changed annotation of pods":                   web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
+		"removing the annotations of pods":               web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
+		"an annotation":                                  web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
+		"removing an annotation":                         web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
+		"opting in":                                      web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
+		"an annotation that contains a counter":          web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
+		"a label":                                        web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
+		"a finalizer":                                    web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
+		"an owner":                                       web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
+		"with a JSON patch": {deployments, "shop", "web", types.JSONPatchType,
 			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", specification},
-		"by a strategic merge patch": {deployments, "shop", "web", types.StrategicMergePatchType,
+		"with a strategic merge patch": {deployments, "shop", "web", types.StrategicMergePatchType,
 			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", specification},
-		"by an apply": {deployments, "shop", "web", types.ApplyPatchType,
+		"with apply": {deployments, "shop", "web", types.ApplyPatchType,
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", specification},
 
-		"another Secret":                own(secrets, secret("name: mine", "Opaque"), noRight),
-		"a token":                       own(secrets, secret("name: mine", token), noRight),
-		"a token in place of the key":   {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
-		"another ConfigMap":             {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
-		"a key that cannot be replaced": {secrets, install.Namespace, "configdep-hmac-key", update, `{immutable: true}`, "", ownMetadata},
-		"the CAs, gone with an owner that is gone": {configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType,
+		"another Secret":                     own(secrets, secret("name: mine", "Opaque"), noRight),
+		"a token":                            own(secrets, secret("name: mine", token), noRight),
+		"a token Secret in place of the key": {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
+		"another ConfigMap":                  {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"an immutable key":                   {secrets, install.Namespace, "configdep-hmac-key", update, `{immutable: true}`, "", ownMetadata},
+		"an owner for the CAs, with which they would be deleted": {configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType,
 			`{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, "", ownMetadata},
 		"another Lease": own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
 
-		"an API that leads elsewhere":  apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
-		"an API that is not verified":  apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
-		"an API that comes first":      apiService(`{spec: {groupPriorityMinimum: 18000}}`, ofAPIService),
-		"an annotation of the API":     apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofBoth),
-		"webhooks for all resources":   webhook(`[{op: replace, path: /webhooks/0/rules, value: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]`, ofWebhooks),
-		"webhooks that lead elsewhere": webhook(`[{op: replace, path: /webhooks/1/clientConfig, value: {url: "https://mine.example"}}]`, ofWebhooks),
-		"webhooks that must answer":    webhook(`[{op: replace, path: /webhooks/0/failurePolicy, value: Fail}]`, ofWebhooks),
-		"webhooks without conditions":  webhook(`[{op: remove, path: /webhooks/0/matchConditions}]`, ofWebhooks),
-		"webhooks of all namespaces":   webhook(`[{op: remove, path: /webhooks/1/namespaceSelector}]`, ofWebhooks),
-		"no webhook":                   webhook(`[{op: remove, path: /webhooks/1}]`, ofWebhooks),
-		"a label of the webhooks":      webhook(`[{op: add, path: /metadata/labels/mine, value: x}]`, ofBoth),
+		"an APIService for another Service":      apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
+		"an APIService without TLS verification": apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
+		"an APIService with a high priority":     apiService(`{spec: {groupPriorityMinimum: 18000}}`, ofAPIService),
+		"an annotation of the APIService":        apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofBoth),
+		"webhooks for all resources":             webhook(`[{op: replace, path: /webhooks/0/rules, value: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]`, ofWebhooks),
+		"webhooks with another URL":              webhook(`[{op: replace, path: /webhooks/1/clientConfig, value: {url: "https://mine.example"}}]`, ofWebhooks),
+		"webhooks that fail closed":              webhook(`[{op: replace, path: /webhooks/0/failurePolicy, value: Fail}]`, ofWebhooks),
+		"webhooks without match conditions":      webhook(`[{op: remove, path: /webhooks/0/matchConditions}]`, ofWebhooks),
+		"webhooks for all namespaces":            webhook(`[{op: remove, path: /webhooks/1/namespaceSelector}]`, ofWebhooks),
+		"removing a webhook":                     webhook(`[{op: remove, path: /webhooks/1}]`, ofWebhooks),
+		"a label of the webhooks":                webhook(`[{op: add, path: /metadata/labels/mine, value: x}]`, ofBoth),
 
-		"the eviction of whatever has the name": evict("{}"),
-		"the end of a pod at once":              evict("{gracePeriodSeconds: 0, preconditions: {uid: x}}"),
+		"an eviction without a UID":       evict("{}"),
+		"an eviction with grace period 0": evict("{gracePeriodSeconds: 0, preconditions: {uid: x}}"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			// kube-apiserver reads policies a moment after they are created.
-			await.Until(t, "it is refused", func(ctx context.Context) error {
+			// kube-apiserver enforces policies a moment after they are created.
+			await.Until(t, "the request is rejected", func(ctx context.Context) error {
 				err := a.make(ctx, thief, metav1.DryRunAll)
 				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refusal) {
-					return fmt.Errorf("the answer is %w, want %q", err, a.refusal)
+					return fmt.Errorf("error = %w, want %q", err, a.refusal)
 				}
 				return nil
 			})
 			before, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
 			if err := a.make(t.Context(), thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refusal) {
-				t.Errorf("the answer is %v", err)
+				t.Errorf("error = %v", err)
 			}
 			after, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
 			if a.kind != "" && (before == nil || after == nil || !reflect.DeepEqual(said(before), said(after))) {
-				t.Errorf("it has changed from %v to %v", before, after)
+				t.Errorf("the object changed from %v to %v", before, after)
 			}
-			// Others are not concerned.
+			// The policies do not apply to other users.
 			if err := a.make(t.Context(), admin, metav1.DryRunAll); err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-				t.Errorf("a user who may is refused: %v", err)
+				t.Errorf("a policy rejects the request of another user: %v", err)
 			}
 		})
 	}
 }
 
-// What the server needs is allowed, as the server asks for it.
+// The policies allow the requests that the server makes.
 func TestWhatTheServerNeeds(t *testing.T) {
 	const restart = `{metadata: {annotations: {configdep.io/config-hash: x, configdep.io/applied-sources: "{}", configdep.io/last-reload: "{}", configdep.io/verified-at: x}},
 		spec: {template: {metadata: {annotations: {configdep.io/config-hash: x, configdep.io/reloaded-at: x}}}}}`
@@ -351,7 +351,7 @@ func TestWhatTheServerNeeds(t *testing.T) {
 		{secrets, install.Namespace, "configdep-serving-cert", update, "{}", "", ""},
 	} {
 		if err := a.make(t.Context(), thief, metav1.DryRunAll); err != nil {
-			t.Errorf("%s of %s/%s as a dry run: %v", a.kind, a.resource.Resource, a.name, err)
+			t.Errorf("%s of %s/%s, dry run: %v", a.kind, a.resource.Resource, a.name, err)
 		}
 		if a.resource.Group == "apps" {
 			if err := a.make(t.Context(), thief); err != nil {
@@ -361,7 +361,7 @@ func TestWhatTheServerNeeds(t *testing.T) {
 	}
 }
 
-// What the CEL of the policies says of types is right: kube-controller-manager finds nothing to warn of.
+// The types in the CEL expressions of the policies are correct: kube-controller-manager reports no warnings.
 func TestPoliciesHaveNoWarnings(t *testing.T) {
 	for _, name := range []string{"workloads", "own-namespace", "registrations", "evictions"} {
 		await.Until(t, name+" is checked", func(ctx context.Context) error {
@@ -370,7 +370,7 @@ func TestPoliciesHaveNoWarnings(t *testing.T) {
 			case err != nil:
 				return err
 			case policy.Status.ObservedGeneration != policy.Generation || policy.Status.TypeChecking == nil:
-				return errors.New("it is not checked yet")
+				return errors.New("not checked yet")
 			}
 			for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
 				t.Errorf("%s, %s: %s", name, w.FieldRef, w.Warning)

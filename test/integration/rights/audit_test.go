@@ -19,10 +19,10 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// account is who the API server takes the server for.
+// account is the user name of the server.
 const account = "system:serviceaccount:" + install.Namespace + ":" + install.Name
 
-// auditPolicy makes kube-apiserver log what the server asks for, and who asks the server.
+// auditPolicy makes kube-apiserver log the requests of the server, and requests to its API.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
 {"level": "Metadata", "users": ["` + account + `"]},
 {"level": "Metadata", "resources": [{"group": "configdep.io"}]},
@@ -37,7 +37,7 @@ func auditArgs(dir string) ([]string, error) {
 	return []string{"--audit-policy-file=" + path, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"}, os.WriteFile(path, []byte(auditPolicy), 0o600)
 }
 
-// call is one request, as the audit log tells of it.
+// call is one request in the audit log.
 type call struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -70,13 +70,13 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s: %d", c.Verb, c.resource(), c.ObjectRef.APIGroup, c.ObjectRef.Namespace, c.ObjectRef.Name, c.ResponseStatus.Code)
 }
 
-// needs reports whether a rule grants what a call asks for.
+// needs reports whether a rule grants the permission for a call.
 func (c *call) needs(r *rbacv1.PolicyRule) bool {
 	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && slices.Contains(r.Verbs, c.Verb) &&
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, c.ObjectRef.Name))
 }
 
-// calls returns the requests of the log from a position on, and the position of its end.
+// calls returns the requests in the log from a position on, and the position of its end.
 func calls(from int64) (found []call, end int64, err error) {
 	f, err := os.Open(filepath.Join(cluster.Dir(), auditFile))
 	if err != nil {
@@ -95,13 +95,13 @@ func calls(from int64) (found []call, end int64, err error) {
 		from += int64(len(line))
 		var c call
 		if err := json.Unmarshal(line, &c); err != nil {
-			return nil, 0, errors.Join(err, fmt.Errorf("in the line %q", line))
+			return nil, 0, errors.Join(err, fmt.Errorf("in line %q", line))
 		}
 		found = append(found, c)
 	}
 }
 
-// grant is one rule of a role that the server is bound to.
+// grant is one rule of a role of the server.
 type grant struct {
 	namespace, role string // no namespace: a ClusterRole
 	index           int
@@ -112,8 +112,8 @@ func (g *grant) String() string {
 	return fmt.Sprintf("%s/%s, rule %d: %s %s%s %v %v", g.namespace, g.role, g.index, g.rule.Verbs, g.rule.Resources, g.rule.APIGroups, g.rule.ResourceNames, g.rule.NonResourceURLs)
 }
 
-// grants returns all that the manifests grant to the server. What belongs to Kubernetes is
-// left out: the roles by which every aggregated API asks who its callers are.
+// grants returns all rules that the manifests grant to the server. Roles of Kubernetes are omitted, with which
+// every aggregated API authenticates and authorizes its callers.
 func grants(ctx context.Context) (all []grant, err error) {
 	bound := func(subjects []rbacv1.Subject) bool {
 		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Namespace == install.Namespace && s.Name == install.Name })
@@ -161,7 +161,7 @@ func grants(ctx context.Context) (all []grant, err error) {
 	return all, nil
 }
 
-// without takes a rule away until it is given back.
+// without removes a rule until giveBack is called.
 func (g *grant) without(ctx context.Context) (giveBack func() error, err error) {
 	if g.namespace == "" {
 		return without(ctx, client.RbacV1().ClusterRoles(), g, func(r *rbacv1.ClusterRole) *[]rbacv1.PolicyRule { return &r.Rules })

@@ -22,8 +22,9 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// A server that may neither evict pods nor list ControllerRevisions asks for neither. A workload that asks for evictions
-// says why it is not restarted, and one whose template may be newer than its content is restarted in doubt.
+// A server without permission to evict pods and to list ControllerRevisions requests neither. A workload with the
+// strategy recreate shows why it is not restarted, and one whose template may be newer than its content is
+// restarted in doubt.
 func TestFewerRights(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
 		Manifests: "overlays/without-revisions", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
@@ -52,7 +53,7 @@ func TestFewerRights(t *testing.T) {
 	blocked := func(ctx context.Context) error {
 		found, err := view(ctx, "deployment.recreated")
 		if err == nil && (found.Status.State != v1alpha1.StateBlocked || found.Status.Reason != policy.ReasonStrategyNotAllowed) {
-			err = fmt.Errorf("it is %s, %s: %s", found.Status.State, found.Status.Reason, found.Status.Message)
+			err = fmt.Errorf("state = %s, %s: %s", found.Status.State, found.Status.Reason, found.Status.Message)
 		}
 		return err
 	}
@@ -61,33 +62,33 @@ func TestFewerRights(t *testing.T) {
 		await.Until(t, name+" is restarted for "+trigger, func(ctx context.Context) error {
 			found, err := view(ctx, name)
 			if err == nil && (found.Status.LastReload == nil || found.Status.LastReload.Trigger != trigger || found.Status.State != v1alpha1.StateInSync) {
-				err = fmt.Errorf("it is %+v", found.Status)
+				err = fmt.Errorf("status = %+v", found.Status)
 			}
 			return err
 		})
 	}
-	await.Until(t, "a workload that asks for evictions says that there are none", blocked)
-	await.Until(t, "so does an event", func(ctx context.Context) error {
+	await.Until(t, "a workload with the strategy recreate is blocked", blocked)
+	await.Until(t, "an event reports that the strategy is not allowed", func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=recreated,reason=ConfigStrategyNotAllowed"})
 		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return strings.Contains(e.Message, `Annotation configdep.io/strategy="recreate" is not allowed`)
 		}) {
-			err = fmt.Errorf("the events are %v", events.Items)
+			err = fmt.Errorf("events = %v", events.Items)
 		}
 		return err
 	})
 	_, err = directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(t.Context(), "deployment.recreated", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is not allowed") {
-		t.Errorf("on request: %v", err)
+		t.Errorf("error of a Reload = %v", err)
 	}
 	before, err := client.AppsV1().Deployments(s.namespace).Get(t.Context(), "recreated", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "others are recorded", func(ctx context.Context) error {
+	await.Until(t, "the other workloads are recorded", func(ctx context.Context) error {
 		found, err := view(ctx, "deployment.web")
 		if err == nil && found.Status.AppliedHash == "" {
-			err = errors.New("not yet")
+			err = errors.New("not recorded yet")
 		}
 		return err
 	})
@@ -101,29 +102,29 @@ func TestFewerRights(t *testing.T) {
 	}
 	after, err := client.AppsV1().Deployments(s.namespace).Get(t.Context(), "recreated", metav1.GetOptions{})
 	if err != nil || after.Generation != before.Generation || after.Annotations[policy.RecreatingAnnotation] != "" {
-		t.Errorf("it has become %v (%v)", after, err)
+		t.Errorf("the workload with the strategy recreate is now %v (%v)", after, err)
 	}
 
-	// Whether the template is newer than the content cannot be looked up.
+	// The server cannot look up whether the template is newer than the content.
 	replica.Kill()
 	if err := errors.Join(s.whileAway(t.Context()), replica.Start(), replica.AwaitReady(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	restarted("statefulset.away", "Secret/away")
-	// Nor which template of a DaemonSet is in force.
+	// Nor can it look up the current template revision of a DaemonSet.
 	pods, err := directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).GetPods(t.Context(), "daemonset.logs", metav1.GetOptions{})
 	if err != nil || len(pods.Pods) == 0 || pods.TemplateRevision != "" {
-		t.Errorf("the pods are %+v (%v)", pods, err)
+		t.Errorf("pods = %+v (%v)", pods, err)
 	}
 
 	other := []byte(`{"metadata": {"annotations": {"configdep.io/strategy": "annotation"}}}`)
 	if _, err := client.AppsV1().Deployments(s.namespace).Patch(t.Context(), "recreated", types.MergePatchType, other, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "another strategy is allowed", func(ctx context.Context) error {
+	await.Until(t, "the workload is in sync with another strategy", func(ctx context.Context) error {
 		found, err := view(ctx, "deployment.recreated")
 		if err == nil && found.Status.State != v1alpha1.StateInSync {
-			err = fmt.Errorf("it is %+v", found.Status)
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		return err
 	})
@@ -143,10 +144,10 @@ func TestFewerRights(t *testing.T) {
 		}
 		asked++
 		if c.resource() == "controllerrevisions" || c.resource() == "pods/eviction" || c.ResponseStatus.Code == 403 {
-			t.Errorf("the server has asked for %s", &c)
+			t.Errorf("the server requested %s", &c)
 		}
 	}
 	if asked == 0 {
-		t.Error("the server has asked for nothing")
+		t.Error("the server requested nothing")
 	}
 }

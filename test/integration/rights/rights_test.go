@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights holds the server to its rights: it works the whole of it and finds that no
-// right is missing, and takes each away and finds that it is missed.
+// Package rights tests the permissions of the server: no permission is missing when the server does all its work,
+// and each permission is used, because requests fail without it.
 package rights
 
 import (
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// refused returns the requests of the server that were refused for want of a right.
+// refused returns the requests of the server that were denied for a missing permission.
 func refused(all []call) (out []call) {
 	for _, c := range all {
 		if c.User.Username == account && c.ResponseStatus.Code == 403 {
@@ -58,14 +58,14 @@ func refused(all []call) (out []call) {
 	return out
 }
 
-// directly returns a client of the replica itself with a token, so that the server has to ask
-// who it is. The connection is new each time, as certificates come and go.
+// directly returns a client of one replica with a token, which makes the server authenticate it. Each client has a
+// new connection, because certificates change.
 func directly(t *testing.T, r *install.Replica) versioned.Interface {
 	t.Helper()
 	config := r.RESTConfig()
 	admin := cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: admin.CertData, KeyData: admin.KeyData} // it is about rights here
+	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: admin.CertData, KeyData: admin.KeyData} // TLS verification is not part of this test
 	config.Timeout = 20 * time.Second
 	api, err := versioned.NewForConfig(config)
 	if err != nil {
@@ -76,7 +76,7 @@ func directly(t *testing.T, r *install.Replica) versioned.Interface {
 
 func TestRights(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests:           "overlays/recreate", // has all rights
+		Manifests:           "overlays/recreate", // has all permissions
 		ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(all) < 15 {
-		t.Fatalf("there are %d rules: %v", len(all), all)
+		t.Fatalf("got %d rules: %v", len(all), all)
 	}
 	restart := func() {
 		t.Helper()
@@ -111,15 +111,15 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last := func(g grant) bool { return slices.Contains(g.rule.Verbs, "delete") } // of the APIService, with all that belongs to it
+	last := func(g grant) bool { return slices.Contains(g.rule.Verbs, "delete") } // the last test deletes the APIService and everything that belongs to it
 
-	t.Run("no right is missing, and no verb is granted for nothing", func(t *testing.T) {
+	t.Run("no permission is missing, and every granted verb is used", func(t *testing.T) {
 		restart()
 		if err := replica.AwaitReady(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		used := map[string]bool{}
-		await.Until(t, "every right has been used", func(ctx context.Context) error {
+		await.Until(t, "every permission was used", func(ctx context.Context) error {
 			if err := errors.Join(s.loseKey(ctx), s.provoke(ctx, directly(t, replica))); err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func TestRights(t *testing.T) {
 				unused = append(unused, unusedOf(&g, found)...)
 			}
 			if len(unused) > 0 {
-				return fmt.Errorf("nothing has asked for\n%s", strings.Join(unused, "\n"))
+				return fmt.Errorf("unused permissions:\n%s", strings.Join(unused, "\n"))
 			}
 			return nil
 		})
@@ -149,13 +149,13 @@ func TestRights(t *testing.T) {
 			}
 		}
 		if len(used) < 30 {
-			t.Errorf("the server has asked for %d things only: %v", len(used), used)
+			t.Errorf("the server used only %d permissions: %v", len(used), used)
 		}
 		for _, c := range refused(found) {
-			t.Errorf("a right is missing: %s", &c)
+			t.Errorf("missing permission: %s", &c)
 		}
 	})
-	t.Run("the audit log tells who has reloaded what", func(t *testing.T) {
+	t.Run("the audit log shows who reloaded what", func(t *testing.T) {
 		config := cluster.RESTConfig()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "kim", Groups: []string{"system:masters"}}
 		api, err := versioned.NewForConfig(config)
@@ -166,7 +166,7 @@ func TestRights(t *testing.T) {
 			_, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 			return err
 		})
-		await.Until(t, "the audit log has it", func(context.Context) error {
+		await.Until(t, "the audit log contains the reload", func(context.Context) error {
 			found, _, err := calls(begin)
 			if err != nil {
 				return err
@@ -177,7 +177,7 @@ func TestRights(t *testing.T) {
 					return nil
 				}
 			}
-			return errors.New("it has not")
+			return errors.New("no entry yet")
 		})
 	})
 	for _, g := range all {
@@ -199,7 +199,7 @@ func TestRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			restart()
-			await.Until(t, "the right is missed", func(ctx context.Context) error {
+			await.Until(t, "a request fails without the permission", func(ctx context.Context) error {
 				found, _, err := calls(from)
 				if err != nil {
 					return err
@@ -208,16 +208,16 @@ func TestRights(t *testing.T) {
 				if slices.ContainsFunc(no, func(c call) bool { return c.needs(&g.rule) }) {
 					return nil
 				}
-				// What can be done without the right. A server that is not ready asks to come again.
+				// Provoke requests. A server that is not ready answers with Retry-After.
 				ctx, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				_ = s.provoke(ctx, directly(t, replica))
-				return fmt.Errorf("%d requests were refused, others", len(no))
+				return fmt.Errorf("%d other requests were denied", len(no))
 			})
 		})
 	}
-	// In the end, as it cannot be undone.
-	t.Run("without the right to take the APIService away", func(t *testing.T) {
+	// Last, because the deletion cannot be undone.
+	t.Run("without permission to delete the APIService", func(t *testing.T) {
 		i := slices.IndexFunc(all, last)
 		giveBack, err := all[i].without(t.Context())
 		if err != nil {
@@ -234,21 +234,21 @@ func TestRights(t *testing.T) {
 		if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		await.Until(t, "the right is missed", func(context.Context) error {
+		await.Until(t, "a request fails without the permission", func(context.Context) error {
 			found, _, err := calls(from)
 			if err == nil && !slices.ContainsFunc(refused(found), func(c call) bool { return c.needs(&all[i].rule) }) {
-				err = fmt.Errorf("what was refused is %v", refused(found))
+				err = fmt.Errorf("denied requests = %v", refused(found))
 			}
 			return err
 		})
 		if err := giveBack(); err != nil {
 			t.Fatal(err)
 		}
-		await.Until(t, "with it, all of it is used", func(context.Context) error {
+		await.Until(t, "with the permission, every verb of it is used", func(context.Context) error {
 			found, _, err := calls(from)
 			if err == nil {
 				if unused := unusedOf(&all[i], found); len(unused) > 0 {
-					err = fmt.Errorf("nothing has asked for %v", unused)
+					err = fmt.Errorf("unused verbs = %v", unused)
 				}
 			}
 			return err
@@ -256,7 +256,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// unusedOf returns what a rule grants and no successful call of the server has asked for.
+// unusedOf returns the permissions of a rule that no successful request of the server has used.
 func unusedOf(g *grant, found []call) (unused []string) {
 	names := g.rule.ResourceNames
 	if len(names) == 0 {
@@ -270,7 +270,8 @@ func unusedOf(g *grant, found []call) (unused []string) {
 					if name != "" {
 						one.ResourceNames = []string{name}
 					}
-					// Where kube-apiserver can, a watch begins with what is there; elsewhere it is listed.
+					// A watch includes the initial list where kube-apiserver supports that; otherwise a list is
+					// sent.
 					if verb == "list" && slices.Contains(g.rule.Verbs, "watch") {
 						one.Verbs = append(one.Verbs, "watch")
 					}

@@ -24,11 +24,11 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// shop is a namespace with all that the server has work with.
+// shop is a namespace that makes the server use all its permissions.
 type shop struct {
 	namespace string
 	turn      int
-	key       map[string][]byte // of the hashes
+	key       map[string][]byte // of the config hash
 }
 
 func labels(name string) map[string]string { return map[string]string{"app": name} }
@@ -74,7 +74,7 @@ func newShop(ctx context.Context) (*shop, error) {
 	_, err1 := apps.StatefulSets(s.namespace).Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metadata("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selects("db"), Template: template("db", "db")},
 	}, metav1.CreateOptions{})
-	// What it reads is changed only while no server runs.
+	// The source of this workload is changed only while no server runs.
 	_, err4 := apps.StatefulSets(s.namespace).Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metadata("away"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selects("away"), Template: template("away", "away")},
 	}, metav1.CreateOptions{})
@@ -95,10 +95,9 @@ func (s *shop) setPassword(ctx context.Context, secret string) error {
 	return err
 }
 
-// whileAway is what happens while no server runs: content changes, and, in another second,
-// so do templates, so that the server has to look up which came first. Its Lease, its
-// certificate and the CAs for other clients are lost; the key is there, as records could not be
-// compared without it.
+// whileAway makes changes while no server runs: content changes, and in another second templates change, so that
+// the server must look up which came first. The Lease, the certificate and the CAs for other clients are deleted;
+// the key remains, because records could not be compared without it.
 func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (s *shop) whileAway(ctx context.Context) error {
 	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
 	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
 	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err2) { // the last server had no right to make it
+	if apierrors.IsNotFound(err2) { // the last server had no permission to create it
 		err2 = nil
 	}
 	empty := []byte(`{"data": null}`)
@@ -118,7 +117,7 @@ func (s *shop) whileAway(ctx context.Context) error {
 	return errors.Join(err1, err2, err3, err4, s.keepKey(ctx))
 }
 
-// keepKey puts the key of the hashes back as it was at first.
+// keepKey restores the first key of the config hash.
 func (s *shop) keepKey(ctx context.Context) error {
 	secrets := client.CoreV1().Secrets(install.Namespace)
 	now, err := secrets.Get(ctx, ingest.KeySecret, metav1.GetOptions{})
@@ -126,7 +125,7 @@ func (s *shop) keepKey(ctx context.Context) error {
 	case err != nil:
 		return err
 	case s.key == nil && len(now.Data) == 0:
-		return errors.New("the server has made no key")
+		return errors.New("the server has not created a key")
 	case s.key == nil:
 		s.key = now.Data
 	}
@@ -135,19 +134,19 @@ func (s *shop) keepKey(ctx context.Context) error {
 	return err
 }
 
-// loseKey empties the Secret with the key. A replica that has read it puts it back; one that has not would make another,
-// so that nothing could be compared with what is recorded.
+// loseKey empties the Secret with the key. A replica that has read the key restores it; another would create a new
+// one, with which records could not be compared.
 func (s *shop) loseKey(ctx context.Context) error {
 	_, err := client.CoreV1().Secrets(install.Namespace).Patch(ctx, ingest.KeySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{})
 	return err
 }
 
-// provoke makes the server use every right that it uses while it runs, as far as it can. Most
-// of it may fail, when a right is missing.
+// provoke makes the server use every permission that it uses while it runs, as far as possible. Most requests may
+// fail if a permission is missing.
 func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
-	err := s.setPassword(ctx, "db") // another turn
-	// Flow schemas without a priority level, of which the one or the other API server says so first. They come before what
-	// needs the server, which may not answer in time.
+	err := s.setPassword(ctx, "db") // another change
+	// Flow schemas without a priority level, which one of the API servers reports first. They are created before
+	// requests that need the server, which may not answer in time.
 	for i := range 5 {
 		schema := &flowcontrolv1.FlowSchema{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dangling-%d-%d", s.turn, i)},
@@ -162,15 +161,15 @@ func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 		}
 		err = errors.Join(err, schemaErr)
 	}
-	// A restart of each kind on request, twice: an event that repeats is counted.
+	// Each kind is restarted on request, twice, because a repeated event is counted.
 	for _, name := range []string{"deployment.web", "deployment.web", "statefulset.db", "daemonset.logs"} {
 		_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "for the test"}}, metav1.CreateOptions{})
 		err = errors.Join(err, reloadErr)
 	}
-	// In an unknown namespace: the server looks again whether there is one.
+	// In an unknown namespace, the server looks the namespace up.
 	_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(fmt.Sprint("nowhere-", s.turn)).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if !apierrors.IsNotFound(reloadErr) {
-		err = errors.Join(err, fmt.Errorf("a reload nowhere: %w", reloadErr))
+		err = errors.Join(err, fmt.Errorf("a Reload in an unknown namespace: %w", reloadErr))
 	}
 	// The leader repairs an invalid Secret.
 	damaged := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)

@@ -31,12 +31,13 @@ func (a *asked) String() string {
 	return fmt.Sprintf("%s %s by %q as %s: %d", a.method, a.path, a.fields, a.accept, a.code)
 }
 
-// ofSecrets reports whether it is about Secrets.
+// ofSecrets reports whether the request is about Secrets.
 func (a *asked) ofSecrets() bool {
 	return slices.Contains(strings.Split(a.path, "/"), "secrets")
 }
 
-// recorder stands between the server and kube-apiserver. It notes what is asked for, and which of some words pass.
+// recorder is a proxy between the server and kube-apiserver, which records requests and searches answers for
+// words.
 type recorder struct {
 	front *httptest.Server
 	words []string
@@ -46,7 +47,7 @@ type recorder struct {
 	passed map[string]bool
 }
 
-// record starts one that looks for words in all that kube-apiserver sends.
+// record starts a recorder that searches for words in all answers of kube-apiserver.
 func record(t *testing.T, words ...string) *recorder {
 	t.Helper()
 	behind := rest.AnonymousClientConfig(cluster.RESTConfig())
@@ -60,9 +61,9 @@ func record(t *testing.T, words ...string) *recorder {
 	}
 	r := &recorder{words: words, passed: map[string]bool{}}
 	forward := &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) { // with the token, as it came
+		Rewrite: func(p *httputil.ProxyRequest) { // with the original token
 			p.SetURL(target)
-			p.Out.Header.Set("Accept-Encoding", "identity") // so that words are found
+			p.Out.Header.Set("Accept-Encoding", "identity") // so that words can be found
 		},
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch pass at once
@@ -82,7 +83,7 @@ func record(t *testing.T, words ...string) *recorder {
 	return r
 }
 
-// kubeconfig leads through the recorder, with the token of another one. It is an option of the installation.
+// kubeconfig leads to the recorder, with the token of another kubeconfig. It is an option of the installation.
 func (r *recorder) kubeconfig(replica, kubeconfig string) (string, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -100,28 +101,28 @@ func (r *recorder) note(answer *http.Response) {
 	r.asked = append(r.asked, asked{q.Method, q.URL.Path, q.URL.Query().Get("fieldSelector"), q.Header.Get("Accept"), answer.StatusCode})
 }
 
-// all returns what has been asked for.
+// all returns the recorded requests.
 func (r *recorder) all() []asked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.asked)
 }
 
-// hasPassed reports whether a word has been sent to the server.
+// hasPassed reports whether a word was sent to the server.
 func (r *recorder) hasPassed(word string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passed[word]
 }
 
-// searched is an answer in which words are looked for while it passes.
+// searched is an answer that is searched while it passes.
 type searched struct {
 	io.ReadCloser
 	recorder *recorder
-	tail     []byte // in which a word may begin
+	tail     []byte // may contain the beginning of a word
 }
 
-// longestWord is how much of an answer is looked at again with what comes behind it.
+// longestWord is how much of an answer is searched again with the bytes that follow.
 const longestWord = 64
 
 func (s *searched) Read(into []byte) (int, error) {

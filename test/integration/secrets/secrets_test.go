@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secrets holds the server to what it says of the Secrets that it reads, by all that passes between it and
-// kube-apiserver: of some types, no content; with the overlay configmaps-only, none at all.
+// Package secrets checks which parts of Secrets the server reads, by all its traffic with kube-apiserver: no
+// content of some types and, with the overlay configmaps-only, no Secrets at all.
 package secrets
 
 import (
@@ -42,7 +42,7 @@ const (
 	tokenType   = "kubernetes.io/service-account-token"
 	releaseType = "helm.sh/release.v1"
 
-	// What Secrets contain, and their metadata.
+	// The content of Secrets, and their metadata.
 	inToken, inRelease, inDB, ofToken = "CONTENT-OF-TOKEN", "CONTENT-OF-RELEASE", "CONTENT-OF-DB", "METADATA-OF-TOKEN"
 )
 
@@ -66,7 +66,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// fill makes what is in the namespace.
+// fill creates the objects of the namespace.
 func (s *shop) fill() {
 	s.Helper()
 	ctx, core := s.Context(), s.client.CoreV1()
@@ -119,20 +119,21 @@ func (s *shop) must(err error) {
 	}
 }
 
-// await waits until the view of web is as a function wants it.
+// await waits until the view of web satisfies a function.
 func (s *shop) await(what string, is func(*v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
 	s.Helper()
 	var found *v1alpha1.ConfigDependency
 	await.Until(s, what, func(ctx context.Context) (err error) {
 		if found, err = s.api.Get(ctx, "deployment.web", metav1.GetOptions{}); err == nil && !is(found) {
-			err = fmt.Errorf("it is %+v", found.Status)
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		return err
 	})
 	return found
 }
 
-// inSync reports whether a workload runs with the current content, after a restart by a source or without any.
+// inSync reports whether a workload runs with the current content, after a restart for a source or, with an empty
+// trigger, without one.
 func inSync(trigger string) func(*v1alpha1.ConfigDependency) bool {
 	return func(o *v1alpha1.ConfigDependency) bool {
 		last := o.Status.LastReload
@@ -141,7 +142,7 @@ func inSync(trigger string) func(*v1alpha1.ConfigDependency) bool {
 	}
 }
 
-// revision returns how often the pod template of web has changed: each restart does so once.
+// revision returns how often the pod template of web has changed: once for each restart.
 func (s *shop) revision() int64 {
 	s.Helper()
 	found, err := s.client.AppsV1().Deployments(namespace).Get(s.Context(), "web", metav1.GetOptions{})
@@ -157,7 +158,7 @@ func (s *shop) patchSecret(name, content string) {
 	s.must(err)
 }
 
-// shown is what a view says of the sources: whether they are present, and why they do not count.
+// shown returns what a view shows of the sources: whether they are present, and why they do not count.
 func shown(o *v1alpha1.ConfigDependency) map[string]string {
 	out := map[string]string{}
 	for i := range o.Spec.Sources {
@@ -170,7 +171,7 @@ func shown(o *v1alpha1.ConfigDependency) map[string]string {
 	return out
 }
 
-// installed installs the server behind a recorder, and checks its logs in the end.
+// installed installs the server behind a recorder, and checks its logs at the end.
 func installed(t *testing.T, r *recorder, o install.Options) {
 	t.Helper()
 	o.Race, o.Kubeconfig, o.Args = install.RaceDetector, r.kubeconfig, append(o.Args, "--shutdown-delay-duration=0s")
@@ -186,8 +187,8 @@ func installed(t *testing.T, r *recorder, o install.Options) {
 	})
 }
 
-// checkSecretTypes: nothing of the content of tokens and of Helm's releases comes from kube-apiserver, and views still know
-// whether they are there.
+// checkSecretTypes: kube-apiserver sends no content of tokens and of Helm's releases, and views still show whether
+// they exist.
 func checkSecretTypes(t *testing.T, s *shop) {
 	t.Helper()
 	r := record(t, inToken, inRelease, inDB, ofToken)
@@ -198,12 +199,12 @@ func checkSecretTypes(t *testing.T, s *shop) {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	if says := "Changes of Secret/release and Secret/token are not seen"; !strings.Contains(o.Status.Message, says) {
-		t.Errorf("it says %q", o.Status.Message)
+		t.Errorf("message = %q", o.Status.Message)
 	}
 	s.must(s.client.CoreV1().Secrets(namespace).Delete(s.Context(), "token", metav1.DeleteOptions{}))
 	o = s.await("the token is missing", func(o *v1alpha1.ConfigDependency) bool { return o.Status.State == v1alpha1.StateBlocked })
 	if says := "Secret token is missing: new pods cannot start."; !strings.HasPrefix(o.Status.Message, says) || o.Status.Reason != v1alpha1.ReasonSourceMissing {
-		t.Errorf("it says %s: %s", o.Status.Reason, o.Status.Message)
+		t.Errorf("reason = %s, message = %s", o.Status.Reason, o.Status.Message)
 	}
 	_, err := s.client.CoreV1().Secrets(namespace).Create(s.Context(), token(), metav1.CreateOptions{})
 	s.must(err)
@@ -211,19 +212,19 @@ func checkSecretTypes(t *testing.T, s *shop) {
 	s.patchSecret("token", inToken)
 	s.patchSecret("release", inRelease)
 	if now := s.revision(); now != 1 {
-		t.Errorf("the revision is %d before anything that is read has changed", now)
+		t.Errorf("revision = %d before a change of content", now)
 	}
 	s.patchSecret("db", "2")
 	s.await("web is restarted", inSync("Secret/db"))
 	if now := s.revision(); now != 2 {
-		t.Errorf("the revision is %d after one restart", now)
+		t.Errorf("revision = %d after one restart", now)
 	}
 	for word, passes := range map[string]bool{inDB: true, ofToken: true, inToken: false, inRelease: false} {
 		if r.hasPassed(word) != passes {
-			t.Errorf("%s has come from kube-apiserver: %t", word, !passes)
+			t.Errorf("kube-apiserver sent %s = %t", word, !passes)
 		}
 	}
-	// The same from each request: none asks for what could hold it.
+	// The requests confirm that: none asks for content of these types.
 	streams := map[string]bool{}
 	for _, a := range r.all() {
 		if !a.ofSecrets() || strings.Contains(a.path, "/namespaces/"+install.Namespace+"/") {
@@ -235,16 +236,16 @@ func checkSecretTypes(t *testing.T, s *shop) {
 			strings.HasPrefix(a.fields, "type="+tokenType) && partial, strings.HasPrefix(a.fields, "type="+releaseType) && partial:
 			streams[a.fields] = true
 		default:
-			t.Errorf("the server asked: %s", &a)
+			t.Errorf("request of the server: %s", &a)
 		}
 	}
 	if len(streams) < 3 {
-		t.Errorf("Secrets are asked for by %v only", streams)
+		t.Errorf("only %v read Secrets", streams)
 	}
 }
 
-// checkConfigMapsOnly: without any right on Secrets but its own two, the server shows who uses them, and restarts workloads
-// when ConfigMaps change. That it no longer reads what it read before restarts nothing.
+// checkConfigMapsOnly: without permissions for Secrets except its own two, the server shows which workloads use
+// Secrets, and restarts workloads when ConfigMaps change. Switching to this mode restarts nothing.
 func checkConfigMapsOnly(t *testing.T, s *shop) {
 	t.Helper()
 	before := s.revision()
@@ -258,38 +259,38 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	if says := "configdep reads no Secrets (--read-secrets=false)."; !strings.HasSuffix(o.Status.Message, says) {
-		t.Errorf("it says %q", o.Status.Message)
+		t.Errorf("message = %q", o.Status.Message)
 	}
 	found, err := s.api.List(s.Context(), metav1.ListOptions{FieldSelector: "source=Secret/db"})
 	s.must(err)
 	if len(found.Items) != 1 || found.Items[0].Name != "deployment.web" {
-		t.Errorf("the Secret is used by %v", found.Items)
+		t.Errorf("workloads that use the Secret = %v", found.Items)
 	}
 	s.patchSecret("db", "3")
 	if now := s.revision(); now != before {
-		t.Errorf("the generation was %d and is %d before a ConfigMap has changed", before, now)
+		t.Errorf("generation = %[2]d before a change of a ConfigMap, was %[1]d", before, now)
 	}
 	_, err = s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "2"}}`), metav1.PatchOptions{})
 	s.must(err)
 	o = s.await("web is restarted", inSync("ConfigMap/settings"))
 	if complete := o.Status.Conditions[2]; complete.Status != metav1.ConditionTrue {
-		t.Errorf("the rollout is not complete: %+v", complete)
+		t.Errorf("status of the rollout = %+v, want it complete", complete)
 	}
 	if now := s.revision(); now != before+1 {
-		t.Errorf("the generation was %d and is %d after one restart", before, now)
+		t.Errorf("generation = %[2]d after one restart, was %[1]d", before, now)
 	}
-	t.Run("the webhook neither looks for Secrets nor waits for them", func(t *testing.T) {
+	t.Run("the webhook neither looks up Secrets nor waits for them", func(t *testing.T) {
 		n := 0
 		await.Until(t, "a new workload is tracked from its first pod", func(context.Context) error { // once the CA is published
 			n++
 			made := s.create(fmt.Sprint("new-", n), "absent")
 			if made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
-				return fmt.Errorf("its template has %v", made.Spec.Template.Annotations)
+				return fmt.Errorf("annotations of its template = %v", made.Spec.Template.Annotations)
 			}
 			return nil
 		})
 	})
-	t.Run("it is neither blocked nor missing anything without a Secret", func(*testing.T) {
+	t.Run("a workload without its Secret is neither blocked nor missing a source", func(*testing.T) {
 		s.must(s.client.CoreV1().Secrets(namespace).Delete(s.Context(), "db", metav1.DeleteOptions{}))
 		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "3"}}`), metav1.PatchOptions{})
 		s.must(err)
@@ -300,7 +301,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 	own := map[string]bool{}
 	for _, a := range r.all() {
 		if a.code == 403 {
-			t.Errorf("a right is missing: %s", &a)
+			t.Errorf("missing permission: %s", &a)
 		}
 		if !a.ofSecrets() {
 			continue
@@ -311,16 +312,16 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 		}
 		known := name == ingest.KeySecret || name == install.CertificateSecret
 		if !strings.HasPrefix(a.path, "/api/v1/namespaces/"+install.Namespace+"/secrets") || !known {
-			t.Errorf("the server asked: %s", &a)
+			t.Errorf("request of the server: %s", &a)
 		}
 		own[name] = own[name] || byName
 	}
 	if !own[ingest.KeySecret] || !own[install.CertificateSecret] {
-		t.Errorf("its own Secrets are not watched: %v", own)
+		t.Errorf("the server does not watch its own Secrets: %v", own)
 	}
 	for _, word := range []string{inToken, inRelease, inDB, ofToken} {
 		if r.hasPassed(word) {
-			t.Errorf("%s has come from kube-apiserver", word)
+			t.Errorf("kube-apiserver sent %s", word)
 		}
 	}
 	for _, tt := range []struct {
@@ -344,12 +345,12 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 		}, metav1.CreateOptions{})
 		s.must(err)
 		if review.Status.Allowed != tt.allowed {
-			t.Errorf("%+v: allowed is %t", tt, review.Status.Allowed)
+			t.Errorf("%+v: allowed = %t", tt, review.Status.Allowed)
 		}
 	}
 }
 
-// In sequence in one cluster, as when switching from the base to the overlay.
+// These run one after the other in one cluster, like a switch from the base to the overlay.
 func TestSecrets(t *testing.T) {
 	s := newShop(t)
 	s.fill()
@@ -357,8 +358,8 @@ func TestSecrets(t *testing.T) {
 		name  string
 		check func(*testing.T, *shop)
 	}{
-		{"content of some types never comes", checkSecretTypes},
-		{"without any right on Secrets", checkConfigMapsOnly},
+		{"Secrets of some types are read without content", checkSecretTypes},
+		{"without permissions for Secrets", checkConfigMapsOnly},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) {
 			step.check(t, &shop{t, s.client, s.api})
@@ -366,7 +367,7 @@ func TestSecrets(t *testing.T) {
 		if !ok {
 			return
 		}
-		// Nothing serves meanwhile.
+		// No server runs in between.
 		for _, entrance := range []string{"apiservice/" + install.APIService, "mutatingwebhookconfiguration/" + install.Name} {
 			if _, err := cluster.Kubectl(t.Context(), "delete", entrance); err != nil {
 				t.Fatal(err)

@@ -45,7 +45,7 @@ func newShop(t *testing.T) *shop {
 	return &shop{t, made.Name}
 }
 
-// manifest is what the owner of a workload writes, again and again.
+// manifest is the manifest that the owner of a workload applies again and again.
 func manifest(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -65,24 +65,24 @@ func (s *shop) create(name string) *appsv1.Deployment {
 	s.Helper()
 	made, err := client.AppsV1().Deployments(s.namespace).Create(s.Context(), manifest(name), metav1.CreateOptions{})
 	if err != nil {
-		s.Fatalf("a workload is not admitted: %v", err)
+		s.Fatalf("creating a workload: %v", err)
 	}
 	return made
 }
 
-// rewrite writes the manifest again, without anything of ours, and changed.
+// rewrite applies the manifest again, with a change and without configdep's annotations.
 func (s *shop) rewrite(name string, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	s.Helper()
 	made, err := s.tryRewrite(name, change)
 	if err != nil {
-		s.Fatalf("a workload is not admitted: %v", err)
+		s.Fatalf("updating a workload: %v", err)
 	}
 	return made
 }
 
 func (s *shop) tryRewrite(name string, change func(*appsv1.Deployment)) (made *appsv1.Deployment, err error) {
 	deployments := client.AppsV1().Deployments(s.namespace)
-	// Patient, because the status changes all the time.
+	// Retries, because the status changes all the time.
 	err = retry.RetryOnConflict(wait.Backoff{Steps: 50, Duration: 5 * time.Millisecond, Factor: 1.1, Jitter: 1}, func() error {
 		o, err := deployments.Get(s.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -97,7 +97,7 @@ func (s *shop) tryRewrite(name string, change func(*appsv1.Deployment)) (made *a
 	return made, err
 }
 
-// inSync waits until the API says so of a workload, and something more.
+// inSync waits until the API shows a workload as in sync, and more holds.
 func (s *shop) inSync(name string, more func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	s.Helper()
 	api, err := versioned.NewForConfig(cluster.RESTConfig())
@@ -108,7 +108,7 @@ func (s *shop) inSync(name string, more func(*v1alpha1.ConfigDependency) error) 
 	await.Until(s.T, name+" is in sync", func(ctx context.Context) (err error) {
 		found, err = api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment."+name, metav1.GetOptions{})
 		if err == nil && (found.Status.State != v1alpha1.StateInSync || found.Status.AppliedHash != found.Status.ConfigHash) {
-			err = fmt.Errorf("it is %+v", found.Status)
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		if err == nil && more != nil {
 			err = more(found)
@@ -126,7 +126,7 @@ func (s *shop) setPassword(value string) {
 	}
 }
 
-// failedOpen returns how many requests kube-apiserver has admitted without an answer of ours.
+// failedOpen returns how many requests kube-apiserver has admitted without an answer of the webhook.
 func failedOpen(t *testing.T) (n float64) {
 	t.Helper()
 	raw, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Raw()
@@ -145,7 +145,7 @@ func failedOpen(t *testing.T) (n float64) {
 	return n
 }
 
-// reach makes kube-apiserver look for the webhook somewhere else, until the test ends.
+// reach makes kube-apiserver look for the webhook at another address, until the test ends.
 func reach(t *testing.T, port int, ca []byte) {
 	t.Helper()
 	before := setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) {
@@ -161,7 +161,7 @@ func reach(t *testing.T, port int, ca []byte) {
 
 func setWebhooks(t *testing.T, change func(*admissionregistrationv1.WebhookClientConfig)) (before admissionregistrationv1.WebhookClientConfig) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it may be done by now
+	ctx := context.WithoutCancel(t.Context()) // the context of the test may be done by now
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 		if err != nil {
@@ -180,8 +180,8 @@ func setWebhooks(t *testing.T, change func(*admissionregistrationv1.WebhookClien
 	return before
 }
 
-// awaitOpen creates workloads until one of them is admitted without us: kube-apiserver
-// takes a moment to learn of another configuration.
+// awaitOpen creates workloads until one of them is admitted without the webhook: kube-apiserver reads a new
+// configuration with a delay.
 func (s *shop) awaitOpen() (name string) {
 	s.Helper()
 	before, n := failedOpen(s.T), 0
@@ -190,17 +190,17 @@ func (s *shop) awaitOpen() (name string) {
 		n++
 		made := s.create(name)
 		if failedOpen(s.T) == before {
-			return errors.New("the webhook has been asked")
+			return errors.New("the webhook was called")
 		}
 		if made.Spec.Template.Annotations != nil {
-			s.Errorf("the template has the annotations %v", made.Spec.Template.Annotations)
+			s.Errorf("annotations of the template = %v", made.Spec.Template.Annotations)
 		}
 		return nil
 	})
 	return name
 }
 
-// webhookPath returns where the webhook is served, which the leader has written into the configuration.
+// webhookPath returns the path of the webhook, which the leader has written into the configuration.
 func webhookPath(t *testing.T) string {
 	t.Helper()
 	o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
@@ -209,7 +209,7 @@ func webhookPath(t *testing.T) string {
 	}
 	for i := range o.Webhooks {
 		if path := o.Webhooks[i].ClientConfig.Service.Path; path == nil || !strings.HasPrefix(*path, admission.Path+"/") || len(*path) < len(admission.Path)+40 || *path != *o.Webhooks[0].ClientConfig.Service.Path {
-			t.Fatalf("the path of %s is %v", o.Webhooks[i].Name, path)
+			t.Fatalf("path of %s = %v", o.Webhooks[i].Name, path)
 		}
 	}
 	return *o.Webhooks[0].ClientConfig.Service.Path

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook tries the admission webhook when something is wrong with it: workloads are
-// admitted all the same, and the controller does later what was missed.
+// Package webhook tests failures of the admission webhook: workloads are still admitted, and the controller
+// catches up later.
 package webhook
 
 import (
@@ -36,7 +36,7 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// What all tests share. They run one after the other.
+// All tests share these. They run one after the other.
 var (
 	cluster *controlplane.ControlPlane
 	server  *install.Installation
@@ -72,8 +72,8 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Whatever kube-apiserver meets where the webhook should be, workloads are created and
-// updated, and the controller records and restarts as it does without a webhook.
+// Whatever kube-apiserver finds at the address of the webhook, workloads are created and updated, and the
+// controller records and restarts as without a webhook.
 func TestFailsOpen(t *testing.T) {
 	stranger, err := pki.NewAuthority("a stranger")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestFailsOpen(t *testing.T) {
 	}
 	var listening sync.WaitGroup
 	t.Cleanup(listening.Wait)
-	// listen answers connections until the test ends.
+	// listen handles connections until the test ends.
 	listen := func(t *testing.T, answer func(net.Conn)) int {
 		t.Helper()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,11 +107,11 @@ func TestFailsOpen(t *testing.T) {
 		answer func(net.Conn)
 		ca     []byte
 	}{
-		"no server listens":                    {},
-		"connections are cut":                  {answer: func(net.Conn) {}},
-		"nothing ever comes back":              {answer: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
-		"what comes back is no TLS":            {answer: func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
-		"the certificate is not to be trusted": {ca: stranger.BundlePEM()},
+		"no server listens":              {},
+		"connections are closed":         {answer: func(net.Conn) {}},
+		"no answer arrives":              {answer: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
+		"the answer is not TLS":          {answer: func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
+		"the certificate is not trusted": {ca: stranger.BundlePEM()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)
@@ -119,7 +119,7 @@ func TestFailsOpen(t *testing.T) {
 			if tt.answer != nil {
 				port = listen(t, tt.answer)
 			} else if tt.ca == nil {
-				port = 1 // no user may listen there
+				port = 1 // a privileged port, on which no other process of the user listens
 			}
 			reach(t, port, tt.ca)
 			web := s.awaitOpen()
@@ -127,32 +127,32 @@ func TestFailsOpen(t *testing.T) {
 			s.setPassword("y")
 			s.inSync(web, func(o *v1alpha1.ConfigDependency) error {
 				if o.Status.LastReload == nil {
-					return errors.New("it has not been restarted")
+					return errors.New("not restarted yet")
 				}
 				return nil
 			})
 			rewritten := s.rewrite(web, func(*appsv1.Deployment) {})
 			if rewritten.Spec.Template.Annotations != nil {
-				t.Errorf("the template has the annotations %v", rewritten.Spec.Template.Annotations)
+				t.Errorf("annotations of the template = %v", rewritten.Spec.Template.Annotations)
 			}
 			s.inSync(web, nil)
 		})
 	}
-	t.Run("and then it is back", func(t *testing.T) {
+	t.Run("the webhook is available again", func(t *testing.T) {
 		s := newShop(t)
 		n := 0
 		await.Until(t, "new workloads are stamped", func(context.Context) error {
 			n++
 			if made := s.create(fmt.Sprintf("web-%d", n)); made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
-				return errors.New("this one is not")
+				return errors.New("the new workload is not stamped")
 			}
 			return nil
 		})
 	})
 }
 
-// Replicas are killed while owners write. Each write succeeds, and in the end all workloads
-// are known to run with what is there.
+// Replicas are killed while owners write. Each write succeeds, and in the end all workloads are known to run with
+// the current content.
 func TestKilledWhileOwnersWrite(t *testing.T) {
 	s := newShop(t)
 	const owners, writes = 8, 12
@@ -164,7 +164,7 @@ func TestKilledWhileOwnersWrite(t *testing.T) {
 		writing.Go(func() {
 			for n := range writes {
 				if _, err := s.tryRewrite(name(i), func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("app:", n/2) }); err != nil {
-					t.Errorf("a workload is not admitted: %v", err)
+					t.Errorf("a write failed: %v", err)
 				}
 				progress <- struct{}{}
 			}
@@ -193,11 +193,11 @@ func TestKilledWhileOwnersWrite(t *testing.T) {
 		hashes[s.inSync(name(i), nil).Status.AppliedHash] = true
 	}
 	if len(hashes) != 1 {
-		t.Errorf("they all read the same Secret, and run with %v", hashes)
+		t.Errorf("all workloads read the same Secret, but their hashes are %v", hashes)
 	}
 }
 
-// When a replica is replaced in order, no write goes without an answer.
+// When replicas are replaced gracefully, the webhook answers every request.
 func TestReplacedInOrder(t *testing.T) {
 	s := newShop(t)
 	s.create("web")
@@ -212,7 +212,7 @@ func TestReplacedInOrder(t *testing.T) {
 			default:
 			}
 			if _, err := s.tryRewrite("web", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("app:", writes) }); err != nil {
-				t.Errorf("a workload is not admitted: %v", err)
+				t.Errorf("a write failed: %v", err)
 			}
 		}
 	})
@@ -225,22 +225,22 @@ func TestReplacedInOrder(t *testing.T) {
 	close(done)
 	writing.Wait()
 	if n := failedOpen(t) - before; n != 0 {
-		t.Errorf("%g of %d writes were admitted without an answer", n, writes)
+		t.Errorf("%g of %d writes were admitted without an answer of the webhook", n, writes)
 	}
 	if writes < 20 {
-		t.Errorf("there were %d writes only", writes)
+		t.Errorf("only %d writes", writes)
 	}
 }
 
-// What another client writes over the path is put right, so that kube-apiserver finds the webhook again.
+// If another client overwrites the path, the leader restores it, so that kube-apiserver reaches the webhook again.
 func TestPathIsPutRight(t *testing.T) {
 	s, path := newShop(t), webhookPath(t)
 	setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) { c.Service.Path = new("/elsewhere") })
-	await.Until(t, "the path is put right", func(ctx context.Context) error {
+	await.Until(t, "the path is restored", func(ctx context.Context) error {
 		o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 		for i := range o.Webhooks {
 			if got := o.Webhooks[i].ClientConfig.Service.Path; got == nil || *got != path {
-				return fmt.Errorf("the path of %s is %v", o.Webhooks[i].Name, got)
+				return fmt.Errorf("path of %s = %v", o.Webhooks[i].Name, got)
 			}
 		}
 		return err
@@ -249,14 +249,14 @@ func TestPathIsPutRight(t *testing.T) {
 		o := manifest("dry")
 		made, err := client.AppsV1().Deployments(s.namespace).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && made.Annotations[policy.ConfigHashAnnotation] == "" {
-			err = errors.New("it has no hash")
+			err = errors.New("the workload has no hash")
 		}
 		return err
 	})
 }
 
-// Who reaches the port and sends something else gets an error of HTTP, and the API is not
-// there. With a CA for callers, others are refused.
+// Other requests to the port get an HTTP error, and the port does not serve the API. With a CA for callers,
+// callers without a certificate of the CA are rejected.
 func TestListener(t *testing.T) {
 	authority, err := pki.NewAuthority("callers")
 	if err != nil {
@@ -298,15 +298,15 @@ func TestListener(t *testing.T) {
 	}{
 		{"a review", path, review, server.Replicas[0], nil, http.StatusOK},
 		{"garbage", path, "\x16\x03", server.Replicas[0], nil, http.StatusBadRequest},
-		{"too much", path, strings.Repeat(" ", 9<<20), server.Replicas[0], nil, http.StatusRequestEntityTooLarge},
-		{"a path that all know", admission.Path, review, server.Replicas[0], nil, http.StatusNotFound},
-		{"a guess", path[:len(path)-1] + "-", review, server.Replicas[0], nil, http.StatusNotFound},
-		{"more than the path", path + "/", review, server.Replicas[0], nil, http.StatusNotFound},
+		{"a body above the limit", path, strings.Repeat(" ", 9<<20), server.Replicas[0], nil, http.StatusRequestEntityTooLarge},
+		{"the well-known path", admission.Path, review, server.Replicas[0], nil, http.StatusNotFound},
+		{"a guessed path", path[:len(path)-1] + "-", review, server.Replicas[0], nil, http.StatusNotFound},
+		{"a longer path", path + "/", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"another path", "/apis/configdep.io/v1alpha1/configdependencies", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"metrics", "/metrics", review, server.Replicas[0], nil, http.StatusNotFound},
-		{"with a CA, no certificate", path, review, closed, nil, http.StatusUnauthorized},
-		{"with a CA, a stranger's", path, review, closed, []tls.Certificate{certificate(stranger)}, http.StatusUnauthorized},
-		{"with a CA, one of it", path, review, closed, []tls.Certificate{certificate(authority)}, http.StatusOK},
+		{"with a CA: no certificate", path, review, closed, nil, http.StatusUnauthorized},
+		{"with a CA: a certificate of another CA", path, review, closed, []tls.Certificate{certificate(stranger)}, http.StatusUnauthorized},
+		{"with a CA: a certificate of this CA", path, review, closed, []tls.Certificate{certificate(authority)}, http.StatusOK},
 	} {
 		config := tt.to.RESTConfig()
 		tlsConfig, err := rest.TLSConfigFor(config)
@@ -328,7 +328,7 @@ func TestListener(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if response.StatusCode != tt.code || tt.code == http.StatusOK && !bytes.Contains(body, []byte(`"allowed":true`)) {
-			t.Errorf("%s: the answer is %d: %s", tt.name, response.StatusCode, body)
+			t.Errorf("%s: answer = %d: %s", tt.name, response.StatusCode, body)
 		}
 	}
 	if err := closed.Terminate(); err != nil {
