@@ -15,7 +15,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// refusal is how a request is refused. What a person can do about it is in the message.
+// refusal is the error of a rejected request. Its message says what the user can do.
 type refusal struct {
 	code    int32
 	reason  metav1.StatusReason
@@ -37,8 +37,7 @@ var (
 	unsupported   = refusal{http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "application/json, application/yaml"}
 )
 
-// Whatever is wrong with a request, the answer is a Status that says so, through the
-// aggregator and without it.
+// Every invalid request gets a Status that says what is wrong, through the aggregator and without it.
 func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -57,14 +56,14 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 		want refusal
 	}
 	tests := map[string]test{
-		// The body of a reload.
+		// The body of a Reload.
 		"no body, no content type": {request{method: http.MethodPost, path: reload}, badRequest("must be of type Reload")},
 		"no body":                  {post(""), badRequest("must be of type Reload")},
-		"half an object":           {post(`{"spec":`), badRequest("unexpected end of JSON input")},
+		"incomplete JSON":          {post(`{"spec":`), badRequest("unexpected end of JSON input")},
 		"not JSON":                 {post("reload it!"), badRequest("json parse error")},
 		"a list":                   {post("[]"), badRequest("cannot unmarshal array")},
 		"a string":                 {post(`"Reload"`), badRequest("cannot unmarshal string")},
-		"YAML that is none":        {request{http.MethodPost, reload, header("Content-Type", "application/yaml"), "spec: {mode: ["}, badRequest("yaml")},
+		"invalid YAML":             {request{http.MethodPost, reload, header("Content-Type", "application/yaml"), "spec: {mode: ["}, badRequest("yaml")},
 		"a kind of another group":  {post(`{"kind":"Pod","apiVersion":"v1"}`), badRequest(`Pod in version "v1" cannot be handled as a Reload`)},
 		"another kind":             {post(`{"kind":"ConfigDependency","apiVersion":"configdep.io/v1alpha1"}`), badRequest("cannot be handled as a Reload")},
 		"another version":          {post(`{"kind":"Reload","apiVersion":"configdep.io/v9"}`), badRequest(`Reload in version "v9" cannot be handled as a Reload`)},
@@ -77,48 +76,48 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 		"the same as JSON":         {post("x: &a y\nz: *a\n"), badRequest("YAML with aliases (*name) is not accepted")},
 		"a body of 65 kB": {post(`{"spec":{"reason":"` + strings.Repeat("x", 64<<10) + `"}}`),
 			refusal{http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "limit is"}},
-		"another name":              {post(`{"metadata":{"name":"deployment.other"}}`), badRequest("deployment.other")},
-		"another namespace":         {post(`{"metadata":{"namespace":"elsewhere"}}`), badRequest("namespace")},
-		"an unknown mode":           {post(`{"spec":{"mode":"Sometimes"}}`), invalid(`spec.mode: Unsupported value: "Sometimes": supported values: "Always", "IfStale"`)},
-		"a long reason":             {post(`{"spec":{"reason":"` + strings.Repeat("ä", 257) + `"}}`), invalid("spec.reason: Too long: may not be more than 256 characters")},
-		"a reason of two lines":     {post(`{"spec":{"reason":"x\nERROR"}}`), invalid(`spec.reason: Invalid value: "\n": must be a single line without control or invisible characters`)},
-		"everything wrong at once":  {post(`{"spec":{"mode":"x","reason":"` + strings.Repeat("x", 257) + `"}}`), invalid("[spec.mode: Unsupported value")},
-		"half a dry run":            {postWith("dryRun=Some", "{}"), invalid("dryRun: Unsupported value")},
-		"an unknown validation":     {postWith("fieldValidation=Some", "{}"), invalid("fieldValidation: Unsupported value")},
-		"a long field manager":      {postWith("fieldManager="+strings.Repeat("x", 129), "{}"), invalid("fieldManager: Too long")},
-		"a reload of nothing":       {request{http.MethodPost, all + "/deployment.none/reload", inJSON, "{}"}, refusal{http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.none" not found`}},
-		"a reload in no namespace":  {request{http.MethodPost, resourcePath("no-such-namespace") + "/deployment.web/reload", inJSON, "{}"}, refusal{http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "no-such-namespace" not found`}},
-		"a reload across the world": {request{http.MethodPost, apiPath + "/configdependencies/deployment.web/reload", inJSON, "{}"}, noSuchPath},
+		"the name of another object":       {post(`{"metadata":{"name":"deployment.other"}}`), badRequest("deployment.other")},
+		"another namespace":                {post(`{"metadata":{"namespace":"elsewhere"}}`), badRequest("namespace")},
+		"an unknown mode":                  {post(`{"spec":{"mode":"Sometimes"}}`), invalid(`spec.mode: Unsupported value: "Sometimes": supported values: "Always", "IfStale"`)},
+		"a long reason":                    {post(`{"spec":{"reason":"` + strings.Repeat("ä", 257) + `"}}`), invalid("spec.reason: Too long: may not be more than 256 characters")},
+		"a reason of two lines":            {post(`{"spec":{"reason":"x\nERROR"}}`), invalid(`spec.reason: Invalid value: "\n": must be a single line without control or invisible characters`)},
+		"all errors at once":               {post(`{"spec":{"mode":"x","reason":"` + strings.Repeat("x", 257) + `"}}`), invalid("[spec.mode: Unsupported value")},
+		"an unknown dry run":               {postWith("dryRun=Some", "{}"), invalid("dryRun: Unsupported value")},
+		"an unknown validation":            {postWith("fieldValidation=Some", "{}"), invalid("fieldValidation: Unsupported value")},
+		"a long field manager":             {postWith("fieldManager="+strings.Repeat("x", 129), "{}"), invalid("fieldManager: Too long")},
+		"a reload of an unknown name":      {request{http.MethodPost, all + "/deployment.none/reload", inJSON, "{}"}, refusal{http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.none" not found`}},
+		"a reload in an unknown namespace": {request{http.MethodPost, resourcePath("no-such-namespace") + "/deployment.web/reload", inJSON, "{}"}, refusal{http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "no-such-namespace" not found`}},
+		"a reload without a namespace":     {request{http.MethodPost, apiPath + "/configdependencies/deployment.web/reload", inJSON, "{}"}, noSuchPath},
 
-		// What kinds of answers there are.
-		"HTML":                   {request{path: all, header: header("Accept", "text/html")}, notAcceptable},
-		"protobuf and no other":  {request{path: all, header: header("Accept", "application/vnd.kubernetes.protobuf")}, notAcceptable},
-		"CBOR":                   {request{path: web, header: header("Accept", "application/cbor")}, notAcceptable},
-		"a Table of version 9":   {request{path: all, header: header("Accept", "application/json;as=Table;v=v9;g=meta.k8s.io")}, notAcceptable},
-		"something that is none": {request{path: all, header: header("Accept", "json")}, notAcceptable},
+		// Formats of the answer.
+		"HTML":                     {request{path: all, header: header("Accept", "text/html")}, notAcceptable},
+		"protobuf only":            {request{path: all, header: header("Accept", "application/vnd.kubernetes.protobuf")}, notAcceptable},
+		"CBOR":                     {request{path: web, header: header("Accept", "application/cbor")}, notAcceptable},
+		"a Table of version 9":     {request{path: all, header: header("Accept", "application/json;as=Table;v=v9;g=meta.k8s.io")}, notAcceptable},
+		"an invalid Accept header": {request{path: all, header: header("Accept", "json")}, notAcceptable},
 
 		// Paths and methods.
-		"GET of a reload":            {get(reload), notAllowed},
-		"an unknown subresource":     {get(web + "/status"), noSuchPath},
-		"a part of a reload":         {get(reload + "/more"), noSuchPath},
-		"an unknown resource":        {get(apiPath + "/dependencies"), noSuchPath},
-		"an object across the world": {get(apiPath + "/configdependencies/deployment.web"), noSuchPath},
+		"GET of a reload":               {get(reload), notAllowed},
+		"an unknown subresource":        {get(web + "/status"), noSuchPath},
+		"a path below a reload":         {get(reload + "/more"), noSuchPath},
+		"an unknown resource":           {get(apiPath + "/dependencies"), noSuchPath},
+		"an object without a namespace": {get(apiPath + "/configdependencies/deployment.web"), noSuchPath},
 
-		// The parameters of a get.
-		"get: a version that is none":     {get(web + "?resourceVersion=latest"), badRequest(`invalid resource version "latest"`)},
-		"get: a version from the future":  {get(web + "?resourceVersion=" + farFuture), refusal{http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version"}},
-		"get: a timeout that is none":     {get(web + "?timeout=soon"), badRequest("invalid timeout")},
-		"list: a field that is not known": {get(all + "?fieldSelector=spec.replicas%3D1"), badRequest("use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source")},
-		"list: a source without a kind":   {get(all + "?fieldSelector=source%3Ddb"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
-		"list: a source without a name":   {get(all + "?fieldSelector=source%3DSecret/"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
-		"list: a source of another kind":  {get(all + "?fieldSelector=source%3DDeployment/web"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
-		"list: a version that is gone": {get(all + "?resourceVersion=1&resourceVersionMatch=Exact"),
+		// Parameters of get and list.
+		"get: an invalid version":               {get(web + "?resourceVersion=latest"), badRequest(`invalid resource version "latest"`)},
+		"get: a future version":                 {get(web + "?resourceVersion=" + farFuture), refusal{http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version"}},
+		"get: an invalid timeout":               {get(web + "?timeout=soon"), badRequest("invalid timeout")},
+		"list: an unsupported field":            {get(all + "?fieldSelector=spec.replicas%3D1"), badRequest("use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source")},
+		"list: a source without a kind":         {get(all + "?fieldSelector=source%3Ddb"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
+		"list: a source without a name":         {get(all + "?fieldSelector=source%3DSecret/"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
+		"list: a source of an unsupported kind": {get(all + "?fieldSelector=source%3DDeployment/web"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
+		"list: an expired version": {get(all + "?resourceVersion=1&resourceVersionMatch=Exact"),
 			refusal{http.StatusGone, metav1.StatusReasonExpired, "too old"}},
 		"list: a token without a namespace": {get(all + "?continue=" + continueToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"deployment.web"}`)), badRequest("invalid continue token")},
-		"list: a token that climbs":         {get(all + "?continue=" + continueToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"../../etc"}`)), badRequest("invalid continue token")},
+		"list: a token with a path":         {get(all + "?continue=" + continueToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"../../etc"}`)), badRequest("invalid continue token")},
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
-		for name, path := range map[string]string{"a namespace": all, "the world": apiPath + "/configdependencies", "an object": web, "a reload": reload} {
+		for name, path := range map[string]string{"a namespace": all, "all namespaces": apiPath + "/configdependencies", "an object": web, "a reload": reload} {
 			if method != http.MethodPost || path != reload {
 				tests[method+" of "+name] = test{request{method, path, inJSON, "{}"}, notAllowed}
 			}
@@ -157,20 +156,20 @@ func checkRefused(t *testing.T, got *answer, want refusal) {
 	t.Helper()
 	status := got.status()
 	if status == nil {
-		t.Fatalf("the answer, a %d of type %s, is no Status: %s", got.code, got.header.Get("Content-Type"), got.body)
+		t.Fatalf("the answer, a %d of type %s, is not a Status: %s", got.code, got.header.Get("Content-Type"), got.body)
 	}
 	if got.code != int(want.code) || status.Code != want.code || status.Reason != want.reason || status.Status != metav1.StatusFailure {
-		t.Errorf("the answer is %d (%d in the Status) %s, want %d %s", got.code, status.Code, status.Reason, want.code, want.reason)
+		t.Errorf("answer = %d (%d in the Status) %s, want %d %s", got.code, status.Code, status.Reason, want.code, want.reason)
 	}
 	if !strings.Contains(status.Message, want.message) {
-		t.Errorf("the message is %q, without %q", status.Message, want.message)
+		t.Errorf("message = %q, want it to contain %q", status.Message, want.message)
 	}
 }
 
-// farFuture is a version that no cluster gets to.
+// farFuture is a version that no cluster reaches.
 const farFuture = "4611686018427387903"
 
-// Parameters that every resource has mean the same as for any other resource.
+// Common parameters have the same meaning as for other resources.
 func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -199,7 +198,7 @@ func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 				theirs := send(t, cluster.RESTConfig(), request{path: "/api/v1/namespaces/" + namespace + "/configmaps?" + query})
 				ours := send(t, where.Config, request{path: resourcePath(namespace) + "?" + query})
 				if ours.code != theirs.code || ours.reason() != theirs.reason() {
-					t.Errorf("the answer is %d %s: %s\nFor ConfigMaps it is %d %s: %s",
+					t.Errorf("answer = %d %s: %s\nFor ConfigMaps it is %d %s: %s",
 						ours.code, ours.reason(), ours.body, theirs.code, theirs.reason(), theirs.body)
 				}
 			})
@@ -207,7 +206,7 @@ func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-// A client may say more than this version understands; it is told what was ignored.
+// A client may send fields that this version does not know; a warning lists the ignored ones.
 func TestUnknownFieldsAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -217,17 +216,17 @@ func TestUnknownFieldsAreWarnedOf(t *testing.T) {
 		path := resourcePath(namespace) + "/deployment.web/reload?dryRun=All"
 		got := send(t, where.Config, request{http.MethodPost, path, inJSON, `{"spec":{"when":"now"}}`})
 		if warning := got.header.Get("Warning"); got.code != http.StatusCreated || !strings.Contains(warning, `unknown field \"spec.when\"`) {
-			t.Errorf("%s answered %d with the warning %q: %s", where.name, got.code, warning, got.body)
+			t.Errorf("%s: answer = %d with the warning %q: %s", where.name, got.code, warning, got.body)
 		}
 		got = send(t, where.Config, request{http.MethodPost, path + "&fieldValidation=Ignore", inJSON, `{"spec":{"when":"now"}}`})
 		if warning := got.header.Get("Warning"); got.code != http.StatusCreated || warning != "" {
-			t.Errorf("%s, told to ignore it, answered %d with the warning %q: %s", where.name, got.code, warning, got.body)
+			t.Errorf("%s, with the fields ignored: answer = %d with the warning %q: %s", where.name, got.code, warning, got.body)
 		}
 	}
 }
 
-// Clients that prefer protobuf, as many programs configure theirs for all resources, get
-// JSON, as they do for custom resources.
+// Clients that prefer protobuf, which many programs configure for all resources, get JSON, as for custom
+// resources.
 func TestClientsThatPreferProtobufGetJSON(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)

@@ -12,21 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// checkError wants an error to be a Status with a code, a reason, and what a person needs
-// to know.
+// checkError checks that an error is a Status with a code, a reason, and the information that a user needs.
 func checkError(t *testing.T, err error, code int32, reason metav1.StatusReason, messages ...string) {
 	t.Helper()
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
-		t.Errorf("the error is %v, want a %d %s", err, code, reason)
+		t.Errorf("error = %v, want a %d %s", err, code, reason)
 		return
 	}
 	if s := status.ErrStatus; s.Code != code || s.Reason != reason {
-		t.Errorf("the error is %d %s, want %d %s: %s", s.Code, s.Reason, code, reason, s.Message)
+		t.Errorf("error = %d %s, want %d %s: %s", s.Code, s.Reason, code, reason, s.Message)
 	}
 	for _, want := range messages {
 		if !strings.Contains(status.ErrStatus.Message, want) {
-			t.Errorf("the message is %q, without %q", status.ErrStatus.Message, want)
+			t.Errorf("message = %q, want it to contain %q", status.ErrStatus.Message, want)
 		}
 	}
 }

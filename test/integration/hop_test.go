@@ -34,7 +34,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// newHopper returns a Hopper to replicas.
+// newHopper returns a Hopper for replicas.
 func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
 	t.Helper()
 	var addresses []string
@@ -49,14 +49,14 @@ func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
 	return h
 }
 
-// through returns a client that goes by a Hopper.
+// through returns a client that connects through a Hopper.
 func through(t *testing.T, h *hop.Hopper, r *install.Replica) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
 	return clientset(t, h.Config(directly(r))).ConfigdepV1alpha1()
 }
 
-// acquainted waits until each replica knows what has happened since the versions of the
-// others. One that has just been started does not, for some seconds.
+// acquainted waits until each replica knows the versions of the others. A replica that has just started does not,
+// for some seconds.
 func acquainted(t *testing.T, replicas ...*install.Replica) {
 	t.Helper()
 	began := time.Now()
@@ -88,9 +88,8 @@ func acquainted(t *testing.T, replicas ...*install.Replica) {
 	t.Logf("acquainted after %v", time.Since(began))
 }
 
-// Two replicas serve clients that change between them all the time, while one or the other
-// is killed and all that they are computed from changes. In the end every client holds
-// the truth.
+// Two replicas serve clients that switch between them all the time, while one or the other is killed and all
+// inputs change. In the end, every client holds the correct state.
 func TestClientsHopBetweenReplicas(t *testing.T) {
 	t.Parallel()
 	var replicas []*install.Replica
@@ -111,7 +110,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	const ours = "hop=yes"
 
-	// What the informers do is told if the test fails.
+	// The log of the informers is printed if the test fails.
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(4), textlogger.Output(t.Output())))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	var running sync.WaitGroup
@@ -119,7 +118,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	defer stop()
 	copies := map[string]func() map[string]*v1alpha1.ConfigDependency{}
 	var watching []*hop.Client
-	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
+	for name, streaming := range map[string]bool{"an informer that starts with a watch": true, "an informer that lists": false} {
 		informer := hop.NewInformer(through(t, h, replicas[0]), hop.Selection{Labels: ours}, streaming)
 		running.Go(func() { informer.Run(ctx) })
 		copies[name] = informer.Copy
@@ -163,8 +162,8 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Of all that differ, as that tells whether a client has missed something, or a replica.
-	await.Until(t, "all clients hold what is there", func(ctx context.Context) error {
+	// All differences are reported, because they show whether a client or a replica has missed a change.
+	await.Until(t, "all clients hold the current state", func(ctx context.Context) error {
 		var errs []error
 		for name, held := range copies {
 			if err := compare(ctx, t, held, replicas, ours); err != nil {
@@ -173,7 +172,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
-	// What lists and follows gets the objects by the factory's lister as well.
+	// The lister of the factory returns the objects that its informer holds.
 	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
 	if err != nil {
 		t.Fatal(err)
@@ -196,12 +195,12 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 			t.Error(err)
 		}
 		if tally.Watches < 5 {
-			t.Errorf("follower %d was not made to hop", i)
+			t.Errorf("follower %d never switched replicas", i)
 		}
 	}
 }
 
-// change changes something that the objects of a namespace are computed from.
+// change changes an input of the objects of a namespace.
 func change(t *testing.T, r *rand.Rand, namespace string) {
 	t.Helper()
 	apps, secrets := kube(t).AppsV1().Deployments(namespace), kube(t).CoreV1().Secrets(namespace)
@@ -229,15 +228,15 @@ func change(t *testing.T, r *rand.Rand, namespace string) {
 	}
 }
 
-// compare tells how what a client holds differs from what each replica lists, and that
-// from the workloads that there are.
+// compare returns the differences between the objects of a client and the list of each replica, and between that
+// list and the existing workloads.
 func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1.ConfigDependency, replicas []*install.Replica, selector string) error {
 	t.Helper()
 	workloads, err := kube(t).AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
 	}
-	var errs []error // of all: whether a replica or the client is behind is seen by comparing
+	var errs []error // all errors, because they show whether a replica or the client is behind
 	for _, r := range replicas {
 		list, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
@@ -258,8 +257,8 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 	return errors.Join(errs...)
 }
 
-// When replicas are replaced one after the other, as an update does, clients go on where
-// they were at another one and need not list again.
+// When replicas are replaced one after the other, as an update does, clients resume at another replica and need
+// not list again.
 func TestRollingRestartWithoutLists(t *testing.T) {
 	t.Parallel()
 	var replicas []*install.Replica
@@ -289,9 +288,9 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 		t.Helper()
 		n++
 		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(fmt.Sprint("app-", n)))
-		await.Until(t, "the follower holds what is there", func(context.Context) error {
+		await.Until(t, "the follower holds the current state", func(context.Context) error {
 			if got := len(f.Copy()); got != n {
-				return fmt.Errorf("it holds %d objects, not %d", got, n)
+				return fmt.Errorf("the follower has %d objects, want %d", got, n)
 			}
 			return nil
 		})
@@ -300,7 +299,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 	for range 2 {
 		for _, r := range replicas {
 			if err := r.Terminate(); err != nil {
-				t.Errorf("%s did not end in order: %v", r.Name(), err)
+				t.Errorf("%s did not stop in order: %v", r.Name(), err)
 			}
 			follows()
 			if err := r.Start(); err != nil {
@@ -309,7 +308,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 			if err := r.AwaitReady(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			acquainted(t, replicas...) // which minReadySeconds waits for
+			acquainted(t, replicas...) // minReadySeconds waits for that
 		}
 	}
 	tally, err := f.Tally()
@@ -321,8 +320,8 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 	}
 }
 
-// Who goes on at another replica, or from a list in pages, is not shown what was before: kubectl
-// wait would be satisfied by a state of the past.
+// A client that resumes at another replica, or from a list in pages, gets no outdated objects: kubectl wait would
+// accept a past state.
 func TestNothingOldIsReplayed(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -336,7 +335,7 @@ func TestNothingOldIsReplayed(t *testing.T) {
 	setSecret(t, namespace, "db", "password", "y")
 	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "ContentApplied"), func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
-			return errors.New("it was not restarted")
+			return errors.New("not restarted yet")
 		}
 		return nil
 	})
@@ -345,7 +344,7 @@ func TestNothingOldIsReplayed(t *testing.T) {
 	create(t, deployments.Create, asleep("again"))
 	view(t, namespace, "deployment.again", func(o *v1alpha1.ConfigDependency) error {
 		if o.UID == before.UID {
-			return errors.New("it is the one before")
+			return errors.New("still the previous object")
 		}
 		return nil
 	})
@@ -368,7 +367,7 @@ func TestNothingOldIsReplayed(t *testing.T) {
 						t.Errorf("from %s to %s: %v", from.name, to.name, apierrors.FromObject(e.Object))
 						continue
 					}
-					// Inputs beyond the watermark are told again, but only these: here the last.
+					// Only inputs beyond the watermark are sent again: here the last one.
 					if e.Type == watch.Deleted || o.UID == before.UID || o.Status.State != v1alpha1.StateInSync && o.Name == "deployment.web" {
 						t.Errorf("from %s to %s: %s %s, %s", from.name, to.name, e.Type, o.Name, o.Status.State)
 					}
@@ -378,8 +377,8 @@ func TestNothingOldIsReplayed(t *testing.T) {
 	}
 }
 
-// RetryWatcher begins each watch at the last version that it has seen, without a list. It
-// misses nothing, whichever replica answers.
+// RetryWatcher starts each watch at the last version that it has seen, without a list. It misses nothing,
+// whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	t.Parallel()
 	var replicas []*install.Replica
@@ -417,9 +416,9 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 		name := fmt.Sprint("app-", i)
 		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
 		seen.until(name+" is added", event(watch.Added, "deployment."+name))
-		// A replica may lag behind the one before. It says when it has caught up.
+		// A replica may be behind the previous one, and reports when it has caught up.
 		for _, r := range replicas {
-			await.Until(t, r.Name()+" has seen it all", func(ctx context.Context) error {
+			await.Until(t, r.Name()+" has caught up", func(ctx context.Context) error {
 				_, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{ResourceVersion: seen.version})
 				return err
 			})
@@ -430,7 +429,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	}
 }
 
-// kubectl wait goes on when the replica that it watches is killed.
+// kubectl wait continues when the replica that it watches is killed.
 func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -462,7 +461,7 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	for _, r := range replicas {
 		await.Until(t, "a client is watching", func(context.Context) error {
 			if h.Open() == 0 {
-				return errors.New("none is")
+				return errors.New("no client is watching")
 			}
 			return nil
 		})

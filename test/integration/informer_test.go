@@ -29,10 +29,10 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// crowdSize is more than fits into two pages of a client.
+// crowdSize is more than two pages of a client.
 const crowdSize = 1250
 
-// newCrowd makes a namespace with many workloads, none of which has pods.
+// newCrowd creates a namespace with many workloads, none of which has pods.
 func newCrowd(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -57,7 +57,7 @@ func newCrowd(t *testing.T) string {
 		await.Until(t, where.name+" shows all of them", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) != crowdSize {
-				err = fmt.Errorf("it shows %d", len(list.Items))
+				err = fmt.Errorf("got %d", len(list.Items))
 			}
 			return err
 		})
@@ -71,15 +71,15 @@ func suspended(i int) *batchv1.CronJob {
 	return o
 }
 
-// The variables by which a test runs this program again, as an informer with other
-// features of client-go, which a process reads once.
+// The variables with which a test runs this program again, as an informer with other features of client-go, which
+// a process reads once.
 const (
 	informerKubeconfig = "TEST_INFORMER_KUBECONFIG"
 	informerNamespace  = "TEST_INFORMER_NAMESPACE"
 	informerObjects    = "TEST_INFORMER_OBJECTS"
 )
 
-// beInformer runs an informer until it holds some number of objects, ten times.
+// beInformer runs an informer until it holds a number of objects, ten times.
 func beInformer() error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(informerKubeconfig))
 	if err != nil {
@@ -115,9 +115,8 @@ func inform(client versioned.Interface, namespace string, want int) error {
 	return err
 }
 
-// Informers hold what there is, whether they begin with a list or with a watch. Those here
-// check by themselves, and panic otherwise, that what a watch has brought is exactly what a
-// list of that version has, while everything changes.
+// Informers hold the current objects, whether they start with a list or with a watch. These informers check, and
+// panic otherwise, that the objects of a watch equal the list at the same version, while everything changes.
 func TestInformersAreConsistent(t *testing.T) {
 	t.Parallel()
 	namespace := newCrowd(t)
@@ -151,13 +150,13 @@ func TestInformersAreConsistent(t *testing.T) {
 			t.Errorf("with WatchListClient %s: %v\n%s", watchList, err, out)
 		}
 		if checks := strings.Count(string(out), "data consistency check is enabled"); watchList == "true" && checks < 10 {
-			t.Errorf("the informers have checked only %d times:\n%s", checks, out)
+			t.Errorf("the informers have only made %d checks:\n%s", checks, out)
 		}
 	}
 }
 
-// The pager of client-go reads a list page by page. It gets exactly what there was when it
-// began, from one replica; from any, all that was there all the time.
+// The pager of client-go reads a list page by page. From one replica, it gets exactly the objects that existed at
+// the start; from any replica, all objects that exist all the time.
 func TestPagesWhileEverythingChanges(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
@@ -178,7 +177,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 				return nil, err
 			}
 			versions = append(versions, list.ResourceVersion)
-			// What has been listed goes, what has yet to be listed goes and comes.
+			// Objects that were listed are deleted, and objects that are yet to be listed are deleted and created.
 			gone := fmt.Sprintf("job-%04d", round*100+pages)
 			last := fmt.Sprintf("job-%04d", crowdSize-1-round*100-pages)
 			pages++
@@ -198,17 +197,17 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 			t.Fatalf("%s: %v", where.name, err)
 		}
 		if pages < 3 || len(slices.Compact(versions)) != 1 {
-			t.Errorf("%s: %d pages of versions %v", where.name, pages, versions)
+			t.Errorf("%s: %d pages with versions %v", where.name, pages, versions)
 		}
 		always := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 			i, err := strconv.Atoi(strings.TrimPrefix(name, "cronjob.job-"))
 			return err != nil || !exact && (i >= round*100 && i < round*100+pages || i > crowdSize-1-round*100-pages && i <= crowdSize-1-round*100)
 		})
 		if missing := minus(always, got); len(missing) > 0 {
-			t.Errorf("%s: these are missing: %v", where.name, missing)
+			t.Errorf("%s: missing objects: %v", where.name, missing)
 		}
 		if extra := minus(got, want); len(extra) > 0 || len(got) != len(slices.Compact(slices.Sorted(slices.Values(got)))) {
-			t.Errorf("%s: these are too many: %v", where.name, extra)
+			t.Errorf("%s: extra or duplicate objects: %v", where.name, extra)
 		}
 		for i := range pages {
 			for _, n := range []int{round*100 + i, crowdSize - 1 - round*100 - i} {
@@ -219,7 +218,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 	}
 }
 
-// minus returns what is in a and not in b.
+// minus returns the elements of a that are not in b.
 func minus(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

@@ -34,7 +34,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// metricUse is what test/monitoring tells of an expression.
+// metricUse is the output of test/monitoring for an expression.
 type metricUse struct {
 	Where, Metric string
 	Matchers      []labelMatcher
@@ -43,7 +43,7 @@ type metricUse struct {
 
 type labelMatcher struct{ Label, Type, Value string }
 
-// matches reports whether a label that is there, or is not, satisfies a matcher.
+// matches reports whether a label, which is empty if it is absent, satisfies a matcher.
 func (m labelMatcher) matches(value string) bool {
 	switch m.Type {
 	case "=":
@@ -54,18 +54,17 @@ func (m labelMatcher) matches(value string) bool {
 	return regexp.MustCompile("^(?s:"+m.Value+")$").MatchString(value) == (m.Type == "=~")
 }
 
-// What Prometheus adds to each time series that it scrapes.
+// Labels that Prometheus adds to each time series that it scrapes.
 var targetLabels = []string{"job", "instance", "exported_namespace"}
 
-// What does not happen here, and is not to be waited for: that it would be told so
-// follows from the code.
+// Label values that do not occur in this test, so that it does not wait for them.
 var notHere = map[string]labelMatcher{
 	"configdep_rollouts_total":         {"result", "=", metrics.Error},
 	"configdep_webhook_requests_total": {"result", "=", "error"},
 	"apiserver_request_total":          {"code", "=~", "5.."},
 }
 
-// satisfied reports whether some time series is what an expression wants.
+// satisfied reports whether some time series satisfies an expression.
 func (u *metricUse) satisfied(series model.Vector) bool {
 	return slices.ContainsFunc(series, func(s *model.Sample) bool {
 		if string(s.Metric[model.MetricNameLabel]) != u.Metric {
@@ -87,14 +86,14 @@ func (u *metricUse) satisfied(series model.Vector) bool {
 	})
 }
 
-// Every metric, label and value in the alerts and on the dashboard is one that a running
-// server or kube-apiserver exposes, and every metric of ours is documented.
+// Every metric, label and value in the alerts and on the dashboard is exposed by a running server or
+// kube-apiserver, and every metric of configdep is documented.
 func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	t.Parallel()
 	uses := metricUses(t)
 
-	// What the metrics tell of has to happen first: a restart by itself and one on request, a
-	// workload that is blocked, a watch, an error of a client.
+	// Some metrics need events first: an automatic restart and one on request, a workload that is blocked, a
+	// watch, an error of a client.
 	namespace := newNamespace(t)
 	made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
 	web := deployment("web", envFromSecret("db"))
@@ -108,7 +107,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	setSecret(t, namespace, "db", "password", "y")
 	view(t, namespace, "deployment.web", func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil || o.Status.LastReload.Trigger != "Secret/db" {
-			return fmt.Errorf("the last restart is %v", o.Status.LastReload)
+			return fmt.Errorf("lastReload = %v", o.Status.LastReload)
 		}
 		return nil
 	})
@@ -119,13 +118,13 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	}
 	defer watch.Stop()
 	if _, err := configdep(t).ConfigDependencies(namespace).Get(t.Context(), "deployment.none", metav1.GetOptions{}); err == nil {
-		t.Error("there is a ConfigDependency of nothing")
+		t.Error("a ConfigDependency without a workload exists")
 	}
 	callNoServer(t, namespace)
 	beRefused(t, namespace, "web")
 
 	var ours, theirs model.Vector
-	await.Until(t, "everything is exposed that expressions use", func(ctx context.Context) error {
+	await.Until(t, "all metrics of the expressions are exposed", func(ctx context.Context) error {
 		ours = nil
 		for _, r := range server.Replicas {
 			found, err := scrape(ctx, r.Name(), directly(r))
@@ -134,7 +133,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 			}
 			ours = append(ours, found...)
 		}
-		// kube-apiserver goes on without a webhook only when it is called.
+		// kube-apiserver counts calls that fail open only when it calls the webhook.
 		if _, err := kube(t).CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return err
@@ -163,12 +162,12 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	for _, s := range ours {
 		name := string(s.Metric[model.MetricNameLabel])
 		if strings.HasPrefix(name, "configdep_") && !strings.Contains(string(documents), "`"+regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")+"`") {
-			t.Errorf("docs/operations.md does not tell of %s", name)
+			t.Errorf("docs/operations.md does not document %s", name)
 		}
 	}
 }
 
-// scrape returns what a server exposes.
+// scrape returns the metrics of a server.
 func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector, error) {
 	got, err := try(ctx, config, request{path: "/metrics"})
 	if err != nil {
@@ -182,12 +181,12 @@ func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector
 	return expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 }
 
-// metricUses asks Prometheus' own parser what the expressions use.
+// metricUses parses the expressions with the parser of Prometheus.
 func metricUses(t *testing.T) (uses []metricUse) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
 	cmd.Dir = filepath.Join("..", "monitoring")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0") // as "make test" has built it
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0") // like the binary of "make test"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -198,12 +197,12 @@ func metricUses(t *testing.T) (uses []metricUse) {
 		t.Fatal(err)
 	}
 	if len(uses) < 40 {
-		t.Fatalf("there are %d uses of metrics only", len(uses))
+		t.Fatalf("only %d uses of metrics", len(uses))
 	}
 	return uses
 }
 
-// beRefused asks with the name of the server for something that the server never asks for.
+// beRefused sends a request with the server's identity that the server never sends.
 func beRefused(t *testing.T, namespace, deployment string) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(impersonate("system:serviceaccount:" + install.Namespace + ":" + install.Name))
@@ -212,11 +211,11 @@ func beRefused(t *testing.T, namespace, deployment string) {
 	}
 	_, err = client.AppsV1().Deployments(namespace).Patch(t.Context(), deployment, types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-		t.Fatalf("it is not refused by a policy: %v", err)
+		t.Fatalf("no policy rejects the request: %v", err)
 	}
 }
 
-// callNoServer registers a webhook for a namespace that is not served, with a name like ours.
+// callNoServer registers a webhook without a server for a namespace, with a name like configdep's.
 func callNoServer(t *testing.T, namespace string) {
 	t.Helper()
 	nowhere, ignore, none := "https://127.0.0.1:1/", admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone

@@ -19,8 +19,8 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// bind gives a user a ClusterRole in a namespace, and waits until it is in force for what
-// the test needs. Servers remember a denial for ten seconds, so it must come first.
+// bind binds a ClusterRole to a user in a namespace, and waits until the permissions that the test needs are
+// effective. Servers cache a denial for ten seconds, so the binding must come first.
 func bind(t *testing.T, user rbacv1.Subject, namespace, role string, needs ...authorizationv1.ResourceAttributes) {
 	t.Helper()
 	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
@@ -60,10 +60,10 @@ var (
 	toSeePods = authorizationv1.ResourceAttributes{Verb: "get", Resource: "configdependencies", Subresource: "pods", Name: "deployment.web"}
 )
 
-// rights is what a user may do with the workloads of a namespace.
+// rights are the permissions of a user for the workloads of a namespace.
 type rights struct{ read, pods, reload bool }
 
-// needs returns what has to be allowed for rights to be in force.
+// needs returns the permissions that make rights effective.
 func (r rights) needs() (needs []authorizationv1.ResourceAttributes) {
 	for need, wanted := range map[authorizationv1.ResourceAttributes]bool{toRead: r.read, toSeePods: r.pods, toReload: r.reload} {
 		if wanted {
@@ -88,7 +88,7 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	list, err := objects.List(t.Context(), metav1.ListOptions{})
 	check("list", want.read, err)
 	if want.read && namespace != "" && (err != nil || len(list.Items) != 1) {
-		t.Errorf("the list has %v", list)
+		t.Errorf("list = %v", list)
 	}
 	w, err := objects.Watch(t.Context(), metav1.ListOptions{})
 	check("watch", want.read, err)
@@ -106,7 +106,7 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	check("reload", want.reload, err)
 }
 
-// workloadIn makes a namespace with Deployment web.
+// workloadIn creates a namespace with Deployment web.
 func workloadIn(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -115,7 +115,7 @@ func workloadIn(t *testing.T) string {
 	return namespace
 }
 
-// The roles that every cluster has contain what artifacts/base adds to them.
+// The default roles of a cluster include the permissions of artifacts/base.
 func TestBuiltInRoles(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
@@ -141,7 +141,7 @@ func TestBuiltInRoles(t *testing.T) {
 	}
 }
 
-// Reading everything takes a right on everything.
+// Reading all namespaces requires permission for all namespaces.
 func TestReadingAllNamespaces(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
@@ -156,7 +156,7 @@ func TestReadingAllNamespaces(t *testing.T) {
 	checkRights(t, as(t, user), namespace, rights{read: true})
 }
 
-// A team may be given the restart of one workload alone.
+// A team may get permission to restart a single workload.
 func TestReloadByName(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
@@ -182,24 +182,23 @@ func TestReloadByName(t *testing.T) {
 	}
 	_, err := client.Reload(t.Context(), "deployment.other", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	checkError(t, err, http.StatusForbidden, metav1.StatusReasonForbidden, `"deployment.other"`, `"configdependencies/reload"`)
-	// And that without the right to patch, or even see, Deployments.
+	// This requires no permission to patch, or even read, Deployments.
 	if last := view(t, namespace, "deployment.web", reloadedBy(user)).Status.LastReload; last.Trigger != "Request" {
-		t.Errorf("lastReload is %+v", last)
+		t.Errorf("lastReload = %+v", last)
 	}
 }
 
-// reloadedBy wants the last reload to have been requested by a user.
+// reloadedBy checks that the last reload was requested by a user.
 func reloadedBy(user string) func(*v1alpha1.ConfigDependency) error {
 	return func(o *v1alpha1.ConfigDependency) error {
 		if last := o.Status.LastReload; last == nil || last.RequestedBy != user {
-			return fmt.Errorf("lastReload is %+v, want one by %s", last, user)
+			return fmt.Errorf("lastReload = %+v, want one by %s", last, user)
 		}
 		return nil
 	}
 }
 
-// Rights are the same for clients that go to the server itself. They cannot claim to be
-// another user there.
+// Clients that connect to the server directly have the same permissions. They cannot impersonate users there.
 func TestDirectAccess(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
@@ -208,7 +207,7 @@ func TestDirectAccess(t *testing.T) {
 	all := rights{read: true, pods: true, reload: true}
 	bind(t, robot, mine, "edit", all.needs()...)
 	token := tokenOf(t, mine, "robot")
-	reloaded := newNamespace(t) // for what is done
+	reloaded := newNamespace(t) // for successful reloads
 	bind(t, robot, reloaded, "configdep-reload", toReload)
 
 	for _, replica := range server.Replicas {
@@ -228,7 +227,7 @@ func TestDirectAccess(t *testing.T) {
 			}
 			view(t, reloaded, "deployment."+name, reloadedBy("system:serviceaccount:"+mine+":robot"))
 		})
-		t.Run("with a token that is none, "+replica.Name(), func(t *testing.T) {
+		t.Run("with an invalid token, "+replica.Name(), func(t *testing.T) {
 			t.Parallel()
 			config := replica.RESTConfig()
 			config.BearerToken = token + "x"
@@ -238,7 +237,7 @@ func TestDirectAccess(t *testing.T) {
 				}
 			}
 		})
-		t.Run("impersonating without the right, "+replica.Name(), func(t *testing.T) {
+		t.Run("impersonating without permission, "+replica.Name(), func(t *testing.T) {
 			t.Parallel()
 			config := replica.RESTConfig()
 			config.BearerToken = token
@@ -251,12 +250,12 @@ func TestDirectAccess(t *testing.T) {
 			// Without a certificate.
 			got := send(t, replica.RESTConfig(), request{path: resourcePath(mine), header: forged})
 			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:anonymous"})
-			// With a token: it is the robot who asks.
+			// With a token: the robot is the user.
 			config := replica.RESTConfig()
 			config.BearerToken = token
 			got = send(t, config, request{path: resourcePath(other), header: forged})
 			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:serviceaccount:" + mine + ":robot"})
-			// With the certificate of a user: it is that user who asks.
+			// With a client certificate: its user is the user.
 			forged.Set("X-Remote-User", "other")
 			forged.Set("Content-Type", "application/json")
 			name := "forged-" + replica.Name()
@@ -267,7 +266,7 @@ func TestDirectAccess(t *testing.T) {
 				t.Errorf("%d: %s", got.code, got.body)
 			}
 			view(t, reloaded, "deployment."+name, reloadedBy("admin"))
-			// With a certificate of an authority that is not trusted.
+			// With a certificate of a CA that is not trusted.
 			config = replica.RESTConfig()
 			config.CertData, config.KeyData = strangersCertificate(t)
 			got = send(t, config, request{path: resourcePath(mine), header: forged})
@@ -276,7 +275,7 @@ func TestDirectAccess(t *testing.T) {
 	}
 }
 
-// A client without credentials learns that the server is there, and no more.
+// A client without credentials only learns that the server exists.
 func TestAnonymousAccess(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)

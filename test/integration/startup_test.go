@@ -23,15 +23,14 @@ import (
 
 const keySecretPath = "/api/v1/namespaces/" + install.Namespace + "/secrets"
 
-// A server that does not know the cluster yet says so. It must not show half of it, and no
-// request may be sent to it.
+// A server that has not read the cluster yet says so. It must not show incomplete data, and must not get requests.
 func TestServerThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		interfere func(*http.Request) interference
 		why       string
 	}{
-		"the Secrets do not come": {
+		"the Secrets are not sent": {
 			func(r *http.Request) interference {
 				if r.URL.Path == "/api/v1/secrets" {
 					return hold
@@ -40,7 +39,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 			},
 			"waiting for the first list of secrets, secrets/helm.sh/release.v1, secrets/kubernetes.io/service-account-token",
 		},
-		"the key of the hashes cannot be read": {
+		"the key of the config hash cannot be read": {
 			func(r *http.Request) interference {
 				if strings.HasPrefix(r.URL.Path, keySecretPath) {
 					return fail
@@ -74,10 +73,10 @@ func TestServerThatIsNotReady(t *testing.T) {
 				got := send(t, config, r)
 				checkRefused(t, got, refusal{http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "has not synced yet"})
 				if got.header.Get("Retry-After") != "1" {
-					t.Errorf("%s: Retry-After is %q", r.path, got.header.Get("Retry-After"))
+					t.Errorf("%s: Retry-After = %q", r.path, got.header.Get("Retry-After"))
 				}
 			}
-			// Discovery does not wait, as kubectl and the aggregator need it.
+			// Discovery does not wait, because kubectl and the aggregator need it.
 			if got := send(t, config, request{path: apiPath}); got.code != http.StatusOK {
 				t.Errorf("discovery: %d: %s", got.code, got.body)
 			}
@@ -87,22 +86,22 @@ func TestServerThatIsNotReady(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := send(t, config, request{path: resourcePath(namespace) + "/deployment.web"}); got.code != http.StatusOK {
-				t.Errorf("once it is ready: %d: %s", got.code, got.body)
+				t.Errorf("after the server is ready: %d: %s", got.code, got.body)
 			}
 			if err := replica.Terminate(); err != nil {
-				t.Errorf("it did not end in order: %v", err)
+				t.Errorf("the replica did not stop in order: %v", err)
 			}
 		})
 	}
 }
 
-// awaitOnlyRed waits until all but one of the checks of readyz are green, and that one
-// says why it is not.
+// awaitOnlyRed waits until exactly one of the checks of readyz fails, and the body of that check contains the
+// reason.
 func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 	t.Helper()
 	config := directly(replica)
 	red := regexp.MustCompile(`(?m)^\[-\](\S+) failed`)
-	await.Until(t, "readyz is red because of "+check+" alone", func(ctx context.Context) error {
+	await.Until(t, "only the readyz check "+check+" fails", func(ctx context.Context) error {
 		got, err := try(ctx, config, request{path: "/readyz"})
 		if err != nil {
 			return err
@@ -122,8 +121,8 @@ func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 	})
 }
 
-// A server that is ready knows who is asking from the first request on. A connection that
-// begins as anonymous may remain so, and the aggregator keeps its own for days.
+// A ready server authenticates callers from the first request on. A connection that starts as anonymous may remain
+// so, and the aggregator keeps its connections for days.
 func TestServerThatIsReadyKnowsItsCallers(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
@@ -140,10 +139,10 @@ func TestServerThatIsReadyKnowsItsCallers(t *testing.T) {
 		aggregator.KeyFile = filepath.Join(cluster.Dir(), "pki", "front-proxy-client.key")
 		onBehalf := header("X-Remote-User", "jane", "X-Remote-Group", "system:masters")
 		if got := send(t, aggregator, request{path: resourcePath(namespace), header: onBehalf}); got.code != http.StatusOK {
-			t.Errorf("the aggregator: %d: %s", got.code, got.body)
+			t.Errorf("through the aggregator: %d: %s", got.code, got.body)
 		}
 		if got := send(t, directly(replica), request{path: resourcePath(namespace)}); got.code != http.StatusOK {
-			t.Errorf("a user: %d: %s", got.code, got.body)
+			t.Errorf("as a user: %d: %s", got.code, got.body)
 		}
 		replica.Kill()
 		if err := replica.Start(); err != nil {
@@ -152,7 +151,7 @@ func TestServerThatIsReadyKnowsItsCallers(t *testing.T) {
 	}
 }
 
-// A server that is told to end before it was ever ready ends.
+// A server that was never ready still stops when it is told to.
 func TestServerThatNeverBecomesReadyEnds(t *testing.T) {
 	t.Parallel()
 	proxy := newAPIProxy(t, func(r *http.Request) interference {
@@ -171,13 +170,12 @@ func TestServerThatNeverBecomesReadyEnds(t *testing.T) {
 	}
 }
 
-// version is the resourceVersion of an object or a list. It is that of the last change
-// that a replica has seen, so it may differ for a moment.
+// version is the resourceVersion of an object or a list: the version of the last change that a replica has read,
+// so replicas may differ for a moment.
 var version = regexp.MustCompile(`("metadata":\{[^{}]*"resourceVersion":)"\d+"|(?m)^(  +resourceVersion:) "\d+"$`)
 
-// Whichever replica answers, and however often it has been restarted, the answer is the
-// same: hashes are made with one key, and nothing depends on the order in which things
-// were read.
+// All replicas answer the same, however often they were restarted: hashes are made with one key, and nothing
+// depends on the order in which objects were read.
 func TestReplicasAgree(t *testing.T) {
 	t.Parallel()
 	namespace := shop(t)
@@ -203,11 +201,11 @@ func TestReplicasAgree(t *testing.T) {
 	}
 	want := answers(extra)
 	if !strings.Contains(want[0], `"configHash":"v1.`) {
-		t.Fatalf("there is nothing to compare in %s", want[0])
+		t.Fatalf("nothing to compare in %s", want[0])
 	}
 	for _, replica := range server.Replicas {
 		if diff := cmp.Diff(want, answers(replica)); diff != "" {
-			t.Errorf("%s and %s disagree:\n%s", extra.Name(), replica.Name(), diff)
+			t.Errorf("answers of %s and %s (-want +got):\n%s", extra.Name(), replica.Name(), diff)
 		}
 	}
 	if err := extra.Terminate(); err != nil {
@@ -220,7 +218,7 @@ func TestReplicasAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, answers(extra)); diff != "" {
-		t.Errorf("before and after a restart:\n%s", diff)
+		t.Errorf("answers before and after a restart (-want +got):\n%s", diff)
 	}
 
 	secrets, err := kube(t).CoreV1().Secrets(install.Namespace).List(t.Context(), metav1.ListOptions{})
@@ -231,13 +229,13 @@ func TestReplicasAgree(t *testing.T) {
 	for i := range secrets.Items {
 		held[secrets.Items[i].Name] = len(secrets.Items[i].Data)
 	}
-	// The certificate comes from files here.
+	// In this installation, the certificate comes from files.
 	if diff := cmp.Diff(map[string]int{"configdep-hmac-key": 1, install.CertificateSecret: 0}, held); diff != "" {
-		t.Errorf("the entries of Secrets in the namespace of the server (-want +got):\n%s", diff)
+		t.Errorf("number of entries of Secrets in the namespace of the server (-want +got):\n%s", diff)
 	}
 }
 
-// A kube-apiserver that goes away and comes back costs nothing but the time in between.
+// A restart of kube-apiserver has no effect except for the time in between.
 func TestRestartOfTheAPIServer(t *testing.T) {
 	namespace := newNamespace(t)
 	secrets := kube(t).CoreV1().Secrets(namespace)
@@ -252,31 +250,31 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("new"))
 	view(t, namespace, "deployment.new")
 	if after := view(t, namespace, "deployment.web", at(isSecret, made)); after.Status.ConfigHash == before.Status.ConfigHash || after.UID != before.UID {
-		t.Errorf("the hash was %s and is %s", before.Status.ConfigHash, after.Status.ConfigHash)
+		t.Errorf("hash = %[2]s, was %[1]s", before.Status.ConfigHash, after.Status.ConfigHash)
 	}
 	remove(t, secrets.Delete, "db")
 	view(t, namespace, "deployment.web", present(isSecret, "db", false))
 
-	// Other tests may rely on controllers that see everything again.
+	// Other tests may need controllers that are up to date.
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("back"))
 	kubectl(t, "-n", namespace, "rollout", "status", "deployment/back", "--timeout=5m")
 }
 
-// The namespace controller asks every API that can delete for what is left in a namespace.
-// Ours holds nothing that would have to go first.
+// The namespace controller asks every API that can delete for the remaining objects of a namespace. The API of
+// configdep has none that must be deleted first.
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := shop(t)
 	remove(t, kube(t).CoreV1().Namespaces().Delete, namespace)
-	await.Until(t, "the namespace is gone", func(ctx context.Context) error {
+	await.Until(t, "the namespace is deleted", func(ctx context.Context) error {
 		found, err := kube(t).CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
 		if err == nil && len(found.Items) > 0 {
-			err = fmt.Errorf("it is %s: %v", found.Items[0].Status.Phase, found.Items[0].Status.Conditions)
+			err = fmt.Errorf("namespace %s: %v", found.Items[0].Status.Phase, found.Items[0].Status.Conditions)
 		}
 		return err
 	})
 	for _, where := range everywhere(t) {
-		await.Until(t, where.name+" shows nothing of it", func(ctx context.Context) error {
+		await.Until(t, where.name+" shows no object of the namespace", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) > 0 {
 				err = errors.New(list.Items[0].Name + " is still shown")

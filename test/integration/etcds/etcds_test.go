@@ -1,9 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcds tries the server where kube-apiserver keeps one resource in another etcd
-// than the rest. Its revisions are those of another counter, so that versions of one replica
-// say nothing to the other.
+// Package etcds tests the server where kube-apiserver stores one resource in a separate etcd. That etcd has its
+// own revision counter, so versions of one replica have no meaning for the other.
 package etcds
 
 import (
@@ -35,7 +34,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// limit is how long anything may take on a machine that does other things meanwhile.
+// limit is how long anything may take on a busy machine.
 const limit = 2 * time.Minute
 
 func TestOneResourceInAnotherEtcd(t *testing.T) {
@@ -46,7 +45,7 @@ func TestOneResourceInAnotherEtcd(t *testing.T) {
 	defer stop(t, other)
 	for _, tt := range []struct {
 		resource  string
-		revisions int // that the other etcd is made to have before
+		revisions int // by which the other etcd is ahead
 		test      func(*scene)
 	}{
 		{"configmaps", 0, manyChanges},
@@ -73,7 +72,7 @@ func stop(t *testing.T, c *controlplane.ControlPlane) {
 	}
 }
 
-// advance lets an etcd have some revisions more.
+// advance increases the revision of an etcd.
 func advance(t *testing.T, url string, revisions int) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Context: t.Context()})
@@ -149,7 +148,7 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 	return s
 }
 
-// directly is the configuration of a client of one replica that may do everything.
+// directly returns the configuration of a client of one replica with all permissions.
 func (s *scene) directly(r *install.Replica) *rest.Config {
 	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData
@@ -170,7 +169,7 @@ func (s *scene) eventually(what string, check func(context.Context) error) {
 	var last error
 	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // else the time is up, which is not why it waits
+		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
 			last = err
 		}
 		return err == nil, nil
@@ -180,7 +179,7 @@ func (s *scene) eventually(what string, check func(context.Context) error) {
 	}
 }
 
-// notices returns how often a replica has said that there are several etcds, as an error.
+// notices returns how often a replica has logged as an error that there are several revision counters.
 func (s *scene) notices(r *install.Replica) (n int) {
 	s.t.Helper()
 	log, err := os.ReadFile(r.Log())
@@ -200,7 +199,7 @@ func (s *scene) awaitNotice() {
 	for _, r := range s.server.Replicas {
 		s.eventually(r.Name()+" has noticed", func(context.Context) error {
 			if s.notices(r) == 0 {
-				return errors.New("it has not said so")
+				return errors.New("no log entry yet")
 			}
 			return nil
 		})
@@ -211,7 +210,7 @@ func (s *scene) noticedOnce() {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
 		if n := s.notices(r); n != 1 {
-			s.t.Errorf("%s says %d times that resources are not in one etcd", r.Name(), n)
+			s.t.Errorf("%s has logged %d times that there are several revision counters, want once", r.Name(), n)
 		}
 	}
 }
@@ -223,11 +222,11 @@ func (s *scene) step() {
 	}
 }
 
-// awaitTruth waits until both replicas show what there is, and returns that.
+// awaitTruth waits until both replicas show the current state, and returns it.
 func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
 	s.t.Helper()
 	for i, c := range s.clients {
-		s.eventually(fmt.Sprintf("replica %d shows what there is", i), func(ctx context.Context) (err error) {
+		s.eventually(fmt.Sprintf("replica %d shows the current state", i), func(ctx context.Context) (err error) {
 			if views, err = hop.List(ctx, c); err != nil {
 				return err
 			}
@@ -237,8 +236,8 @@ func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
 	return views
 }
 
-// ownVersions follows one replica by its own versions: it misses nothing and is never told
-// to list again, wherever the watch is cut, be the list in one answer or in pages.
+// ownVersions follows one replica with its own versions: a follower misses nothing and never has to list again,
+// wherever the watch is cut, and whether the list is in one answer or in pages.
 func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface, r *install.Replica) {
 	s.t.Helper()
 	h, err := hop.New(r.Address())
@@ -258,7 +257,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 		s.eventually("a follower has listed", func(context.Context) error {
 			s.step() // between the pages too
 			if tally, _ := f.Tally(); tally.Lists == 0 {
-				return errors.New("it has not")
+				return errors.New("no list yet")
 			}
 			return nil
 		})
@@ -267,7 +266,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 		for _, f := range followers {
 			s.eventually("a follower watches again", func(context.Context) error {
 				if now, _ := f.Tally(); now.Watches <= n {
-					return errors.New("it does not")
+					return errors.New("no new watch yet")
 				}
 				return nil
 			})
@@ -278,7 +277,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 	}
 	s.awaitTruth()
 	for i, f := range followers {
-		s.eventually("a follower holds what there is", func(ctx context.Context) error {
+		s.eventually("a follower holds the current state", func(ctx context.Context) error {
 			views, err := hop.List(ctx, client)
 			if err != nil {
 				return err
@@ -292,8 +291,9 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 	}
 }
 
-// versionsOfOthers are expired: a watch is told so by an event, as clients expect it. A get, which no
-// client expects to be expired, is told that the version has not come.
+// versionsOfOthers checks that versions of the other replica are expired: a watch gets that as an event, as
+// clients expect. A get, for which clients do not expect that error, gets a timeout because the version has not
+// been read yet.
 func (s *scene) versionsOfOthers() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -317,26 +317,26 @@ func (s *scene) versionsOfOthers() {
 			}
 			e := <-w.ResultChan()
 			if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-				s.t.Errorf("%s from a version of the other replica is told %s %+v", what, e.Type, e.Object)
+				s.t.Errorf("%s from a version of the other replica: %s %+v", what, e.Type, e.Object)
 			}
 			w.Stop()
 		}
 		for what, options := range map[string]metav1.ListOptions{
 			"a list": {ResourceVersion: version}, "a page": {Limit: 1, Continue: list.Continue},
-			"exactly": {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+			"an exact version": {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
 		} {
 			if _, err := c.ConfigDependencies("one").List(ctx, options); !apierrors.IsResourceExpired(err) {
-				s.t.Errorf("%s of a version of the other replica: %v", what, err)
+				s.t.Errorf("%s at a version of the other replica: error = %v", what, err)
 			}
 		}
 		if _, err := c.ConfigDependencies("one").Get(ctx, name, metav1.GetOptions{ResourceVersion: version}); !apierrors.IsTimeout(err) || !storage.IsTooLargeResourceVersion(err) {
-			s.t.Errorf("get of a version of the other replica: %v", err)
+			s.t.Errorf("get at a version of the other replica: error = %v", err)
 		}
 	}
 }
 
-// manyChanges makes more events than versions can count while the watermark stands still:
-// nothing is written on the resource that is behind.
+// manyChanges creates more events than versions can count while the watermark does not move, because nothing is
+// written in the resource whose counter is behind.
 func manyChanges(s *scene) {
 	s.t.Helper()
 	events := 0
@@ -351,7 +351,7 @@ func manyChanges(s *scene) {
 	}
 }
 
-// hopping lets clients change between the replicas all the time.
+// hopping lets clients switch between the replicas all the time.
 func hopping(s *scene) {
 	s.t.Helper()
 	replicas := s.server.Replicas
@@ -394,7 +394,7 @@ func hopping(s *scene) {
 	}
 	s.awaitTruth()
 	for _, c := range clients {
-		s.eventually(c.Name+" holds what there is", func(ctx context.Context) error {
+		s.eventually(c.Name+" holds the current state", func(ctx context.Context) error {
 			for _, one := range s.clients {
 				views, err := hop.List(ctx, one)
 				if err == nil {

@@ -1,9 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command heapserver is the server with one thing more: when it gets SIGUSR1, it
-// writes a dump of its heap to the file that HEAP_DUMP names. A test looks there for what
-// the server must not keep.
+// The command heapserver is the server with one addition: on SIGUSR1, it writes a dump of its heap to the file in
+// HEAP_DUMP. A test searches the dump for content that the server must not keep.
 package main
 
 import (
@@ -34,9 +33,9 @@ func main() {
 	os.Exit(cli.Run(apiserver.NewCommand(ctx)))
 }
 
-// dump writes what is alive. The file appears when it is complete.
+// dump writes the live objects. The file is renamed into place when it is complete.
 func dump(path string) error {
-	runtime.GC() // moves what is in pools aside
+	runtime.GC() // moves the content of pools to their victim caches
 	runtime.GC() // and drops it
 	f, err := os.Create(path + ".part")
 	if err != nil {

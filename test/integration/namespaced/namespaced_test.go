@@ -1,8 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespaced tries the server where it may see one namespace only, by the overlay for
-// that.
+// Package namespaced tests the server with the overlay in which it may only see one namespace.
 package namespaced
 
 import (
@@ -70,7 +69,7 @@ func TestOneNamespace(t *testing.T) {
 		}
 	}
 	if made["shop"].Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" || made["other"].Spec.Template.Annotations != nil {
-		t.Errorf("the templates have the annotations %v, and elsewhere %v", made["shop"].Spec.Template.Annotations, made["other"].Spec.Template.Annotations)
+		t.Errorf("annotations of the templates = %v, in the other namespace %v", made["shop"].Spec.Template.Annotations, made["other"].Spec.Template.Annotations)
 	}
 	inSync(t, api.ConfigDependencies("shop").Get, false)
 	for _, name := range []string{"other", "shop"} {
@@ -90,16 +89,16 @@ func TestOneNamespace(t *testing.T) {
 		shown = append(shown, all.Items[i].Namespace+"/"+all.Items[i].Name)
 	}
 	if diff := cmp.Diff([]string{"shop/deployment.web"}, shown); diff != "" {
-		t.Errorf("of all namespaces (-want +got):\n%s", diff)
+		t.Errorf("in all namespaces (-want +got):\n%s", diff)
 	}
 	if _, err := api.ConfigDependencies("other").Get(t.Context(), "deployment.web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("elsewhere: %v", err)
 	}
 	if now, err := client.AppsV1().Deployments("other").Get(t.Context(), "web", metav1.GetOptions{}); err != nil || now.Annotations[policy.ConfigHashAnnotation] != "" {
-		t.Errorf("elsewhere a workload is touched: %v, %v", now.Annotations, err)
+		t.Errorf("a workload in the other namespace was changed: %v, %v", now.Annotations, err)
 	}
 
-	// What the ServiceAccount may do, and not.
+	// The permissions of the ServiceAccount.
 	for _, tt := range []struct {
 		namespace, verb, group, resource, name string
 		allowed                                bool
@@ -135,7 +134,7 @@ func TestOneNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if review.Status.Allowed != tt.allowed {
-			t.Errorf("%+v: allowed is %t", tt, review.Status.Allowed)
+			t.Errorf("%+v: allowed = %t", tt, review.Status.Allowed)
 		}
 	}
 }
@@ -164,7 +163,7 @@ func inSync(t *testing.T, get func(context.Context, string, metav1.GetOptions) (
 		case err != nil:
 			last = err
 		case found.Status.State != v1alpha1.StateInSync || (found.Status.LastReload != nil) != restarted:
-			last = fmt.Errorf("it is %+v", found.Status)
+			last = fmt.Errorf("status = %+v", found.Status)
 		default:
 			last = nil
 		}

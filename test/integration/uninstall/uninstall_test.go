@@ -1,9 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall removes the server in every state that it can be in, in the right order
-// and in a wrong one, and looks whether the cluster goes on: whether the namespace controller
-// finishes what it has to delete.
+// Package uninstall removes the server in every possible state, in the right and in a wrong order, and checks that
+// the namespace controller can still delete namespaces.
 package uninstall
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// What all tests share. They run one after the other.
+// All tests share this. They run one after the other.
 var (
 	cluster *controlplane.ControlPlane
 	client  kubernetes.Interface
@@ -54,7 +53,7 @@ func installed(t *testing.T) *install.Installation {
 	return server
 }
 
-// deleteNamespace makes a namespace with something in it, and asks for its deletion.
+// deleteNamespace creates a namespace with an object, and deletes the namespace.
 func deleteNamespace(t *testing.T) (name string) {
 	t.Helper()
 	ctx := t.Context()
@@ -74,22 +73,22 @@ func deleteNamespace(t *testing.T) (name string) {
 
 func namespaceGone(t *testing.T, name string) {
 	t.Helper()
-	await.Until(t, "namespace "+name+" is gone", func(ctx context.Context) error {
+	await.Until(t, "namespace "+name+" is deleted", func(ctx context.Context) error {
 		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err == nil {
-			err = fmt.Errorf("it is there: %+v", found.Status)
+			err = fmt.Errorf("the namespace exists: %+v", found.Status)
 		}
 		return err
 	})
 }
 
-// stuck waits until the namespace controller says that it cannot go on.
+// stuck waits until the namespace controller reports that it cannot delete a namespace.
 func stuck(t *testing.T, name string) {
 	t.Helper()
-	await.Until(t, "the namespace controller cannot go on", func(ctx context.Context) error {
+	await.Until(t, "the namespace controller reports an error", func(ctx context.Context) error {
 		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -99,7 +98,7 @@ func stuck(t *testing.T, name string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the conditions are %+v", found.Status.Conditions)
+		return fmt.Errorf("conditions = %+v", found.Status.Conditions)
 	})
 }
 
@@ -113,7 +112,7 @@ func undeploy(ctx context.Context, t *testing.T) {
 	}
 }
 
-// nothingLeft wants no object of ours to be there any more.
+// nothingLeft checks that no object of configdep remains.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	namespaceGone(t, install.Namespace)
@@ -123,10 +122,10 @@ func nothingLeft(t *testing.T) {
 			t.Error(err)
 		}
 		if strings.Contains(out, "configdep") {
-			t.Errorf("there are still %s:\n%s", kind, out)
+			t.Errorf("some %s remain:\n%s", kind, out)
 		}
 		if !strings.Contains(kind, "webhook") && !strings.HasPrefix(kind, "validating") && strings.TrimSpace(out) == "" {
-			t.Errorf("nothing was seen of %s", kind)
+			t.Errorf("no %s found", kind)
 		}
 	}
 }
@@ -138,7 +137,7 @@ func unavailable(t *testing.T) {
 	}
 }
 
-// While the server works, its API is no obstacle; neither is it while it goes.
+// A working server does not block the deletion of namespaces, not even while it is being removed.
 func TestWhileItIsRemoved(t *testing.T) {
 	installed(t)
 	namespaceGone(t, deleteNamespace(t))
@@ -154,7 +153,7 @@ func TestWhileItIsRemoved(t *testing.T) {
 		select {
 		case <-removed:
 			done = true
-		case <-time.After(200 * time.Millisecond): // some all along the way, not thousands
+		case <-time.After(200 * time.Millisecond): // several during the removal, but not thousands
 		}
 	}
 	for _, name := range append(deleted, deleteNamespace(t)) {
@@ -163,8 +162,8 @@ func TestWhileItIsRemoved(t *testing.T) {
 	nothingLeft(t)
 }
 
-// When all replicas are gone for good, no namespace can be deleted, as with any aggregated
-// API: it is not known what else is in it. Removing the server helps at once.
+// If all replicas are gone, no namespace can be deleted, as with any aggregated API, because the namespace
+// controller cannot list its objects. Removing the server solves that at once.
 func TestWhileItIsDown(t *testing.T) {
 	server := installed(t)
 	for _, r := range server.Replicas {
@@ -179,7 +178,7 @@ func TestWhileItIsDown(t *testing.T) {
 	nothingLeft(t)
 }
 
-// A server that has lost its rights never becomes ready, and is removed like any other.
+// A server that has lost its permissions never becomes ready, and is removed like any other.
 func TestWhileItIsBroken(t *testing.T) {
 	server := installed(t)
 	if err := client.RbacV1().ClusterRoleBindings().Delete(t.Context(), install.Name, metav1.DeleteOptions{}); err != nil {
@@ -199,17 +198,17 @@ func TestWhileItIsBroken(t *testing.T) {
 	nothingLeft(t)
 }
 
-// The namespace of the server is deleted and the APIService is forgotten: the server takes
-// it away while it can.
+// If a user deletes the namespace of the server but not the APIService, the server deletes the APIService before
+// it stops.
 func TestNamespaceFirst(t *testing.T) {
 	installed(t)
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the APIService is gone", func(ctx context.Context) error {
+	await.Until(t, "the APIService is deleted", func(ctx context.Context) error {
 		_, err := cluster.Kubectl(ctx, "get", "apiservice", install.APIService)
 		if err == nil {
-			return errors.New("it is there")
+			return errors.New("the APIService exists")
 		}
 		if !strings.Contains(err.Error(), "not found") {
 			return err
