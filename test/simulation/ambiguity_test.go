@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recordDiffers reports whether a record has other content of a source than a server sees.
+// recordDiffers reports whether a record has content of a source other than what a server sees.
 func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int, v *view) bool {
 	for k, value := range v.sources[s].content {
 		if scopes[s].keys.has(k) && scopes[s].seen(s, k, rec.contents[s][k]) != scopes[s].seen(s, k, value) {
@@ -19,8 +19,8 @@ func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int,
 	return false
 }
 
-// ambiguity says why a restart may be made that was not needed: the server has not seen the pods
-// start, the record differs from the content, and times do not show that the pods came last.
+// ambiguity returns why a restart that was not needed is allowed: the server has not seen the pods start, the
+// record differs from the content, and times do not show that the pods came last.
 func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCount]mark) string {
 	rec, bare := o.remembered(&r.seen, &d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.severalCounters()
@@ -29,13 +29,13 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return "the record says that pods are left which were to be evicted"
 	}
 	if d.truth.mixed {
-		return "the pods were looked at, and times do not tell what they were started with"
+		return "the pods were verified, and times do not show what they were started with"
 	}
 	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && unseen {
-		return "the record tells that pods differ, and the server has not seen the template come back with it, or revisions cannot be compared"
+		return "the record says that pods differ, and the server has not seen the template restored with it, or revisions cannot be compared"
 	}
 	if r.seen.begun < o.world.restored {
-		return "etcd has been restored, and the server has not read everything again: revisions cannot be compared until then"
+		return "etcd was restored, and the server has not read everything again: revisions cannot be compared until then"
 	}
 	if o.world.severalCounters() && !o.world.skews.right() {
 		return "neither revisions nor times can be compared"
@@ -45,9 +45,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			switch {
 			case !scopes[s].counts() || r.seen.sources[s].arrived.IsZero():
 			case rec != nil && !rec.scopes[s].counts() && !r.seen.sources[s].present:
-				return "revisions cannot be compared, and of what went while nothing used it no more is known than that it did"
+				return "revisions cannot be compared, and of a source that was deleted while unused only the deletion is known"
 			case r.reload != nil:
-				return "revisions cannot be compared, and a Reload looks no times up"
+				return "revisions cannot be compared, and a Reload does not look up times"
 			case !seconds(d.newest().created).After(r.seen.sources[s].lastChanged):
 				return "revisions cannot be compared, and the template is not younger than the content"
 			}
@@ -56,38 +56,38 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	for s := range scopes {
 		doubted := r.seen.sources[s].doubted
 		if scopes[s].counts() && doubted > 0 && (doubted >= max(d.truth.templated, d.truth.recreated) || o.world.severalCounters()) {
-			return "a source was written while everything was read again because of another key"
+			return "a source was written while everything was read again with another key"
 		}
 	}
 	if t := r.seen.templates[d.slot]; t.remade && t.uid == d.uid && rec != nil && t.identity == d.template.identity() {
-		return "the workload was deleted and created again while the server did not watch, and how old its record is cannot be told"
+		return "the workload was deleted and created again while the server did not watch, and the age of its record is not known"
 	}
 	if t := r.seen.templates[d.slot]; t.guessed && t.uid == d.uid && t.identity == d.template.identity() {
-		return "a Deployment was paused when it was listed, and whether its pods are of its template is not known"
+		return "a Deployment was paused when it was listed, and it is not known whether its pods are of its template"
 	}
 	if t := r.seen.templates[d.slot]; t.uid == d.uid && t.identity == d.template.identity() && !o.world.skews.right() &&
 		max(t.revision, t.startedBy) < d.truth.templated {
-		return "a list shows the template that was there before, and no times that tell of another one in between: clocks are wrong"
+		return "a list shows the previous template, and no times that show another one in between: clocks are wrong"
 	}
 	if r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
-		return "the record did not say the content when its key was replaced"
+		return "the record did not match the content when its key was replaced"
 	}
 	if r.reload != nil {
 		if r.seen.key != o.world.key {
-			return "a user has asked for it, and the server has not read the key that replaced its own"
+			return "a user has requested the restart, and the server has not read the key that replaced its own"
 		}
 		if len(r.server.streams[workloadStream(d.kind)].queue)+len(r.server.streams[namespaces].queue) > 0 {
-			return "a user has asked for it, and the server has not seen the workload or its namespace as it is"
+			return "a user has requested the restart, and the server has not seen the current workload or namespace"
 		}
 	}
-	// Without a valid mode it is that of the defaults: in mode off, no pod is evicted.
+	// Without a valid mode, the default applies: in mode off, no pod is evicted.
 	if r.seen.evicting(&d.manifest) && (!rules.recreate || rules.mode == "off") {
 		return "pods were still to be evicted when the strategy was changed"
 	}
-	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // whatever its key
+	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // with any key
 		for s := range scopes {
 			if rec != nil && rules.mode == "matched" && rec.scopes[s].counts() && !r.seen.sources[s].present {
-				return "a source that is absent does not say whether it matches"
+				return "an absent source does not show whether it matches"
 			}
 		}
 	}
@@ -96,26 +96,26 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			switch changed := r.seen.sources[s].changed; {
 			case !scopes[s].counts():
 			case changed > max(d.truth.templated, d.truth.adopted):
-				return "nothing is recorded, and a source has changed, if not in what counts"
+				return "nothing is recorded, and a source has changed, although not in keys that count"
 			case changed > d.truth.templated && r.seen.unseen(d.truth.adopted):
-				return "nothing is recorded, and it was not seen whether the workload had opted in before a source changed"
+				return "nothing is recorded, and the server has not seen whether the workload had opted in before a source changed"
 			case unseen && !r.seen.sources[s].arrived.IsZero() && (d.truth.cause != optedIn || changed > d.truth.adopted || r.seen.unseen(d.truth.adopted)):
-				return "nothing is recorded, and it was not seen what came first"
+				return "nothing is recorded, and the server has not seen what came first"
 			}
 		}
 		return ""
 	}
 	for s, now := range o.world.marks() {
 		if scopes[s].counts() && !rec.scopes[s].counts() && now != marks[s] && o.writtenByAnother(r) {
-			return "the record of another server does not know a source, whose mark this one has not seen"
+			return "the record of another server lacks a source whose mark this one has not seen"
 		}
 	}
 	var lastChanged time.Time
 	gone, differs, again := bare && (rules.glob || rules.other), false, false
 	for s := range scopes {
 		seen := &r.seen.sources[s]
-		// Without revisions that can be compared, it is not seen what came first either where a
-		// template or a policy has just made a source count.
+		// If revisions cannot be compared, the server does not see either what came first when a template or a
+		// policy has just made a source count.
 		differ := bare || o.world.severalCounters() && !rec.scopes[s].same(scopes[s])
 		for k := range seen.content {
 			if scopes[s].keys.has(k) && rec.contents[s][k] != seen.content[k] {
@@ -126,10 +126,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		gone = gone || differ && scopes[s].counts() && scopes[s].keys&seen.undated != 0
 		back := scopes[s].counts() && !differ && unseen && slices.Max(seen.witnessed[:]) > d.truth.adopted
 		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
-			return "content has changed and changed back, and nothing tells whether the template came after that"
+			return "content has changed and changed back, and nothing shows whether the template came after that"
 		}
-		// The webhook may have adopted older content than there was, and with several counters nothing tells that
-		// it did.
+		// The webhook may have adopted older content, and with several counters nothing shows that.
 		adopted := seen.changed <= d.truth.adopted && !o.world.severalCounters() && !r.seen.unseen(d.truth.adopted)
 		if !scopes[s].counts() || !differ || adopted {
 			continue
@@ -142,13 +141,13 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	switch {
 	case differs && again:
-		return "a source has changed before the pods started, and again after that, if not in what counts"
+		return "a source has changed before the pods started, and again after that, although not in keys that count"
 	case !differs && (!bare || rec.scopes == scopes && rec.other == rules.other), !unseen:
 		return ""
 	case gone:
-		return "when a source or a key was removed is written nowhere"
+		return "the time at which a source or a key was removed is written nowhere"
 	case r.reload != nil:
-		return "the server has not seen what came first, and a Reload looks no times up"
+		return "the server has not seen what came first, and a Reload does not look up times"
 	case d.newest() == nil, !seconds(d.newest().created).After(lastChanged):
 		return "the template is not younger than the content, by its revision"
 	case !d.templateWritten().After(lastChanged):
@@ -167,7 +166,7 @@ func mayHaveLostKeys(source int, reads scope, c content) bool {
 	return false
 }
 
-// writtenByAnother reports whether a server besides the one that asks has written a workload.
+// writtenByAnother reports whether another server than the one that sends the request has written a workload.
 func (o *oracle) writtenByAnother(r *request) bool {
 	return slices.ContainsFunc(o.world.servers, func(s *server) bool { return s != r.server && s.written[r.slot] != confirmed{} })
 }

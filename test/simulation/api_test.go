@@ -29,12 +29,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// client passes what a server asks for to the simulation, and waits for the answer.
-// Each call has a fake of its own, because a fake answers one request at a time.
+// client passes requests of a server to the simulation, and waits for the answers. Each call has its own fake,
+// because a fake answers one request at a time.
 type client struct {
 	kubernetes.Interface // nil: no other API is used
 	server               *server
-	reload               *reloadRequest // nil: the controller asks
+	reload               *reloadRequest // nil: a request of the controller
 }
 
 func (c client) fake() *fake.Clientset {
@@ -50,23 +50,23 @@ func (c client) AppsV1() appsv1client.AppsV1Interface       { return c.fake().Ap
 func (c client) CoreV1() corev1client.CoreV1Interface       { return c.fake().CoreV1() }
 func (c client) PolicyV1() policyv1client.PolicyV1Interface { return c.fake().PolicyV1() }
 
-// request is what a server asks for.
+// request is a request of a server.
 type request struct {
 	server *server
 	action clienttesting.Action
 	reload *reloadRequest
 	name   string // of the object
 	slot   int
-	// seen is what the server had seen when it asked, and sent when that was.
+	// seen is what the server had seen when it sent the request, and sent the time of that.
 	noted bool
 	seen  view
 	sent  time.Time
 	reply chan answer
-	// written is where the server noted versions when it asked; see server.written.
+	// written is the time at which the server noted versions when it sent the request; see server.written.
 	written map[int]confirmed
-	// ghost: no client waits for the answer any longer.
+	// ghost: no client waits for the answer.
 	ghost bool
-	// done is the answer that has yet to be sent; nil: it is not done yet.
+	// done is the answer that is yet to be sent; nil: the request has not been carried out.
 	done *answer
 }
 
@@ -80,8 +80,8 @@ func (r *request) patch() clienttesting.PatchAction {
 	return p
 }
 
-// evicts reports whether a request is a restart that names pods to evict. One that writes both annotations again, which
-// another client has removed, is none.
+// evicts reports whether a request is a restart that names pods to evict. A request that restores both annotations
+// after another client has removed them is not.
 func (w *world) evicts(r *request) bool {
 	var body patchBody
 	p, d := r.patch(), w.workloads[r.slot]
@@ -91,8 +91,8 @@ func (w *world) evicts(r *request) bool {
 	return body.Metadata.Annotations[lastReloadAnnotation] != nil && !restores(d, &body)
 }
 
-// restores reports whether a patch that names pods to evict and the last restart writes both again, as another client has
-// removed them. Restarts of the same moment say the same, but then it is there.
+// restores reports whether a patch with pods to evict and the last restart restores both annotations after another
+// client has removed them. Restarts at the same time have the same annotations, but then they exist.
 func restores(d *workload, body *patchBody) bool {
 	is := eviction{
 		ptr.Deref(body.Metadata.Annotations[recreatingAnnotation], ""), ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], ""),
@@ -100,10 +100,10 @@ func restores(d *workload, body *patchBody) bool {
 	return (is == eviction{d.truth.evicting, d.truth.reloaded} || is == d.truth.broughtBack) && d.annotations[lastReloadAnnotation] == ""
 }
 
-// eviction is what the annotations say of one: which pods, and for which restart.
+// eviction is the content of the annotations about an eviction: which pods, and for which restart.
 type eviction struct{ pods, reload string }
 
-// verb returns what is asked for, as in "list pods" or "create pods/eviction".
+// verb returns the request type, as in "list pods" or "create pods/eviction".
 func (r *request) verb() string {
 	verb := r.action.GetVerb() + " " + r.action.GetResource().Resource
 	if sub := r.action.GetSubresource(); sub != "" {
@@ -117,10 +117,10 @@ func (r *request) String() string {
 	if p := r.patch(); p != nil {
 		text = string(p.GetPatch())
 	}
-	return fmt.Sprintf("server %d asks: %s %s %s", r.server.id, r.verb(), r.name, text)
+	return fmt.Sprintf("server %d requests: %s %s %s", r.server.id, r.verb(), r.name, text)
 }
 
-// newRequest reads an action. All names and labels that there are name a workload.
+// newRequest reads an action. All names and labels identify a workload.
 func newRequest(s *server, action clienttesting.Action, reload *reloadRequest) *request {
 	r := &request{server: s, action: action, reload: reload, reply: make(chan answer, 1)}
 	switch a := action.(type) {
@@ -144,28 +144,28 @@ func newRequest(s *server, action clienttesting.Action, reload *reloadRequest) *
 func compareRequests(a, b *request) int {
 	user := func(r *request) int {
 		if r.reload != nil {
-			return 0 // it is answered at once, so that it meets no conflict
+			return 0 // answered at once, without conflicts
 		}
 		return 1
 	}
 	return cmp.Or(cmp.Compare(user(a), user(b)), cmp.Compare(a.server.id, b.server.id), cmp.Compare(a.slot, b.slot))
 }
 
-// fault is what goes wrong with a request.
+// fault is an error that a request meets.
 type fault int
 
 const (
 	noFault fault = iota
 	tooManyRequests
 	internalError
-	timeout      // nothing has been done
-	lostResponse // it has been done, and the answer is lost
+	timeout      // the request is not carried out
+	lostResponse // the request is carried out, and the answer is lost
 	faultCount
 )
 
 var faultNames = [faultCount]string{"none", "429", "500", "timeout", "lost response"}
 
-// do carries a request out, or lets it fail.
+// do carries a request out, or makes it fail.
 func (w *world) do(r *request, f fault) answer {
 	switch f {
 	case tooManyRequests:
@@ -177,7 +177,7 @@ func (w *world) do(r *request, f fault) answer {
 	}
 	o, err := w.handle(r)
 	if f == lostResponse {
-		return answer{err: apierrors.NewTimeoutError("simulated, though it has been done", 1)}
+		return answer{err: apierrors.NewTimeoutError("simulated, after the request was carried out", 1)}
 	}
 	if err != nil {
 		return answer{err: err}
@@ -208,11 +208,11 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 		}
 		return w.patch(r, d, resource)
 	}
-	w.oracle.fail("a request that nothing calls for: %v", r)
+	w.oracle.fail("unexpected request: %v", r)
 	return nil, apierrors.NewBadRequest("simulated")
 }
 
-// evictFor evicts a pod for a server, as PodDisruptionBudgets allow.
+// evictFor evicts a pod for a server if PodDisruptionBudgets allow that.
 func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource) error {
 	if d == nil {
 		return apierrors.NewNotFound(resource, r.name)
@@ -235,7 +235,7 @@ func (d *workload) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }
 
-// setMeta returns the metadata of the ReplicaSets or ControllerRevisions.
+// setMeta returns the metadata of a ReplicaSet or ControllerRevision.
 func (d *workload) setMeta() (out []metav1.ObjectMeta) {
 	for _, s := range d.sets {
 		m := metav1.ObjectMeta{
@@ -284,7 +284,7 @@ func (d *workload) controllerRevisions() runtime.Object {
 	return out
 }
 
-// patchBody is all that a patch of a server may name.
+// patchBody contains all fields that a patch of a server may set.
 type patchBody struct {
 	Metadata struct {
 		UID             string             `json:"uid"`
@@ -300,14 +300,14 @@ type patchBody struct {
 	} `json:"spec"`
 }
 
-// patch applies a merge patch with its preconditions, as kube-apiserver does.
+// patch applies a merge patch with preconditions, as kube-apiserver does.
 func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (runtime.Object, error) {
 	p := r.patch()
 	var body patchBody
 	decoder := json.NewDecoder(bytes.NewReader(p.GetPatch()))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
-		w.oracle.fail("a patch names more than annotations: %v: %s", err, p.GetPatch())
+		w.oracle.fail("a patch sets more than annotations: %v: %s", err, p.GetPatch())
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	w.oracle.checkForm(r, &body)
@@ -336,18 +336,18 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 	return d.written.object(), nil
 }
 
-// checkForm checks what holds of every patch.
+// checkForm checks the conditions for every patch.
 func (o *oracle) checkForm(r *request, body *patchBody) {
 	switch options := r.action.(clienttesting.PatchActionImpl).PatchOptions; {
 	case options.FieldManager != fieldManager:
-		o.fail("a patch in the name of %q", options.FieldManager)
+		o.fail("a patch with the field manager %q", options.FieldManager)
 	case body.Metadata.UID == "" || body.Metadata.ResourceVersion == "":
 		o.fail("a patch without preconditions: %s", r.patch().GetPatch())
 	}
 	for _, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
 		for key := range annotations {
 			if !strings.HasPrefix(key, "configdep.io/") {
-				o.fail("a patch of the annotation %s of another owner", key)
+				o.fail("a patch of the annotation %s, which is not configdep's", key)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// checkCalm checks a world that has come to rest.
+// checkCalm checks a world in which nothing happens any longer.
 func (o *oracle) checkCalm() {
 	contents, marks := o.world.contents(), o.world.marks()
 	for _, d := range o.world.workloads {
@@ -21,7 +21,7 @@ func (o *oracle) checkCalm() {
 		blocked := missing(d.template.variant, marks, contents)
 		stale := d.isStale(&t.scopes, &contents)
 		want := o.expect(d, blocked, stale)
-		told := false // that the pods may not run with what is there
+		told := false // whether the leader shows that the pods may not run with the current content
 		for _, server := range o.world.servers {
 			if !server.alive {
 				continue
@@ -30,14 +30,15 @@ func (o *oracle) checkCalm() {
 			if server.leads {
 				told = got.state != "InSync"
 			}
-			// What it knows of its own record, besides what is asked here, may hold a paused Deployment up.
+			// The server's knowledge about its own record, which is not checked here, may hold a paused
+			// Deployment.
 			held := d.paused && o.world.severalCounters()
 			if server.leads && got.action != "" && got.action != "Continue" && !d.holder.fights() && !held {
-				o.fail("%s: server %d leads and is still to do %s", workloadName(d.slot), server.id, got.action)
+				o.fail("%s: server %d leads and still has to %s", workloadName(d.slot), server.id, got.action)
 			}
 			doubts := got.state == "Pending" && (want == "InSync" || want == "RollingOut") && o.mayDoubt(d, server, got.reason)
 			if want != "" && got.state != want && got.reason != "NotRecorded" && !doubts {
-				o.fail("%s: server %d says %s (%s: %s), and it is %s: %s",
+				o.fail("%s: server %d shows %s (%s: %s), want %s: %s",
 					workloadName(d.slot), server.id, got.state, got.reason, got.message, want, o.describePods(d))
 			}
 		}
@@ -46,7 +47,7 @@ func (o *oracle) checkCalm() {
 		}
 		o.checkEvictions(d)
 		if d.holder.fights() && told {
-			continue // an owner that reverts each restart before pods are replaced; the state has to say so
+			continue // the owner reverts each restart before pods are replaced; the state must show that
 		}
 		d.stale(&t.scopes, &contents, func(p *pod, c *container, s, k int) {
 			if why := o.knowable(d, p, c, s, k); why != "" {
@@ -59,11 +60,11 @@ func (o *oracle) checkCalm() {
 	}
 }
 
-// settle notes that a calm has shown with what pods run: from now on, a leader that has seen all that
-// others have must agree. One that does not lead does not know what the leader has looked up.
+// settle records which content pods run with according to a calm: from now on, a leader that has seen everything
+// that others have must agree. A server that does not lead does not know what the leader has verified.
 func (o *oracle) settle(d *workload, present contents) {
 	if d.kind == "DaemonSet" && d.wanted() == 0 {
-		return // nothing is recorded, as a node may come at any moment
+		return // nothing is recorded, because a node may be added at any moment
 	}
 	for s := range present {
 		for k, v := range present[s] {
@@ -76,38 +77,37 @@ func (o *oracle) settle(d *workload, present contents) {
 	}
 }
 
-// mayDoubt reports whether a server that does not lead may disagree with the leader: it has seen a
-// change that the leader may not have seen. If the doubt is about pods
-// that are older than the template, any change of what counts allows it; else one that the pods of
-// the template may not have read.
+// mayDoubt reports whether a server that does not lead may disagree with the leader, because it has seen a change
+// that the leader may not have seen. If the doubt is about pods that are older than the template, any change of
+// what counts allows that; otherwise only a change that the pods of the template may not have read.
 func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	if s.leads {
 		return false
 	}
-	for source, scope := range d.truth.scopes { // read with another key, its content may be another
+	for source, scope := range d.truth.scopes { // if it was read with another key, its content may differ
 		if scope.counts() && s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}
 	}
-	if reason == "Verifying" { // which it leaves to the leader, or looks into itself
+	if reason == "Verifying" { // it leaves the verification to the leader, or verifies itself
 		return false
 	}
 	t := s.view.templates[d.slot]
 	if t.remade && t.uid == d.uid {
-		return true // how old the record is cannot be told
+		return true // the age of the record is not known
 	}
 	if len(o.reasons(d, &s.view).sources) > 0 {
 		return true
 	}
 	for source, scope := range d.truth.scopes {
-		// One that is absent does not say whether it matches, and counts as it did before.
+		// An absent source does not show whether it matches, and counts as before.
 		absent := o.rules(d).mode == "matched" && !s.view.sources[source].present &&
 			slices.ContainsFunc(allUses[d.template.variant], func(u use) bool { return u.source == source })
 		if !scope.counts() && !absent {
 			continue
 		}
 		if seen := &s.view.sources[source]; seen.byList && s.view.listed[sourceStream(source)] >= d.truth.templated {
-			return true // a list does not tell whether it changed before the pods started
+			return true // a list does not show whether it changed before the pods started
 		}
 		if t.again && t.uid == d.uid && s.view.sources[source].witnessed != [keyCount]uint64{} {
 			return true
@@ -116,8 +116,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	return false
 }
 
-// checkEvictions checks that no pod is left that was to be evicted, unless something forbids
-// it.
+// checkEvictions checks that no pod is left that was to be evicted, unless something forbids its eviction.
 func (o *oracle) checkEvictions(d *workload) {
 	if d.pdb || d.annotations[recreatingAnnotation] == "" || !o.rules(d).recreate {
 		return
@@ -127,7 +126,7 @@ func (o *oracle) checkEvictions(d *workload) {
 		whole = whole && (p.terminating || p.ready())
 	}
 	if now, old := d.alive(d.template.identity()); len(now)+len(old) < d.replicas {
-		whole = false // a StatefulSet does not replace what is on a lost node
+		whole = false // a StatefulSet does not replace pods on a lost node
 	}
 	for _, p := range d.pods {
 		if whole && d.doomed(p) && !p.terminating {
@@ -136,7 +135,7 @@ func (o *oracle) checkEvictions(d *workload) {
 	}
 }
 
-// expect returns the state that servers should show, or nothing where they may choose.
+// expect returns the state that servers should show, or nothing if several are correct.
 func (o *oracle) expect(d *workload, blocked, stale bool) string {
 	r := o.rules(d)
 	switch {
@@ -148,11 +147,11 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 		return "Unmanaged"
 	case blocked:
 		return "Blocked"
-	case d.paused: // it may have been spared a restart that another server would ask for
+	case d.paused: // a restart that another server would request may be omitted
 		return ""
 	case d.annotations[recreatingAnnotation] != "":
 		return ""
-	case d.kind == "StatefulSet" && d.replicas == 0 && len(d.pods) > 0: // what is on a lost node may be stale
+	case d.kind == "StatefulSet" && d.replicas == 0 && len(d.pods) > 0: // a pod on a lost node may be stale
 		return ""
 	case stale, d.holder.fights():
 		return ""
@@ -163,8 +162,8 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 	}
 }
 
-// checkShown checks that no server that has seen everything calls a workload InSync whose
-// containers are known to run with other content.
+// checkShown checks that no server that has seen everything shows a workload as InSync whose containers are known
+// to run with other content.
 func (o *oracle) checkShown() {
 	contents := o.world.contents()
 	for _, d := range o.world.workloads {
@@ -177,16 +176,16 @@ func (o *oracle) checkShown() {
 					continue
 				}
 				if got := server.decide(d); got.state == "InSync" {
-					o.fail("%s: server %d says InSync, and %s", workloadName(d.slot), server.id, describe(p, c, s, k))
+					o.fail("%s: server %d shows InSync, but %s", workloadName(d.slot), server.id, describe(p, c, s, k))
 				}
 			}
 		})
 	}
 }
 
-// checkAlike checks that a client that goes from one server to another does not keep what only the first one showed: if
-// they have read the same and show something else, the second sends what it shows, or the first refuses to let the
-// client go on elsewhere.
+// checkAlike checks that a client that switches from one server to another does not keep objects that only the
+// first one showed: if both have read the same and show different objects, the second one sends its object, or the
+// first one does not let the client resume elsewhere.
 func (o *oracle) checkAlike() {
 	var servers []*server
 	for _, s := range o.world.servers {
@@ -216,7 +215,7 @@ func (o *oracle) checkAlike() {
 	}
 }
 
-// lags reports whether something has yet to reach the server.
+// lags reports whether something has not reached the server yet.
 func (s *server) lags() bool {
 	for i := range s.streams {
 		if len(s.streams[i].queue) > 0 || s.streams[i].relist {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// one returns a history of one server and one workload that has opted in and reads s0.a.
+// one returns a history with one server and one workload that has opted in and reads s0.a.
 func one(operations ...operation) *history {
 	return &history{Servers: 1, DefaultMode: "off", Workloads: []seed{opted("Deployment", readsS0, readsS0)}, Operations: operations}
 }
@@ -26,7 +26,7 @@ func (h *history) with(change func(*history)) *history {
 	return h
 }
 
-// What histories are made of.
+// Common operations of histories.
 var (
 	create = operation{Do: "create workload"}
 	birth  = operation{Do: "birth"}
@@ -39,7 +39,7 @@ var (
 
 func wait(d time.Duration) operation { return operation{Do: "wait", Wait: d} }
 
-// has creates a source with a value for each key.
+// has creates a source with the same value for each key.
 func has(source int, v value) operation {
 	return operation{Do: "create source", A: source, Content: content{v, v, v}}
 }
@@ -51,17 +51,16 @@ func change(source, key int, v value) operation {
 
 func do(what string, b, c int) operation { return operation{Do: what, B: b, C: c} }
 
-// before is a workload whose pods run and that was recorded by a server which had not seen it
-// created.
+// before starts a history with a workload whose pods run, recorded by a server that had not seen its creation.
 func before(then ...operation) []operation {
 	return append([]operation{has(2, 1), create, birth, lead, calm}, then...)
 }
 
 const s0 = 2
 
-// cases are histories that showed a bug once, each named after what must not happen or must.
+// cases are histories that once revealed a bug, each named after what must or must not happen.
 var cases = map[string]*history{
-	// Resources in several etcds, and one that is restored.
+	// Resources in several etcds, and an etcd that is restored.
 	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounter": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
 		h.Ahead[0] = 50_000
 	}),
@@ -75,7 +74,7 @@ var cases = map[string]*history{
 	"DecidesOnAfterEtcdIsRestored": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 0, 0), calm,
 		change(s0, 0, 4), calm)...),
 
-	// Records that vanish.
+	// Records that are removed.
 	"RecordStrippedWhileSettling": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("rewrite", 1, -1), calm)...),
 	"RecordStrippedWhilePaused":   one(before(do("pause", 0, 0), change(s0, 0, 2), do("rewrite", 1, -1), do("resume", 0, 0), calm)...),
 	"RecordStrippedEachTime": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
@@ -119,7 +118,7 @@ var cases = map[string]*history{
 		h.Workloads[0].Annotations = map[string]string{}
 	}),
 
-	// Pods that do not start as a whole.
+	// Pods whose containers start at different times.
 	"ContainerStartsBesideOneThatWaits": one(has(s0, 1), birth, lead, create, wait(time.Second), change(s0, 0, 2), wait(time.Second), has(1, 1), calm).with(func(h *history) {
 		h.Workloads[0] = opted("Deployment", twoContainers, twoContainers)
 	}),
@@ -128,7 +127,7 @@ var cases = map[string]*history{
 		h.Workloads[0] = opted("Deployment", twoContainers, twoContainers)
 	}),
 
-	// Content that goes there and back.
+	// Content that changes and changes back.
 	"PodMadeBetweenThereAndBack":            one(before(change(s0, 0, 2), do("evict pod", 0, 0), wait(300*time.Millisecond), change(s0, 0, 1), calm)...),
 	"ContainerRestartedBetweenThereAndBack": one(before(change(s0, 0, 2), do("restart container", 0, 0), wait(300*time.Millisecond), change(s0, 0, 1), calm)...),
 	"ScaledUpBetweenThereAndBackWhilePaused": one(before(do("pause", 0, 0), change(s0, 0, 2), do("scale", 3, 0), wait(time.Minute), change(s0, 0, 1),
@@ -142,8 +141,8 @@ var cases = map[string]*history{
 	"PausedAfterARolloutAndListed": one(before(do("hold", 0, 0), do("set image", 0, 1), wait(time.Minute), do("pause", 0, 0), do("relist", 0, 0), do("release", 0, 0),
 		wait(time.Second), change(s0, 0, 2), wait(100*time.Millisecond), do("resume", 0, 0), calm)...),
 
-	// The controller gives the revision of a template that comes back the highest number only when it has
-	// read that it created another one in between.
+	// The controller gives the revision of a template that is restored the highest number only if it has read that
+	// it created another one in between.
 	"RolledBackBeforeTheRevisionIsRead": one(has(0, 1), has(s0, 1), create, birth, lead, calm, change(s0, 1, 2), do("set image", 0, 1), wait(150*time.Millisecond), do("undo", 0, 0), calm).with(func(h *history) {
 		h.Workloads[0] = opted("DaemonSet", readsOneKey, readsOneKey)
 		h.Pace = 100 * time.Millisecond
@@ -156,7 +155,7 @@ var cases = map[string]*history{
 	"RolledBackAfterThereAndBack": one(before(change(s0, 0, 2), calm, do("set image", 0, crashing), wait(time.Second), change(s0, 0, 3), wait(100*time.Millisecond),
 		do("restart container", 0, 0), wait(200*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
 
-	// Eviction, by clocks that are wrong.
+	// Evictions with wrong clocks.
 	"EvictsWithAClockBehind": one(before(change(s0, 0, 2), calm)...).with(func(h *history) {
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
 		h.Skews.Servers[0] = -20 * time.Minute
@@ -173,7 +172,7 @@ var cases = map[string]*history{
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
 	}),
 
-	// What kubectl rollout undo brings back with a template, and takes away.
+	// Annotations that kubectl rollout undo restores with a template, and removes.
 	"UndoToBeforeTheOptIn": one(has(s0, 1), create, birth, lead, wait(time.Second), optIn, do("set image", 0, 1), calm, change(s0, 0, 2), calm,
 		do("undo", 0, 0), do("undo", 0, 0), wait(time.Second), change(s0, 0, 3), wait(time.Second), optIn, calm, change(s0, 0, 4), calm).with(func(h *history) {
 		h.Workloads[0].Annotations = map[string]string{}
@@ -192,7 +191,7 @@ var cases = map[string]*history{
 		do("replace key", 0, 0), do("refuse", 0, 0), calm)...),
 	"KeyReplacedWithEqualContent": one(before(do("replace key", 0, 0), calm, do("replace key", 0, 0), do("replace key", 0, 0), calm)...),
 
-	// What begins to count.
+	// Sources that begin to count.
 	"TemplateEditedThereAndBackWhilePaused": one(has(0, 1), has(s0, 1), create, birth, lead, calm, do("pause", 0, 0), change(s0, 0, 2), wait(time.Second),
 		do("set image", 1, 0), wait(time.Second), do("set image", 0, 0), wait(time.Second), do("resume", 0, 0), calm).with(func(h *history) {
 		h.Workloads[0].Variants = [2]int{readsS0, readsOneKey}
@@ -204,14 +203,14 @@ var cases = map[string]*history{
 		h.Operations = append([]operation{has(s0, 1), birth, lead, {Do: "impair", B: 1}, create}, h.Operations[5:]...)
 	}),
 
-	// Writes without end.
+	// Endless writes.
 	"PacesWritesOfARecordThatIsStripped": one(before(wait(time.Minute), calm)...).with(func(h *history) {
 		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 10*time.Millisecond
 	}),
 	"PacesRefusedPatchesOfABusyWorkload": one(before(do("refuse", 1, 0), change(s0, 0, 2), operation{Do: "busy", B: 600, Wait: 100 * time.Millisecond})...),
 	"PacesRefusedRecordsOfABusyWorkload": one(before(do("refuse", 1, 0), do("rewrite", 1, -1), operation{Do: "busy", B: 600, Wait: 100 * time.Millisecond})...),
 
-	// Needless restarts.
+	// Unnecessary restarts.
 	"WebhookThatLagsAdopts": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("install webhook", 0, 0),
 		operation{Do: "webhook", A: 1, B: 1}, operation{Do: "hold", A: 1, B: int(secrets)}, change(s0, 0, 2), wait(time.Second), optIn, calm).with(func(h *history) {
 		h.Servers = 2
@@ -235,7 +234,7 @@ func TestHistory(t *testing.T) {
 //go:embed testdata
 var testdata embed.FS
 
-// TestKeptHistories plays what once failed: histories as a failing one is printed.
+// TestKeptHistories replays histories that once failed, in the format in which a failing one is printed.
 func TestKeptHistories(t *testing.T) {
 	files, err := testdata.ReadDir("testdata")
 	if err != nil {
@@ -256,7 +255,7 @@ func TestKeptHistories(t *testing.T) {
 	}
 }
 
-// play plays a history that is known, and tells of a violation.
+// play plays a known history, and reports a violation.
 func play(t *testing.T, h *history) {
 	t.Helper()
 	if out := run(t, h, true); out.violation != "" {

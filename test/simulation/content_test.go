@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The sources are few and their contents simple, so that equal content comes again and
-// workloads share sources. The first two are ConfigMaps, the others Secrets.
+// There are few sources with simple contents, so that equal content recurs and workloads share sources. The first
+// two are ConfigMaps, the others Secrets.
 const (
 	sourceCount = 4
 	keyCount    = 3
@@ -23,16 +23,16 @@ var (
 
 func isSecret(source int) bool { return source >= 2 }
 
-// value is that of one key; 0 stands for an absent key.
+// value is the value of one key; 0: the key is absent.
 type value uint8
 
-// isBinary reports whether a source holds a value in binaryData.
+// isBinary reports whether a source stores a value in binaryData.
 func isBinary(source int, v value) bool { return !isSecret(source) && v > 4 }
 
-// content is that of one source. An absent source has no keys, and a present one has some.
+// content is the content of one source. An absent source has no keys, and a present one has some.
 type content [keyCount]value
 
-// contents is that of all sources.
+// contents is the content of all sources.
 type contents [sourceCount]content
 
 func (c content) String() string {
@@ -69,11 +69,11 @@ func (s values) String() string {
 	return strings.Join(choice, "|")
 }
 
-// knowledge has, for each key, the values that a container may be taken to run with: that
-// with which it was started, and those that the documentation lets a server adopt.
+// knowledge contains, for each key, the values that a container may be assumed to run with: the value at its
+// start, and the values that the documentation lets a server adopt.
 type knowledge [sourceCount][keyCount]values
 
-// startedWith returns the knowledge of what has just been started.
+// startedWith returns the knowledge about a container that has just started.
 func startedWith(c contents) (k knowledge) {
 	for s := range c {
 		k.set(s, c[s])

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Revisions. The world counts all that happens in one number, and the API shows it: plus an
-// offset, which is not the same for workloads and for sources where they are in different
-// etcds, and which becomes less when an etcd is restored from a backup.
+// Revisions. The world counts all events with one number. The API shows it plus an offset, which differs between
+// workloads and sources if they are in different etcds, and which decreases when an etcd is restored from a
+// backup.
 
-// counter returns which revision counter a resource has.
+// counter returns the revision counter of a resource.
 func counter(id streamID) int {
 	if id == configMaps || id == secrets {
 		return 1
@@ -24,10 +24,10 @@ func counter(id streamID) int {
 // severalCounters reports whether revisions of workloads and of sources cannot be compared.
 func (w *world) severalCounters() bool { return w.offsets[0] != w.offsets[1] }
 
-// shown returns the resourceVersion of what happens at a revision.
+// shown returns the resourceVersion of an event at a revision.
 func (w *world) shown(id streamID, revision uint64) uint64 { return revision + w.offsets[counter(id)] }
 
-// apiTime is the time of the API server that a resource is written to.
+// apiTime is the time of the API server that writes a resource.
 func (w *world) apiTime(id streamID) time.Time { return time.Now().Add(w.skews.API[counter(id)]) }
 
 // nodeTime is the time of a node.
@@ -35,17 +35,17 @@ func (w *world) nodeTime(node int) time.Time {
 	return time.Now().Add(w.skews.Nodes[node%len(w.skews.Nodes)])
 }
 
-// skews are by how much clocks are wrong. They do not change in a history.
+// skews are the errors of clocks, which are constant in a history.
 type skews struct {
-	API     [2]time.Duration `json:"api"` // by counter: the API server that is asked
+	API     [2]time.Duration `json:"api"` // by counter: the API server that gets the request
 	Servers [2]time.Duration `json:"servers"`
 	Nodes   [3]time.Duration `json:"nodes"`
 }
 
-// right reports whether all clocks are.
+// right reports whether all clocks are right.
 func (s *skews) right() bool { return *s == skews{} }
 
-// backup is what etcd held at a revision.
+// backup is the state of etcd at a revision.
 type backup struct {
 	revision    uint64
 	offsets     [2]uint64
@@ -54,11 +54,11 @@ type backup struct {
 	workloads   []*workload
 }
 
-// elsewhere is how much is written to other objects after a backup, so that revisions do not come
-// again as soon as it is restored.
+// elsewhere is how much is written to other objects after a backup, so that revisions do not repeat soon after a
+// restore.
 const elsewhere = 10_000
 
-// backUp keeps what is there now.
+// backUp stores the current state.
 func (w *world) backUp() bool {
 	b := &backup{revision: w.revision, offsets: w.offsets, annotations: w.annotations, sources: w.sources}
 	for _, d := range w.workloads {
@@ -86,9 +86,8 @@ func (w *world) backUp() bool {
 	return true
 }
 
-// restore brings back what was there at the last backup, in every etcd. Watches end. Kubelets
-// end pods that are not known any more, and start those again that were. A pod that has run
-// all the time goes on as it is.
+// restore restores the state of the last backup, in every etcd. Watches end. Kubelets stop pods that no longer
+// exist, and start pods that exist again. A pod that has run all the time continues.
 func (w *world) restore() bool {
 	b := w.backup
 	if b == nil || w.terminating {
@@ -141,7 +140,7 @@ func (w *world) restore() bool {
 	return true
 }
 
-// restored brings the pods of a workload that was restored together with those that run.
+// restored combines the pods of a workload that was restored with the ones that run.
 func (d *workload) restored(w *world, now *workload) {
 	if now != nil && now.uid == d.uid {
 		d.truth.adopted = now.truth.adopted

@@ -11,8 +11,8 @@ import (
 	"math/big"
 )
 
-// An independent reading of content: what the hash of a workload is, from the format that
-// pkg/dependency documents, with the libraries of Go alone.
+// An independent computation of hashes, from the format that pkg/dependency documents, with the standard library
+// alone.
 
 func mac(key int, data []byte) []byte {
 	h := hmac.New(sha256.New, keyOf(key))
@@ -20,7 +20,7 @@ func mac(key int, data []byte) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// keyIDs are the names of the keys, as hashes have them.
+// keyIDs are the ids of the keys in hashes.
 var keyIDs = func() (ids [100]string) {
 	for key := range ids {
 		ids[key] = hex.EncodeToString(mac(key, []byte("configdep key id"))[:4])
@@ -30,8 +30,8 @@ var keyIDs = func() (ids [100]string) {
 
 func keyID(key int) string { return keyIDs[key] }
 
-// expectedHash returns the hash of what counts of some contents, and whether these rules are
-// simple enough to say.
+// expectedHash returns the hash of the parts of contents that count, and whether the rules are simple enough for
+// this function.
 func expectedHash(key int, r rules, variant int, marks *[sourceCount]mark, present contents) (hash string, can bool) {
 	if r.invalid || r.other || r.mode == "matched" {
 		return "", false
@@ -39,13 +39,13 @@ func expectedHash(key int, r rules, variant int, marks *[sourceCount]mark, prese
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	b := text([]byte("configdep config v1\x00"), namespace)
 	scopes := r.scopes(variant, marks)
-	for s := range scopes { // in the order of kinds and names
+	for s := range scopes { // sorted by kind and name
 		sc := &scopes[s]
 		if !sc.counts() {
 			continue
 		}
 		if read := scopeOf(variant, s, false).keys != 0; !read && r.glob && r.extra.has(s) {
-			continue // nothing but the glob names it
+			continue // only the glob names it
 		}
 		b = text(text(b, kindOf(s)), sourceNames[s])
 		n := 0
@@ -106,8 +106,8 @@ func kindOf(source int) string {
 	return "ConfigMap"
 }
 
-// how tells how a value reaches containers: 0, not at all; 1, wherever it is named; 2, as a
-// file, while the variables that name it go without.
+// how returns how a value reaches containers: 0, not at all; 1, wherever it is named; 2, only as a file, not in
+// variables.
 func (s *scope) how(source, key int, v value) byte {
 	switch {
 	case v == 0:

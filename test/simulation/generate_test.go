@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// length is how many operations follow the first ones.
+// length is the number of operations after the first ones.
 const length = 40
 
-// generate makes the history of a seed.
+// generate returns the history of a seed.
 func generate(seedNumber uint64) *history {
 	h := &history{Seed: seedNumber}
 	m := maker{rand.New(rand.NewPCG(seedNumber, 0)), h}
@@ -28,8 +28,8 @@ func generate(seedNumber uint64) *history {
 		h.Ahead[1] = 50_000
 	}
 	if m.IntN(3) == 0 {
-		// No two clocks differ by more than the two minutes within which times of one are
-		// compared with those of another.
+		// Clocks differ by no more than the two minutes within which times of one clock are compared with those of
+		// another.
 		skew := func() time.Duration { return time.Duration(m.IntN(119)-59) * time.Second }
 		h.Skews = skews{API: [2]time.Duration{skew(), skew()}, Servers: [2]time.Duration{skew(), skew()},
 			Nodes: [3]time.Duration{skew(), skew(), skew()}}

@@ -23,10 +23,10 @@ import (
 
 const (
 	defaultCount = 3000 // histories
-	maxFailures  = 3    // after so many that fail it ends, unless SIMULATION_FAILURES says otherwise
+	maxFailures  = 3    // the test ends after this number of failures, unless SIMULATION_FAILURES is set
 )
 
-// outcome is what came of a history.
+// outcome is the result of a history.
 type outcome struct {
 	violation string
 	trace     []string
@@ -34,7 +34,7 @@ type outcome struct {
 	requests  int
 }
 
-// run runs a history in a bubble of its own.
+// run runs a history in its own bubble.
 func run(t *testing.T, h *history, traced bool) (out outcome) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -68,7 +68,7 @@ func run(t *testing.T, h *history, traced bool) (out outcome) {
 	return out
 }
 
-// The index says in the log that revisions have gone back, which some histories let them do.
+// The index logs that revisions have decreased, which happens in some histories.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	m.Run()
@@ -144,7 +144,7 @@ func number(t *testing.T, name string) (n uint64, given bool) {
 func report(t *testing.T, h *history, violation string) {
 	t.Helper()
 	if again := run(t, h, false).violation; again != violation {
-		t.Errorf("seed %d: %s\nPlayed again, it ends otherwise: %q", h.Seed, violation, again)
+		t.Errorf("seed %d: %s\nThe replay ends differently: %q", h.Seed, violation, again)
 		return
 	}
 	shrink(t, h)
@@ -158,13 +158,13 @@ func report(t *testing.T, h *history, violation string) {
 		h.Seed, out.violation, h.Seed, kept, h, strings.Join(out.trace, "\n"))
 }
 
-// kind is what a violation says, but for names and numbers.
+// kind returns a violation without names and numbers.
 func kind(violation string) string {
 	text := regexp.MustCompile(`[a-z]?[0-9]+(\.[abc])?|\{[^}]*\}`).ReplaceAllString(violation, "")
 	return text[:min(len(text), 60)]
 }
 
-// shrink leaves operations out of a history as long as it fails in the same way.
+// shrink removes operations from a history as long as it fails in the same way.
 func shrink(t *testing.T, h *history) {
 	t.Helper()
 	was := kind(run(t, h, false).violation)
@@ -189,21 +189,20 @@ func shrink(t *testing.T, h *history) {
 	}
 }
 
-// check fails when too little has happened in so many histories to prove anything, or when too much
-// was excused.
+// check fails if too little has happened in so many histories to prove anything, or if too much was excused.
 func (t *tally) check(test *testing.T, histories int) {
 	test.Helper()
 	for what, least := range map[string]struct{ got, want int }{
-		"restarts":                     {t.Restarts, histories / 4},
-		"baselines":                    {t.Baselines, histories},
-		"conflicts":                    {t.Conflicts, histories / 8},
-		"requests that failed":         {t.Failures, histories / 8},
-		"look-ups of what came first":  {t.Reads, histories / 400},
-		"evictions":                    {t.Evictions, histories / 100},
-		"Reloads":                      {t.Reloads, histories / 20},
-		"patches of the webhook":       {t.Admitted, histories / 20},
-		"restarts that had to be":      {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
-		"restarts for a bad reason, -": {-t.Ambiguous, -t.Restarts / 6},
+		"restarts":                            {t.Restarts, histories / 4},
+		"baselines":                           {t.Baselines, histories},
+		"conflicts":                           {t.Conflicts, histories / 8},
+		"failed requests":                     {t.Failures, histories / 8},
+		"look-ups of the order of changes":    {t.Reads, histories / 400},
+		"evictions":                           {t.Evictions, histories / 100},
+		"Reloads":                             {t.Reloads, histories / 20},
+		"patches of the webhook":              {t.Admitted, histories / 20},
+		"restarts that were necessary":        {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
+		"restarts for a weak reason, negated": {-t.Ambiguous, -t.Restarts / 6},
 	} {
 		if least.got < least.want {
 			test.Errorf("%d %s, want at least %d", least.got, what, least.want)

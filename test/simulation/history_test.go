@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// history is a world at its beginning and what happens to it.
+// history is the initial state of a world and the operations on it.
 type history struct {
 	Seed        uint64        `json:"seed"`
 	Servers     int           `json:"servers"`
@@ -20,8 +20,8 @@ type history struct {
 	Workloads   []seed        `json:"workloads"`
 	Batches     bool          `json:"batches,omitempty"`
 	Pace        time.Duration `json:"pace,omitempty"`
-	// Ahead is by how much the revisions of workloads, and those of sources, are ahead of
-	// others: they are of different counters then.
+	// Ahead is how far the revisions of workloads, and those of sources, are ahead of others, if they have
+	// different counters.
 	Ahead      [2]uint64   `json:"ahead"`
 	Skews      skews       `json:"skews"`
 	Operations []operation `json:"operations"`
@@ -37,8 +37,8 @@ func (h *history) String() string {
 	return b.String()
 }
 
-// operation is one thing that happens. What its numbers mean depends on what it does; one
-// that is not possible when its turn comes does nothing.
+// operation is one event. The meaning of its numbers depends on Do; an operation that is not possible at its time
+// does nothing.
 type operation struct {
 	Do         string        `json:"do"`
 	A          int           `json:"a,omitempty"`
@@ -64,7 +64,7 @@ func (o operation) String() string {
 	return s
 }
 
-// maker makes an operation at random.
+// maker creates random operations.
 type maker struct {
 	*rand.Rand
 	h *history
@@ -74,7 +74,7 @@ func (m maker) source() int   { return m.IntN(sourceCount) }
 func (m maker) workload() int { return m.IntN(len(m.h.Workloads)) }
 func (m maker) server() int   { return m.IntN(m.h.Servers) }
 
-// value returns that of a key: seldom one of binaryData.
+// value returns the value of a key, rarely one of binaryData.
 func (m maker) value() value {
 	if m.IntN(8) == 0 {
 		return value(5 + m.IntN(2))
@@ -101,8 +101,8 @@ type action struct {
 // pick returns one of some values.
 func pick[T any](m maker, values ...T) T { return values[m.IntN(len(values))] }
 
-// toggles are the values that a policy annotation gets; empty: it is removed, and what is
-// not in the vocabulary makes it invalid.
+// toggles are the values that a policy annotation gets; empty: removed. Values outside the vocabulary make it
+// invalid.
 var toggles = map[string][]string{
 	excludeAnnotation:     {"configmap/c0", "secret/*", "configmap/c1,secret/s0", "", "", "c0"},
 	kindsAnnotation:       {"configmap", "secret", "", "pods"},
@@ -128,7 +128,7 @@ func onWorkload(f func(w *world, d *workload, o operation) bool) func(*simulatio
 	}
 }
 
-// actions are all that can happen.
+// actions are all operations.
 var actions = map[string]action{
 	"calm": {3, none, func(s *simulation, _ operation) bool {
 		s.calm()
@@ -138,7 +138,7 @@ var actions = map[string]action{
 	"wait": {14, func(m maker) operation {
 		return operation{Wait: pick(m, 10*time.Millisecond, 300*time.Millisecond, time.Second, 1100*time.Millisecond, 3*time.Second, 20*time.Second)}
 	}, func(s *simulation, o operation) bool { s.sleep(o.Wait); return true }},
-	// What is shown now is checked, while faults last.
+	// The displayed state is checked while faults last.
 	"look": {2, none, func(s *simulation, _ operation) bool {
 		s.sleep(time.Minute)
 		s.world.oracle.checkShown()
@@ -169,7 +169,7 @@ var actions = map[string]action{
 		c[o.B] = value(o.C)
 		return s.world.setContent(o.A, c, false)
 	}},
-	// A change that is taken back at once, or nearly.
+	// A change that is reverted at once, or nearly.
 	"there and back": {3, func(m maker) operation {
 		return operation{A: m.source(), B: m.IntN(keyCount), C: max(1, int(m.value())), Wait: pick(m, 0, 200*time.Millisecond, 900*time.Millisecond)}
 	}, func(s *simulation, o operation) bool {
@@ -314,7 +314,7 @@ var actions = map[string]action{
 		}
 		return s.lead(s.world.servers[o.A])
 	}},
-	// Status that changes all the time: that of a workload which is busy.
+	// A status that changes all the time, as that of a busy workload.
 	"busy": {1, func(m maker) operation {
 		return operation{A: m.workload(), B: 1 + m.IntN(150), Wait: 100 * time.Millisecond}
 	}, func(s *simulation, o operation) bool {

@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// arrived takes notice of what has reached a server.
+// arrived records what has reached a server.
 func (o *oracle) arrived(s *server) {
 	for slot, d := range o.world.workloads {
-		// Where containers were found to be started with different content, that is a reason until
-		// the next restart.
+		// If containers were found to have started with different content, that remains a reason until the next
+		// restart.
 		if d == nil || !s.leads || !d.truth.mixed && len(o.reasons(d, &s.view).sources) == 0 && !o.unordered(d, &s.view) {
 			lags := d != nil && len(s.streams[workloadStream(d.kind)].queue) > 0
-			if !s.asleep && !lags && !s.network.waits(s, slot) { // otherwise it does not take notice
+			if !s.asleep && !lags && !s.network.waits(s, slot) { // otherwise the server does not notice
 				delete(s.staleSince, slot)
 			}
 		} else if _, found := s.staleSince[slot]; !found {
@@ -31,10 +31,10 @@ func (o *oracle) arrived(s *server) {
 	}
 }
 
-// lostAfter is when a server may take a write for lost that has not come back.
+// lostAfter is when a server may assume that a write is lost if it has not been read.
 const lostAfter = 5 * time.Minute
 
-// sent takes notice of a request.
+// sent records a request.
 func (o *oracle) sent(r *request) {
 	r.written = r.server.written
 	var body patchBody
@@ -45,14 +45,14 @@ func (o *oracle) sent(r *request) {
 		if json.Unmarshal(p.GetPatch(), &body) == nil && r.reload == nil {
 			v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64)
 			if last := r.server.written[r.slot]; v < last.version && r.sent.Before(last.at.Add(lostAfter)) {
-				o.fail("%s is patched before the last write, of version %d, has come back", workloadName(r.slot), last.version)
+				o.fail("%s is patched before the last write, of version %d, was read", workloadName(r.slot), last.version)
 			}
 		}
 	}
 }
 
-// unordered reports whether a server has to take a workload for stale because its record says
-// other content, or there is none, and revisions do not tell that the pods are younger.
+// unordered reports whether a server must consider a workload stale because its record has other content, or there
+// is none, and revisions do not show that the pods are younger.
 func (o *oracle) unordered(d *workload, v *view) bool {
 	if !o.world.severalCounters() {
 		return false
@@ -74,7 +74,7 @@ func (o *oracle) unordered(d *workload, v *view) bool {
 	return false
 }
 
-// answered takes notice of an answer.
+// answered records an answer.
 func (o *oracle) answered(r *request) {
 	switch {
 	case apierrors.IsConflict(r.done.err):
@@ -91,15 +91,14 @@ func (o *oracle) answered(r *request) {
 	}
 }
 
-// reasons are the sources because of which a server that has seen so much may restart a
-// workload.
+// reasons are the sources for which a server that has seen this much may restart a workload.
 type reasons struct {
 	sources []int
-	must    bool // a container runs with something else, and not only may, for all that can be seen
+	must    bool // a container is known to run with other content, rather than possibly
 }
 
-// reasons returns them: of those that count, the ones with content that a container of the
-// present template has not read; and those that it may not have read, as servers see no pods.
+// reasons returns them: of the sources that count, the ones with content that a container of the current template
+// has not read; and those that it may not have read, because servers see no pods.
 func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 	marks := v.marks()
 	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
@@ -129,7 +128,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	}
 	abandons := body.Metadata.Annotations[hashAnnotation] != nil && saysLeft(*body.Metadata.Annotations[hashAnnotation])
 	if abandons && d.annotations[recreatingAnnotation] == "" {
-		o.fail("a record of %s says that pods are left which were to be evicted, and there were none", workloadName(d.slot))
+		o.fail("a record of %s says that pods are left which were to be evicted, but there were none", workloadName(d.slot))
 	}
 	removes := len(body.Spec.Template.Metadata.Annotations) == 0
 	for _, value := range body.Metadata.Annotations {
@@ -140,18 +139,18 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	case d.deleting:
 		o.fail("%s is patched while it is being deleted", name)
 	case r.seen.terminating && o.world.terminating && !removes:
-		// If not, the UID of the workload shows that the namespace is another one. That an eviction is complete may be found
-		// out while the namespace begins to be deleted.
+		// Otherwise, the UID of the workload shows that the namespace is another one. The end of an eviction may
+		// be noticed while the namespace begins to be deleted.
 		o.fail("%s is patched while its namespace is being deleted", name)
 	case !rules.managed() && !removes && !abandons && r.reload == nil:
-		o.fail("%s is patched though it is not managed (%+v)", name, rules)
+		o.fail("%s is patched although it is not managed (%+v)", name, rules)
 	}
 	for key, value := range body.Spec.Template.Metadata.Annotations {
 		if value == nil || d.template.annotations[key] != *value {
 			restarts = true
 		}
 	}
-	if !restarts && len(body.Spec.Template.Metadata.Annotations) > 0 && r.reload == nil { // two Reloads of the same moment are one
+	if !restarts && len(body.Spec.Template.Metadata.Annotations) > 0 && r.reload == nil { // two Reloads at the same time are one
 		o.fail("a rollout of %s restarts nothing", name)
 	}
 	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil {
@@ -170,7 +169,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	return restarts
 }
 
-// judge looks for what allows a restart.
+// judge checks that a restart is allowed.
 func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]mark) {
 	name := workloadName(d.slot)
 	o.tally.Restarts++
@@ -181,7 +180,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 	case d.paused && !rules.recreate:
 		o.fail("%s is restarted while it is paused", name)
 	case d.wanted() == 0 && r.reload == nil:
-		o.fail("%s is restarted, and has no pods", name)
+		o.fail("%s is restarted although it has no pods", name)
 	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil && !o.missingSince(r, d):
 		o.fail("%s is restarted while a source is missing", name)
 	}
@@ -192,7 +191,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 			o.world.logf("    an ambiguous restart: %s", why)
 			return
 		}
-		o.fail("%s is restarted for nothing: server %d sees %s, and of revision %d are %s", name, r.server.id, describeSeen(&r.seen),
+		o.fail("%s is restarted without a reason: server %d sees %s, and the pods of revision %d are %s", name, r.server.id, describeSeen(&r.seen),
 			d.truth.templated, o.describePods(d))
 		return
 	}
@@ -204,14 +203,14 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 	}
 }
 
-// missingSince reports whether a source has gone missing only since the server began to list pods that
-// were to be evicted, in order to restart them in another way.
+// missingSince reports whether a source has been missing only since the server began to list the pods to evict, in
+// order to switch to another way of restarting.
 func (o *oracle) missingSince(r *request, d *workload) bool {
 	before := r.server.looked[r.slot]
 	return d.annotations[recreatingAnnotation] != "" && !missing(d.template.variant, before.marks(), before.contents())
 }
 
-// afterPatch takes notice of a patch that was applied.
+// afterPatch records a patch that was applied.
 func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts, wrote bool) {
 	if !wrote && r.reload != nil {
 		return
@@ -237,7 +236,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	if d.template.identity() != before.template.identity() {
-		o.fail("a baseline of %s changes its template", workloadName(d.slot))
+		o.fail("a baseline record of %s changes its template", workloadName(d.slot))
 	}
 	if saysLeft(d.annotations[hashAnnotation]) {
 		for _, p := range d.pods {
@@ -246,8 +245,8 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	ended := before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == ""
-	// If another client has replaced the list of them, those of other templates are left to the rollout, and all
-	// to what came with a template that was brought back since.
+	// If another client has replaced the list of pods, pods of other templates are left to the rollout, and so are
+	// all pods that came with a template that was restored since.
 	named := before.annotations[recreatingAnnotation] == d.truth.evicting
 	ours := func(p *pod) bool {
 		return p.identity == d.template.identity() && d.truth.templated <= d.truth.recreated
@@ -255,10 +254,10 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool {
 		return !p.terminating && p.born < d.truth.recreated && (named || ours(p))
 	}) {
-		o.fail("the eviction of %s is ended, pods are left, and the record does not tell of them", workloadName(d.slot))
+		o.fail("the eviction of %s is ended, but pods are left, and the record does not say so", workloadName(d.slot))
 	}
 	rec, _ := o.record(&d.manifest)
-	if rec == nil { // it was ended that pods are evicted
+	if rec == nil { // the eviction was ended
 		return
 	}
 	o.tally.Baselines++
@@ -266,17 +265,17 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		d.truth.first, d.truth.firstBy = o.world.revision, r.server
 	}
 	if ended {
-		return // the last has been evicted
+		return // the last pod was evicted
 	}
 	scopes := d.truth.scopes
 	for s := range scopes {
-		if !rec.scopes[s].same(scopes[s]) { // what counts has changed since it was decided on
+		if !rec.scopes[s].same(scopes[s]) { // what counts has changed since the decision
 			scopes[s] = scope{}
 		}
 	}
 	seen := r.seen.contents()
 	d.stale(&scopes, &seen, func(p *pod, c *container, s, k int) {
-		if scopes[s].seen(s, k, rec.contents[s][k]) == scopes[s].seen(s, k, seen[s][k]) { // else it says what there was
+		if scopes[s].seen(s, k, rec.contents[s][k]) == scopes[s].seen(s, k, seen[s][k]) { // otherwise the record has the earlier content
 			o.judgeBaseline(r, d, p, c, before, s, k)
 		}
 	})
@@ -293,41 +292,40 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	o.lookAt(d)
 }
 
-// judgeBaseline judges a record of content that a container has not read: the server that
-// has written it must not have been able to know that.
+// judgeBaseline judges a record of content that a container has not read: the server that wrote the record must
+// not have been able to know that.
 func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, before *manifest, source, key int) {
 	if seen := &r.seen.sources[source]; seen.keys[key] <= c.started && (seen.present || r.seen.listed[sourceStream(source)] <= c.started) {
-		// The server lags, and will see that the container has read something newer. Another one
-		// that leads too does not see that, and has to believe the record: the lease keeps two
-		// from leading, but for moments.
+		// The server is behind, and will see that the container has read newer content. Another leader does not
+		// see that, and must trust the record: the lease prevents two leaders, except for moments.
 		if slices.ContainsFunc(o.world.servers, func(s *server) bool { return s != r.server && s.leads }) {
 			c.known[source][key] |= only(r.seen.sources[source].content[key])
 		}
 		return
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
-	rec, _ := o.remembered(&r.seen, before) // or of a hash alone
+	rec, _ := o.remembered(&r.seen, before) // or the one of a hash alone
 	vouched := rec == nil || !o.comparable(rec, d, source) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
-	// The webhook may have recorded what was there even before, if the server that answered lagged.
+	// The webhook may have recorded even older content, if the server that answered was behind.
 	vouched = vouched || d.truth.cause == optedIn && r.seen.sources[source].keys[key] <= d.truth.adopted
 	switch {
 	case o.misled(&r.seen, d, p, c, source, key):
 	case o.knew(&r.seen, d, c, source, key):
-		o.fail("%s: server %d records %s as it is now, which is not what pods have read, and has seen it change: %s", name, r.server.id, what, describe(p, c, source, key))
+		o.fail("%s: server %d records the current %s, which pods have not read, and has seen the change: %s", name, r.server.id, what, describe(p, c, source, key))
 	case !vouched:
-		o.fail("%s: server %d records %s as it is now, which is not what pods have read: the record had another, and times do not tell that they are younger: %s",
+		o.fail("%s: server %d records the current %s, which pods have not read: the record had another value, and times do not show that the pods are younger: %s",
 			name, r.server.id, what, describe(p, c, source, key))
 	}
-	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server takes it for read
+	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server assumes that it was read
 }
 
-// evicted judges an eviction: of the pods that were there when the restart was begun. Neither a
-// client that removes the annotation nor a restore of etcd takes back what was decided before.
+// evicted judges an eviction: only pods that existed when the restart began may be evicted. Neither a client that
+// removes the annotation nor a restore of etcd reverts the decision.
 func (o *oracle) evicted(r *request, d *workload, p *pod) {
 	o.tally.Evictions++
 	if p.born >= d.truth.recreated && r.server.looked[r.slot].begun >= o.world.restored {
-		o.fail("%s: pod %d is evicted, which has come after the restart", workloadName(d.slot), p.uid)
+		o.fail("%s: pod %d is evicted, but was created after the restart", workloadName(d.slot), p.uid)
 	}
 }
 
@@ -364,10 +362,10 @@ func describeSeen(v *view) string {
 // writer is a server that writes a workload.
 type writer struct{ server, slot int }
 
-// mostInAMinute is how many writes of one object a server may ask for in a minute.
+// mostInAMinute is how many writes of one object a server may request in a minute.
 const mostInAMinute = 40
 
-// count counts a write, whether or not it is granted.
+// count counts a write, whether or not it succeeds.
 func (o *oracle) count(r *request) {
 	if r.reload != nil {
 		return
@@ -380,6 +378,6 @@ func (o *oracle) count(r *request) {
 	recent := slices.DeleteFunc(o.writes[key], func(t time.Time) bool { return r.sent.Sub(t) > time.Minute })
 	o.writes[key] = append(recent, r.sent)
 	if n := len(o.writes[key]); n > mostInAMinute {
-		o.fail("server %d has asked for %d writes of %s in a minute", r.server.id, n, workloadName(r.slot))
+		o.fail("server %d has requested %d writes of %s in a minute", r.server.id, n, workloadName(r.slot))
 	}
 }

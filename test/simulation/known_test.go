@@ -10,43 +10,41 @@ import (
 	"time"
 )
 
-// What a server can know. This is asked only about containers that do run with old content: the
-// question is whether a server could tell.
+// What a server can know. The questions are only asked about containers that run with old content: could a server
+// have known?
 
-// seenTemplate is what has reached a server of a workload, and when it first saw the current template,
-// by the number of what had reached it.
+// seenTemplate is what has reached a server of a workload, and the arrival number of the current template.
 type seenTemplate struct {
 	uid      int
 	identity string
 	arrival  int
 	byList   bool
-	remade   bool // another workload of that name was there before, and the list shows no more
-	// guessed: a list showed a paused Deployment, and its status need not tell whether its pods are of the template.
+	remade   bool // a list shows that the workload was created again, but no more
+	// guessed: a list showed a paused Deployment whose status need not show whether its pods are of the template.
 	guessed bool
-	// revision is that of the workload when the template was first seen. written is when the template was last written,
-	// by managed fields, and startedBy the revision of a list that showed that it was written again: another one may
-	// have come and gone.
+	// revision is the revision of the workload when the template was first seen. written is the time of the last
+	// write of the template in managedFields, and startedBy the revision of a list that showed another write of
+	// it: another template may have been set in between.
 	revision  uint64
 	written   time.Time
 	startedBy uint64
-	// annotations are those of the workload when it was last seen, and removed is the hash of a
-	// record that was there before and that another client has removed since: while the pods stay
-	// the same, the server remembers it.
+	// annotations are the annotations of the workload when it was last seen, and removed is the hash of a previous
+	// record that another client has removed: the server remembers that record while the pods stay the same.
 	annotations map[string]string
 	removed     string
-	// evicting: with that record went what says that pods are still to be evicted.
+	// evicting: the removed record also named pods that are still to be evicted.
 	evicting bool
-	// again: that record was written once more, as it was.
+	// again: the removed record was written again unchanged.
 	again bool
-	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
-	// it has not. ruled is when it saw that something else began to count, by the rules, and ruledByList:
-	// in a list, which shows no more than that it was before.
+	// optedIn is the arrival number at which the server saw the workload opt in; 0: never. ruled is the arrival
+	// number at which it saw that the rules made another source count, and ruledByList whether a list showed that,
+	// which does not show when it happened.
 	optedIn, ruled int
 	ruledByList    bool
 	rules          rules
 }
 
-// lookAtWorkload notes a workload that reaches the server.
+// lookAtWorkload records a workload that reaches the server.
 func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	if v.templates == nil {
 		v.templates = map[int]seenTemplate{}
@@ -74,7 +72,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		t.written = m.templateWritten()
 		v.templates[m.slot] = t
 	default:
-		// With the pods it forgets a record of the previous key that is on the workload no longer.
+		// With the pods, the server forgets a removed record with the previous key.
 		if kept := v.kept[m.slot]; m.annotations[hashAnnotation] != kept && (record == kept || t.removed == kept) {
 			delete(v.kept, m.slot)
 		}
@@ -90,7 +88,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	}
 }
 
-// removed returns the hash of a record that a server remembers after another client has removed it; empty: there is none.
+// removed returns the hash of a record that a server remembers after another client has removed it; empty: none.
 func (v *view) removed(m *manifest) string {
 	if t := v.templates[m.slot]; t.uid == m.uid && m.annotations[hashAnnotation] == "" {
 		return t.removed
@@ -98,16 +96,16 @@ func (v *view) removed(m *manifest) string {
 	return ""
 }
 
-// evicting reports whether pods are still to be evicted: the workload says so, or did with a record that was removed.
+// evicting reports whether pods are still to be evicted, by the workload or by a record that was removed.
 func (v *view) evicting(m *manifest) bool {
 	return m.annotations[recreatingAnnotation] != "" || v.removed(m) != "" && v.templates[m.slot].evicting
 }
 
-// ofKey reports whether a hash was made with a key.
+// ofKey reports whether a hash has a key.
 func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+keyID(key)+".") }
 
-// lookAtOptIns notes which workloads have opted in. A server forgets the removed record of a
-// workload that has opted out.
+// lookAtOptIns records which workloads have opted in. A server forgets the removed record of a workload that has
+// opted out.
 func (v *view) lookAtOptIns(defaultMode string, byList bool) {
 	for slot, t := range v.templates {
 		now := rulesOf(t.annotations, v.annotations, defaultMode)
@@ -117,7 +115,7 @@ func (v *view) lookAtOptIns(defaultMode string, byList bool) {
 		case t.optedIn == 0:
 			t.optedIn = v.arrivals
 		}
-		now.recreate, now.settle, now.minInterval = false, 0, 0 // they do not say what counts
+		now.recreate, now.settle, now.minInterval = false, 0, 0 // these do not determine what counts
 		if t.rules != now {
 			t.rules, t.ruled, t.ruledByList = now, v.arrivals, byList
 		}
@@ -125,23 +123,23 @@ func (v *view) lookAtOptIns(defaultMode string, byList bool) {
 	}
 }
 
-// knew reports whether a server knows that a key has changed to what it is after a container
-// was started: it has seen that happen, after its first lists were made, and by then it knew the
-// template; or revisions tell it that the template was older.
+// knew reports whether a server knows that a key has changed to its current value after a container was started:
+// either the server has seen the change after its first lists, and knew the template by then, or revisions show
+// that the template was older.
 func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool {
 	seen := &v.sources[source]
 	changed, arrival := seen.witnessed[key], seen.arrivals[key]
 	if !d.truth.scopes[source].files.has(key) {
 		changed, arrival = seen.inData.witnessed[key], seen.inData.arrivals[key]
 	}
-	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
+	if seen.cameBack[key] && c.started < seen.goneAt { // the container has this content, from its start or from before
 		changed = seen.prior[key]
 	}
 	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}
 	if o.world.severalCounters() && changed <= d.truth.first && v != &d.truth.firstBy.view {
-		return false // whether who made the first record had seen it cannot be told
+		return false // it is not known whether the writer of the first record had seen the change
 	}
 	if d.truth.cause == lost && changed <= d.truth.optedAt { // as if there had never been a record
 		return false
@@ -153,15 +151,15 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if !found || t.uid != d.uid || t.identity != d.template.identity() {
 		return false
 	}
-	// Without revisions that can be compared, the order of reading tells whether the workload had
-	// opted in, and whether the source counted.
+	// If revisions cannot be compared, the order of reading shows whether the workload had opted in, and whether
+	// the source counted.
 	if o.world.severalCounters() && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
 		return false
 	}
 	if t.ruledByList && (t.ruled > arrival || seen.byList) && d.truth.scoped[source] > 0 {
 		return false
 	}
-	if seen.listed == arrival { // it need not have counted yet when it changed
+	if seen.listed == arrival { // the source may not have counted yet when it changed
 		marks := v.marks()
 		marks[source] = seen.markBefore
 		scopes := rulesOf(t.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
@@ -170,9 +168,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 		}
 	}
 	if changed <= t.startedBy && !o.world.skews.right() {
-		return false // times tell whether the pods came before it
+		return false // times show whether the pods came before the change
 	}
-	// A record that was made before all rules had arrived leaves out what did not count by those that had.
+	// A record that was written before all rules had arrived omits sources that did not count by the known rules.
 	disordered := v.disordered > changed
 	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && (disordered || o.world.severalCounters()) {
 		return false
@@ -180,17 +178,17 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if t.optedIn > arrival && !maps.Equal(v.annotations, o.world.annotations) { // the namespace opted in before, unseen
 		return false
 	}
-	if t.optedIn > arrival && disordered { // it saw the workload opt out in between, as it never was
+	if t.optedIn > arrival && disordered { // the server saw an opt-out in between that never happened
 		return false
 	}
 	if t.arrival < arrival {
-		// What arrives after a list that shows the template may have changed before it.
+		// A change that arrives after a list with the template may have happened before the template.
 		return !t.byList || changed > v.listed[workloadStream(d.kind)]
 	}
 	return !o.world.severalCounters() && !t.byList && !seen.byList
 }
 
-// orderly reports whether nothing was listed, or came out of order, between two revisions.
+// orderly reports whether nothing was listed or arrived out of order between two revisions.
 func (v *view) orderly(from, to uint64) bool {
 	if v.disordered >= from && v.disordered <= to {
 		return false
@@ -203,11 +201,11 @@ func (v *view) orderly(from, to uint64) bool {
 	return true
 }
 
-// misled reports whether nothing but times could tell a server that a container runs with old
-// content of a key, and they say that it is younger than that: clocks are wrong. A server that has
-// seen the content change after the template needs no times, as long as their revisions can be
-// compared; else the order of reading alone does not prove which came first. Nor does it prove anything of the pods of a
-// template that came back after the change: to the leader, they may have come with it.
+// misled reports whether only times could show a server that a container runs with old content of a key, and they
+// show the opposite: clocks are wrong. A server that has seen the content change after the template needs no
+// times, as long as their revisions can be compared; otherwise the order of reading alone does not prove which
+// came first. Nor does it prove anything about the pods of a template that was restored after the change: for the
+// leader, they may have been restored with it.
 func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key int) bool {
 	back := c.started < d.truth.templated && v.sources[source].witnessed[key] < d.truth.templated
 	if o.world.skews.right() || !o.world.severalCounters() && !back && o.knew(v, d, c, source, key) {
@@ -220,8 +218,8 @@ func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key 
 	return !c.at.Before(written) || !p.created.Before(written) || d.newest() != nil && !d.newest().created.Before(written)
 }
 
-// comparable reports whether a record has an entry for a source that can be compared: by the same
-// keys, and, if it is or was one for all that a glob names, of the same sources.
+// comparable reports whether a record has an entry for a source that can be compared: with the same keys and, if
+// it is or was an entry for all sources of a glob, with the same sources.
 func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 	scopes := &d.truth.scopes
 	annotted := scopes[source].annotted || rec.scopes[source].annotted
@@ -229,8 +227,8 @@ func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 	return rec.scopes[source].same(scopes[source]) && (!annotted || !glob && !rec.glob || glob == rec.glob && rec.scopes == *scopes)
 }
 
-// knowable says how a server could know that a container runs with other content than the
-// current; empty: none could.
+// knowable returns how a server could know that a container runs with content other than the current; empty: no
+// server could.
 func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) string {
 	for _, s := range o.world.servers {
 		if !s.alive || o.misled(&s.view, d, p, c, source, key) {
@@ -246,8 +244,8 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 	return ""
 }
 
-// told says how a record tells a server that a pod runs with other content than the current; empty:
-// none does.
+// told returns how a record shows a server that a pod runs with content other than the current; empty: no record
+// does.
 func (o *oracle) told(s *server, d *workload, p *pod, source, key int) string {
 	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
 	tells := func(rec *recorded) bool {

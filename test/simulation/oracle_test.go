@@ -11,71 +11,68 @@ import (
 	"time"
 )
 
-// oracle knows the truth and judges what servers do.
+// oracle knows the actual state and judges the actions of servers.
 type oracle struct {
 	world     *world
-	violation string // the first
+	violation string // the first one
 	hashes    map[string]*recorded
 	writes    map[writer][]time.Time
-	patches   int // that servers have asked for by themselves
+	patches   int // by servers without a user's request
 	tally     tally
 }
 
-// tally counts what has happened.
+// tally counts events.
 type tally struct {
 	Restarts, Baselines, Conflicts, Reads, Failures int
 	Evictions, Reloads, Admitted                    int
-	// Ambiguous are restarts that nothing shows to be needed, where the documentation allows
-	// one because neither versions nor times tell what came first; Optional are restarts
-	// that could as well have been left out, and Unknowable are changes that no server can
-	// have noticed, which is proved for each.
+	// Ambiguous are restarts that are not known to be needed, but that the documentation allows because neither
+	// versions nor times show what came first; Optional are restarts that could have been omitted; Unknowable are
+	// changes that no server can have noticed, which is proved for each.
 	Ambiguous, Optional, Unknowable int
-	// Fights are those of two servers that lead.
+	// Fights are fights between two leaders.
 	Fights int
 }
 
-// truth is what the oracle remembers of a workload.
+// truth is what the oracle remembers about a workload.
 type truth struct {
-	// mixed: a server has looked at the pods, and recorded that it cannot tell what some of
-	// them have read.
+	// mixed: a server has verified the pods, and recorded that it cannot determine what some of them have read.
 	mixed   bool
 	managed bool
-	// opted: automatic restarts are on, or would be but for a mistake in an annotation.
+	// opted: automatic restarts are on, or would be without an invalid annotation.
 	opted  bool
 	scopes [sourceCount]scope
 	// scoped is the revision at which the scope of each source last changed.
 	scoped [sourceCount]uint64
-	// rules are what was in force when it was last looked at, since the revision ruled.
+	// rules are the rules at the last look, in effect since the revision ruled.
 	rules rules
 	ruled uint64
-	// since is the revision since which the workload is managed and carries no record that
-	// can be compared; 0: it carries one. cause says how that came about.
+	// since is the revision since which the workload is managed without a record that can be compared; 0: it has
+	// one. cause is the reason.
 	since uint64
 	cause cause
-	// adopted is the revision of the last opt-in without a record: what was there then is
-	// taken as known.
+	// adopted is the revision of the last opt-in without a record: the content at that time counts as known.
 	adopted uint64
-	// first is the revision of the last record that was made where there was none, and firstBy made it.
+	// first is the revision of the last record that was written when there was none, and firstBy its writer.
 	first   uint64
 	firstBy *server
-	// optedAt is the revision of the last opt-in, with a record or without one.
+	// optedAt is the revision of the last opt-in, with or without a record.
 	optedAt uint64
-	// templated is the revision of the template, and rolled that at which the present pods
-	// were made from it.
+	// templated is the revision of the template, and rolled the revision at which the current pods were created
+	// from it.
 	templated, rolled uint64
-	// exposed is the identity of the template that a Deployment had when it was last not
-	// paused: for all that servers see, its pods were made from it then.
+	// exposed is the identity of the template of a Deployment when it was last not paused: as far as servers can
+	// see, its pods were created from that template.
 	exposed string
-	// recreated is the revision at which the last eviction of all pods was begun, and evicting
-	// the annotation that names them.
+	// recreated is the revision at which the last eviction of all pods began, and evicting the annotation that
+	// names them.
 	recreated uint64
 	evicting  string
-	reloaded  string // the annotation that told of the last restart
-	// broughtBack is what the annotations of an earlier eviction and restart said when another client put them back.
+	reloaded  string // the annotation of the last restart
+	// broughtBack contains the annotations of an earlier eviction and restart that another client has restored.
 	broughtBack eviction
 	seen        bool
-	variant     int  // for which the scopes are
-	recorded    bool // there was a record
+	variant     int  // of the scopes
+	recorded    bool // whether there was a record
 }
 
 type cause string
@@ -87,12 +84,12 @@ const (
 	rekeyed cause = "key replaced"
 )
 
-// recorded is what a hash stands for.
+// recorded is the meaning of a hash.
 type recorded struct {
 	contents contents
 	scopes   [sourceCount]scope
-	other    bool // a source that is never there counts as well
-	glob     bool // a glob named what only annotations do
+	other    bool // a source that never exists counts as well
+	glob     bool // a glob matched sources that only annotations name
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -102,8 +99,8 @@ func (o *oracle) fail(format string, args ...any) {
 	}
 }
 
-// record returns what a workload remembers, if it can be compared, and whether it is no
-// more than the hash on the template.
+// record returns the record of a workload if it can be compared, and whether only the hash on the template is left
+// of it.
 func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 	hash := m.annotations[hashAnnotation]
 	if hash == "" {
@@ -115,14 +112,13 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 	return o.hashes[hash], bare
 }
 
-// hash returns the hash of the record, or that on the template where it is all that is left.
+// hash returns the hash of the record, or the one on the template if only that is left.
 func (m *manifest) hash() string {
 	return cmp.Or(m.annotations[hashAnnotation], m.template.annotations[hashAnnotation])
 }
 
-// remembered returns what a server knows that a workload remembers: also in a record that another
-// client has removed, and in one made with another key of the hash, if the server had read it when
-// the key was replaced.
+// remembered returns the record that a server knows of a workload: also a record that another client has removed,
+// and one with another key of the hash, if the server had read that record when the key was replaced.
 func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	if hash := v.removed(m); hash != "" {
 		return o.hashes[hash], false
@@ -133,7 +129,7 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
 }
 
-// rekeyed reports whether a record is expressed by another key, and a server remembers what it says.
+// rekeyed reports whether a record has another key, and a server remembers its content.
 func (o *oracle) rekeyed(m *manifest) bool {
 	if rec, _ := o.record(m); rec != nil {
 		return false
@@ -144,7 +140,7 @@ func (o *oracle) rekeyed(m *manifest) bool {
 	})
 }
 
-// says reports whether a record says the content of what counts, as a server sees it.
+// says reports whether a record has the content of the sources that count, as a server sees them.
 func (o *oracle) says(slot int, hash string, v *view) bool {
 	rec, d := o.hashes[hash], o.world.workloads[slot]
 	if rec == nil || d == nil || saysLeft(hash) {
@@ -155,7 +151,7 @@ func (o *oracle) says(slot int, hash string, v *view) bool {
 	scopes := rules.counting().scopes(d.template.variant, &marks)
 	for s := range scopes {
 		if rules.mode == "matched" && !v.sources[s].present {
-			return false // an absent source does not say whether it matches: the record may have it, by other keys
+			return false // it is not known whether an absent source matches: the record may have it with other keys
 		}
 		if rec.scopes[s].counts() && (!rec.scopes[s].same(scopes[s]) || o.recordDiffers(rec, &rec.scopes, s, v)) {
 			return false
@@ -164,7 +160,7 @@ func (o *oracle) says(slot int, hash string, v *view) bool {
 	return true
 }
 
-// learn notes what a hash stands for, which is checked by an independent reading.
+// learn records the meaning of a hash, which is computed independently.
 func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
 	if !ofKey(hash, key) || o.hashes[hash] != nil || strings.Contains(hash, ".mixed") {
 		return
@@ -178,10 +174,10 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 	}
 	scopes := rules.scopes(variant, &marks)
 	if len(hash) != len("v1.")+8+len(".")+32 {
-		return // it stands for no content
+		return // the hash stands for no content
 	}
 	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
-		o.fail("the hash of %v is %s and not %s", present, want, hash)
+		o.fail("the hash of %v is %s, want %s", present, want, hash)
 	}
 	o.hashes[hash] = &recorded{present, scopes, rules.other, rules.glob}
 }
@@ -190,7 +186,7 @@ func (o *oracle) rules(d *workload) rules {
 	return rulesOf(d.annotations, o.world.annotations, o.world.defaultMode)
 }
 
-// look takes notice of a change of the world.
+// look records a change of the world.
 func (o *oracle) look() {
 	for _, d := range o.world.workloads {
 		if d != nil {
@@ -213,11 +209,11 @@ func (o *oracle) lookAt(d *workload) {
 	}
 	contents := o.world.contents()
 	for s := range contents {
-		if variant != t.variant && t.scopes[s].annotted { // it may count since the rules changed while there was another template
+		if variant != t.variant && t.scopes[s].annotted { // it may count since the rules changed, with another template
 			t.scoped[s] = max(t.scoped[s], t.ruled)
 		}
-		// What begins to count because of the policy is adopted as it is at that moment, and not
-		// what comes later. Pods of another template are started with what is there.
+		// A source that begins to count because of the policy is adopted with its content at that time, not with
+		// later content. Pods of another template are started with the current content.
 		if !t.scopes[s].same(before[s]) && !first && variant == t.variant {
 			t.scoped[s] = o.world.revision
 			if t.scopes[s].counts() {
@@ -230,13 +226,13 @@ func (o *oracle) lookAt(d *workload) {
 	}
 	if t.opted && !was && !first && rec != nil {
 		for s := range contents {
-			if t.scopes[s].counts() && !rec.scopes[s].same(t.scopes[s]) { // the record of before says nothing of it
+			if t.scopes[s].counts() && !rec.scopes[s].same(t.scopes[s]) { // the previous record does not contain it
 				t.scoped[s] = o.world.revision
 				o.adoptSource(d, s)
 			}
 		}
 	}
-	if t.opted && !was && !first && !recorded && (rec != nil || !t.managed) { // the webhook has written one, or there is a mistake
+	if t.opted && !was && !first && !recorded && (rec != nil || !t.managed) { // the webhook has written a record, or an annotation is invalid
 		o.optedIn(d)
 	}
 	switch {
@@ -258,11 +254,11 @@ func (o *oracle) lookAt(d *workload) {
 	}
 }
 
-// saysLeft reports whether a record says no more than that pods are left which were to be evicted.
+// saysLeft reports whether a record only says that pods are left which were to be evicted.
 func saysLeft(hash string) bool { return strings.HasSuffix(hash, ".abandoned") }
 
-// allow accepts the content of a source for the containers of a workload, except those of which the
-// record says that they run with other content.
+// allow accepts the content of a source for the containers of a workload, except for containers that run with
+// other content according to the record.
 func (d *workload) allow(source int, c content) {
 	for _, p := range d.pods {
 		if p.left && saysLeft(d.hash()) {
@@ -279,9 +275,8 @@ func (o *oracle) optedIn(d *workload) {
 	o.adopt(d)
 }
 
-// adopt takes the content that is there when a workload opts in as known. A server that
-// lags may take what it sees. One that remembers what a record with another key says need not
-// adopt anything.
+// adopt accepts the current content as known when a workload opts in. A server that is behind may adopt what it
+// sees. A server that remembers a record with another key need not adopt anything.
 func (o *oracle) adopt(d *workload) {
 	before := d.maybe
 	d.maybe = startedWith(o.world.contents())
@@ -312,8 +307,7 @@ func (d *workload) doomed(p *pod) bool {
 	return d.annotations[recreatingAnnotation] != "" && p.born < d.truth.recreated
 }
 
-// stale calls f for each key of which a container of the present template runs with other
-// content than the given one.
+// stale calls f for each key of which a container of the current template runs with other content than present.
 func (d *workload) stale(scopes *[sourceCount]scope, present *contents, f func(p *pod, c *container, source, key int)) {
 	identity := d.template.identity()
 	for _, p := range d.pods {
@@ -346,14 +340,14 @@ func (d *workload) isStale(scopes *[sourceCount]scope, present *contents) (stale
 	return stale
 }
 
-// describe says with what a container runs.
+// describe returns with which content a container runs.
 func describe(p *pod, c *container, source, key int) string {
 	return fmt.Sprintf("pod %d, of revision %d, runs with %s.%s=%v since revision %d",
 		p.uid, p.born, sourceNames[source], keyNames[key], c.known[source][key], c.started)
 }
 
-// unseen reports whether the server does not know in which order things have happened since
-// a revision: a list told of them, or one watch later than another.
+// unseen reports whether the server does not know the order of events since a revision, because it read them in a
+// list or from several watches.
 func (v *view) unseen(revision uint64) bool {
 	return v.disordered >= revision || slices.ContainsFunc(v.listed[:], func(listed uint64) bool { return listed >= revision })
 }

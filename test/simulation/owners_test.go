@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// reaction is what an owner does when others change its workload.
+// reaction is how an owner reacts when other clients change its workload.
 type reaction string
 
 const (
 	indifferent reaction = ""
-	// stripsMetadata is an operator that sets metadata.annotations to its own, as
-	// controllerutil.CreateOrUpdate makes easy; stripsTemplate does so with those of the pod
-	// template; stripsBoth with both.
+	// stripsMetadata is an operator that replaces metadata.annotations by its own, as
+	// controllerutil.CreateOrUpdate makes easy; stripsTemplate replaces those of the pod template; stripsBoth
+	// replaces both.
 	stripsMetadata reaction = "strips metadata"
 	stripsTemplate reaction = "strips template"
 	stripsBoth     reaction = "strips both"
-	// heals is the self-heal of Argo CD and Flux: it sets the fields of its manifest, and leaves
-	// alone what others have added.
+	// heals is the self-heal of Argo CD and Flux: it sets the fields of its manifest, and leaves additions of
+	// other clients alone.
 	heals reaction = "heals"
 )
 
@@ -29,7 +29,7 @@ const (
 type owner struct {
 	reaction reaction
 	delay    time.Duration
-	due      time.Time // zero: it has nothing to react to
+	due      time.Time // zero: there is nothing to react to
 	// image, variant and replicas are those of its manifest.
 	image, variant, replicas int
 }
@@ -38,7 +38,7 @@ func newOwner(s *seed) owner {
 	return owner{reaction: s.Reaction, delay: s.Delay, variant: s.Variants[0], replicas: s.Replicas}
 }
 
-// noticed notes that a field manager has written the workload.
+// noticed records that a field manager has written the workload.
 func (o *owner) noticed(manager string) {
 	if o.reaction != indifferent && manager != "owner" && o.due.IsZero() {
 		o.due = time.Now().Add(o.delay)
@@ -50,7 +50,7 @@ func (o *owner) fights() bool {
 	return o.reaction == stripsMetadata || o.reaction == stripsTemplate || o.reaction == stripsBoth
 }
 
-// react lets an owner see to its workload.
+// react lets an owner update its workload.
 func (w *world) react(d *workload) {
 	d.holder.due = time.Time{}
 	if w.workloads[d.slot] != d || d.deleting {
@@ -75,8 +75,7 @@ func (w *world) react(d *workload) {
 	}
 }
 
-// annotateNamespace sets an annotation of the namespace, or removes it when the text is
-// empty.
+// annotateNamespace sets an annotation of the namespace, or removes it if the text is empty.
 func (w *world) annotateNamespace(annotation, text string) bool {
 	if w.annotations[annotation] == text || w.terminating {
 		return false
@@ -93,7 +92,7 @@ func (w *world) wroteNamespace() {
 	w.oracle.look()
 }
 
-// with returns a copy of a map with a key set, or without it when the text is empty.
+// with returns a copy of a map with a key set, or without it if the text is empty.
 func with(m map[string]string, key, text string) map[string]string {
 	out := maps.Clone(m)
 	if out == nil {
@@ -107,7 +106,7 @@ func with(m map[string]string, key, text string) map[string]string {
 	return out
 }
 
-// replaceKey puts another HMAC key in place: a new one, or the one before, as from a backup.
+// replaceKey sets another HMAC key: a new one, or the previous one, as from a backup.
 func (w *world) replaceKey(restored bool) bool {
 	if restored && w.keyBefore == w.key {
 		return false
@@ -122,12 +121,12 @@ func (w *world) replaceKey(restored bool) bool {
 	return true
 }
 
-// loseKey deletes it. A server that is alive puts it back; else the next one makes another.
+// loseKey deletes the key. A running server restores it; otherwise the next one creates another.
 func (w *world) loseKey() bool {
 	return !slices.ContainsFunc(w.servers, func(s *server) bool { return s.alive }) && w.replaceKey(false)
 }
 
-// annotate sets an annotation of a workload in its owner's manifest and applies it.
+// annotate sets an annotation in the manifest of a workload's owner and applies it.
 func (w *world) annotate(slot int, annotation, text string) bool {
 	d := w.workloads[slot]
 	if d == nil {
@@ -137,8 +136,8 @@ func (w *world) annotate(slot int, annotation, text string) bool {
 	return w.write(d, "owner", func(m *manifest) { m.annotations = with(m.annotations, annotation, text) })
 }
 
-// setTemplate applies an image and a variant, as kubectl apply and server-side apply do: what
-// others have added stays.
+// setTemplate applies an image and a variant, as kubectl apply and server-side apply do: additions of other
+// clients stay.
 func (w *world) setTemplate(slot, variant, image int) bool {
 	d := w.workloads[slot]
 	if d == nil {
@@ -148,9 +147,8 @@ func (w *world) setTemplate(slot, variant, image int) bool {
 	return w.write(d, "owner", func(m *manifest) { m.template.variant, m.template.image = variant, image })
 }
 
-// rewrite replaces metadata, template or both by the owner's manifest, which has none of
-// the annotations that others have set, as kubectl replace does. An image of -1 is the present
-// one.
+// rewrite replaces metadata, template or both by the owner's manifest, which has no annotations of other clients,
+// as kubectl replace does. The image -1 is the current one.
 func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 	d := w.workloads[slot]
 	if d == nil {
@@ -182,8 +180,8 @@ func (w *world) editWorkload(slot int, owner bool) bool {
 	return d != nil && w.write(d, manager, func(m *manifest) { m.label++ })
 }
 
-// scale sets the number of replicas, in the manifest of the owner too or as an autoscaler. Of a DaemonSet
-// it is that of the nodes that are to have a pod: the others lose theirs, or are tainted.
+// scale sets the number of replicas, either in the owner's manifest too, or as an autoscaler. For a DaemonSet, it
+// is the number of nodes that should have a pod: the others lose theirs, or are tainted.
 func (w *world) scale(slot, replicas int, owner bool) bool {
 	d := w.workloads[slot]
 	if d == nil {
@@ -215,8 +213,8 @@ func (w *world) hold(slot, partition int, onDelete bool) bool {
 	})
 }
 
-// undo is kubectl rollout undo. Of a Deployment it replaces the annotations too, by those of
-// the ReplicaSet. It does nothing where the template is that already.
+// undo is kubectl rollout undo. For a Deployment, it also replaces the annotations by those of the ReplicaSet. It
+// does nothing if the template is already the same.
 func (w *world) undo(slot int) bool {
 	d := w.workloads[slot]
 	if d == nil || d.paused || len(d.sets) < 2 {

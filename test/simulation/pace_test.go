@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// judgePace judges when a restart is made: once changes have settled, and not too soon after
-// the last one.
+// judgePace judges when a restart is made: after changes have settled, and not too soon after the last restart.
 func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCount]mark, reasons reasons) {
 	name := workloadName(d.slot)
 	scopes := rules.scopes(d.template.variant, &marks)
@@ -20,10 +19,10 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 			continue
 		}
 		if seen := &r.seen.sources[s]; rules.glob && scopes[s].annotted && !seen.present && seen.goneIgnored {
-			continue // the glob had lost it before, when it was ignored
+			continue // the glob had lost the source before, when it was ignored
 		}
 		if t := r.seen.templates[d.slot]; scopes[s].annotted && t.uid == d.uid && t.ruled > slices.Max(r.seen.sources[s].arrivals[:]) {
-			continue // it counts only since then
+			continue // the source counts only since then
 		}
 		if at := r.seen.sources[s].arrived; at.After(arrived) {
 			arrived = at
@@ -33,24 +32,24 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 	if since, found := r.server.staleSince[d.slot]; found && since.Add(10*rules.settle).Before(settled) {
 		settled = since.Add(10 * rules.settle)
 	}
-	// Where revisions cannot be compared, and the owner reverts each restart, it is thought to be
-	// stale all the time, so that the limit has passed.
+	// If revisions cannot be compared, and the owner reverts each restart, the workload seems to be stale all the
+	// time, so that the limit has passed.
 	fights, evicting := d.holder.fights() && o.world.severalCounters(), d.annotations[recreatingAnnotation] != ""
 	if !fights && !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && !evicting {
-		o.fail("%s is restarted %v after a change, before that has settled (%v)", name, r.sent.Sub(arrived), rules.settle)
+		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, r.sent.Sub(arrived), rules.settle)
 	}
 	if evicting && !rules.recreate {
-		return // it ends in another way a restart that has begun
+		return // the request completes a restart that has begun
 	}
 	last := r.server.restarted[d.slot]
 	if d.annotations[lastReloadAnnotation] == last.text && last.uid == d.uid && r.sent.Before(last.at.Add(rules.minInterval)) {
-		o.fail("%s is restarted %v after the last time, and min-interval is %v", name, r.sent.Sub(last.at), rules.minInterval)
+		o.fail("%s is restarted %v after the last restart, min-interval is %v", name, r.sent.Sub(last.at), rules.minInterval)
 	}
 }
 
-// restarted is what a server has made of a workload.
+// restarted is a restart of a workload by a server.
 type restarted struct {
 	uid  int
 	at   time.Time
-	text string // of the annotation that tells of it
+	text string // the annotation of the restart
 }

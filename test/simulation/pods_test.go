@@ -16,21 +16,21 @@ import (
 
 // pod is a pod of a workload.
 type pod struct {
-	uid, ordinal int // the ordinal is that of a StatefulSet, or the node of a DaemonSet
+	uid, ordinal int // the ordinal in a StatefulSet, or the node in a DaemonSet
 	template     template
 	identity     string // of the template
 	created      time.Time
 	born         uint64   // the revision of the world
-	mounted      bool     // its volumes have been made
-	files        contents // what its volumes show
+	mounted      bool     // whether its volumes are set up
+	files        contents // the content of its volumes
 	terminating  bool     // its node is lost, so that it never ends
-	left         bool     // it was to be evicted, and the record tells of that
+	left         bool     // it was to be evicted, and the record says so
 	containers   []container
 }
 
-// container is what the oracle has to know: with what it was started.
+// container is what the oracle must know: with what content it was started.
 type container struct {
-	started uint64    // the revision of the world; 0: it has not been
+	started uint64    // the revision of the world; 0: not started
 	at      time.Time // by the clock of the node
 	known   knowledge
 }
@@ -39,7 +39,7 @@ func (p *pod) node() int { return p.uid % 3 }
 
 func (p *pod) name(d *workload) string { return fmt.Sprint(workloadName(d.slot), "-pod-", p.uid) }
 
-// ready reports whether all containers run, and its image is one that becomes ready.
+// ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
 	return !p.terminating && p.template.image != crashing &&
 		!slices.ContainsFunc(p.containers, func(c container) bool { return c.started == 0 })
@@ -55,12 +55,11 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 	w.kubelet(d, p)
 }
 
-// kubelet starts what can be started of a pod. As kubernetes/pkg/kubelet has it, the pod waits
-// for its volumes as a whole. Init containers start one after the other, and the next one, or
-// the first of the others, once it has run (or runs, if it is a sidecar): a sidecar whose
-// environment cannot be made holds up what comes after it as well, because
-// computeInitContainerActions goes on only from one that has a status. Of the others, each
-// that can be started is, whatever becomes of its neighbours.
+// kubelet starts as much as possible of a pod. As in kubernetes/pkg/kubelet, the pod waits for all its volumes.
+// Init containers start one after the other; the next one, or the first of the others, starts after the previous
+// one has completed (or runs, if it is a sidecar). A sidecar whose environment cannot be set up also delays the
+// containers after it, because computeInitContainerActions only continues from one that has a status. Each of the
+// other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
 	if p.terminating {
 		return
@@ -75,7 +74,7 @@ func (w *world) kubelet(d *workload, p *pod) {
 		}
 		p.mounted = true
 	}
-	// A volume stays as it is while it cannot be made again.
+	// A volume does not change while it cannot be set up again.
 	for _, u := range allUses[p.template.variant] {
 		if u.mounted() && starts(u) {
 			p.files[u.source] = w.sources[u.source].content
@@ -103,9 +102,8 @@ func (w *world) startContainer(d *workload, p *pod, i int) {
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
-// restartContainer lets a container crash. It reads everything again as it is now: variables,
-// and its files too, as the kubelet has brought the volumes up to date, where it could, and
-// mounts the file of a subPath for each start.
+// restartContainer lets a container crash. It reads the current content again: variables, files, because the
+// kubelet has updated the volumes where possible, and subPath files, which are mounted at each start.
 func (w *world) restartContainer(slot, n int) bool {
 	d := w.workloads[slot]
 	if d == nil || len(d.pods) == 0 {
@@ -122,8 +120,8 @@ func (w *world) restartContainer(slot, n int) bool {
 	return true
 }
 
-// contentChanged lets the kubelets see a source: containers that wait for it start, and those
-// that crash all the time read it at some time.
+// contentChanged lets the kubelets see a source: containers that wait for it start, and containers that crash all
+// the time read it at some time.
 func (w *world) contentChanged(slot int) {
 	for _, d := range w.workloads {
 		if d == nil {
@@ -153,7 +151,7 @@ func (w *world) remove(d *workload, p *pod) {
 	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
 }
 
-// drainPod deletes one of the pods, or lets its node be lost.
+// drainPod deletes one of the pods, or makes its node lost.
 func (w *world) drainPod(slot, n int, lost bool) bool {
 	d := w.workloads[slot]
 	if d == nil || len(d.pods) == 0 {
@@ -163,7 +161,7 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 	switch {
 	case !lost:
 		w.evict(d, p)
-	case d.kind == "DaemonSet" || p.terminating: // those tolerate it
+	case d.kind == "DaemonSet" || p.terminating: // these tolerate it
 		return false
 	default:
 		p.terminating = true

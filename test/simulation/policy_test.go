@@ -5,7 +5,7 @@ package simulation
 
 import "time"
 
-// The annotations, as docs/annotations.md has them.
+// The annotations, as documented in docs/annotations.md.
 const (
 	reloadAnnotation      = "configdep.io/reload"
 	sourcesAnnotation     = "configdep.io/sources"
@@ -30,18 +30,17 @@ type sourceSet uint8
 
 func (s sourceSet) has(source int) bool { return s&(1<<source) != 0 }
 
-// meaning is what a value of an annotation says.
+// meaning is the meaning of an annotation's value.
 type meaning struct {
 	mode    string
 	sources sourceSet
 	glob    bool
-	other   bool // it names something that no history creates
+	other   bool // it names a source that no history creates
 	yes     bool
 	wait    time.Duration
 }
 
-// vocabulary has every value that the simulation gives to an annotation. All others are
-// invalid.
+// vocabulary contains every valid value that the simulation sets. All others are invalid.
 var vocabulary = map[string]map[string]meaning{
 	reloadAnnotation: {"auto": {mode: "auto"}, "matched": {mode: "matched"}, "listed": {mode: "listed"}, "off": {mode: "off"}},
 	excludeAnnotation: {
@@ -70,7 +69,7 @@ type rules struct {
 	// exclude, extra (named by sources) and kinds are sets of sources.
 	exclude, extra, kinds sourceSet
 	glob                  bool // extra comes from a glob
-	other                 bool // extra names something else besides
+	other                 bool // extra names another source as well
 	live                  bool
 	recreate              bool
 	settle, minInterval   time.Duration
@@ -79,11 +78,11 @@ type rules struct {
 // managed reports whether a controller may act.
 func (r rules) managed() bool { return r.mode != "off" && !r.invalid }
 
-// opted reports whether a controller may act, or might but for a mistake: then the content of
-// that moment is adopted, and not that of the moment at which the mistake is corrected.
+// opted reports whether a controller may act, or could without an invalid annotation: then the content of that
+// time is adopted, not the content when the annotation is corrected.
 func (r rules) opted() bool { return r.mode != "off" || r.invalid }
 
-// counting returns the rules by which a hash is made: without management, those of auto.
+// counting returns the rules for hashes: those of mode auto if the workload is not managed.
 func (r rules) counting() rules {
 	if r.mode == "off" {
 		r.mode = "auto"
@@ -123,25 +122,25 @@ func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
 	return r
 }
 
-// scope is what counts of one source: which keys, and whether those are all that it has.
+// scope contains what counts of one source: which keys, and whether those are all its keys.
 type scope struct {
 	keys     keySet
 	all      bool
-	annotted bool // nothing reads it: the policy alone names it
-	// files and variables are the keys of a ConfigMap that containers see as such.
+	annotted bool // no container reads it: only the policy names it
+	// files and variables are the keys of a ConfigMap that containers see in that way.
 	files, variables keySet
-	kept             bool // what containers see without a restart does not count
+	kept             bool // content that containers see without a restart does not count
 }
 
 // counts reports whether a change of the source can restart the workload.
 func (s scope) counts() bool { return s.keys != 0 }
 
-// same reports whether the same keys count, and are seen in the same ways.
+// same reports whether the same keys count, and are seen in the same way.
 func (s scope) same(o scope) bool {
 	return s.keys == o.keys && s.all == o.all && s.files == o.files && s.variables == o.variables
 }
 
-// seen returns a value as containers see it: what is in binaryData is no variable.
+// seen returns a value as containers see it: variables do not see binaryData.
 func (s scope) seen(source, key int, v value) value {
 	if isBinary(source, v) && !s.files.has(key) {
 		return 0
@@ -149,7 +148,7 @@ func (s scope) seen(source, key int, v value) value {
 	return v
 }
 
-// allows reports whether a value looks like one of a set.
+// allows reports whether a value looks the same as one of a set.
 func (s scope) allows(source, key int, set values, v value) bool {
 	for u := range value(valueCount + 1) {
 		if set.has(u) && s.seen(source, key, u) == s.seen(source, key, v) {
@@ -159,7 +158,7 @@ func (s scope) allows(source, key int, set values, v value) bool {
 	return false
 }
 
-// differs reports whether one of a set looks unlike a value.
+// differs reports whether any value of a set looks different from a value.
 func (s scope) differs(source, key int, set values, v value) bool {
 	for u := range value(valueCount + 1) {
 		if set.has(u) && s.seen(source, key, u) != s.seen(source, key, v) {
@@ -169,10 +168,10 @@ func (s scope) differs(source, key int, set values, v value) bool {
 	return false
 }
 
-// mark is what the annotations of a source say of it. Those of an absent one say nothing.
+// mark contains the annotations of a source. An absent source has none.
 type mark struct{ present, ignored, match bool }
 
-// scopes returns what counts of each source.
+// scopes returns the scope of each source.
 func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]scope) {
 	for s := range out {
 		read, kept := scopeOf(variant, s, false), scopeOf(variant, s, true)
@@ -204,8 +203,8 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 	return out
 }
 
-// scopeOf returns what the containers of a variant read of a source, or of that only what
-// they keep until they are restarted.
+// scopeOf returns what the containers of a variant read of a source; with kept, only what they keep until they are
+// restarted.
 func scopeOf(variant, source int, kept bool) (out scope) {
 	out.kept = kept
 	for _, u := range allUses[variant] {
@@ -214,7 +213,7 @@ func scopeOf(variant, source int, kept bool) (out scope) {
 		}
 		out.keys, out.all = out.keys|u.reads(), out.all || u.whole()
 		switch {
-		case isSecret(source): // it makes no difference
+		case isSecret(source): // there is no binaryData
 		case u.mounted():
 			out.files |= u.reads()
 		default:

@@ -19,7 +19,7 @@ type reloadRequest struct {
 	done chan struct{}
 }
 
-// views finds the ConfigDependency of any workload.
+// views returns the ConfigDependency of any workload.
 type views struct{ d *workload }
 
 // Lookup implements reload.Views.

@@ -16,13 +16,13 @@ type set struct {
 	template template
 	identity string
 	number   int64
-	taken    int64 // its place among those that have been the newest
+	taken    int64 // its rank among the sets that were the newest
 	created  time.Time
 	serial   int
-	// reused: it was made for an earlier rollout.
+	// reused: it was created for an earlier rollout.
 	reused bool
-	// annotations are those of the workload when it was made: kubectl rollout undo brings
-	// them back.
+	// annotations are the annotations of the workload at the creation of the set, which kubectl rollout undo
+	// restores.
 	annotations map[string]string
 }
 
@@ -34,7 +34,7 @@ func (s *set) uid(d *workload) types.UID {
 
 func (s *set) hash() string { return fmt.Sprint("hash", s.serial) }
 
-// newest returns the set of the present template, or nil if there is none yet.
+// newest returns the set of the current template, or nil if it does not exist yet.
 func (d *workload) newest() *set {
 	if len(d.sets) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (d *workload) set(identity string) *set {
 	return d.sets[i]
 }
 
-// revise makes the set of the present template the newest.
+// revise makes the set of the current template the newest.
 func (w *world) revise(d *workload) {
 	d.taken++
 	before, s := d.newest(), d.set(d.template.identity())
@@ -61,8 +61,8 @@ func (w *world) revise(d *workload) {
 		d.number++
 		s.number = d.number
 	case !before.reused && before.serial > 0 && !d.hasPods(before):
-		// The controller has just made that one and does not read it yet, so that it takes this number
-		// for the highest.
+		// The controller has just created that set and has not read it yet, so it considers this number the
+		// highest.
 	default:
 		w.number(d, s)
 	}
@@ -73,7 +73,7 @@ func (w *world) revise(d *workload) {
 	}
 }
 
-// number gives a set that was made for an earlier rollout the highest number.
+// number gives a set of an earlier rollout the highest number.
 func (w *world) number(d *workload, s *set) {
 	d.number++
 	s.number, s.reused = d.number, true
@@ -83,7 +83,7 @@ func (d *workload) hasPods(s *set) bool {
 	return slices.ContainsFunc(d.pods, func(p *pod) bool { return p.identity == s.identity })
 }
 
-// rollSoon lets the controllers of kube-controller-manager go on with a workload.
+// rollSoon lets the controllers of kube-controller-manager handle a workload.
 func (w *world) rollSoon(d *workload) {
 	if w.pace == 0 {
 		for range 50 {
@@ -91,7 +91,7 @@ func (w *world) rollSoon(d *workload) {
 				return
 			}
 		}
-		w.oracle.fail("the controllers of %s do not come to rest", workloadName(d.slot))
+		w.oracle.fail("the controllers of %s do not stop working", workloadName(d.slot))
 		return
 	}
 	if d.due.IsZero() {
@@ -99,7 +99,7 @@ func (w *world) rollSoon(d *workload) {
 	}
 }
 
-// step makes one step towards what a workload says, and reports whether there was any to make.
+// step makes one step towards the specification of a workload, and reports whether a step was needed.
 func (w *world) step(d *workload) bool {
 	if w.workloads[d.slot] != d {
 		return false
@@ -112,11 +112,11 @@ func (w *world) step(d *workload) bool {
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
 	switch s := d.newest(); {
-	case s != nil && s.identity == identity && s.number < d.number: // it reads now what it has made
+	case s != nil && s.identity == identity && s.number < d.number: // the controller now reads what it has created
 		w.number(d, s)
 		return true
 	case s != nil && s.identity == identity:
-	case d.paused && d.set(identity) == nil: // it is made when the Deployment is resumed
+	case d.paused && d.set(identity) == nil: // the set is created when the Deployment is resumed
 		if s == nil {
 			return false
 		}
@@ -138,7 +138,7 @@ func (w *world) stepPods(d *workload) bool {
 	}
 }
 
-// alive returns the pods that are not ending, those of one set and those of all others.
+// alive returns the pods that are not terminating: those of one set, and all others.
 func (d *workload) alive(identity string) (of, others []*pod) {
 	for _, p := range d.pods {
 		switch {
@@ -152,7 +152,7 @@ func (d *workload) alive(identity string) (of, others []*pod) {
 	return of, others
 }
 
-// first returns a pod that is not ready, else any.
+// first returns a pod that is not ready, otherwise any.
 func first(pods []*pod) *pod {
 	if i := slices.IndexFunc(pods, func(p *pod) bool { return !p.ready() }); i >= 0 {
 		return pods[i]
@@ -169,7 +169,7 @@ func ready(pods ...[]*pod) (n int) {
 	return n
 }
 
-// stepDeployment replaces pods with a surge of one and none unavailable.
+// stepDeployment replaces pods with maxSurge 1 and maxUnavailable 0.
 func (w *world) stepDeployment(d *workload) bool {
 	newest := d.newest()
 	now, old := d.alive(newest.identity)
@@ -220,12 +220,12 @@ func (w *world) scalePaused(d *workload, now, old []*pod) bool {
 	return true
 }
 
-// stepStatefulSet keeps pods in order, and replaces them from the last to the partition.
+// stepStatefulSet keeps pods in order, and replaces them from the last one down to the partition.
 func (w *world) stepStatefulSet(d *workload) bool {
 	newest := d.newest()
 	by := map[int]*pod{}
 	for _, p := range d.pods {
-		by[p.ordinal] = p // one that never ends is not replaced
+		by[p.ordinal] = p // a pod that never ends is not replaced
 	}
 	whole := true
 	for ordinal := range d.replicas {
@@ -264,8 +264,8 @@ func (w *world) stepStatefulSet(d *workload) bool {
 	return false
 }
 
-// stepDaemonSet has a pod on each node that is to have one, and replaces one after the other. Pods on
-// other nodes go at once, or, where the nodes are tainted, when they would be replaced.
+// stepDaemonSet keeps a pod on each node that should have one, and replaces them one by one. Pods on other nodes
+// are deleted at once or, on tainted nodes, when they would be replaced.
 func (w *world) stepDaemonSet(d *workload) bool {
 	newest := d.newest()
 	by := map[int]*pod{}
@@ -290,13 +290,13 @@ func (w *world) stepDaemonSet(d *workload) bool {
 	return true
 }
 
-// progress is what the status of a workload says.
+// progress is the progress in the status of a workload.
 type progress struct {
 	observed            int64
 	number              int64
 	all, updated, ready int
 	updatedReady        int
-	// desired and misscheduled are of a DaemonSet.
+	// desired and misscheduled are for DaemonSets.
 	desired, misscheduled int
 	update, current       string // the revisions of a StatefulSet
 }
@@ -313,7 +313,7 @@ func (w *world) status(d *workload) {
 	}
 	now, old := d.alive(d.newest().identity)
 	desired, misscheduled := 0, 0
-	if d.kind == "DaemonSet" { // pods on nodes that are to have none are in no other number
+	if d.kind == "DaemonSet" { // pods on nodes that should have none are in no other number
 		surplus := func(p *pod) bool { return p.ordinal >= d.replicas }
 		all := len(now) + len(old)
 		now, old = slices.DeleteFunc(now, surplus), slices.DeleteFunc(old, surplus)
@@ -323,7 +323,7 @@ func (w *world) status(d *workload) {
 		ready: ready(now, old), updatedReady: ready(now), desired: desired, misscheduled: misscheduled,
 		update: d.newest().name(d)}
 	if d.kind == "StatefulSet" {
-		p.all = len(d.pods) // with those that are ending
+		p.all = len(d.pods) // including terminating pods
 	}
 	p.current = p.update
 	if s := d.set(d.current); s != nil {
@@ -341,7 +341,7 @@ func (w *world) status(d *workload) {
 	w.tellWorkload(d)
 }
 
-// wanted returns how many pods the workload is to have, as it says itself.
+// wanted returns the number of pods in the specification of the workload.
 func (d *workload) wanted() int {
 	if d.kind == "DaemonSet" {
 		return d.progress.desired + d.progress.misscheduled
@@ -349,7 +349,7 @@ func (d *workload) wanted() int {
 	return d.replicas
 }
 
-// unfinished reports whether the status tells of a rollout that is not complete.
+// unfinished reports whether the status shows an incomplete rollout.
 func (d *workload) unfinished() bool {
 	p := &d.progress
 	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.kind == "Deployment" || p.updatedReady < d.replicas

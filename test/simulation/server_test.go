@@ -28,7 +28,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// server is a replica: an index that follows the world, and a controller that leads or not.
+// server is a replica: an index that follows the world, and a controller that leads or stands by.
 type server struct {
 	id      int
 	world   *world
@@ -39,31 +39,30 @@ type server struct {
 	replay     *ingest.Replay
 	digester   *dependency.Digester
 	key        int // of the digester
-	regressed  int // how often it found that revisions had gone back
+	regressed  int // how often it found that revisions had decreased
 	controller *controller.Controller
 	streams    [streamCount]stream
 	view       view
 	gate       gate
 
-	leads bool // else it stands by
-	// Since it leads, or stands by: the last write of each workload that was confirmed, and when it could first see
-	// that its pods run with other content.
+	leads bool // otherwise it stands by
+	// Since it leads or stands by: the last confirmed write of each workload, and when it could first see that its
+	// pods run with other content.
 	written    map[int]confirmed
 	staleSince map[int]time.Time
 	stop       context.CancelFunc
 	ended      chan struct{}
-	stopped    atomic.Bool // the context of the controller is done
-	// restarted is when it last restarted each workload by itself, in this life.
+	stopped    atomic.Bool // the context of the controller is canceled
+	// restarted is when it last restarted each workload automatically since the process started.
 	restarted map[int]restarted
-	// looked is what it had seen when it last began to look up the pods of each workload.
+	// looked is what it had seen when it last began to verify the pods of each workload.
 	looked map[int]view
 
-	// asleep: its workers stand still. deaf and mute: requests are not sent, or their
-	// answers do not arrive.
+	// asleep: its workers do not run. deaf: its requests do not reach the API server. mute: answers do not reach it.
 	asleep, deaf, mute bool
 }
 
-// confirmed is a write that a server knows to have been made.
+// confirmed is a write that a server knows to be successful.
 type confirmed struct {
 	version uint64
 	at      time.Time
@@ -71,33 +70,33 @@ type confirmed struct {
 
 // stream is a watch of one resource.
 type stream struct {
-	listed uint64 // at which revision; 0: not yet
+	listed uint64 // the revision of the last list; 0: none
 	relist bool   // the watch has ended
-	held   bool   // nothing arrives
+	held   bool   // no event arrives
 	queue  []event
 }
 
 // view is what has reached a server.
 type view struct {
-	begun  uint64 // at which revision of the world the server began to read
+	begun  uint64 // the revision of the world at which the server started to read
 	synced bool
 	since  uint64 // the latest revision of the first lists
-	// rekeying: the key of the hash has been replaced, and not all has been read with the new one.
+	// rekeying: the key of the hash was replaced, and not everything has been read with the new one.
 	rekeying    bool
 	annotations map[string]string // of the namespace
 	terminating bool              // the namespace
 	sources     [sourceCount]seenSource
 	listed      [streamCount]uint64
-	latest      uint64 // that has arrived
-	disordered  uint64 // the latest that had arrived before something older
+	latest      uint64 // the latest revision that has arrived
+	disordered  uint64 // the latest revision that arrived before something older
 	key         int
-	arrivals    int                  // how much has arrived
+	arrivals    int                  // the number of arrivals
 	templates   map[int]seenTemplate // of the workloads, by slot
-	// records are the hashes of the workloads, by slot, and kept those that the server had read
-	// when the key was replaced: it knows whether they say the content that was there.
+	// records are the hashes of the workloads, by slot, and kept the ones that the server had read when the key
+	// was replaced: it knows whether they match the content at that time.
 	records, kept map[int]string
-	// strange are those of which the record did not say the content when the key was replaced, or
-	// told of sources that did not count: it is taken for one of other content from then on.
+	// strange are the workloads whose record did not match the content when the key was replaced, or contained
+	// sources that did not count: the record counts as one of other content from then on.
 	strange map[int]bool
 }
 
@@ -106,36 +105,36 @@ type seenSource struct {
 	mark
 	content content
 	version uint64
-	// doubted is when another version was read than that before the key was replaced, and not all had been read again.
+	// doubted is when a version other than the one before the key was replaced was read, before everything was
+	// read again.
 	doubted uint64
-	// changed is the revision of the content; arrived is when it came, zero for the first
-	// list; byList tells that a list brought it, with the version of the object only.
+	// changed is the revision of the content; arrived is the time of its arrival, zero for the first list; byList
+	// reports that it came with a list, which only has the version of the object.
 	changed     uint64
 	arrived     time.Time
 	byList      bool
 	lastChanged time.Time
-	// keys are the revisions of the last change of each key, and witnessed those of the
-	// changes of each key that the server has seen happen:
-	// by an event, or by the difference between two lists; 0: none since its first sync.
+	// keys are the revisions of the last change of each key, and witnessed those of the last change of each key
+	// that the server has seen, by an event or by the difference between two lists; 0: none since its first sync.
 	keys, witnessed [keyCount]uint64
-	arrivals        [keyCount]int // when that was, by the number of what had arrived
-	// inData is the same of changes that variables show too: they do not show binaryData.
+	arrivals        [keyCount]int // the arrival numbers of these changes
+	// inData is the same for changes that variables can see: they do not see binaryData.
 	inData struct {
 		witnessed [keyCount]uint64
 		arrivals  [keyCount]int
 	}
-	// listed is when a list last showed other annotations than markBefore, by the number of what had arrived.
+	// listed is the arrival number of the last list that showed annotations other than markBefore.
 	listed     int
 	markBefore mark
-	// gone is the content with which the source was last deleted, goneAt when that was, and prior
-	// what was witnessed before; goneIgnored tells that it was ignored then. A key came back if it has
-	// the same content again.
+	// gone is the content with which the source was last deleted, goneAt the revision of that, prior the changes
+	// witnessed before, and goneIgnored whether the source was ignored then. A key came back if it has the same
+	// content again.
 	gone        content
 	goneAt      uint64
 	goneIgnored bool
 	prior       [keyCount]uint64
 	cameBack    [keyCount]bool
-	// undated are the keys that went after lastChanged, or may have, which is written nowhere.
+	// undated are the keys that were removed after lastChanged, or may have been, which is written nowhere.
 	undated keySet
 }
 
@@ -161,7 +160,7 @@ func keyOf(n int) []byte {
 
 func digesterOf(key int) *dependency.Digester { return dependency.NewDigester(keyOf(key)) }
 
-// defaults are those of every server.
+// defaults are the defaults of every server.
 func (w *world) defaults() policy.Defaults {
 	return policy.Defaults{Mode: policy.Mode(w.defaultMode), Settle: time.Second}
 }
@@ -174,7 +173,7 @@ func (s *server) birth() {
 		Client:  workloadtest.Client(client{server: s}),
 		Sink:    notify.Sinks{},
 		Clock:   clock,
-		Workers: len(s.world.workloads) + 1, // so that no order of the queue matters
+		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.SetDefaults(s.world.defaults())
@@ -186,8 +185,7 @@ func (s *server) birth() {
 	}
 }
 
-// read begins to read the world with the present key. There is nothing of the resources
-// without a stream.
+// read starts to read the world with the current key. Resources without a stream have no objects.
 func (s *server) read() {
 	s.digester, s.key = digesterOf(s.world.key), s.world.key
 	s.view = view{begun: s.world.revision, key: s.key}
@@ -214,8 +212,8 @@ func (s *server) again() {
 	}
 }
 
-// rekey reads everything with another key, as ingest does when it has been replaced. What the
-// server has witnessed counts as before.
+// rekey reads everything with another key, as package ingest does when the key was replaced. What the server has
+// witnessed remains known.
 func (s *server) rekey() {
 	before := s.view
 	s.index.Rekey()
@@ -228,7 +226,7 @@ func (s *server) rekey() {
 		s.view.kept, s.view.strange = map[int]string{}, map[int]bool{}
 		for slot, hash := range before.records {
 			if ofKey(hash, before.key) || hash == before.kept[slot] {
-				s.view.kept[slot] = hash // else it could not be compared before either
+				s.view.kept[slot] = hash // otherwise it could not be compared before either
 			}
 			s.view.strange[slot] = !s.world.oracle.says(slot, hash, &before)
 		}
@@ -236,8 +234,8 @@ func (s *server) rekey() {
 	s.view.key, s.view.rekeying = s.key, true
 }
 
-// restored ends the watches of a server after etcd has been restored. What it has witnessed
-// before is of another history, in the eyes of the oracle too: it may begin again.
+// restored ends the watches of a server after etcd was restored. What it has witnessed before belongs to another
+// history, for the oracle too: it may start again.
 func (s *server) restored() {
 	s.written = map[int]confirmed{}
 	if !s.alive {
@@ -264,7 +262,7 @@ func (s *server) run(leads bool) {
 	}()
 }
 
-// quiet is a context in which nothing is logged.
+// quiet is a context with a logger that discards everything.
 var quiet = klog.NewContext(context.Background(), logr.Discard())
 
 // Read implements policy.Index.
@@ -280,7 +278,7 @@ type verdict struct {
 	timed, provisional             bool                       // see policy.Decision
 }
 
-// decide asks a server for the state of a workload, as its API would show it.
+// decide returns the state of a workload as a server's API would show it.
 func (s *server) decide(d *workload) (v verdict) {
 	s.index.Read(func(known policy.Evaluator) {
 		if w := known.Graph.Workload(d.key()); w != nil {
@@ -301,8 +299,7 @@ func (d *workload) key() dependency.WorkloadKey {
 	return dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
 }
 
-// deliver brings one event or one list of a stream to the index, or reports that there is
-// nothing to bring.
+// deliver passes one event or one list of a stream to the index, and reports whether there was one.
 func (s *server) deliver(id streamID) bool {
 	st := &s.streams[id]
 	switch {
@@ -330,11 +327,11 @@ func (s *server) deliver(id streamID) bool {
 	return true
 }
 
-// noticeRestore lets the server read everything again if it has found that revisions have gone back.
+// noticeRestore makes the server read everything again if it has found that revisions have decreased.
 func (s *server) noticeRestore() {
 	if n := s.index.Progress().Restored; n != s.regressed {
 		s.regressed = n
-		s.world.logf("    server %d begins again", s.id)
+		s.world.logf("  server %d starts again", s.id)
 		s.index.Reset()
 		s.again()
 	}
@@ -362,7 +359,7 @@ func (s *server) list(id streamID) {
 	}
 	version := s.world.shown(id, s.world.revision)
 	if again {
-		s.must(s.replay.Probe(quiet, id.String(), version)) // a watch has ended, before which it is asked for
+		s.must(s.replay.Probe(quiet, id.String(), version)) // a watch has ended, before which the version is probed
 	}
 	s.must(s.replay.ListOf(id.String(), fmt.Sprint(version), objects...))
 	if s.view.synced && !s.view.rekeying {
@@ -378,7 +375,7 @@ func (s *server) list(id streamID) {
 	}
 	s.view.synced, s.view.rekeying = true, false
 	s.world.logf("    server %d has read everything", s.id)
-	synctest.Wait() // workers have taken up all workloads, and are told of them again below
+	synctest.Wait() // workers have handled all workloads, which are queued again below
 	for _, resource := range unused {
 		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
 	}
@@ -387,7 +384,7 @@ func (s *server) list(id streamID) {
 	}
 }
 
-// bookmark tells the server of each resource that everything up to now has reached it, where it has.
+// bookmark sends a bookmark of each resource whose events have all reached the server.
 func (s *server) bookmark() {
 	if !s.alive || !s.view.synced || s.view.rekeying {
 		return
@@ -403,7 +400,7 @@ func (s *server) bookmark() {
 	}
 }
 
-// look notes what reaches the server.
+// look records what reaches the server.
 func (s *server) look(e *event, byList bool) {
 	s.view.arrivals++
 	defer s.view.lookAtOptIns(s.world.defaultMode, byList)
@@ -420,7 +417,7 @@ func (s *server) look(e *event, byList bool) {
 	if seen.present && !e.source.present {
 		seen.gone, seen.goneAt, seen.goneIgnored = seen.content, e.source.changed, seen.ignored
 		for k := range seen.witnessed {
-			if !seen.cameBack[k] { // else it has not changed since it went before
+			if !seen.cameBack[k] { // otherwise it has not changed since before the deletion
 				seen.prior[k] = seen.witnessed[k]
 			}
 		}
@@ -454,7 +451,7 @@ func (s *server) look(e *event, byList bool) {
 	if dated {
 		seen.undated = 0
 	}
-	if !dated || byList { // what a list shows may be a change with a date and a removal after it
+	if !dated || byList { // a list may show a change with a date and a later removal
 		seen.undated |= removed
 	}
 	if byList && seen.present && e.source.present && seen.mark != e.source.mark {
@@ -464,12 +461,11 @@ func (s *server) look(e *event, byList bool) {
 	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
 }
 
-// gate holds the workers of a server up, so that it is known what they have seen when
-// they decide.
+// gate holds the workers of a server, so that it is known what they have seen when they decide.
 type gate struct {
 	mu      sync.Mutex
 	closed  chan struct{} // nil: open
-	waiting bool          // a worker has been held up since it was closed
+	waiting bool          // a worker was held since it was closed
 }
 
 func (g *gate) wait() {
@@ -490,7 +486,7 @@ func (g *gate) close() {
 	}
 }
 
-// open lets the workers go on, and reports whether any was held up.
+// open releases the workers, and reports whether any was held.
 func (g *gate) open() (held bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -501,9 +497,8 @@ func (g *gate) open() (held bool) {
 	return held
 }
 
-// skewedClock is the clock of the bubble, wrong by a constant, and without the tickers of
-// work queues, which are for metrics and as a safety net and would be most of what happens in
-// an hour.
+// skewedClock is the clock of the bubble with a constant error, and without the tickers of work queues, which are
+// only for metrics and a safety net, and would be most of the events of an hour.
 type skewedClock struct {
 	clock.RealClock
 	skew time.Duration

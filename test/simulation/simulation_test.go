@@ -16,12 +16,12 @@ import (
 type simulation struct {
 	world   *world
 	network *network
-	faults  map[int][]fault // of the requests that come next, by slot
-	batches bool            // events come in batches, and not one by one
-	answers int             // since time has last passed
+	faults  map[int][]fault // the faults of the next requests, by slot
+	batches bool            // whether events come in batches, and not one by one
+	answers int             // since time last advanced
 }
 
-// network holds requests that were sent and not answered.
+// network contains requests that were sent and not answered.
 type network struct {
 	mu       sync.Mutex
 	requests []*request
@@ -40,17 +40,17 @@ func (n *network) add(r *request) {
 	}
 }
 
-// waits reports whether a server waits for the answer to what it has asked of a workload.
+// waits reports whether a server waits for the answer to a request about a workload.
 func (n *network) waits(s *server, slot int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.server == s && r.slot == slot && !r.ghost })
 }
 
-// firstRevision is what a history begins with.
+// firstRevision is the revision at which a history starts.
 const firstRevision = 100
 
-// newSimulation returns a simulation of a history that has not begun.
+// newSimulation returns a simulation of a history that has not started.
 func newSimulation(h *history, trace *[]string) *simulation {
 	w := &world{revision: firstRevision, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaultMode: h.DefaultMode,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
@@ -64,7 +64,7 @@ func newSimulation(h *history, trace *[]string) *simulation {
 	return s
 }
 
-// drain goes on until nothing more happens by itself at this time.
+// drain continues until nothing more happens by itself at this time.
 func (s *simulation) drain() {
 	for s.world.oracle.violation == "" {
 		synctest.Wait()
@@ -81,11 +81,11 @@ func (s *simulation) drain() {
 	}
 }
 
-// patience is after how many answers in no time leaders are thought to fight.
+// patience is the number of answers without an advance of time after which leaders are assumed to fight.
 const patience = 50
 
-// fight ends a fight of two servers that see different things and both lead: what one
-// writes is not right for the other. The lease of one runs out.
+// fight ends a fight between two leaders that see different states and revert each other's writes: the lease of
+// one expires.
 func (s *simulation) fight() {
 	s.answers = 0
 	if a, b := s.world.servers[0], s.world.servers[len(s.world.servers)-1]; a != b && a.leads && b.leads {
@@ -94,10 +94,10 @@ func (s *simulation) fight() {
 		s.resign(a, false)
 		return
 	}
-	s.world.oracle.fail("%d requests in no time", patience)
+	s.world.oracle.fail("%d requests without an advance of time", patience)
 }
 
-// note looks at requests that were sent just now.
+// note records requests that were just sent.
 func (s *simulation) note() {
 	s.network.mu.Lock()
 	defer s.network.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *simulation) note() {
 	}
 }
 
-// deliver brings what is under way to the servers, while their workers stand still. It reports whether
-// the workers have anything to do then.
+// deliver delivers pending events to the servers, while their workers are held. It reports whether the workers
+// have anything to do then.
 func (s *simulation) deliver() (delivered bool) {
 	for _, server := range s.world.servers {
 		if !server.alive {
@@ -138,17 +138,17 @@ func (s *simulation) deliver() (delivered bool) {
 			} else if server.deliver(id) {
 				delivered = true
 			}
-			synctest.Wait() // a worker has taken up what has come, and is told again of what comes next
+			synctest.Wait() // a worker has handled the events so far, and is notified again of later ones
 		}
 		s.world.oracle.arrived(server)
 		if !server.asleep && server.gate.open() {
-			delivered = true // what has been held up until now is asked for before anything else happens
+			delivered = true // held requests are sent before anything else happens
 		}
 	}
 	return delivered
 }
 
-// next returns the stream with what happened first, of those that are not held.
+// next returns the stream with the earliest event, of those that are not held.
 func (s *server) next() (first streamID, found bool) {
 	var at uint64
 	for id := range s.streams {
@@ -195,7 +195,7 @@ func (s *simulation) answer() bool {
 	return false
 }
 
-// sleep lets time pass.
+// sleep advances the time.
 func (s *simulation) sleep(d time.Duration) {
 	end := time.Now().Add(d)
 	for s.world.oracle.violation == "" {
@@ -223,7 +223,7 @@ func (s *simulation) sleep(d time.Duration) {
 	}
 }
 
-// lead lets a server lead.
+// lead makes a server the leader.
 func (s *simulation) lead(server *server) bool {
 	if !server.alive || server.leads {
 		return false
@@ -234,8 +234,8 @@ func (s *simulation) lead(server *server) bool {
 	return true
 }
 
-// resign ends the leadership of a server. What it has asked for may still be done when
-// no client waits for the answer any longer.
+// resign ends the leadership of a server. Its requests may still be carried out when no client waits for the
+// answers.
 func (s *simulation) resign(server *server, ghosts bool) bool {
 	if !server.leads {
 		return false
@@ -246,7 +246,7 @@ func (s *simulation) resign(server *server, ghosts bool) bool {
 	return true
 }
 
-// halt ends what the controller of a server does; see resign.
+// halt stops the controller of a server; see resign.
 func (s *simulation) halt(server *server, ghosts bool) {
 	server.stopped.Store(true)
 	server.stop()
@@ -290,8 +290,7 @@ func (s *simulation) birth(server *server) bool {
 	return true
 }
 
-// calm ends everything that holds something up and lets time pass until nothing happens
-// any more. One server leads then.
+// calm ends all faults and holds, and advances the time until nothing happens. One server leads then.
 func (s *simulation) calm() {
 	clear(s.faults)
 	leading := 0
@@ -321,7 +320,7 @@ func (s *simulation) calm() {
 // calmFor is more than the longest back-off.
 const calmFor = 15 * time.Minute
 
-// end ends all that runs.
+// end stops everything.
 func (s *simulation) end() {
 	s.network.mu.Lock()
 	for _, r := range s.network.requests {
@@ -335,20 +334,19 @@ func (s *simulation) end() {
 	}
 }
 
-// mostInAnHour is how many patches a server may send for a workload in an hour in which
-// nothing happens, because its owner fights: what servers write is removed each time. It may
-// look at pods and ReplicaSets before.
+// mostInAnHour is how many patches a server may send for a workload in an hour without other events, because its
+// owner fights: each write of a server is removed. The server may list pods and ReplicaSets before each.
 const mostInAnHour = 40
 
-// lastHour lets an hour pass, in which servers have nothing to do, unless an owner fights, or
-// an eviction has to wait.
+// lastHour advances the time by an hour in which servers have nothing to do, unless an owner fights, or an
+// eviction must wait.
 func (s *simulation) lastHour() {
 	allowed := 0
 	for _, d := range s.world.workloads {
 		switch {
 		case d == nil:
 		case d.annotations[recreatingAnnotation] != "", d.truth.evicting != "" && d.pdb:
-			return // pods are looked at again and again, and what an owner removes is remembered
+			return // pods are verified again and again, and removed records are remembered
 		case d.holder.fights():
 			allowed += mostInAnHour
 		}
@@ -358,6 +356,6 @@ func (s *simulation) lastHour() {
 	s.sleep(time.Hour)
 	requests, patches = s.network.count-requests, o.patches-patches
 	if o.violation == "" && (patches > allowed || requests > 5*allowed) {
-		o.fail("%d requests in an hour in which nothing happened, of which %d were patches", requests, patches)
+		o.fail("%d requests in an hour without other events, of which %d were patches", requests, patches)
 	}
 }

@@ -20,17 +20,17 @@ type source struct {
 	version uint64
 	created time.Time
 	content content
-	// changed is the revision of the last change of content or presence, and keys those of
-	// the last change of each key.
+	// changed is the revision of the last change of content or presence, and keys are those of the last change of
+	// each key.
 	changed uint64
 	keys    [keyCount]uint64
-	// written and labelled are when the owner, who sets the content, and a client that sets
-	// labels only last wrote it, as managedFields have it.
+	// written and labelled are the times in managedFields of the last write by the owner, who sets the content,
+	// and by a client that only sets labels.
 	written, labelled time.Time
 	label, note       int
 }
 
-// lastChanged is the time that managedFields tell of the content.
+// lastChanged is the time of the content in managedFields.
 func (s *source) lastChanged() time.Time { return seconds(s.written) }
 
 func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
@@ -107,9 +107,8 @@ func (w *world) deleteSource(slot int) bool {
 	return true
 }
 
-// setContent writes the content of a source as its owner does. Its time in managedFields
-// stays the same when keys are removed and no other is written, unless it was applied by
-// the server: so does kube-apiserver.
+// setContent writes the content of a source as its owner. As in kube-apiserver, its time in managedFields does not
+// change if keys are only removed, unless the write is a server-side apply.
 func (w *world) setContent(slot int, c content, applied bool) bool {
 	s := &w.sources[slot]
 	if !s.present || s.content == c || c == (content{}) {
@@ -159,8 +158,7 @@ func (w *world) markSource(slot int, match bool) bool {
 	return true
 }
 
-// wroteSource tells of a source that has been written, of its content before, and whether it
-// was present.
+// wroteSource emits the event of a source that was written, given its previous content and presence.
 func (w *world) wroteSource(slot int, was content, present bool) {
 	w.revision++
 	s := &w.sources[slot]

@@ -40,16 +40,16 @@ func (u use) reads() keySet {
 	}
 }
 
-// whole reports whether all keys are read, whichever there are.
+// whole reports whether all keys are read, whatever their names.
 func (u use) whole() bool { return u.how == envFrom || u.how == volume || u.how == projected }
 
 // mounted reports whether a volume shows the source.
 func (u use) mounted() bool { return u.how != env && u.how != envFrom }
 
-// live reports whether the container sees a change without a restart.
+// live reports whether the container sees changes without a restart.
 func (u use) live() bool { return u.mounted() && u.how != subPath }
 
-// starts reports whether a container with this use starts, or a pod, if it is a volume.
+// starts reports whether a container with this use starts, or the pod, if the use is a volume.
 func (u use) starts(present bool, c content) bool {
 	switch {
 	case u.optional:
@@ -63,13 +63,13 @@ func (u use) starts(present bool, c content) bool {
 	}
 }
 
-// role is what a container is in its pod.
+// role is the role of a container in its pod.
 type role int
 
 const (
 	mainContainer role = iota
 	initContainer
-	sidecar // an init container that goes on running
+	sidecar // an init container that keeps running
 )
 
 type containerSpec struct {
@@ -79,7 +79,7 @@ type containerSpec struct {
 
 func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
 
-// variants are the pods that templates make, init containers first.
+// variants are the pods of templates, init containers first.
 var variants = [][]containerSpec{
 	pod1(use{source: 0, how: env, key: 0}, use{source: 2, how: env, key: 1}),
 	pod1(use{source: 0, how: envFrom}, use{source: 2, how: envFrom, optional: true}),
@@ -98,7 +98,7 @@ var variants = [][]containerSpec{
 	{{role: sidecar, uses: []use{{source: 2, how: envFrom}}}, {role: initContainer, uses: []use{{source: 1, how: envFrom}}}, {uses: []use{{source: 0, how: envFrom}}}},
 }
 
-// The variants by what is particular about them, for histories that are written by hand.
+// Variants by their characteristics, for histories that are written by hand.
 const (
 	readsOneKey       = 0 // c0.a and s0.b
 	readsSecretAndMap = 1 // all of c0, and of s0 if it is there
@@ -126,7 +126,7 @@ var allUses = func() (all [][]use) {
 // crashing is the image whose pods never become ready.
 const crashing = 100
 
-// podSpecs are those of the variants, without an image.
+// podSpecs are the pods of the variants, without an image.
 var podSpecs = func() []corev1.PodSpec {
 	var specs []corev1.PodSpec
 	for _, containers := range variants {
@@ -207,8 +207,7 @@ func addUse(spec *corev1.PodSpec, c *corev1.Container, u use, id string) {
 	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
-// podTemplate returns a pod template as an API object. Its slices of containers are its own,
-// and what is in them is shared.
+// podTemplate returns a pod template as an API object. It has its own slices of containers, with shared elements.
 func podTemplate(variant, image int, annotations map[string]string) corev1.PodTemplateSpec {
 	spec := podSpecs[variant]
 	spec.InitContainers = withImage(spec.InitContainers, image)
@@ -227,7 +226,7 @@ func withImage(containers []corev1.Container, image int) (out []corev1.Container
 	return out
 }
 
-// missing reports whether something is absent that a pod of a variant needs to start whole.
+// missing reports whether a source or key is absent that a pod of a variant requires.
 func missing(variant int, marks [sourceCount]mark, c contents) bool {
 	for _, u := range allUses[variant] {
 		if !u.starts(marks[u.source].present, c[u.source]) {

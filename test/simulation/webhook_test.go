@@ -22,14 +22,14 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// webhook is the mutating webhook: by which server it is answered.
+// webhook is the mutating webhook, with the server that answers it.
 type webhook struct {
 	installed bool
 	down      bool
 	server    int
 }
 
-// finder looks sources up as they are.
+// finder looks up the current sources.
 type finder struct{ w *world }
 
 // Find implements admission.Finder.
@@ -49,7 +49,7 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 	return nil, nil //nolint:nilnil // no source, as admission.Finder has it
 }
 
-// admit lets the webhook see a workload that is about to be written by others than servers.
+// admit calls the webhook for a workload that is about to be written by a client other than a server.
 func (w *world) admit(d *workload, before *manifest) {
 	s := w.servers[w.webhook.server%len(w.servers)]
 	if !w.webhook.installed || w.webhook.down || !s.alive || d.deleting {
@@ -77,7 +77,7 @@ func (w *world) admit(d *workload, before *manifest) {
 		return
 	}
 	if !response.Allowed {
-		w.oracle.fail("the webhook refuses %s", workloadName(d.slot))
+		w.oracle.fail("the webhook rejects %s", workloadName(d.slot))
 	}
 	present, marks := s.view.contents(), s.view.marks()
 	for slot := range present {
@@ -122,14 +122,14 @@ func (s *server) review(review *admissionv1.AdmissionReview) *admissionv1.Admiss
 	return answer.Response
 }
 
-// patchAdmitted applies a JSON patch, which may name our annotations alone.
+// patchAdmitted applies a JSON patch, which may only set configdep's annotations.
 func (w *world) patchAdmitted(d *workload, patch []byte) {
 	var operations []struct {
 		Op, Path string
 		Value    any
 	}
 	if err := json.Unmarshal(patch, &operations); err != nil {
-		w.oracle.fail("a patch of the webhook: %v", err)
+		w.oracle.fail("invalid patch of the webhook: %v", err)
 	}
 	for _, o := range operations {
 		at, key, found := strings.Cut(o.Path, "/annotations/")

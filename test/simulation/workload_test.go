@@ -23,7 +23,7 @@ type template struct {
 	annotations    map[string]string
 }
 
-// identity tells templates apart.
+// identity distinguishes templates.
 func (t *template) identity() string {
 	var b strings.Builder
 	b.WriteString(strconv.Itoa(t.variant))
@@ -41,14 +41,14 @@ type manifest struct {
 	slot        int
 	uid         int
 	revision    uint64 // of the world
-	version     uint64 // as it is shown
+	version     uint64 // as shown by the API
 	created     time.Time
 	generation  int64
 	annotations map[string]string
 	label       int
 	template    template
 	paused      bool
-	replicas    int  // of a DaemonSet: the nodes that are to have a pod
+	replicas    int  // for a DaemonSet: the nodes that should have a pod
 	tainted     bool // pods of a DaemonSet stay on other nodes
 	partition   int  // of a StatefulSet
 	onDelete    bool // pods are not replaced
@@ -57,17 +57,17 @@ type manifest struct {
 	progress    progress
 }
 
-// entry is one of managedFields.
+// entry is one entry of managedFields.
 type entry struct {
 	manager  string
 	at       time.Time
 	template bool
 }
 
-// workload is a manifest with what its controllers have made of it.
+// workload is a manifest with the objects of its controllers.
 type workload struct {
 	manifest
-	// written is the manifest as a client last wrote it, before the controllers went on.
+	// written is the manifest as a client last wrote it, before the controllers acted.
 	written manifest
 	holder  owner
 
@@ -80,17 +80,17 @@ type workload struct {
 	current string
 	// largest is the identity of the template of the ReplicaSet with the most pods.
 	largest string
-	// due is when the controllers go on; zero: they have nothing to do.
+	// due is when the controllers act; zero: they have nothing to do.
 	due time.Time
-	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine refuses the
-	// patches of the server.
+	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine denies the patches of the
+	// server.
 	pdb, refused bool
 
 	truth truth
 	// started is the revision at which a container last started.
 	started uint64
-	// maybe are the contents that pods may have read for all that a server can see: what there
-	// has been since the template changed, or since it was recorded.
+	// maybe contains the contents that pods may have read as far as a server can see: all contents since the
+	// template changed, or since the record.
 	maybe knowledge
 }
 
@@ -161,7 +161,7 @@ func (m *manifest) object() runtime.Object {
 	}
 }
 
-// templateWritten is what managedFields tell of when the template was last written.
+// templateWritten is the time of the last write of the template in managedFields.
 func (m *manifest) templateWritten() time.Time {
 	at := m.created
 	for _, e := range m.managers {
@@ -204,8 +204,8 @@ func (w *world) deleteWorkload(slot int) bool {
 	return true
 }
 
-// terminate deletes a workload in the foreground: it stays until its pods have gone, which
-// takes a while, and for ever on a node that is lost.
+// terminate deletes a workload in the foreground: it exists until its pods have ended, which takes a while, and
+// for ever on a lost node.
 func (w *world) terminate(slot int) bool {
 	d := w.workloads[slot]
 	if d == nil || d.deleting {
@@ -216,8 +216,7 @@ func (w *world) terminate(slot int) bool {
 	return true
 }
 
-// write changes a workload in the name of a field manager, and reports whether that made a
-// difference.
+// write changes a workload with a field manager, and reports whether that made a difference.
 func (w *world) write(d *workload, manager string, change func(*manifest)) bool {
 	before := d.manifest
 	change(&d.manifest)
@@ -250,7 +249,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 		d.truth.exposed = is
 	}
 	now.managers = slices.Clone(now.managers)
-	if templateTook || metaTook { // fields that are only removed leave the time as it was
+	if templateTook || metaTook { // if fields are only removed, the time does not change
 		i := slices.IndexFunc(now.managers, func(e entry) bool { return e.manager == manager })
 		if i < 0 {
 			i = len(now.managers)
@@ -289,13 +288,13 @@ func compareMaps(before, now map[string]string) (took, lost bool) {
 	return took, lost
 }
 
-// wroteWorkload tells of a workload that has been written, and lets its controllers go on.
+// wroteWorkload emits the event of a workload that was written, and lets its controllers act.
 func (w *world) wroteWorkload(d *workload) {
 	w.revision++
 	w.tellWorkload(d)
 	d.written = d.manifest
 	if s := d.newest(); s != nil && d.kind == "Deployment" && s.identity == d.template.identity() {
-		s.annotations = merged(s.annotations, d.annotations) // none is ever removed
+		s.annotations = merged(s.annotations, d.annotations) // annotations of sets are never removed
 	}
 	w.oracle.look()
 	w.rollSoon(d)

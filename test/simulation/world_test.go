@@ -18,7 +18,7 @@ const (
 	fieldManager = "configdep"
 )
 
-// seed is what a workload is created from.
+// seed is the initial configuration of a workload.
 type seed struct {
 	Kind        string            `json:"kind"`
 	Variants    [2]int            `json:"variants"`
@@ -28,13 +28,13 @@ type seed struct {
 	Delay       time.Duration     `json:"delay,omitempty"`
 }
 
-// world is the cluster: what kube-apiserver stores, and what the other controllers make
-// of it. Its methods return at once and are called by one goroutine.
+// world is the cluster: the objects that kube-apiserver stores, and the effects of the other controllers. Its
+// methods return at once and are called by one goroutine.
 type world struct {
 	revision    uint64
-	offsets     [2]uint64 // of what the API shows, by revision counter
+	offsets     [2]uint64 // of the versions in the API, by revision counter
 	skews       skews
-	pace        time.Duration // of the other controllers; 0: they are done at once
+	pace        time.Duration // of the other controllers; 0: they act at once
 	uids        int
 	defaultMode string
 	seeds       []seed
@@ -44,16 +44,16 @@ type world struct {
 	terminating bool              // the namespace is being deleted
 	sources     [sourceCount]source
 	workloads   []*workload // nil: absent
-	key         int         // which HMAC key the servers share
-	keyBefore   int         // and which they did before that
-	keys        int         // the last that was made
+	key         int         // the HMAC key that the servers share
+	keyBefore   int         // their previous key
+	keys        int         // the last key that was created
 	backup      *backup
 	restored    uint64 // when etcd was last restored
 	webhook     webhook
 
 	servers []*server
 	oracle  *oracle
-	trace   *[]string // nil: it is not read
+	trace   *[]string // nil: not traced
 }
 
 func (w *world) logf(format string, args ...any) {
@@ -62,7 +62,7 @@ func (w *world) logf(format string, args ...any) {
 	}
 }
 
-// streamID is one of the resources that change in a simulation.
+// streamID identifies one of the resources that change in a simulation.
 type streamID int
 
 const (
@@ -97,13 +97,13 @@ func workloadStream(kind string) streamID {
 	}
 }
 
-// event is a change of an object as a watch tells of it.
+// event is a change of an object, as in a watch event.
 type event struct {
 	revision uint64
 	stream   streamID
 	slot     int
 	deleted  bool
-	// One of them; all are immutable.
+	// One of them is set; all are immutable.
 	workload  *manifest
 	source    *source
 	namespace *corev1.Namespace
@@ -120,7 +120,7 @@ func (e *event) object() runtime.Object {
 	}
 }
 
-// namespace returns the event of the namespace as it is.
+// namespace returns the event of the current namespace.
 func (w *world) namespace() event {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, ResourceVersion: fmt.Sprint(w.shown(namespaces, min(max(w.annotated, firstRevision), w.revision))), Annotations: maps.Clone(w.annotations)}}
@@ -131,7 +131,7 @@ func (w *world) namespace() event {
 	return event{revision: w.revision, stream: namespaces, namespace: n}
 }
 
-// emit sends an event on its way to the servers.
+// emit sends an event to the servers.
 func (w *world) emit(e event) {
 	e.revision = w.revision
 	e.deleted = e.deleted || e.source != nil && !e.source.present
@@ -143,7 +143,7 @@ func (w *world) emit(e event) {
 	}
 }
 
-// list returns the present objects of a stream.
+// list returns the current objects of a stream.
 func (w *world) list(id streamID) (events []event) {
 	switch id {
 	case namespaces:
@@ -179,7 +179,7 @@ func (w *world) marks() (m [sourceCount]mark) {
 	return m
 }
 
-// terminateNamespace begins to delete the namespace. What is in it goes one by one.
+// terminateNamespace begins to delete the namespace. Its objects are deleted one by one.
 func (w *world) terminateNamespace() bool {
 	if w.terminating {
 		return false
@@ -189,7 +189,7 @@ func (w *world) terminateNamespace() bool {
 	return true
 }
 
-// endNamespace deletes what is left of the namespace, which is created again at once.
+// endNamespace deletes the remaining objects of the namespace, which is created again at once.
 func (w *world) endNamespace() bool {
 	if !w.terminating {
 		return false
@@ -209,7 +209,7 @@ func (w *world) endNamespace() bool {
 	return true
 }
 
-// due returns when something happens by itself; zero: nothing does.
+// due returns when something happens by itself; zero: never.
 func (w *world) due() (at time.Time) {
 	consider := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
@@ -225,7 +225,7 @@ func (w *world) due() (at time.Time) {
 	return at
 }
 
-// advance lets happen what is due by now.
+// advance does everything that is due.
 func (w *world) advance() (done bool) {
 	now := time.Now()
 	for _, d := range w.workloads {
