@@ -21,13 +21,13 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// calm waits until nothing is left to do, and lets the oracle judge. That every server has
-// seen everything is told by what it shows: the versions of all sources that a template reads, which
-// are written once more, as no version is shown of one that only a glob names; and at last a label that its owner sets.
+// calm waits until nothing is left to do, and lets the oracle judge. Views show whether every server has seen
+// everything: they have the versions of all sources that a template reads, which are written once more, because
+// views do not show the version of a source that only a glob matches; and finally a label that the owner sets.
 func (s *stage) calm(ctx context.Context, label string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not calm within %v", limit))
 	defer cancel()
-	s.logf("waiting for the calm")
+	s.logf("waiting for calm")
 	if err := s.dropLongIntervals(ctx); err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	return nil
 }
 
-// dropLongIntervals removes the minimum interval of workloads for which it has grown: that would take
-// longer than the calm may.
+// dropLongIntervals removes the minimum interval of workloads for which it has grown beyond the duration of a
+// calm.
 func (s *stage) dropLongIntervals(ctx context.Context) error {
 	if err := s.journal.catchUp(ctx); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *stage) awaitCalm(ctx context.Context) error {
 	return nil
 }
 
-// awaitViews waits until the pods run with the present content, and a replica says so.
+// awaitViews waits until the pods run with the current content, and a replica shows that.
 func (s *stage) awaitViews(ctx context.Context, replica int) error {
 	client, err := versioned.NewForConfig(directly(server.Replicas[replica]))
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *stage) awaitViews(ctx context.Context, replica int) error {
 	return err
 }
 
-// directly is the configuration of a client of one replica that may do everything.
+// directly returns the configuration of a client of one replica with all permissions.
 func directly(r *install.Replica) *rest.Config {
 	config, admin := r.RESTConfig(), cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData
@@ -138,12 +138,12 @@ func directly(r *install.Replica) *rest.Config {
 	return config
 }
 
-// violations are what the oracle has found; there is nothing to wait for any more.
+// violations are the findings of the oracle, after which waiting is useless.
 type violations []string
 
 func (v violations) Error() string { return strings.Join(v, "; ") }
 
-// compare compares what a replica shows with what it has to.
+// compare compares the views of a replica with the expected state.
 func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int) error {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
@@ -164,20 +164,20 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 	return err
 }
 
-// mayDoubt reports whether a replica may take pods for older than their content, of which the leader knows better: it has
-// not seen all templates that came since the pods were of one.
+// mayDoubt reports whether a replica may consider pods older than their content although the leader knows better:
+// it has not seen all templates since the ones of the pods.
 func (w *workload) mayDoubt(replica int) bool {
 	return replica != leader() && !w.cell.oracle.servers[replica].sawAll(w.wholeAt, w.startedAt)
 }
 
-// shown returns an error unless a view shows the present state of the workload, or that the replica
-// is in doubt if it may be.
+// shown returns an error unless a view shows the current state of the workload, or doubt if the replica may be in
+// doubt.
 func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
 	if view == nil {
-		return errors.New("it is not shown")
+		return errors.New("the view does not exist")
 	}
 	if label := w.state.labels[calmLabel]; view.Labels[calmLabel] != label {
-		return fmt.Errorf("it is shown with the label %q, not %q", view.Labels[calmLabel], label)
+		return fmt.Errorf("label = %q, want %q", view.Labels[calmLabel], label)
 	}
 	shown := map[string]string{}
 	for _, source := range view.Status.Sources {
@@ -189,21 +189,21 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
 			version = strconv.FormatInt(v, 10)
 		}
 		if got, found := shown[u.source]; !found || got != version {
-			return fmt.Errorf("%s is shown at version %q, not %q", u.source, got, version)
+			return fmt.Errorf("version of %s = %q, want %q", u.source, got, version)
 		}
 	}
 	if mayDoubt && view.Status.Reason == "SourceChanged" {
 		return nil
 	}
 	if want := w.want(); string(view.Status.State) != want {
-		return fmt.Errorf("it is shown as %s (%s: %s), not as %s", view.Status.State, view.Status.Reason, view.Status.Message, want)
+		return fmt.Errorf("state = %s (%s: %s), want %s", view.Status.State, view.Status.Reason, view.Status.Message, want)
 	}
 	hash, former := w.state.annotations[hashAnnotation], w.cell.oracle.formerKey
 	if w.want() == "InSync" && former != "" && strings.HasPrefix(hash, former) {
-		return errors.New("what is recorded was made with a key that has been replaced")
+		return errors.New("the record has a key that was replaced")
 	}
 	if w.want() == "InSync" && (view.Status.ConfigHash != hash || view.Status.AppliedHash != hash) {
-		return fmt.Errorf("the hash is shown as %q, applied %q, and is recorded as %q", view.Status.ConfigHash, view.Status.AppliedHash, hash)
+		return fmt.Errorf("configHash = %q, appliedHash = %q, recorded hash = %q", view.Status.ConfigHash, view.Status.AppliedHash, hash)
 	}
 	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// The sources of a cell. Workloads share them.
+// The sources of a cell, which workloads share.
 var sourceNames = []string{"c0", "c1", "s0", "s1"}
 
-// matchedSources carry the match annotation. Where they are read, they are required: one that is
-// optional could come into being without a workload in mode matched having known of it.
+// matchedSources have the match annotation. They are required where they are read: an optional one could be
+// created without a workload in mode matched having known about it.
 var matchedSources = []string{"c0", "s0"}
 
-// kindOf returns the kind of a source, which its name begins with.
+// kindOf returns the kind of a source, from the first letter of its name.
 func kindOf(source string) string {
 	if source[0] == 's' {
 		return "Secret"
@@ -24,14 +24,13 @@ func kindOf(source string) string {
 	return "ConfigMap"
 }
 
-// content is that of one source; nil: the source is not there.
+// content is the content of one source; nil: the source is absent.
 type content map[string]string
 
-// keyNames are the keys that sources begin with. The last one is read only by those who
-// read all.
+// keyNames are the initial keys of sources. The last one is only read by workloads that read all keys.
 var keyNames = []string{"a", "b", "z"}
 
-// use is one way in which a pod template consumes a source.
+// use is one use of a source by a pod template.
 type use struct {
 	how      string // env, envFrom, volume or projected
 	source   string
@@ -47,12 +46,12 @@ var variants = [][]use{
 	{{how: "projected", source: "c1", keys: []string{"a"}}, {how: "projected", source: "s1"}},
 }
 
-// reading is what a pod has read of each source. Of a source that its template does not consume
-// it is taken to read everything, through the API.
+// reading is what a pod has read of each source. A source that its template does not use counts as read
+// completely, through the API.
 type reading map[string]string
 
-// consume returns what a pod that starts now reads, and whether it starts at all. Of an
-// optional source that is absent it reads the same as of an empty one.
+// consume returns what a pod that starts now reads, and whether it starts at all. An absent optional source reads
+// as an empty one.
 func consume(variant int, sources map[string]content) (all reading, starts bool) {
 	all = reading{}
 	for _, name := range sourceNames {
@@ -68,8 +67,8 @@ func consume(variant int, sources map[string]content) (all reading, starts bool)
 	return all, true
 }
 
-// readingOf returns what a pod that starts now reads of one source, and whether nothing of it is
-// missing that the pod requires.
+// readingOf returns what a pod that starts now reads of one source, and whether the source has everything that the
+// pod requires.
 func readingOf(variant int, name string, c content) (read string, complete bool) {
 	keys := slices.Sorted(maps.Keys(c))
 	u := useOf(variant, name)
@@ -97,7 +96,7 @@ func text(c content, keys []string) string {
 	return b.String()
 }
 
-// useOf returns how a template consumes a source, or nil.
+// useOf returns the use of a source by a template, or nil.
 func useOf(variant int, source string) *use {
 	for i := range variants[variant] {
 		if u := &variants[variant][i]; u.source == source {
@@ -107,7 +106,7 @@ func useOf(variant int, source string) *use {
 	return nil
 }
 
-// scopeOf stands for the keys of a source that count.
+// scopeOf identifies the keys of a source that count.
 func scopeOf(variant int, source string) string {
 	if u := useOf(variant, source); u != nil && u.keys != nil {
 		return strings.Join(u.keys, " ")

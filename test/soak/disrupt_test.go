@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// disrupt lets something happen to a replica or to the API server.
+// disrupt disturbs a replica or the API server.
 func (s *stage) disrupt(ctx context.Context, d disruption) error {
 	if d.what == "lose the key" || d.what == "replace the key" {
 		return s.rekey(ctx, d.what == "replace the key")
@@ -38,7 +38,7 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		}
 		pause(ctx, d.lasts)
 		return s.start(ctx, d.replica)
-	case "stop": // it believes afterwards that no time has passed
+	case "stop": // to the replica, no time seems to have passed
 		if err := syscall.Kill(r.PID(), syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 	return nil
 }
 
-// rekey replaces the key of the hash, or removes it, so that the replicas put it back.
+// rekey replaces the key of the hash, or removes it, so that the replicas restore it.
 func (s *stage) rekey(ctx context.Context, replace bool) error {
 	const name = "configdep-hmac-key"
 	secrets := s.client.CoreV1().Secrets(install.Namespace)
@@ -90,7 +90,7 @@ func (s *stage) rekey(ctx context.Context, replace bool) error {
 		after := before.DeepCopy()
 		random := rand.New(rand.NewPCG(s.history.seed, 3))
 		for i := range after.Data["key"] {
-			after.Data["key"][i] ^= byte(1 + random.IntN(255)) // another one than an earlier history chose
+			after.Data["key"][i] ^= byte(1 + random.IntN(255)) // so that it differs from the keys of earlier histories
 		}
 		_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
 		return err
@@ -101,14 +101,14 @@ func (s *stage) rekey(ctx context.Context, replace bool) error {
 	return try(ctx, "waiting for the key", func(ctx context.Context) error {
 		after, err := secrets.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !bytes.Equal(after.Data["key"], key) {
-			s.logf("the key has been replaced, and not put back")
-			err = errors.New("it is another key")
+			s.logf("the key was replaced, and not restored")
+			err = errors.New("the Secret has another key")
 		}
 		return err
 	})
 }
 
-// useWebhook installs the webhook, or takes it away, and waits until the API server knows.
+// useWebhook installs or removes the webhook, and waits until the API server knows.
 func (s *stage) useWebhook(ctx context.Context, use bool) error {
 	configurations := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	there, err := configurations.Get(ctx, install.Name, metav1.GetOptions{})
@@ -126,7 +126,7 @@ func (s *stage) useWebhook(ctx context.Context, use bool) error {
 			return err
 		}
 	}
-	// A workload that the webhook has seen bears a hash.
+	// The webhook adds a hash to a new workload.
 	o := &owner{client: s.client, namespace: fmt.Sprintf("soak-%d-webhook", s.history.seed), sources: map[string]content{}}
 	m := &manifest{kind: "Deployment", name: "probe", replicas: replicas, reload: "auto"}
 	if err := o.begin(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -136,17 +136,17 @@ func (s *stage) useWebhook(ctx context.Context, use bool) error {
 		d, _ := m.object().(*appsv1.Deployment)
 		d, err := s.client.AppsV1().Deployments(o.namespace).Create(ctx, d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && (d.Annotations[hashAnnotation] != "") != use {
-			err = fmt.Errorf("the webhook is asked: %t", !use)
+			err = fmt.Errorf("the webhook is called = %t", !use)
 		}
 		return err
 	})
 }
 
-// webhooks are those that have been taken away.
+// webhooks are the webhooks that were removed.
 var webhooks []admissionregistrationv1.MutatingWebhook
 
-// start starts a replica, again and again if need be, as a kubelet would: one that cannot
-// read what it needs to begin with gives up.
+// start starts a replica, repeatedly if necessary, as a kubelet would: a replica that cannot read its initial data
+// exits.
 func (s *stage) start(ctx context.Context, replica int) error {
 	r := server.Replicas[replica]
 	for {

@@ -3,23 +3,22 @@
 
 package soak
 
-// absence is how it was when the last server was killed.
+// absence is the state when the last server was killed.
 type absence struct {
 	read     reading
 	changes  int
 	absorbed bool
 }
 
-// downBegins is told that no server runs any more.
+// downBegins records that no server runs any longer.
 func (o *oracle) downBegins() {
 	o.each(func(w *workload) {
 		w.down, w.vanished = &absence{read: w.read, changes: w.changes}, false
-		w.log("no server runs")
+		w.log("no server is running")
 	})
 }
 
-// downEnds is told that servers are about to run again: of all that has happened since,
-// they see the sum.
+// downEnds records that servers are about to run again: of all events since, they see the result.
 func (o *oracle) downEnds() {
 	o.each(func(w *workload) {
 		seen := 0
@@ -28,6 +27,6 @@ func (o *oracle) downEnds() {
 		}
 		w.changes = min(w.changes, w.down.changes+seen)
 		w.down = nil
-		w.log("servers run again")
+		w.log("servers are running again")
 	})
 }

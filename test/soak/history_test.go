@@ -11,54 +11,54 @@ import (
 	"time"
 )
 
-// history is what happens, drawn from a seed.
+// history is a series of operations and disruptions, generated from a seed.
 type history struct {
 	seed uint64
-	// webhook: it is installed. Nothing else depends on it.
+	// webhook: the webhook is installed. Nothing else depends on that.
 	webhook bool
-	cells   [][]*manifest // the workloads of each
+	cells   [][]*manifest // the workloads of each cell
 	phases  []*phase
 }
 
-// phase is what happens between two calms.
+// phase is the part of a history between two calms.
 type phase struct {
 	kind        phaseKind
 	operations  [][]operation // by cell
 	disruptions []disruption
 }
 
-// phaseKind tells what else happens during a phase.
+// phaseKind is the kind of disturbance in a phase.
 type phaseKind string
 
 const (
-	// quiet: nothing, so that it is known exactly what has to come of what is done.
+	// quiet: none, so that the exact result is known.
 	quiet phaseKind = "quiet"
-	// rekeyed: the key of the hash is lost or replaced, and nothing else happens.
+	// rekeyed: only the key of the hash is lost or replaced.
 	rekeyed phaseKind = "rekeyed"
 	// noisy: single requests fail.
 	noisy phaseKind = "noisy"
-	// down: no server runs, and the next one sees the sum of what was done.
+	// down: no server runs, and the next one sees the result of all operations.
 	down phaseKind = "down"
-	// stormy: many things are done, requests fail, replicas die, and lose their lease.
+	// stormy: there are many operations, requests fail, replicas are killed and lose their lease.
 	stormy phaseKind = "stormy"
 )
 
-// operation is one thing that an owner does.
+// operation is one operation of an owner.
 type operation struct {
 	do       string
 	source   string
 	workload int
 	key      string
-	number   int           // different each time
+	number   int           // unique
 	pause    time.Duration // before it
-	lasts    time.Duration // where it has several steps
+	lasts    time.Duration // for operations with several steps
 }
 
 func (o operation) String() string {
 	return fmt.Sprintf("%s %s.%s w%d #%d", o.do, o.source, o.key, o.workload, o.number)
 }
 
-// disruption is something that happens to a replica or the API server.
+// disruption is a disruption of a replica or the API server.
 type disruption struct {
 	what    string
 	replica int
@@ -70,7 +70,7 @@ func (d disruption) String() string {
 	return fmt.Sprintf("%s %d for %v", d.what, d.replica, d.lasts)
 }
 
-// maker draws.
+// maker generates random values.
 type maker struct {
 	*rand.Rand
 
@@ -79,8 +79,8 @@ type maker struct {
 
 func pick[T any](m *maker, from ...T) T { return from[m.IntN(len(from))] }
 
-// What owners do. That the same content comes again is left to times at which no pod
-// starts: one that starts in between reads what is never known.
+// Operations of owners. Content only recurs at times at which no pod starts: it is not known what a pod that
+// starts in between reads.
 var (
 	contentOperations = []string{"change", "change", "change", "change", "add key", "remove key", "write again", "edit metadata",
 		"delete", "recreate", "restore", "restore"}
@@ -88,10 +88,10 @@ var (
 		"leave it to the namespace", "opt in the namespace", "opt out the namespace",
 		"write again", "delete a pod", "recreate workload", "release",
 		"scale to zero", "scale up", "scale there and back", "pause and resume", "stalled release", "operator"}
-	// carefulOperations are those where a restart too many is most likely.
+	// carefulOperations are those where an unnecessary restart is most likely.
 	carefulOperations = []string{"change together", "change together", "edit metadata", "edit metadata", "recreate equal", "recreate equal",
 		"release", "rewrite", "opt in", "operator", "pause and resume", "scale there and back"}
-	// quietOperations are those after which only a server that has seen all can be right.
+	// quietOperations are those after which only a server that has seen everything can be right.
 	quietOperations = []string{"request", "undo", "undo", "operator", "change there and back", "delete in the foreground"}
 )
 
@@ -100,10 +100,10 @@ const (
 	workloadsPerCell = 2
 )
 
-// phaseKinds are the phases of a history.
+// phaseKinds are the kinds of the phases of a history.
 var phaseKinds = []phaseKind{quiet, noisy, quiet, stormy, down, noisy, quiet, stormy, rekeyed, noisy, down, quiet}
 
-// generate makes the history of a seed.
+// generate returns the history of a seed.
 func generate(seed uint64) *history {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1))}
 	h := &history{seed: seed}
@@ -144,8 +144,8 @@ func generate(seed uint64) *history {
 	return h
 }
 
-// spareControllers leaves out what the controllers of Kubernetes take minutes to recover from when
-// the API server restarts and they list everything again:
+// spareControllers removes operations from which the controllers of Kubernetes need minutes to recover when the
+// API server restarts and they list everything again:
 //
 //   - The garbage collector finds a new workload of the same name, and leaves the pods of the old
 //     one for ever. So workloads are deleted in the foreground.
@@ -174,7 +174,7 @@ func (m *maker) disruption(what ...string) disruption {
 
 func (m *maker) upTo(d time.Duration) time.Duration { return time.Duration(m.Int64N(int64(d))) }
 
-// operations makes what happens in a cell during a phase.
+// operations generates the operations in a cell during a phase.
 func (m *maker) operations(kind phaseKind) (all []operation) {
 	switch kind {
 	case rekeyed:

@@ -19,9 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// journal follows all that happens in the cells, in the order in which it does, and lets
-// the oracle take notice. It watches etcd itself, whose revisions are resourceVersions:
-// one watch for all resources, which does not end when the API server does.
+// journal follows all events in the cells, in order, and passes them to the oracle. It watches etcd, whose
+// revisions are the resourceVersions: one watch for all resources, which does not end with the API server.
 type journal struct {
 	client *clientv3.Client
 
@@ -131,15 +130,15 @@ func contentOf(object runtime.Object) content {
 	return c
 }
 
-// state is what the oracle looks at of a workload; nil: it does not exist.
+// state is the part of a workload that the oracle reads; nil: the workload does not exist.
 type state struct {
 	labels, annotations map[string]string
 	template            corev1.PodTemplateSpec
-	complete            bool  // by its status
-	pods                int32 // as many as there should be
+	complete            bool  // according to its status
+	pods                int32 // the wanted number of pods
 	paused              bool
 	deleting            bool
-	version             int64 // its resourceVersion
+	version             int64 // the resourceVersion
 }
 
 func stateOf(object runtime.Object) *state {
@@ -167,7 +166,7 @@ func stateOf(object runtime.Object) *state {
 	}
 }
 
-// catchUp waits until the journal has seen all that has happened until now.
+// catchUp waits until the journal has seen everything that has happened until now.
 func (j *journal) catchUp(ctx context.Context) error {
 	now, err := j.client.Get(ctx, registry, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// What all histories share.
+// All histories share these.
 var (
 	cluster *controlplane.ControlPlane
 	server  *install.Installation
@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the
-// logs.
+// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the logs.
 func run(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
 	defer cancel()

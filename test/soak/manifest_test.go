@@ -14,14 +14,14 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// Annotations by which the journal knows what it sees.
+// Annotations by which the journal recognizes writes.
 const (
-	// variantAnnotation, on pod templates, tells what they read.
+	// variantAnnotation, on pod templates, names the variant.
 	variantAnnotation = "soak.test/variant"
-	// writeAnnotation, on workloads, differs after each write of the owner, so that the
-	// writes of others are told from his.
+	// writeAnnotation, on workloads, changes with each write of the owner, so that the owner's writes can be
+	// distinguished from others.
 	writeAnnotation = "soak.test/write"
-	// calmLabel, on workloads, is a write that the views show.
+	// calmLabel, on workloads, is a write that views show.
 	calmLabel = "soak.test/calm"
 )
 
@@ -30,20 +30,20 @@ const replicas = 2
 // matchAnnotation, on sources, is for workloads in mode matched.
 const matchAnnotation = "configdep.io/match"
 
-// manifest is a workload as its owner has it.
+// manifest is the owner's manifest of a workload.
 type manifest struct {
 	kind, name string
 	variant    int
 	image      int
 	replicas   int32 // of a Deployment or a StatefulSet
-	paused     bool  // a Deployment
+	paused     bool  // of a Deployment
 	stuck      bool  // new pods do not become ready
 	label      string
 	write      int
 
-	// Annotations; empty: absent. Those in the last line stay as they are.
+	// Annotations; empty: absent. The ones in the last line are constant.
 	reload, settle                               string
-	mode, minInterval, strategy, listed, exclude string // mode: what opting in declares
+	mode, minInterval, strategy, listed, exclude string // mode: the mode when the workload opts in
 }
 
 // readsUnasked reports whether an annotation alone names a source, so that pods start without it.
@@ -51,17 +51,16 @@ func (m *manifest) readsUnasked(source string) bool {
 	return matches(m.listed, source) && useOf(m.variant, source) == nil
 }
 
-// renameReplicaSet gives a Deployment that is created again another image. With the same template
-// its ReplicaSet would have the name of the one that is being deleted, and the controller of
-// ReplicaSets, which remembers by name which pods it expects, may wait for five minutes for those
-// of the old one.
+// renameReplicaSet gives a Deployment that is created again another image. With the same template, its ReplicaSet
+// would have the name of the one that is being deleted, and the ReplicaSet controller, which tracks expected pods
+// by name, may wait five minutes for the pods of the old one.
 func (m *manifest) renameReplicaSet(image int) {
 	if m.kind == "Deployment" {
 		m.image = image
 	}
 }
 
-// annotations are those by which the owner says what is to restart the workload.
+// annotations returns the annotations with which the owner configures restarts of the workload.
 func (m *manifest) annotations() map[string]string {
 	return map[string]string{
 		reloadAnnotation: m.reload, "configdep.io/settle": m.settle, "configdep.io/min-interval": m.minInterval,
@@ -100,8 +99,7 @@ func (m *manifest) object() any {
 	}
 }
 
-// patch is a JSON merge patch that sets all that the owner cares about, and leaves alone
-// what others have added.
+// patch returns a JSON merge patch that sets the fields of the owner, and leaves additions of other clients alone.
 func (m *manifest) patch() ([]byte, error) {
 	type object = map[string]any
 	orNull := func(s string) any {
@@ -162,7 +160,7 @@ func (m *manifest) template() corev1.PodTemplateSpec {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{container},
 			Volumes:    volumes,
-			// A pod that is deleted is gone as soon as kwok has seen it.
+			// A deleted pod is removed as soon as kwok has seen it.
 			TerminationGracePeriodSeconds: new(int64(1)),
 			AutomountServiceAccountToken:  new(false),
 		},

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// told is what an oracle is shown of one Deployment, which reads the key a of c0 and all of s0.
+// told is an oracle with the events of one Deployment, which reads the key a of c0 and all of s0.
 type told struct {
 	oracle *oracle
 	cell   *cell
@@ -22,7 +22,7 @@ type told struct {
 	writes int
 }
 
-// newTold returns an oracle that has seen a Deployment opt in, be recorded and make a pod.
+// newTold returns an oracle that has seen a Deployment opt in, be recorded and create a pod.
 func newTold(t *testing.T) *told {
 	t.Helper()
 	o := &oracle{cells: map[string]*cell{}, hashes: map[string]string{}, servers: []*process{{}, {}}}
@@ -46,7 +46,7 @@ func (p *told) source(name, value string) {
 	p.cell.setSource(name, content{"a": value, "b": value, "z": value})
 }
 
-// set lets the owner, or else replica 0, write the Deployment.
+// set writes the Deployment, as the owner or as replica 0.
 func (p *told) set(owner bool, image, reload, applied string) {
 	p.next()
 	if owner {
@@ -73,7 +73,7 @@ func (p *told) pod(name, image string) {
 	})
 }
 
-// TestOracle_ForgivesOnlyWhatNobodyCouldKnow shows the oracle what a control plane rarely does.
+// TestOracle_ForgivesOnlyWhatNobodyCouldKnow shows the oracle events that are rare in a control plane.
 func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 	const record = `{"ConfigMap/c0":"x.1.1"}`
 	optedIn := func(p *told) {
@@ -109,10 +109,10 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		play func(*told)
-		want string // in the violation; empty: there is none
+		want string // a part of the violations; empty: none
 	}{
-		"content changes and nothing follows": {func(p *told) { optedIn(p); p.source("c0", "1") }, stale},
-		"content that does not count changes": {func(p *told) { optedIn(p); p.source("s1", "1") }, ""},
+		"content changes and nothing is restarted": {func(p *told) { optedIn(p); p.source("c0", "1") }, stale},
+		"ignored content changes":                  {func(p *told) { optedIn(p); p.source("s1", "1") }, ""},
 		"content changes before the workload opts in": {func(p *told) {
 			p.set(true, "1", "off", "")
 			p.pod("old", "1")
@@ -120,13 +120,13 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", "")
 		}, ""},
 		"content changes between opting in and the record": {func(p *told) { optsInLate(p); p.source("c0", "1"); p.set(false, "1", "auto", record) }, stale},
-		"the same, and the process began after that": {func(p *told) {
+		"content changes between opting in and the record, and the process began after that": {func(p *told) {
 			optsInLate(p)
 			p.source("c0", "1")
 			p.oracle.began(0)
 			p.set(false, "1", "auto", record)
 		}, ""},
-		"the same, and another process did": {func(p *told) {
+		"content changes between opting in and the record, and another process began after that": {func(p *told) {
 			optsInLate(p)
 			p.source("c0", "1")
 			p.oracle.began(1)
@@ -138,22 +138,22 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.source("c0", "1")
 			p.set(false, "1", "auto", record)
 		}, stale},
-		"content changes after the record was removed": {func(p *told) { removed(p, func() { p.source("c0", "1") }) }, stale},
-		"that, and the process began after it":         {func(p *told) { removed(p, func() { p.source("c0", "1"); p.oracle.began(0) }) }, ""},
-		"both while its watch was broken": {func(p *told) {
+		"content changes after the record was removed":                                   {func(p *told) { removed(p, func() { p.source("c0", "1") }) }, stale},
+		"content changes after the record was removed, and the process began after that": {func(p *told) { removed(p, func() { p.source("c0", "1"); p.oracle.began(0) }) }, ""},
+		"content changes after the record was removed, both during a broken watch": {func(p *told) {
 			optedIn(p)
 			p.oracle.gap(0)
 			p.set(true, "1", "auto", "")
 			p.source("c0", "1")
 			p.set(false, "1", "auto", record)
 		}, ""},
-		"a rollback leaves a pod":                   {rolledBack, stale},
-		"a rollback, and the leader began after it": {func(p *told) { rolledBack(p); p.oracle.began(0) }, stale},
-		"a rollback, and all began after it":        {func(p *told) { rolledBack(p); p.oracle.began(0); p.oracle.began(1) }, ""},
-		"a rollback, and another replica did":       {func(p *told) { rolledBack(p); p.oracle.began(1) }, stale},
-		"pods are said to differ without a reason":  {func(p *told) { optedIn(p); p.mixed() }, mixed},
-		"content changed and changed back":          {func(p *told) { optedIn(p); p.source("c0", "1"); p.source("c0", "0"); p.mixed() }, ""},
-		"the record of before it opted out comes back with a template": {func(p *told) {
+		"a rollback leaves a pod":                          {rolledBack, stale},
+		"a rollback, and the leader began after that":      {func(p *told) { rolledBack(p); p.oracle.began(0) }, stale},
+		"a rollback, and all replicas began after that":    {func(p *told) { rolledBack(p); p.oracle.began(0); p.oracle.began(1) }, ""},
+		"a rollback, and another replica began after that": {func(p *told) { rolledBack(p); p.oracle.began(1) }, stale},
+		"pods are recorded to differ without a reason":     {func(p *told) { optedIn(p); p.mixed() }, mixed},
+		"content changed and changed back":                 {func(p *told) { optedIn(p); p.source("c0", "1"); p.source("c0", "0"); p.mixed() }, ""},
+		"a template is restored with the record from before the workload opted out": {func(p *told) {
 			optedIn(p)
 			p.set(true, "1", "off", record)
 			p.source("c0", "1")
@@ -164,14 +164,14 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.mixed()
 			p.cell.setPod("old", nil) // the restart that follows
 		}, ""},
-		"the record of a template that comes back says what is there": {func(p *told) {
+		"a template is restored with a record of the current content": {func(p *told) {
 			optedIn(p)
 			p.set(true, "2", "auto", record+" ")
 			p.pod("new", "2")
 			p.set(true, "1", "auto", record)
 			p.mixed()
 		}, mixed},
-		"a template that comes back leaves the restart due": {func(p *told) {
+		"a restart is still due after a template is restored": {func(p *told) {
 			optedIn(p)
 			p.source("c0", "1")
 			p.source("c0", "0")
@@ -180,7 +180,7 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", mixedRecord)
 			p.restart()
 		}, ""},
-		"content changes before it opts out, and new pods read it": {func(p *told) {
+		"content changes before the workload opts out, and new pods read it": {func(p *told) {
 			p.oracle.undisturbed = true
 			optedIn(p)
 			p.source("c0", "1")
@@ -191,7 +191,7 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", record)
 			p.restart()
 		}, ""},
-		"it does not change before it opts out": {func(p *told) {
+		"content does not change before the workload opts out": {func(p *told) {
 			p.oracle.undisturbed = true
 			optedIn(p)
 			p.set(true, "1", "off", record)
@@ -199,7 +199,7 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", record)
 			p.restart()
 		}, "restarted 1 times for 0 changes"},
-		"another template does not": {func(p *told) {
+		"no restart is due after a new template": {func(p *told) {
 			optedIn(p)
 			p.source("c0", "1")
 			p.source("c0", "0")
@@ -208,21 +208,21 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.cell.setPod("old", nil)
 			p.restart()
 		}, "nothing that it reads has changed"},
-		"pods are left that were to be evicted": {func(p *told) {
+		"the record says that pods to evict are left": {func(p *told) {
 			abandoned(p, "a,b")
 			p.oracle.calm(0)
 			p.annotate(reloadAnnotation, "auto")
 			p.restart()
 		}, ""},
-		"none is":            {func(p *told) { abandoned(p, "") }, left},
-		"another source did": {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
+		"the record says that pods to evict are left, but none are":    {func(p *told) { abandoned(p, "") }, left},
+		"pods are recorded to differ in a source, but another changed": {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTold(t)
 			tc.play(p)
 			p.oracle.calm(0)
 			if got := strings.Join(p.oracle.violations, "\n"); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("violations %q, want %q; it has seen:\n%s", got, tc.want, strings.Join(p.of.trace, "\n"))
+				t.Errorf("violations = %q, want %q; the oracle has seen:\n%s", got, tc.want, strings.Join(p.of.trace, "\n"))
 			}
 		})
 	}
@@ -230,7 +230,7 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 
 const mixedRecord = `{"ConfigMap/c0":"x.mixed."}`
 
-// restart lets replica 0 restart it, while nothing disturbs the server.
+// restart makes replica 0 restart the Deployment, while nothing disturbs the server.
 func (p *told) restart() {
 	p.oracle.undisturbed = true
 	next := *p.of.state
@@ -254,7 +254,7 @@ func (p *told) annotate(pairs ...string) {
 	p.of.set(&next)
 }
 
-// mixed lets replica 0 record that pods differ in c0.
+// mixed makes replica 0 record that pods differ in c0.
 func (p *told) mixed() {
 	before := *p.of.state
 	p.next()

@@ -20,33 +20,31 @@ const (
 	verifiedAnnotation   = "configdep.io/verified-at"
 )
 
-// writtenAnnotations are what the server writes.
+// writtenAnnotations are the annotations that the server writes.
 var writtenAnnotations = []string{hashAnnotation, appliedAnnotation, lastReloadAnnotation, recreatingAnnotation,
 	"configdep.io/reloaded-at", verifiedAnnotation}
 
-// writeLimit is how often the server may write to a workload in a phase that nothing disturbs,
-// whatever owners do.
+// writeLimit is how often the server may write to a workload in an undisturbed phase, whatever owners do.
 const writeLimit = 25
 
-// oracle knows with which content pods were started, and judges each restart. The journal
-// guards it.
+// oracle knows with which content pods were started, and judges each restart. The lock of the journal guards it.
 type oracle struct {
 	cells map[string]*cell // by namespace
-	// undisturbed: since the last calm a leader has seen everything, in order.
+	// undisturbed: since the last calm, a leader has seen everything, in order.
 	undisturbed bool
-	// revision is the last one that the journal has seen, and calmAt that of the last calm.
+	// revision is the last one that the journal has seen, and calmAt the revision of the last calm.
 	revision   int64
 	calmAt     int64
 	servers    []*process // by replica
 	violations []string
 	tally      tally
-	// hashes holds what a hash was found to stand for, and the other way round.
+	// hashes maps hashes to the content that they stand for, and vice versa.
 	hashes map[string]string
-	// formerKey is what hashes began with that were made with a key that has been replaced.
+	// formerKey is the prefix of hashes with a key that was replaced.
 	formerKey string
 }
 
-// tally counts what has happened.
+// tally counts events.
 type tally struct{ changes, rollouts, templates, baselines, mixed, unknowable int }
 
 func (o *oracle) each(f func(*workload)) {
@@ -63,12 +61,12 @@ type cell struct {
 	oracle    *oracle
 	namespace string
 	revision  int64     // of the last event
-	at        time.Time // when it came
+	at        time.Time // when it arrived
 	reload    string    // the annotation of the namespace
 	changes   int       // since the last calm, of any key of any source
 	sources   map[string]content
 	past      map[string]past
-	versions  map[string]int64 // of the sources; 0: not there
+	versions  map[string]int64 // of the sources; 0: absent
 	workloads map[string]*workload
 }
 
@@ -102,7 +100,7 @@ func (c *cell) setSource(name string, now content) {
 	}
 }
 
-// setReload takes notice of the annotation of the namespace.
+// setReload records the annotation of the namespace.
 func (c *cell) setReload(now string) {
 	was := c.reload
 	c.reload = now
@@ -136,7 +134,7 @@ func (c *cell) setPod(name string, now *corev1.Pod) {
 	p.identity = identity(now.Annotations, &now.Spec)
 	p.phase = string(now.Status.Phase)
 	if now.DeletionTimestamp != nil {
-		p.phase = "on its way out"
+		p.phase = "terminating"
 	}
 	p.ready = p.phase == string(corev1.PodRunning)
 }

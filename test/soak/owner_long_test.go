@@ -22,10 +22,10 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// What owners do in several steps.
+// Operations in several steps.
 
-// changeRead changes a source that a workload reads, and returns a function that changes it
-// back. One that is not there stays away.
+// changeRead changes a source that a workload reads, and returns a function that reverts the change. An absent
+// source stays absent.
 func (o *owner) changeRead(ctx context.Context, m *manifest, value string) (back func() error, err error) {
 	u := variants[m.variant][0]
 	before := o.sources[u.source]
@@ -51,8 +51,8 @@ func (o *owner) scaleThereAndBack(ctx context.Context, m *manifest, op operation
 	return o.apply(ctx, m)
 }
 
-// pauseAndResume changes content while a Deployment is paused, and before or after that its
-// template; or it edits the template and edits it back.
+// pauseAndResume changes content while a Deployment is paused, and its template before or after that; or it
+// changes the template and reverts that.
 func (o *owner) pauseAndResume(ctx context.Context, m *manifest, op operation) error {
 	m.paused = m.kind == "Deployment"
 	if err := o.apply(ctx, m); err != nil {
@@ -85,7 +85,7 @@ func (o *owner) pauseAndResume(ctx context.Context, m *manifest, op operation) e
 	return o.apply(ctx, m)
 }
 
-// stalledRelease changes content while a rollout does not progress, which another image ends.
+// stalledRelease changes content while a rollout does not progress, until another image ends it.
 func (o *owner) stalledRelease(ctx context.Context, m *manifest, op operation) error {
 	m.image = op.number
 	if m.stuck = m.kind == "Deployment"; m.stuck {
@@ -101,7 +101,7 @@ func (o *owner) stalledRelease(ctx context.Context, m *manifest, op operation) e
 	return o.apply(ctx, m)
 }
 
-// changeThereAndBack changes content and then changes it back, and lets a pod start in between.
+// changeThereAndBack changes content and reverts that, and starts a pod in between.
 func (o *owner) changeThereAndBack(ctx context.Context, m *manifest, op operation) error {
 	m.settle = longSettle.String()
 	if err := o.apply(ctx, m); err != nil {
@@ -118,8 +118,8 @@ func (o *owner) changeThereAndBack(ctx context.Context, m *manifest, op operatio
 	return back()
 }
 
-// deleteInTheForeground changes content and deletes the workload, which is there until its pods
-// have gone. Then it is made again.
+// deleteInTheForeground changes content and deletes the workload, which exists until its pods have ended. Then the
+// workload is created again.
 func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op operation) error {
 	if m.kind == "DaemonSet" { // see "recreate workload"
 		m.image = op.number
@@ -149,8 +149,8 @@ func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op opera
 
 var errStillThere = apierrors.NewConflict(appsv1.Resource("workloads"), "", nil)
 
-// undo does what kubectl rollout undo does: the template becomes that of the ReplicaSet before,
-// and so do the annotations of the Deployment.
+// undo acts like kubectl rollout undo: it restores the template of the previous ReplicaSet, and the annotations of
+// the Deployment.
 func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
 	if m.kind != "Deployment" {
 		m.image = op.number
@@ -171,7 +171,7 @@ func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
 		if to == nil {
 			return nil
 		}
-		// Of the annotations, those stay that are the controller's own.
+		// The controller's own annotations stay.
 		annotations := map[string]string{}
 		for _, from := range []struct {
 			of  map[string]string
@@ -196,7 +196,7 @@ func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
 		if _, err := o.client.AppsV1().Deployments(o.namespace).Patch(ctx, m.name, types.JSONPatchType, data, metav1.PatchOptions{}); err != nil {
 			return err
 		}
-		// The owner takes it as it is.
+		// The owner adopts the result.
 		m.reload, m.settle = annotations[reloadAnnotation], annotations["configdep.io/settle"]
 		m.variant = variantOf(template.Annotations)
 		m.image, err = strconv.Atoi(strings.TrimPrefix(template.Spec.Containers[0].Image, "app:"))
@@ -204,8 +204,7 @@ func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
 	})
 }
 
-// before returns the ReplicaSet of the last revision before the present one whose pods become
-// ready, or nil.
+// before returns the ReplicaSet of the last revision before the current one whose pods become ready, or nil.
 func before(d *appsv1.Deployment, sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	const revision = "deployment.kubernetes.io/revision"
 	number := func(of map[string]string) int {
@@ -226,11 +225,11 @@ func before(d *appsv1.Deployment, sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	return &last
 }
 
-// reactions is how often an operator takes away what it does not know before it gives up.
+// reactions is how often an operator removes unknown annotations before it gives up.
 const reactions = 60
 
-// operate lets an operator take away what it does not know, whenever it sees it: from the
-// workload, from the template, or from both. Meanwhile content changes twice.
+// operate makes an operator remove unknown annotations when it sees them: from the workload, from the template, or
+// from both. In the meantime, content changes twice.
 func (o *owner) operate(ctx context.Context, m *manifest, op operation) error {
 	metadata, template := op.number%3 != 0, op.number%3 != 1
 	ctx, cancel := context.WithCancel(ctx)
@@ -254,7 +253,7 @@ func (o *owner) operate(ctx context.Context, m *manifest, op operation) error {
 	return <-done
 }
 
-// takeAway removes what the server has written, if it is there.
+// takeAway removes the annotations of the server, if there are any.
 func (o *owner) takeAway(ctx context.Context, m *manifest, metadata, template bool) (reacted bool, err error) {
 	raw, err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Get() }).Name(m.name).Do(ctx).Raw()
 	if err != nil {

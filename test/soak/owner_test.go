@@ -24,7 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 )
 
-// owner does what users do in one cell. It knows what it has written, and never looks.
+// owner performs the operations of users in one cell. It knows what it has written, and never reads.
 type owner struct {
 	client    kubernetes.Interface
 	configdep versioned.Interface
@@ -32,14 +32,13 @@ type owner struct {
 	sources   map[string]content
 	workloads []*manifest
 	writes    int
-	// begins tells the oracle that what is changed from now on belongs together, and together
-	// that it has been changed.
+	// begins tells the oracle that the changes from now on belong together, and together that they are complete.
 	begins, together func(context.Context) error
-	// requested tells it that a restart of a workload is about to be requested.
+	// requested tells the oracle that a restart of a workload is about to be requested.
 	requested func(context.Context, string) error
 }
 
-// begin makes everything.
+// begin creates everything.
 func (o *owner) begin(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}}
 	if _, err := o.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -58,7 +57,7 @@ func (o *owner) begin(ctx context.Context) error {
 	return nil
 }
 
-// do does one thing. One that is not possible is another that is.
+// do performs an operation. An operation that is not possible is replaced by another.
 func (o *owner) do(ctx context.Context, op operation) error {
 	m := o.workloads[op.workload]
 	value := strconv.Itoa(op.number)
@@ -130,8 +129,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.deleteInTheForeground(ctx, m, op)
 	case "recreate workload":
 		if m.kind == "DaemonSet" {
-			// Its controller may wait for five minutes for pods of the old one, because it
-			// remembers what it expects by name.
+			// Its controller, which tracks expected pods by name, may wait five minutes for pods of the old one.
 			m.image = op.number
 			return o.replace(ctx, m)
 		}
@@ -141,7 +139,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		m.renameReplicaSet(op.number)
 		return o.createWorkload(ctx, m)
 	}
-	if present == nil { // all that is left is about content
+	if present == nil { // the remaining operations change content
 		return o.create(ctx, op.source, content{"a": value, "b": value, "z": value})
 	}
 	changed := maps.Clone(present)
@@ -179,8 +177,8 @@ func (o *owner) do(ctx context.Context, op operation) error {
 	return o.update(ctx, op.source, changed)
 }
 
-// release changes content, and then the image, before the change has settled: the pods that
-// the image makes have read the content.
+// release changes content, and then the image, before the change has settled: the pods of the new image have read
+// the content.
 func (o *owner) release(ctx context.Context, m *manifest, op operation) error {
 	m.settle = "30s"
 	if err := o.apply(ctx, m); err != nil {
@@ -203,7 +201,7 @@ func (o *owner) release(ctx context.Context, m *manifest, op operation) error {
 	return o.apply(ctx, m)
 }
 
-// longSettle is much longer than some writes take.
+// longSettle is much longer than writes may take.
 const longSettle = 4 * time.Second
 
 // changeTogether changes all sources twice.
@@ -230,18 +228,18 @@ func (o *owner) changeTogether(ctx context.Context, value string) error {
 		}
 	}
 	if time.Since(began) > longSettle/4 {
-		return nil // too slow to be sure
+		return nil // too slow to be certain
 	}
 	return o.together(ctx)
 }
 
-// request asks for a restart.
+// request requests a restart.
 func (o *owner) request(ctx context.Context, m *manifest) error {
 	if err := o.requested(ctx, m.name); err != nil {
 		return err
 	}
 	dependencies := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace)
-	// A replica may have yet to read a workload that was created a moment ago, or created again.
+	// A replica may not yet have read a workload that was just created, or created again.
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		_, err := dependencies.Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -259,7 +257,7 @@ func (o *owner) annotateNamespace(ctx context.Context, reload string) error {
 	})
 }
 
-// try repeats what fails while the API server is away.
+// try repeats requests that fail while the API server is down.
 func try(ctx context.Context, what string, f func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
@@ -299,7 +297,7 @@ func (o *owner) create(ctx context.Context, name string, c content) error {
 	})
 }
 
-// update replaces the content; keys that are not named are gone.
+// update replaces the content; other keys are removed.
 func (o *owner) update(ctx context.Context, name string, c content) error {
 	o.sources[name] = c
 	return try(ctx, "updating "+name, func(ctx context.Context) (err error) {
@@ -325,7 +323,7 @@ func (o *owner) annotate(ctx context.Context, name, value string) error {
 	})
 }
 
-// touch writes the metadata of all sources, so that a server that has read that has read all earlier writes to them.
+// touch writes the metadata of all sources, so that a server that has read them has read all earlier writes.
 func (o *owner) touch(ctx context.Context, value string) error {
 	for _, name := range sourceNames {
 		if o.sources[name] == nil {
@@ -353,7 +351,7 @@ func (o *owner) delete(ctx context.Context, name string) error {
 	})
 }
 
-// workload begins a request to the API server.
+// workload starts a request to the API server.
 func (o *owner) workload(m *manifest, begin func(rest.Interface) *rest.Request) *rest.Request {
 	return begin(o.client.AppsV1().RESTClient()).Namespace(o.namespace).Resource(resourceOf(m.kind))
 }
@@ -370,7 +368,7 @@ func (o *owner) createWorkload(ctx context.Context, m *manifest) error {
 	})
 }
 
-// apply writes what the owner cares about.
+// apply writes the fields of the owner.
 func (o *owner) apply(ctx context.Context, m *manifest) error {
 	o.writes++
 	m.write = o.writes
@@ -383,7 +381,7 @@ func (o *owner) apply(ctx context.Context, m *manifest) error {
 	})
 }
 
-// replace writes the whole manifest, in which nothing is left that others have added.
+// replace writes the whole manifest, without additions of other clients.
 func (o *owner) replace(ctx context.Context, m *manifest) error {
 	o.writes++
 	m.write = o.writes

@@ -10,22 +10,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pod is what is known of one.
+// pod is what is known about a pod.
 type pod struct {
 	uid      string
 	identity string // of its template
 	variant  int
-	born     int64   // at which revision
+	born     int64   // the revision of its creation
 	waiting  bool    // for a source or a key
-	read     reading // what it was started with
-	at       int64   // the revision at which it was
-	// adopted is the revision at which what was there of a source last counted as what it was started with.
+	read     reading // at its start
+	at       int64   // the revision of its start
+	// adopted is the revision at which the content of a source last counted as what it was started with.
 	adopted map[string]int64
 	phase   string
 	ready   bool
 }
 
-// start lets a pod read the present content, as soon as nothing that it requires is missing.
+// start lets a pod read the current content, as soon as it has everything that it requires.
 func (p *pod) start(c *cell) {
 	if p.waiting {
 		read, starts := consume(p.variant, c.sources)
@@ -36,7 +36,7 @@ func (p *pod) start(c *cell) {
 func variantOf(annotations map[string]string) int {
 	n, err := strconv.Atoi(annotations[variantAnnotation])
 	if err != nil {
-		panic(err) // all templates have it
+		panic(err) // all templates have the annotation
 	}
 	return n
 }

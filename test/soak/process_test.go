@@ -8,23 +8,23 @@ import (
 	"slices"
 )
 
-// process is what the process of a replica can know of what came first.
+// process is what the process of a replica can know about the order of events.
 type process struct {
-	// synced is an upper bound of the revision at which it had read everything for the first
-	// time. It knows nothing of what came before that but what it found.
+	// synced is an upper bound of the revision at which the process had read everything for the first time. Of
+	// earlier events, it only knows the result.
 	synced int64
-	// gaps are times in which it may have missed something and listed it again later.
+	// gaps are times in which it may have missed events, whose result it listed later.
 	gaps []gap
 }
 
-// gap is a time between two revisions.
+// gap is an interval between two revisions.
 type gap struct{ from, to int64 }
 
-// notYet is the revision of what has yet to happen.
+// notYet is the revision of something that has not happened yet.
 const notYet = math.MaxInt64
 
-// knows returns the revision from which on a process knows what came after something that happened
-// at a revision: at once if it was watching.
+// knows returns the revision from which on a process knows what came after an event at a revision: the same
+// revision if it was watching.
 func (s *process) knows(at int64) int64 {
 	from := max(at, s.synced)
 	for _, g := range s.gaps {
@@ -35,13 +35,12 @@ func (s *process) knows(at int64) int64 {
 	return from
 }
 
-// saw reports whether a process has seen something happen at a revision. What it lists at that revision
-// it only finds.
+// saw reports whether a process has seen an event at a revision. Of events in a list, it only knows the result.
 func (s *process) saw(at int64) bool {
 	return at > s.synced && !slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from <= at && at <= g.to })
 }
 
-// sawAll reports whether the server has seen all that happened from one revision to another.
+// sawAll reports whether a process has seen all events from one revision to another.
 func (s *process) sawAll(from, to int64) bool {
 	return from > s.synced && !slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from <= to && from <= g.to })
 }
@@ -52,11 +51,11 @@ func (o *oracle) gap(replica int) {
 	s.gaps = append(s.gaps, gap{o.revision, notYet})
 }
 
-// died is told that the process of a replica has ended, and began that another has read everything.
+// died records that the process of a replica has ended, and began that a new one has read everything.
 func (o *oracle) died(replica int)  { o.servers[replica] = &process{synced: notYet} }
 func (o *oracle) began(replica int) { o.servers[replica] = &process{synced: o.revision} }
 
-// closeGaps is told that all servers have seen everything.
+// closeGaps records that all servers have seen everything.
 func (o *oracle) closeGaps() {
 	for _, s := range o.servers {
 		for i := range s.gaps {
@@ -66,8 +65,8 @@ func (o *oracle) closeGaps() {
 	}
 }
 
-// writers returns the servers that may have made a write of a workload: those that have asked for
-// one of the version that was there before.
+// writers returns the servers that may have written a workload: the ones that have requested a write of its
+// previous version.
 func (w *workload) writers(before *state) (all []*process) {
 	for i, p := range proxies {
 		if p.patched(w.path(), before.version) {
@@ -77,7 +76,7 @@ func (w *workload) writers(before *state) (all []*process) {
 	return all
 }
 
-// path is where the API server has a workload.
+// path is the path of the workload in the API.
 func (w *workload) path() string {
 	return "/apis/apps/v1/namespaces/" + w.cell.namespace + "/" + resourceOf(w.kind) + "/" + w.name
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// proxy stands between a replica and kube-apiserver.
+// proxy is a proxy between a replica and kube-apiserver.
 type proxy struct {
 	front   *httptest.Server
 	forward *httputil.ReverseProxy
@@ -40,8 +40,8 @@ type proxy struct {
 	cut      bool
 	requests map[int]context.CancelFunc
 	next     int
-	faults   map[string]int  // how many there have been
-	patches  map[string]bool // of what there have been, by path and resourceVersion
+	faults   map[string]int  // the number of faults, by kind
+	patches  map[string]bool // requested writes, by path and resourceVersion
 	renewed  time.Time       // when a lease was last written
 }
 
@@ -58,11 +58,11 @@ func newProxy(cluster *controlplane.ControlPlane) (*proxy, error) {
 		return nil, err
 	}
 	p.forward = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the token, as it came
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the original token
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch pass at once
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // the connection breaks, as it would without a proxy
+			panic(http.ErrAbortHandler) // breaks the connection, as it would without a proxy
 		},
 	}
 	p.front = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
@@ -71,7 +71,7 @@ func newProxy(cluster *controlplane.ControlPlane) (*proxy, error) {
 	return p, nil
 }
 
-// kubeconfig writes a kubeconfig that leads through the proxy, with the rights of another.
+// kubeconfig writes a kubeconfig that leads through the proxy, with the permissions of another.
 func (p *proxy) kubeconfig(original string) (string, error) {
 	config, err := clientcmd.LoadFromFile(original)
 	if err != nil {
@@ -92,14 +92,14 @@ func (p *proxy) close() {
 	p.front.Close()
 }
 
-// noise lets single requests fail, by chance.
+// noise makes single requests fail at random.
 func (p *proxy) noise(seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.random = rand.New(rand.NewPCG(seed, 0))
 }
 
-// freeze holds up all that passes, in both directions, until heal. No connection breaks.
+// freeze stops all traffic, in both directions, until heal. No connection breaks.
 func (p *proxy) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *proxy) sever() {
 	p.breakAll()
 }
 
-// breakAll breaks what is under way, above all watches.
+// breakAll breaks all requests in flight, especially watches.
 func (p *proxy) breakAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *proxy) thaw() {
 	}
 }
 
-// heal ends all faults, also those that are under way.
+// heal ends all faults, including those in progress.
 func (p *proxy) heal() {
 	p.mu.Lock()
 	p.random = nil
@@ -148,7 +148,7 @@ func (p *proxy) heal() {
 	p.late.Wait()
 }
 
-// tally returns how many faults of each kind there have been.
+// tally returns the number of faults of each kind.
 func (p *proxy) tally() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// note notes what a replica is about to write.
+// note records a write that a replica is about to send.
 func (p *proxy) note(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/"):
@@ -251,14 +251,14 @@ func (p *proxy) note(r *http.Request) error {
 	return nil
 }
 
-// patched reports whether the replica has asked for a write of a version of an object.
+// patched reports whether the replica has requested a write of a version of an object.
 func (p *proxy) patched(path string, version int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.patches[path+" "+strconv.FormatInt(version, 10)]
 }
 
-// leader returns the replica that has last written a lease, as the leader does all the time.
+// leader returns the replica that has last written a lease, as only the leader does regularly.
 func leader() int {
 	last, at := 0, time.Time{}
 	for i, p := range proxies {
@@ -271,8 +271,8 @@ func leader() int {
 	return last
 }
 
-// carryOut does what a request asks for, whether or not a client waits for the answer. It
-// returns nil when there is none, because the API server is away.
+// carryOut carries out a request, whether or not a client waits for the answer. It returns nil if there is no
+// answer because the API server is down.
 func (p *proxy) carryOut(r *http.Request) (answer *httptest.ResponseRecorder) {
 	answer = httptest.NewRecorder()
 	defer func() {
@@ -284,7 +284,7 @@ func (p *proxy) carryOut(r *http.Request) (answer *httptest.ResponseRecorder) {
 	return answer
 }
 
-// carryOutLater does so when the one who asked has been told that the connection broke.
+// carryOutLater does so after the client was told that the connection broke.
 func (p *proxy) carryOutLater(r *http.Request, delay time.Duration) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -298,7 +298,7 @@ func (p *proxy) carryOutLater(r *http.Request, delay time.Duration) {
 	})
 }
 
-// gated holds up an answer while the proxy is frozen.
+// gated delays an answer while the proxy is frozen.
 type gated struct {
 	http.ResponseWriter
 
@@ -322,7 +322,7 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	_, _ = fmt.Fprintf(w, `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": %d, "reason": %q, "message": "injected"}`, code, reason)
 }
 
-// fault is what happens to one request.
+// fault is a fault of one request.
 type fault string
 
 const (
@@ -330,10 +330,10 @@ const (
 	conflict   fault = "409"
 	tooMany    fault = "429"
 	broken     fault = "500"
-	lost       fault = "answer lost"    // it has been done, and the answer is a 500
-	late       fault = "done late"      // the connection breaks, and then it is done
-	slow       fault = "slow"           // before it is done
-	slowAnswer fault = "slow to answer" // after
+	lost       fault = "answer lost"    // carried out, and the answer is a 500
+	late       fault = "done late"      // the connection breaks, and then the request is carried out
+	slow       fault = "slow"           // delayed before it is carried out
+	slowAnswer fault = "slow to answer" // delayed afterwards
 )
 
 var (
@@ -341,7 +341,7 @@ var (
 	faultsOfReads  = []fault{tooMany, broken, slow}
 )
 
-// draw decides what happens to a request.
+// draw selects the fault of a request.
 func (p *proxy) draw(r *http.Request) (fault, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,7 +354,7 @@ func (p *proxy) draw(r *http.Request) (fault, time.Duration) {
 		percent, faults = 60, faultsOfWrites
 	case r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"):
 		percent, faults = 10, faultsOfWrites
-	case r.Method != http.MethodGet: // reviews of who asks
+	case r.Method != http.MethodGet: // reviews of callers
 		percent = 0
 	}
 	if p.random.IntN(100) >= percent {
@@ -365,7 +365,7 @@ func (p *proxy) draw(r *http.Request) (fault, time.Duration) {
 	return f, time.Duration(p.random.IntN(2500)) * time.Millisecond
 }
 
-// pause lets time pass, and returns false when the context was done before.
+// pause waits, and returns false if the context was done before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

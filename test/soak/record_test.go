@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// record returns what a workload remembers, if anything.
+// record returns the record of a workload, if there is one.
 func record(s *state) string {
 	if hash := s.annotations[hashAnnotation]; hash != "" {
 		return hash
@@ -18,22 +18,21 @@ func record(s *state) string {
 	return s.template.Annotations[hashAnnotation]
 }
 
-// comparable reports whether a workload remembers something that has been made with the key of
-// the hash that is in force.
+// comparable reports whether a workload has a record with the current key of the hash.
 func (o *oracle) comparable(s *state) bool {
 	hash := record(s)
 	return hash != "" && (o.formerKey == "" || !strings.HasPrefix(hash, o.formerKey))
 }
 
-// knows reports whether what was last recorded says anything of a source.
+// knows reports whether the last record contains a source.
 func (w *workload) knows(name string) bool {
 	unit, found := w.recorded[name]
 	return found && unit == w.rules().unit(w.variant, name)
 }
 
-// ruled takes notice that annotations have changed. Of the sources that begin to count, what is
-// there counts as what the pods were started with, unless the record knows better, which it does
-// not if it is older than the template.
+// ruled records that annotations have changed. For sources that begin to count, the current content counts as the
+// content with which the pods were started, unless the record knows better; a record that is older than the
+// template does not.
 func (w *workload) ruled(before rules) {
 	now := w.rules()
 	if !now.managed() {
@@ -52,7 +51,7 @@ func (w *workload) ruled(before rules) {
 	}
 }
 
-// adopt lets what was there at a revision count as what pods were started with that are older.
+// adopt makes the content at a revision count as the content with which older pods were started.
 func (w *workload) adopt(name string, at int64) {
 	read, found := w.cell.reading(w.variant, name, at)
 	for _, p := range w.pods {
@@ -60,13 +59,13 @@ func (w *workload) adopt(name string, at int64) {
 			continue
 		}
 		if p.adopted[name] = at; p.read[name] != read {
-			w.log("pods of r%d: %s is adopted as it was at r%d:%s", p.at, name, at, read)
+			w.log("pods of r%d: %s is adopted with its content at r%d:%s", p.at, name, at, read)
 			p.read[name] = read
 		}
 	}
 }
 
-// noteRecord takes notice that what is there has been recorded.
+// noteRecord handles a record of the current content.
 func (w *workload) noteRecord() {
 	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
 	w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
@@ -75,12 +74,12 @@ func (w *workload) noteRecord() {
 	}
 }
 
-// baseline takes notice of a record without a restart. Of a source of which nothing was
-// remembered, it adopts what was there when the source began to count, or when the process that
-// writes the record began to know what came first. What changed after that it must have known.
+// baseline handles a record without a restart. For a source without a previous record, it adopts the content at
+// the time when the source began to count, or when the process that writes the record began to know the order of
+// events. The process must have known about later changes.
 func (w *workload) baseline(before *state) {
 	w.cell.oracle.tally.baselines++
-	w.log("the server has recorded what is there: %s", record(w.state))
+	w.log("the server has recorded the current content: %s", record(w.state))
 	switch {
 	case strings.HasSuffix(record(w.state), ".mixed"):
 		w.noteMixed()
@@ -96,24 +95,24 @@ func (w *workload) baseline(before *state) {
 		}
 	}
 	if record(w.state) != w.hash {
-		w.hash = "" // the pods of the last rollout have read something newer
+		w.hash = "" // the pods of the last rollout have read newer content
 	}
 	w.noteRecord()
-	w.decidedAt = before.version // at the earliest: the patch is bound to it
+	w.decidedAt = before.version // at the earliest: the patch is bound to this version
 	if before.annotations[hashAnnotation] == "" {
 		w.decidedAt = min(w.decidedAt, w.startedAt) // another server may have seen more since the pods started
 	}
 }
 
-// adoptedAt returns the revision from which on some processes, each of which may have made a
-// record, must have known that a source changed.
+// adoptedAt returns the revision from which on processes, each of which may have written a record, must have known
+// that a source changed.
 func (w *workload) adoptedAt(name string, writers []*process) int64 {
 	at := w.counts[name]
 	for _, p := range writers {
 		switch unit, kept := w.kept[name]; {
 		case !kept || unit != w.rules().unit(w.variant, name):
 			at = max(at, p.knows(w.counts[name]))
-		case p.saw(w.removedAt): // it remembers
+		case p.saw(w.removedAt): // it remembers the record
 		default:
 			at = max(at, p.knows(w.counts[name]), p.knows(w.removedAt))
 		}
@@ -121,15 +120,14 @@ func (w *workload) adoptedAt(name string, writers []*process) int64 {
 	return min(at, w.cell.revision)
 }
 
-// noteMixed judges a record that says that some pods may have been started with other content
-// than others, and allows for the restart that follows. The server has looked at the pods, and their
-// times do not tell: all that happens in a history is closer together than clocks may differ. But
-// there must be a reason to look.
+// noteMixed judges a record that some pods may have been started with other content than others, and allows the
+// restart that follows. The server has verified the pods, and their times do not show the order: all events of a
+// history are closer together than clocks may differ. But there must be a reason for the verification.
 func (w *workload) noteMixed() {
 	w.cell.oracle.tally.mixed++
 	var sources map[string]string
 	if err := json.Unmarshal([]byte(w.state.annotations[appliedAnnotation]), &sources); err != nil {
-		w.violation("recorded what cannot be understood: %v", err)
+		w.violation("recorded sources that cannot be parsed: %v", err)
 	}
 	found := false
 	for id, entry := range sources {
@@ -143,64 +141,63 @@ func (w *workload) noteMixed() {
 		}
 	}
 	if !found {
-		w.violation("recorded that pods may differ, and not in what")
+		w.violation("recorded that pods may differ, but in no source")
 	}
 	w.differing()
 }
 
-// noteAbandoned judges a record that says that pods are left which were to be evicted, and allows for
-// the restart that follows once the workload opts in again.
+// noteAbandoned judges a record that pods are left which were to be evicted, and allows the restart that follows
+// when the workload opts in again.
 func (w *workload) noteAbandoned(before *state) {
 	if before.annotations[recreatingAnnotation] == "" || w.state.annotations[recreatingAnnotation] != "" {
-		w.violation("recorded that pods are left which were to be evicted, and there were none")
+		w.violation("recorded that pods are left which were to be evicted, but there were none")
 	}
 	w.differing()
 }
 
-// differing takes notice that it is recorded that pods differ.
+// differing handles a record that pods differ.
 func (w *workload) differing() {
 	w.hash, w.mixed, w.recordedAt, w.decidedAt = "", true, w.cell.revision, w.cell.revision
 	w.changes, w.since = max(w.changes, w.rollouts+1), w.since+1
 }
 
-// mayBeMixed reports whether the history has a reason to look at what the pods have read of a
-// source: it has changed and is again what was recorded, or pods of the template may be older than
-// its rollout, because that began before the last one was complete. The ReplicaSet of a Deployment
-// tells that it is new, if its number does; a revision of other kinds does not, so that its pods may be as old
-// as the workload.
+// mayBeMixed reports whether there is a reason to verify what the pods have read of a source: the source has
+// changed and changed back to the recorded content, or pods of the template may be older than its rollout, because
+// that began before the previous one was complete. The number of a Deployment's ReplicaSet shows whether it is
+// new; a revision of other kinds does not, so its pods may be as old as the workload.
 func (w *workload) mayBeMixed(name string) bool {
 	now, decided := w.cell.revision, min(w.recordedAt, w.decidedAt)
 	return w.cell.differed(w.variant, name, decided, now) ||
 		w.unsure && (w.reused || w.kind != "Deployment" || !w.counted()) && decided <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
 }
 
-// checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
+// checkHash checks that a hash stands for one content of one namespace, and that this content has one hash.
 func (w *workload) checkHash() {
 	r, hash := w.rules(), w.state.annotations[hashAnnotation]
 	read := w.cell.namespace + ":"
 	for _, name := range r.counted(w.variant) {
 		if w.cell.sources[name] == nil && r.onlyGlob(w.variant, name) {
-			continue // a glob names what is there
+			continue // a glob only matches existing sources
 		}
 		read += fmt.Sprintf(" %s (%s)%s", name, scopeOf(w.variant, name), w.read[name])
 	}
-	by := fmt.Sprintf("%s, %d %s", read, w.variant, r.sources) // what a pattern names is not hashed if it is absent
+	by := fmt.Sprintf("%s, %d %s", read, w.variant, r.sources) // sources of a pattern are not hashed if they are absent
 	hashes := w.cell.oracle.hashes
 	if other, found := hashes[hash]; found && other != read {
-		w.violation("the hash %s stands for %q, and for %q", hash, read, other)
+		w.violation("hash %s stands for %q and for %q", hash, read, other)
 	}
 	if other, found := hashes[by]; found && other != hash {
-		w.violation("%q has the hash %s, and %s", read, hash, other)
+		w.violation("%q has the hashes %s and %s", read, hash, other)
 	}
 	hashes[hash], hashes[by] = read, hash
 }
 
-// rekeyed is told that the key of the hash is about to be replaced. Records cannot be compared
-// any more then. What those that cannot be written now stood for is forgotten.
+// rekeyed records that the key of the hash is about to be replaced. Then records can no longer be compared. The
+// content of records that can no longer be written is forgotten.
 func (o *oracle) rekeyed() {
 	o.hashes = map[string]string{}
 	for _, p := range o.servers {
-		p.synced = notYet // they read everything again
+		p.synced = notYet // replicas read everything again
 	}
 	o.each(func(w *workload) {
 		if hash := record(w.state); hash != "" {

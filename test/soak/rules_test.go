@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// rules are what annotations say of which sources restart a workload.
+// rules are the rules in annotations about which sources restart a workload.
 type rules struct {
 	mode             string
-	sources, exclude string // comma lists of patterns
+	sources, exclude string // comma-separated patterns
 }
 
-// rulesOf returns the rules of a workload, whose namespace may declare a mode for it.
+// rulesOf returns the rules of a workload, whose namespace may set a mode for it.
 func rulesOf(annotations map[string]string, namespace string) rules {
 	r := rules{mode: namespace, sources: annotations["configdep.io/sources"], exclude: annotations["configdep.io/exclude"]}
 	if own, found := annotations[reloadAnnotation]; found {
@@ -28,11 +28,10 @@ func rulesOf(annotations map[string]string, namespace string) rules {
 	return r
 }
 
-// managed reports whether the workload is restarted by itself.
+// managed reports whether the workload is restarted automatically.
 func (r rules) managed() bool { return r.mode != "off" }
 
-// counts reports whether a change of a source restarts the workload; when it has opted out,
-// whether it would in mode auto.
+// counts reports whether a change of a source restarts the workload or, if it has opted out, would in mode auto.
 func (r rules) counts(variant int, source string) bool {
 	switch {
 	case matches(r.exclude, source):
@@ -56,9 +55,8 @@ func (r rules) counted(variant int) (names []string) {
 	return names
 }
 
-// unit returns what a record remembers a source in, and what of it: in an entry of its own, by the
-// keys that are read, or in that of a glob that names it, which has nothing of what counts on its
-// own or does not count.
+// unit returns the part of a record that contains a source: an entry of its own, with the keys that are read, or
+// the entry of a glob that matches it, without sources that count separately or do not count.
 func (r rules) unit(variant int, source string) string {
 	if !r.onlyGlob(variant, source) {
 		return scopeOf(variant, source)
@@ -72,12 +70,12 @@ func (r rules) unit(variant int, source string) string {
 	return fmt.Sprintf("in %s without %v", r.sources, apart)
 }
 
-// onlyGlob reports whether nothing but a glob can name a source.
+// onlyGlob reports whether only a glob can match a source.
 func (r rules) onlyGlob(variant int, source string) bool {
 	return useOf(variant, source) == nil && !slices.Contains(strings.Split(r.sources, ","), patternOf(source))
 }
 
-// patternOf is the pattern that names one source.
+// patternOf returns the pattern that names one source.
 func patternOf(source string) string { return strings.ToLower(kindOf(source)) + "/" + source }
 
 func matches(patterns, source string) bool {

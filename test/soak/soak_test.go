@@ -14,13 +14,12 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// limit is how long anything may take on a machine that does other things meanwhile.
+// limit is how long anything may take on a busy machine.
 const limit = 5 * time.Minute
 
 const webhookVariable = "SOAK_WEBHOOK"
 
-// TestHistory tries histories: always the same, or with a duration as many as there is time
-// for, beginning with any.
+// TestHistory plays histories: always the same one or, with a duration, as many as possible, starting with any.
 func TestHistory(t *testing.T) {
 	asked, err := seeds.Read()
 	if err != nil {
@@ -30,7 +29,7 @@ func TestHistory(t *testing.T) {
 	switch webhook {
 	case "", "true", "false", "both":
 	default:
-		t.Fatalf("%s is %q: allowed are true, false and both", webhookVariable, webhook)
+		t.Fatalf("invalid %s=%q: must be one of true, false, both", webhookVariable, webhook)
 	}
 	if webhook == "" && asked.Duration == 0 && !asked.Given {
 		webhook = "both"
@@ -52,8 +51,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// webhooksOf reports whether the webhook is there in the history of a seed: as it is drawn, or as
-// the variable says; with both, the history is played twice.
+// webhooksOf returns whether the history of a seed has the webhook: by the seed, or by the variable; with both,
+// the history is played twice.
 func webhooksOf(variable string, seed uint64) []bool {
 	switch variable {
 	case "both":
@@ -92,7 +91,7 @@ func play(t *testing.T, h *history, again string) {
 	}
 }
 
-// report tells what has happened in the cells where something is wrong.
+// report prints the events in the cells where something is wrong.
 func (s *stage) report(t *testing.T, again string) {
 	t.Helper()
 	s.journal.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 )
 
-// stage is where a history is played.
+// stage is the cluster in which a history is played.
 type stage struct {
 	history *history
 	client  kubernetes.Interface
@@ -35,7 +35,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Past the aggregator, which may need a while to find that the API is available again.
+	// Without the aggregator, which may need a while to find that the API is available again.
 	configdep, err := versioned.NewForConfig(directly(server.Replicas[0]))
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *stage) logf(format string, args ...any) {
 	s.log = append(s.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// judge lets the oracle do something when it has seen all that has happened until now.
+// judge calls f when the oracle has seen everything that has happened until now.
 func (s *stage) judge(ctx context.Context, f func()) error {
 	if err := s.journal.catchUp(ctx); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *stage) judge(ctx context.Context, f func()) error {
 	return nil
 }
 
-// begin makes the cells, and waits until all is calm.
+// begin creates the cells, and waits until everything is calm.
 func (s *stage) begin(ctx context.Context) error {
 	if err := s.useWebhook(ctx, s.history.webhook); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *stage) begin(ctx context.Context) error {
 	return s.calm(ctx, "begin")
 }
 
-// end leaves the cluster to the next history.
+// end cleans up for the next history.
 func (s *stage) end(t *testing.T) {
 	t.Helper()
 	for _, o := range s.owners {
@@ -107,7 +107,7 @@ func (s *stage) end(t *testing.T) {
 	}
 }
 
-// play plays a phase, and waits until all is calm.
+// play plays a phase, and waits until everything is calm.
 func (s *stage) play(ctx context.Context, number int, p *phase) error {
 	if err := s.judge(ctx, func() { s.oracle.undisturbed = p.kind == quiet || p.kind == rekeyed }); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *stage) play(ctx context.Context, number int, p *phase) error {
 	return s.calm(ctx, strconv.Itoa(number))
 }
 
-// playOn does what owners do, and disturbs the servers meanwhile.
+// playOn performs the operations of owners, and disturbs the servers in the meantime.
 func (s *stage) playOn(ctx context.Context, p *phase) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i, o := range s.owners {
@@ -162,7 +162,7 @@ func (s *stage) playOn(ctx context.Context, p *phase) error {
 	return g.Wait()
 }
 
-// playDown does it while no server runs.
+// playDown performs the operations while no server runs.
 func (s *stage) playDown(ctx context.Context, p *phase) error {
 	for _, r := range server.Replicas {
 		r.Kill()

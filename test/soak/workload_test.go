@@ -14,65 +14,64 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// workload is what is known of one, and of what has happened since the last calm.
+// workload is what is known about a workload, and about events since the last calm.
 type workload struct {
 	cell       *cell
 	name, kind string
-	state      *state // nil: it is not there
+	state      *state // nil: it does not exist
 	variant    int
 	pods       map[string]*pod
 
-	read   reading // what pods that start read, when they last could
-	starts bool    // whether they can now
+	read   reading // what a pod that starts reads, or would have read when it last could start
+	starts bool    // whether a pod can start now
 
-	// adopting: it has opted in while something disturbed the server and remembers nothing
-	// yet, so that what is there when it is recorded counts as what its pods were started with.
+	// adopting: it has opted in during a disturbance and has no record yet, so that the current content at the
+	// time of the record counts as the content with which its pods were started.
 	adopting bool
-	// leaving: its namespace has opted out, since the last calm. A restart that was decided on before
-	// may still come.
+	// leaving: its namespace has opted out since the last calm. A restart that was decided before may still come.
 	leaving bool
-	lost    bool             // the owner has removed what it remembered, since the last calm
+	lost    bool             // the owner has removed the record since the last calm
 	counts  map[string]int64 // the revision from which on a source counts
-	// kept has the units of the record that the owner has removed, and removedAt is when.
+	// kept contains the units of the record that the owner has removed, and removedAt the revision of that.
 	kept      map[string]string
 	removedAt int64
-	// recordedAt is the revision at which it was last recorded with what pods were started, and decidedAt
-	// one after which that was decided.
+	// recordedAt is the revision of the last record of the content of the pods, and decidedAt a revision after
+	// which that was decided.
 	recordedAt, decidedAt int64
 	mixed                 bool // it is recorded that pods differ
 	createdAt             int64
-	// startedAt is the revision since which pods of the template are made. If reused, it is one
-	// of before, and if unsure, its rollout began before the last one was complete.
+	// startedAt is the revision since which pods of the template are created. If reused, the template is an
+	// earlier one, and if unsure, its rollout began before the previous one was complete.
 	startedAt      int64
 	reused, unsure bool
-	// numberBefore is what the controller of a Deployment had counted when the template came.
+	// numberBefore is the revision number of the Deployment when the template changed.
 	numberBefore int
 	// completeAt is the revision at which the rollout of a template was last complete, or the workload was
-	// created, and wholeAt is what that was when the present template came.
+	// created, and wholeAt the value of that when the current template was set.
 	completeAt, wholeAt int64
-	templates           map[string]bool // the identities of all that there have been
+	templates           map[string]bool // the identities of all templates so far
 
-	// recorded has the units of the sources that counted when the record was written that is
-	// there, and remembered the content.
+	// recorded contains the units of the sources that counted when the current record was written, and remembered
+	// their content.
 	recorded   map[string]string
 	remembered reading
 	hash       string          // of the last rollout, until the owner changes the template
-	reloads    map[string]bool // what the server has written of restarts
-	pausedWith string          // the identity of the template with which it was paused
+	reloads    map[string]bool // the annotations of the server about restarts
+	pausedWith string          // the identity of the template when it was paused
 
 	owed     int // restarts that were due at the last calm and could not be made
 	changes  int // of the content that it reads
-	before   int // of these, how many there were before those that belong together
+	before   int // of these, the number before the ones that belong together
 	rollouts int
-	requests int // for a restart that have not been carried out
+	requests int // for restarts that have not been made
 	writes   int // of the server
 	since    int // changes since the template changed, including what is owed
 	down     *absence
-	vanished bool // a key or a source that it reads, since no replica has been watching
+	vanished bool // a key or a source that it reads, since no replica watches
 	changed  time.Time
 	trace    []string
-	wrong    bool // the oracle has found something
-	late     bool // it was not calm when it was last looked at
+	wrong    bool // the oracle has found a violation
+	late     bool // it was not calm at the last check
 }
 
 func (w *workload) rules() rules { return rulesOf(w.state.annotations, w.cell.reload) }
@@ -94,7 +93,7 @@ func (w *workload) violation(format string, args ...any) {
 	w.cell.oracle.violations = append(w.cell.oracle.violations, fmt.Sprintf("%s/%s: ", w.cell.namespace, w.name)+fmt.Sprintf(format, args...))
 }
 
-// look takes notice of the present content.
+// look handles the current content.
 func (w *workload) look() {
 	read, starts := consume(w.variant, w.cell.sources)
 	if starts != w.starts {
@@ -115,7 +114,7 @@ func (w *workload) look() {
 	w.since++
 	if w.down != nil {
 		w.down.absorbed = false
-		// Of what only a glob names it is not known when something went.
+		// If only a glob matches a source, the time of its deletion is not known.
 		w.vanished = w.vanished || slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
 			return before[name] != read[name] && w.rules().onlyGlob(w.variant, name)
 		})
@@ -123,7 +122,7 @@ func (w *workload) look() {
 	w.cell.oracle.tally.changes++
 }
 
-// set takes notice of the present state of the workload itself.
+// set handles the current state of the workload itself.
 func (w *workload) set(now *state) {
 	before := w.state
 	w.state = now
@@ -159,7 +158,7 @@ func (w *workload) set(now *state) {
 	}
 }
 
-// written returns what the server, or the webhook, has written to a workload.
+// written returns the annotations that the server, or the webhook, has written to a workload.
 func written(s *state) string {
 	hash := s.template.Annotations[hashAnnotation]
 	return fmt.Sprintf("%s %s, verified %q, evicting %t; in the template %s %s", s.annotations[hashAnnotation], s.annotations[appliedAnnotation],
@@ -183,37 +182,37 @@ func (w *workload) compare(before *state) {
 		w.restarted(before)
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
-			w.log("the server has verified what is recorded")
+			w.log("the server has verified the record")
 			w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
 		}
 	case record(now) == "":
-		w.log("the server has dropped the record")
+		w.log("the server has removed the record")
 		w.recorded = nil
 	default:
 		w.baseline(before)
 	}
 }
 
-// ownerWrote takes notice of a write of the owner, to which the webhook may have added.
+// ownerWrote handles a write of the owner, to which the webhook may have added annotations.
 func (w *workload) ownerWrote(before *state, template bool) {
 	now := w.state
-	w.log("the owner has written it: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
+	w.log("written by the owner: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
 	evicted, doubt := now.annotations["configdep.io/strategy"] == "recreate", false
 	if o := w.cell.oracle; o.comparable(before) && !o.comparable(now) {
 		w.log("the owner has removed the record")
 		w.lost, w.kept, w.recorded, w.removedAt = true, w.recorded, nil, w.cell.revision
-		// The template does not tell with what pods run that have been evicted.
+		// The template does not show the content of pods that were evicted.
 		doubt = evicted && !w.cell.oracle.undisturbed
 	}
 	if before.annotations[recreatingAnnotation] != "" && now.annotations[recreatingAnnotation] == "" {
-		// The server was told to no longer evict the pods, and has to begin again.
-		w.log("the owner has removed that pods are being evicted")
+		// The owner has cancelled the eviction, and the server must begin it again.
+		w.log("the owner has removed the eviction")
 		doubt = true
 	}
 	was := w.variant
 	if template {
 		w.noteTemplate()
-		// A leader that reads both in a list does not know which came first, if no record tells.
+		// A leader that reads both in a list does not know the order, if no record shows it.
 		doubt = doubt || w.variant != was && !w.cell.oracle.undisturbed && w.readAnew()
 	}
 	if doubt {
@@ -226,28 +225,28 @@ func (w *workload) ownerWrote(before *state, template bool) {
 	case now.paused:
 	case before.paused && identityOf(now) != w.pausedWith, !before.paused && template:
 		w.podsStart(before)
-	case before.paused && w.stale(): // edited, and edited back
+	case before.paused && w.stale(): // changed, and changed back
 		w.changes, w.since = max(w.changes, 1), max(w.since, 1)
 	}
 	if applied := now.annotations[appliedAnnotation]; applied != "" && applied != before.annotations[appliedAnnotation] {
 		if w.noteRecord(); strings.Contains(record(now), ".mixed") && w.reused && w.unsure {
-			w.differing() // the pods that it is about may run on
+			w.differing() // the pods that the record is about may still run
 		}
 	}
 }
 
-// serverWrote judges that the server has written at all.
+// serverWrote judges whether the server may write.
 func (w *workload) serverWrote(before *state) {
 	w.writes++
 	switch {
 	case before.deleting:
-		w.violation("the server has written to it while it was being deleted")
+		w.violation("the server has written to the workload while it was being deleted")
 	case w.cell.oracle.undisturbed && w.writes == writeLimit:
-		w.violation("the server has written to it %d times", w.writes)
+		w.violation("the server has written to the workload %d times", w.writes)
 	}
 }
 
-// noteTemplate takes notice of a template that the owner has written.
+// noteTemplate handles a template that the owner has written.
 func (w *workload) noteTemplate() {
 	w.variant = variantOf(w.state.template.Annotations)
 	if read, starts := consume(w.variant, w.cell.sources); starts {
@@ -255,12 +254,12 @@ func (w *workload) noteTemplate() {
 	} else {
 		w.starts = false
 	}
-	w.log("the owner has written the template: %s", identityOf(w.state))
+	w.log("template written by the owner: %s", identityOf(w.state))
 	w.cell.oracle.tally.templates++
 }
 
-// readAnew reports whether a source that counts has changed since the last calm, of which the record
-// does not know what the template reads of it.
+// readAnew reports whether a source that counts has changed since the last calm, and the record does not know what
+// the template reads of it.
 func (w *workload) readAnew() bool {
 	o := w.cell.oracle
 	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
@@ -268,20 +267,20 @@ func (w *workload) readAnew() bool {
 	})
 }
 
-// podsStart takes notice that a template makes pods, which read what is there then. Those of the
-// same template that have not been replaced yet run on.
+// podsStart handles a template that creates pods, which read the current content. Pods of the same template that
+// have not been replaced yet keep running.
 func (w *workload) podsStart(before *state) {
 	w.hash, w.since = "", 0
 	if w.began(before); w.mixed && w.reused && w.unsure {
-		w.since++ // those of which it is recorded that they differ may run on
+		w.since++ // the pods that are recorded to differ may still run
 	}
 	if w.down != nil {
-		// Times are told by the second. Of a template that has come back, older pods may run on.
+		// Times are in seconds. If a template was restored, older pods of it may still run.
 		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second && (!w.reused || !w.unsure)
 	}
 }
 
-// stale reports whether a pod has read something else than what is there.
+// stale reports whether a pod has read other content than the current.
 func (w *workload) stale() bool {
 	for _, p := range w.pods {
 		if !p.waiting && w.differ(p.read, w.read) {
@@ -291,7 +290,7 @@ func (w *workload) stale() bool {
 	return false
 }
 
-// began takes notice that pods are made of the template that is there.
+// began records that pods of the current template are created.
 func (w *workload) began(before *state) {
 	w.startedAt, w.wholeAt, w.kept = w.cell.revision, w.completeAt, nil
 	w.reused = w.templates[identityOf(w.state)]
@@ -299,12 +298,12 @@ func (w *workload) began(before *state) {
 	w.numberBefore = numberOf(cmp.Or(before, w.state))
 }
 
-// numberOf returns what the controller of a Deployment has counted; 0: nothing, or it is not said.
+// numberOf returns the revision number of a Deployment; 0: unknown.
 func numberOf(s *state) int {
 	n, _ := strconv.Atoi(s.annotations["deployment.kubernetes.io/revision"])
 	return n
 }
 
-// counted reports whether the controller of a Deployment has counted the template as a new one. It gives the
-// same number twice where it has not read yet what it wrote.
+// counted reports whether the Deployment controller has given the template a new number. It gives the same number
+// twice if it has not yet read its own write.
 func (w *workload) counted() bool { return w.numberBefore > 0 && numberOf(w.state) > w.numberBefore }

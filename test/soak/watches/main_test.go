@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// limit is how long anything may take on a machine that does other things meanwhile.
+// limit is how long anything may take on a busy machine.
 const limit = 5 * time.Minute
 
 var (
@@ -29,15 +29,15 @@ var (
 	how     settings
 )
 
-// settings say how long and with how much.
+// settings are the duration and size of a run.
 type settings struct {
 	seed     uint64
 	duration time.Duration // 0: the short form
 	round    time.Duration // of changes, before each calm
-	// There are as many namespaces, with as many workloads in each.
+	// The number of namespaces, and of workloads in each.
 	namespaces, workloads int
 	lag                   time.Duration // of versions
-	sample                time.Duration // between looks at the memory
+	sample                time.Duration // between samples of the memory
 }
 
 func readSettings() (s settings, err error) {
@@ -59,8 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the
-// logs.
+// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the logs.
 func run(m *testing.M) (code int, err error) {
 	if how, err = readSettings(); err != nil {
 		return 1, err
@@ -73,7 +72,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	// Without the race detector, which takes memory of its own.
+	// Without the race detector, which needs memory itself.
 	server, err = install.Install(ctx, cluster, install.Options{
 		Replicas: 3,
 		Args: []string{
@@ -91,7 +90,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// directly is the configuration of a client of one replica that may do everything.
+// directly returns the configuration of a client of one replica with all permissions.
 func directly(r *install.Replica) *rest.Config {
 	config, admin := r.RESTConfig(), cluster.RESTConfig()
 	config.CertData, config.KeyData = admin.CertData, admin.KeyData

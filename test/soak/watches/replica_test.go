@@ -21,7 +21,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// replica is one that is killed or stopped and started again, and looked at meanwhile.
+// replica is a replica that is killed or stopped and started again, and measured.
 type replica struct {
 	*install.Replica
 	client configdepv1alpha1.ConfigdepV1alpha1Interface
@@ -49,7 +49,7 @@ func (r *replica) restart(ctx context.Context, stop func() error) error {
 	return r.AwaitReady(ctx)
 }
 
-// look notes the memory of the replica. Linux only.
+// look measures the memory of the replica. Linux only.
 func (r *replica) look() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,14 +71,14 @@ func (r *replica) look() error {
 	return fmt.Errorf("%s lacks VmRSS", path)
 }
 
-// The metrics that are looked at.
+// The metrics that are read.
 const (
 	goroutines = "go_goroutines"
 	heap       = "go_memstats_heap_alloc_bytes"
 	eventsKept = "configdep_watch_events_kept"
 )
 
-// metric returns a metric without labels of the replica.
+// metric returns the value of a metric without labels.
 func (r *replica) metric(ctx context.Context, name string) (float64, error) {
 	metrics, err := r.client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *replica) metric(ctx context.Context, name string) (float64, error) {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("%s does not tell %s", r.Name(), name)
+	return 0, fmt.Errorf("%s lacks the metric %s", r.Name(), name)
 }
 
 // hangUp closes the connections of the client, which would stay open for a while.
@@ -99,8 +99,8 @@ func (r *replica) hangUp() {
 	}
 }
 
-// grown reports whether the memory of a replica grows, by its samples since a time at which
-// as much was kept as ever is: the last quarter of them against the one before.
+// grown reports whether the memory of a replica grows, by its samples since the time from which the maximum amount
+// of data is kept: it compares the last quarter of them with the previous one.
 func (r *replica) grown(since time.Time) (before, after float64, judged bool) {
 	var rss []float64
 	for _, s := range r.samples {
@@ -117,7 +117,7 @@ func (r *replica) grown(since time.Time) (before, after float64, judged bool) {
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// print returns the samples, line by line for each minute.
+// print returns the samples, one line for each minute.
 func (r *replica) print() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "memory of %s in MB, by minutes:", r.Name())

@@ -38,7 +38,7 @@ type soak struct {
 	rand     *rand.Rand
 	changes  int
 	restarts int
-	// lastRestart is when a replica that had been killed or stopped was ready again.
+	// lastRestart is when the last replica that was killed or stopped was ready again.
 	lastRestart time.Time
 }
 
@@ -65,7 +65,7 @@ func TestWatches(t *testing.T) {
 	looking.Go(func() { s.look(ctx) })
 	s.calm()
 	if now := s.metrics(goroutines); sum(now) < sum(alone)+float64(len(s.clients)) {
-		t.Errorf("%v goroutines with clients and %v without: they are counted wrongly", now, alone)
+		t.Errorf("goroutines: %v with clients, %v without, want more with clients", now, alone)
 	}
 	for round := 0; round == 0 || time.Since(began) < how.duration; round++ {
 		if err := s.round(how.duration == 0 || time.Since(began) < how.duration/3); err != nil {
@@ -80,27 +80,27 @@ func TestWatches(t *testing.T) {
 	running.Wait()
 	looking.Wait()
 	s.hopper.Close()
-	s.eventually("no goroutine of clients is left", func(context.Context) error {
+	s.eventually("all goroutines for clients have ended", func(context.Context) error {
 		for _, r := range s.replicas {
-			r.hangUp() // as the one has that looks at a replica
+			r.hangUp() // the client that measures the replica has a connection, too
 		}
 		return goleak.Find(leftAlone, goleak.IgnoreAnyFunction("github.com/configdep/configdep/test/install.(*Replica).Start.func1"),
 			goleak.IgnoreAnyFunction("github.com/configdep/configdep/test/install.(*balancer).serve"),
 			goleak.IgnoreAnyFunction("github.com/configdep/configdep/test/install.(*balancer).serve.func1"))
 	})
-	// One replica leads, which takes some more, and the API server has connections that
-	// come and go; each watch takes several.
+	// One replica leads, which needs some more goroutines, and the connections of the API server come and go; each
+	// watch needs several.
 	most := slices.Max(alone) + float64(len(s.clients)/2)
 	for i, r := range s.replicas {
 		s.eventually(r.Name()+" has as many goroutines as before", func(ctx context.Context) error {
 			n, err := r.metric(ctx, goroutines)
 			if err == nil && n > most {
-				err = fmt.Errorf("it has %v, and had %v", n, alone[i])
+				err = fmt.Errorf("goroutines = %v, were %v", n, alone[i])
 			}
 			return err
 		})
 	}
-	s.say("goroutines before %v, in the end %v", alone, s.metrics(goroutines))
+	s.say("goroutines before %v, at the end %v", alone, s.metrics(goroutines))
 	s.judgeClients()
 	s.judgeMemory()
 }
@@ -168,7 +168,7 @@ func newClients(t *testing.T, h *hop.Hopper) (out []*hop.Client) {
 	return out
 }
 
-// say prints at once, as a test that takes long should.
+// say prints a line at once, because the test takes long.
 func (s *soak) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
@@ -178,7 +178,7 @@ func (s *soak) eventually(what string, check func(context.Context) error) {
 	var last error
 	err := wait.PollUntilContextTimeout(s.t.Context(), 500*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // else the time is up, which is not why it waits
+		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
 			last = err
 		}
 		return err == nil, nil
@@ -188,7 +188,7 @@ func (s *soak) eventually(what string, check func(context.Context) error) {
 	}
 }
 
-// metrics returns a metric of each replica.
+// metrics returns the value of a metric of each replica.
 func (s *soak) metrics(name string) (out []float64) {
 	s.t.Helper()
 	for _, r := range s.replicas {
@@ -208,7 +208,7 @@ func sum(values []float64) (sum float64) {
 	return sum
 }
 
-// look notes the memory of the replicas, until the context is done.
+// look measures the memory of the replicas, until the context is done.
 func (s *soak) look(ctx context.Context) {
 	tick := time.NewTicker(how.sample)
 	defer tick.Stop()
@@ -243,8 +243,8 @@ func every(ctx context.Context, pace time.Duration, f func() error) error {
 	}
 }
 
-// round changes everything for a while, and cuts connections. A replica may be killed, and then another one stopped gracefully,
-// as in a rolling update.
+// round changes everything for a while, and cuts connections. A replica may be killed, and then another one
+// stopped gracefully, as in a rolling update.
 func (s *soak) round(restart bool) error {
 	ctx := s.t.Context()
 	over, cancel := context.WithTimeout(ctx, how.round)
@@ -289,12 +289,12 @@ func (s *soak) round(restart bool) error {
 	return g.Wait()
 }
 
-// calm waits until each replica shows what there is, and each client holds that. It returns
-// how long that took, and what was missing last.
+// calm waits until each replica shows the current state, and each client holds it. It returns how long that took,
+// and the last difference.
 func (s *soak) calm() (took time.Duration, last string) {
 	s.t.Helper()
 	began := time.Now()
-	s.eventually("everybody knows the truth", func(ctx context.Context) (err error) {
+	s.eventually("all replicas and clients have the current state", func(ctx context.Context) (err error) {
 		defer func() {
 			if err != nil {
 				last = err.Error()
@@ -336,8 +336,7 @@ func (s *soak) judgeClients() {
 	s.t.Log(strings.Join(tallies, "\n"))
 }
 
-// judgeMemory reports whether the memory grows, once all that is kept for a while has been
-// kept that long by each replica.
+// judgeMemory reports whether the memory grows, after each replica has kept events for as long as it keeps any.
 func (s *soak) judgeMemory() {
 	s.t.Helper()
 	since := s.lastRestart.Add(history + 30*time.Second)
@@ -346,7 +345,7 @@ func (s *soak) judgeMemory() {
 		before, after, judged := r.grown(since)
 		switch {
 		case !judged && how.duration >= 12*time.Minute:
-			s.t.Error(errors.New("there are too few samples to judge the memory"))
+			s.t.Error(errors.New("too few samples to judge the memory"))
 		case judged:
 			s.say("%s: %.0f MB in the last quarter, %.0f MB in the one before", r.Name(), after, before)
 			if after > 1.2*before {
