@@ -4,7 +4,6 @@
 package configdependency
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -29,6 +28,7 @@ func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 	case v1alpha1.FieldWorkloadName:
 		return is(o.Spec.WorkloadRef.Name)
 	case v1alpha1.FieldSource:
+		var byPattern *patterns // for the first value that needs them
 		return func(value string) bool {
 			for i := range o.Spec.Sources {
 				s := &o.Spec.Sources[i]
@@ -36,25 +36,47 @@ func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 					return true
 				}
 			}
-			return matchedByPattern(o, value)
+			if len(o.Status.Patterns) == 0 {
+				return false
+			}
+			if byPattern == nil {
+				byPattern = &patterns{of: o}
+			}
+			return byPattern.match(value)
 		}
 	default:
 		return nil
 	}
 }
 
-// matchedByPattern reports whether a pattern of an object matches a source, KIND/NAME, whether or not it exists.
-func matchedByPattern(o *v1alpha1.ConfigDependency, source string) bool {
-	if len(o.Status.Patterns) == 0 {
+// patterns match sources, KIND/NAME, present or not, against the patterns of an object. They are compiled
+// once for all values of a selector.
+type patterns struct {
+	of               *v1alpha1.ConfigDependency
+	sources, exclude *dependency.Matcher // nil: not compiled yet
+}
+
+// match reports whether a pattern matches a source that is not excluded.
+func (p *patterns) match(source string) bool {
+	kind, name, _ := strings.Cut(source, "/")
+	if p.sources == nil {
+		sources := make([]dependency.Pattern, len(p.of.Status.Patterns))
+		for i := range p.of.Status.Patterns {
+			s := &p.of.Status.Patterns[i]
+			sources[i] = dependency.Pattern{Kind: dependency.SourceKind(s.Kind), Name: s.Pattern}
+		}
+		p.sources = new(dependency.NewMatcher(sources))
+	}
+	if !p.sources.Matches(dependency.SourceKind(kind), name) {
 		return false
 	}
-	kind, name, _ := strings.Cut(source, "/")
-	matches := func(pattern dependency.Pattern) bool { return pattern.Matches(dependency.SourceKind(kind), name) }
-	excluded := slices.ContainsFunc(o.Spec.Reload.Exclude, func(x string) bool {
-		kind, name, _ := strings.Cut(x, "/")
-		return matches(dependency.Pattern{Kind: dependency.SourceKind(kind), Name: name})
-	})
-	return !excluded && slices.ContainsFunc(o.Status.Patterns, func(p v1alpha1.PatternStatus) bool {
-		return matches(dependency.Pattern{Kind: dependency.SourceKind(p.Kind), Name: p.Pattern})
-	})
+	if p.exclude == nil {
+		exclude := make([]dependency.Pattern, len(p.of.Spec.Reload.Exclude))
+		for i, x := range p.of.Spec.Reload.Exclude {
+			kind, name, _ := strings.Cut(x, "/")
+			exclude[i] = dependency.Pattern{Kind: dependency.SourceKind(kind), Name: name}
+		}
+		p.exclude = new(dependency.NewMatcher(exclude))
+	}
+	return !p.exclude.Matches(dependency.SourceKind(kind), name)
 }

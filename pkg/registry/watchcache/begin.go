@@ -74,6 +74,9 @@ func (w *watcher[T]) beginElsewhere(from version, now *snapshot[T]) error {
 
 // sendFirst sends what the watch begins with.
 func (w *watcher[T]) sendFirst() bool {
+	if w.ctx.Err() != nil { // what it begins with may be incomplete
+		return false
+	}
 	if w.state == initializing && !w.sendInitial() || len(w.catchUp) > 0 && !w.sendCatchUp() {
 		return false
 	}
@@ -101,7 +104,7 @@ func (w *watcher[T]) sendInitial() bool {
 	for chunk, from, until, ok := part.next(); ok; chunk, from, until, ok = part.next() {
 		objects = objects[:0]
 		w.objects.objects.AscendGreaterOrEqual(item[T]{key: from}, func(i item[T]) bool {
-			if !w.scope.has(i.key) || until != "" && i.key >= until {
+			if !w.scope.has(i.key) || until != "" && i.key >= until || w.ctx.Err() != nil {
 				return false
 			}
 			if w.matches(i.object) {
@@ -109,6 +112,9 @@ func (w *watcher[T]) sendInitial() bool {
 			}
 			return true
 		})
+		if w.ctx.Err() != nil {
+			return false
+		}
 		if chunk == nil {
 			for _, o := range objects {
 				if !w.emit(watch.Event{Type: watch.Added, Object: w.cache.Copy(o)}) {

@@ -34,6 +34,9 @@ type missedChanges[T Object] struct {
 func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
 	missed := w.missed(now)
 	for _, key := range slices.Sorted(maps.Keys(missed)) {
+		if w.ctx.Err() != nil {
+			break // nothing is sent any more
+		}
 		o, _ := now.get(key)
 		if typ, o := w.outcome(missed[key], o); typ != "" {
 			out = append(out, catchUpEvent[T]{typ, key, o})
@@ -57,7 +60,7 @@ func (w *watcher[T]) missed(now *snapshot[T]) map[string]*missedChanges[T] {
 		return true
 	})
 	now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).each(func(e *event[T]) {
-		if !w.scope.has(e.key) {
+		if !w.scope.has(e.key) || w.ctx.Err() != nil {
 			return
 		}
 		m := out[e.key]

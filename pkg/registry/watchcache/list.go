@@ -122,13 +122,21 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 			more++
 			return o.Matches == nil // then the rest is counted
 		}
-		if o.Matches != nil && !o.Matches(object) {
-			return true
+		if o.Matches != nil {
+			if err = ctx.Err(); err != nil { // matching may take long
+				return false
+			}
+			if !o.Matches(object) {
+				return true
+			}
 		}
 		out.Items = append(out.Items, object)
 		last = c.Key(object)
 		return true
 	})
+	if err != nil {
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("the list was not completed: %v", err), 0)
+	}
 	if more > 0 {
 		out.ResourceVersion = paged.String()
 		if out.Continue, err = encodeContinue(v, last, int64(paged)); err != nil {

@@ -30,7 +30,7 @@ func (w *watcher[T]) sendEvents() (at version, more <-chan struct{}, ok bool) {
 			return at, more, ok
 		}
 		for _, e := range events {
-			if !w.handle(e) {
+			if w.ctx.Err() != nil || !w.handle(e) {
 				return 0, nil, false
 			}
 		}
