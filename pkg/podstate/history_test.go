@@ -436,7 +436,7 @@ func (h *history) check(seen map[string]int) (wrong string) {
 		if p.read == nil {
 			continue
 		}
-		v := k.Judge(FromPod(p.pod))
+		v := k.Judge(FromPod(p.pod), nil)
 		seen[fmt.Sprint(v.State, " ", v.Reason)]++
 		same := h.reads(p.read) == h.reads(h.data)
 		switch since := h.since(p); {

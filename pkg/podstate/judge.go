@@ -75,8 +75,10 @@ type SourceVerdict struct {
 // ContainerVerdict is the verdict on a container: the worst of its sources.
 type ContainerVerdict struct {
 	Verdict
-	// Sources are those whose state is not Current, ordered by kind and name.
+	// Sources are those whose state is not Current, in the order of kind and name, and More is how many of them are
+	// left out.
 	Sources []SourceVerdict
+	More    int
 }
 
 // PodVerdict is the verdict on a pod: the worst of its containers.
@@ -88,21 +90,24 @@ type PodVerdict struct {
 	Stale []string
 }
 
-// Judge judges a pod.
-func (k *Knowledge) Judge(p *Pod) PodVerdict {
-	out := PodVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
+// Judge judges a pod. A pod may have thousands of containers, each of which reads thousands of sources, so list
+// reports whether a verdict on a source is listed; nil: all are.
+func (k *Knowledge) Judge(p *Pod, list func(*SourceVerdict) bool) PodVerdict {
+	out := PodVerdict{
+		Verdict:    Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead},
+		Containers: make([]ContainerVerdict, len(p.Containers)),
+	}
+	stale := make([]bool, len(k.sources))
 	for i := range p.Containers {
-		c := k.container(p, &p.Containers[i])
-		out.worsen(c.Verdict)
-		for _, s := range c.Sources {
-			if s.State == Stale {
-				out.Stale = append(out.Stale, string(s.Kind)+"/"+s.Name)
-			}
+		out.Containers[i] = k.container(p, &p.Containers[i], stale, list)
+		out.worsen(out.Containers[i].Verdict)
+	}
+	for i, is := range stale {
+		if is {
+			out.Stale = append(out.Stale, string(k.sources[i].Kind)+"/"+k.sources[i].Name)
 		}
-		out.Containers = append(out.Containers, c)
 	}
 	slices.Sort(out.Stale)
-	out.Stale = slices.Compact(out.Stale)
 	return out
 }
 
@@ -130,7 +135,8 @@ func (v *Verdict) worsen(other Verdict) {
 	}
 }
 
-func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
+// container judges a container, and notes which sources it is stale for.
+func (k *Knowledge) container(p *Pod, c *Container, stale []bool, list func(*SourceVerdict) bool) ContainerVerdict {
 	out := ContainerVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
 	if c.Waiting != "" {
 		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it will read the current content when it starts."}
@@ -144,9 +150,16 @@ func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
 		}
 		v := k.source(p, c, s, reads)
 		out.worsen(v)
-		if v.State != Current {
-			out.Sources = append(out.Sources, SourceVerdict{Verdict: v, Kind: s.Kind, Name: s.Name, Changed: s.changed()})
+		stale[i] = stale[i] || v.State == Stale
+		if v.State == Current {
+			continue
 		}
+		verdict := SourceVerdict{Verdict: v, Kind: s.Kind, Name: s.Name, Changed: s.changed()}
+		if list != nil && !list(&verdict) {
+			out.More++
+			continue
+		}
+		out.Sources = append(out.Sources, verdict)
 	}
 	return out
 }

@@ -205,7 +205,7 @@ func (x *scene) judge() PodVerdict {
 		}
 	}
 	k.Ordered, k.Revision = x.ordered, x.revision
-	return k.Judge(FromPod(x.pod))
+	return k.Judge(FromPod(x.pod), nil)
 }
 
 var (

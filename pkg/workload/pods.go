@@ -95,6 +95,9 @@ func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*
 			return false, err
 		}
 		for i := range page.Items {
+			if err := ctx.Err(); err != nil { // what is done with a pod may take long
+				return false, err
+			}
 			if p := &page.Items[i]; s.includes(p) {
 				f(p)
 			}

@@ -563,6 +563,13 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 							},
 						},
 					},
+					"moreSources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreSources is how many further such sources there are: an answer lists at most 8 MiB of them. The state of the container is that of all its sources.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 				},
 				Required: []string{"name", "type", "state"},
 			},
@@ -847,6 +854,13 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"moreStaleSources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreStaleSources is how many further such sources there are: an answer lists at most 4 MiB of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"containers": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -866,6 +880,13 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 									},
 								},
 							},
+						},
+					},
+					"moreContainers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them, without their sources. The state of the pod is that of all its containers.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 				},

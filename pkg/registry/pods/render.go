@@ -11,8 +11,35 @@ import (
 	"github.com/configdep/configdep/pkg/podstate"
 )
 
-// render returns how a pod is shown.
-func render(p *corev1.Pod, reduced *podstate.Pod, v podstate.PodVerdict) v1alpha1.PodContent {
+// How many bytes of an answer list containers, their sources, and the stale sources of pods; the rest is counted. The
+// documentation of the API names them. How many pods there are is bounded (see maxPods).
+const (
+	maxContainerBytes   = 8 << 20
+	maxSourceBytes      = 8 << 20
+	maxStaleSourceBytes = 4 << 20
+)
+
+// budget is how many bytes may yet be listed.
+type budget int
+
+// take reports whether so many bytes may be listed.
+func (b *budget) take(bytes int) bool {
+	if *b -= budget(bytes); *b < 0 {
+		*b = 0 // what comes later is not shown instead
+		return false
+	}
+	return true
+}
+
+// renderer renders the pods of one answer.
+type renderer struct {
+	containers, sources, staleSources budget // that are left
+}
+
+// render returns what is shown of a pod.
+func (r *renderer) render(p *corev1.Pod, known *podstate.Knowledge) v1alpha1.PodContent {
+	reduced := podstate.FromPod(p)
+	v := known.Judge(reduced, func(s *podstate.SourceVerdict) bool { return r.sources.take(sizeOfSource(s)) })
 	out := v1alpha1.PodContent{
 		Name:              p.Name,
 		UID:               p.UID,
@@ -24,13 +51,34 @@ func render(p *corev1.Pod, reduced *podstate.Pod, v podstate.PodVerdict) v1alpha
 		State:             v1alpha1.ContentState(v.State),
 		Reason:            v.Reason,
 		Message:           v.Message,
-		StaleSources:      v.Stale,
-		Containers:        make([]v1alpha1.ContainerContent, len(v.Containers)),
+	}
+	for i, s := range v.Stale {
+		if !r.staleSources.take(len(s) + len(`"",`)) {
+			out.MoreStaleSources = int64(len(v.Stale) - i)
+			break
+		}
+		out.StaleSources = append(out.StaleSources, s)
 	}
 	for i := range v.Containers {
-		out.Containers[i] = renderContainer(&reduced.Containers[i], &v.Containers[i])
+		if !r.containers.take(sizeOfContainer(&reduced.Containers[i], &v.Containers[i])) {
+			out.MoreContainers = int64(len(v.Containers) - i)
+			break
+		}
+		out.Containers = append(out.Containers, renderContainer(&reduced.Containers[i], &v.Containers[i]))
 	}
 	return out
+}
+
+// sizeOfSource is about how many bytes a source has in JSON.
+func sizeOfSource(s *podstate.SourceVerdict) int {
+	const rest = `{"kind":"","name":"","state":"","reason":"","message":"","lastChanged":"2006-01-02T15:04:05Z"},`
+	return len(rest) + len(s.Kind) + len(s.Name) + len(s.State) + len(s.Reason) + len(s.Message)
+}
+
+// sizeOfContainer is about how many bytes a container has in JSON, without its sources.
+func sizeOfContainer(c *podstate.Container, v *podstate.ContainerVerdict) int {
+	const rest = `{"name":"","type":"","startedAt":"2006-01-02T15:04:05Z","restartCount":100,"state":"","reason":"","message":"","sources":[],"moreSources":1000},`
+	return len(rest) + len(c.Name) + len(c.Role) + len(v.State) + len(v.Reason) + len(v.Message)
 }
 
 func renderContainer(c *podstate.Container, v *podstate.ContainerVerdict) v1alpha1.ContainerContent {
@@ -41,6 +89,7 @@ func renderContainer(c *podstate.Container, v *podstate.ContainerVerdict) v1alph
 		State:        v1alpha1.ContentState(v.State),
 		Reason:       v.Reason,
 		Message:      v.Message,
+		MoreSources:  int64(v.More),
 	}
 	if !c.Started.IsZero() {
 		at := metav1.NewTime(c.Started)

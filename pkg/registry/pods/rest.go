@@ -63,6 +63,7 @@ type REST struct {
 	Config
 	requests chan struct{} // holds an element for each request that is being served
 	maxPods  int
+	renderer renderer // for one answer; it is copied
 }
 
 var (
@@ -74,7 +75,10 @@ var (
 
 // NewREST returns the storage.
 func NewREST(c Config) *REST {
-	return &REST{Config: c, requests: make(chan struct{}, maxRequests), maxPods: maxPods}
+	return &REST{
+		Config: c, requests: make(chan struct{}, maxRequests), maxPods: maxPods,
+		renderer: renderer{maxContainerBytes, maxSourceBytes, maxStaleSourceBytes},
+	}
 }
 
 // New returns an empty ConfigDependencyPods.
@@ -103,7 +107,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	}
 	out, err := r.read(ctx, view)
 	if err != nil {
-		return nil, apiError(err, view)
+		return nil, apiError(ctx, err, view)
 	}
 	return out, nil
 }
@@ -129,9 +133,9 @@ func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1al
 		TemplateRevision: selection.Revision,
 		Time:             metav1.NewTime(r.Clock.Now()),
 	}
+	answer := r.renderer
 	out.Truncated, err = selection.Each(ctx, r.Client, r.maxPods, func(p *corev1.Pod) {
-		reduced := podstate.FromPod(p)
-		rendered := render(p, reduced, known.Judge(reduced))
+		rendered := answer.render(p, known)
 		count(&out.Summary, &rendered)
 		out.Pods = append(out.Pods, rendered)
 	})
@@ -176,11 +180,13 @@ func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most in
 	return strings.Join(parts, " ")
 }
 
-// apiError returns the error that the user gets for an error of the API server.
-func apiError(err error, view *v1alpha1.ConfigDependency) error {
+// apiError returns the error that the user gets for one of the API server.
+func apiError(ctx context.Context, err error, view *v1alpha1.ConfigDependency) error {
 	ref := view.Spec.WorkloadRef
 	var status *apierrors.StatusError
 	switch {
+	case ctx.Err() != nil: // the client has gone, or the request has taken too long
+		return apierrors.NewTimeoutError(fmt.Sprintf("reading the pods of %s %s: %v", ref.Kind, ref.Name, err), 0)
 	case !errors.As(err, &status):
 		return apierrors.NewInternalError(fmt.Errorf("reading the pods of %s %s: %w", ref.Kind, ref.Name, err))
 	case apierrors.IsNotFound(status):

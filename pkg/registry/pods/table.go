@@ -6,6 +6,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func row(o *v1alpha1.ConfigDependencyPods, i int, now time.Time) metav1.TableRow
 		revision,
 		started(p, now),
 		duration.HumanDuration(now.Sub(p.CreationTimestamp.Time)),
-		orNone(strings.Join(p.StaleSources, ", ")),
+		list(p.StaleSources, p.MoreStaleSources),
 		containers(p),
 		p.Message,
 	}
@@ -98,7 +99,15 @@ func containers(p *v1alpha1.PodContent) string {
 		c := &p.Containers[i]
 		all[i] = fmt.Sprintf("%s=%s(%s)", c.Name, c.State, c.Reason)
 	}
-	return orNone(strings.Join(all, ", "))
+	return list(all, p.MoreContainers)
+}
+
+// list renders "a, b, 2 more".
+func list(some []string, more int64) string {
+	if more > 0 {
+		some = append(slices.Clip(some), fmt.Sprintf("%d more", more))
+	}
+	return orNone(strings.Join(some, ", "))
 }
 
 func orNone(s string) string {

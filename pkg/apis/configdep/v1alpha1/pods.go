@@ -116,12 +116,19 @@ type PodContent struct {
 	// +optional
 	// +listType=set
 	StaleSources []string `json:"staleSources,omitempty"`
+	// moreStaleSources is how many further such sources there are: an answer lists at most 4 MiB of them.
+	// +optional
+	MoreStaleSources int64 `json:"moreStaleSources,omitempty"`
 	// containers are the containers of the pod: init containers, then containers, then
 	// ephemeral containers.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerContent `json:"containers,omitempty"`
+	// moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them,
+	// without their sources. The state of the pod is that of all its containers.
+	// +optional
+	MoreContainers int64 `json:"moreContainers,omitempty"`
 }
 
 // ContainerType is the role of a container in its pod.
@@ -178,6 +185,10 @@ type ContainerContent struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Sources []ContainerSource `json:"sources,omitempty"`
+	// moreSources is how many further such sources there are: an answer lists at most 8 MiB of them. The state of
+	// the container is that of all its sources.
+	// +optional
+	MoreSources int64 `json:"moreSources,omitempty"`
 }
 
 // ContainerSource shows how the content that a container has read of a source relates to
