@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -72,13 +74,23 @@ type Record struct {
 func RecordOf(w *dependency.Workload) Record {
 	hash, sources := w.Record()
 	if hash == "" {
-		return Record{Hash: w.Marks.TemplateHash}
+		return recordFrom(w.Marks.TemplateHash, "")
 	}
 	return recordFrom(hash, sources)
 }
 
+const (
+	// maxHash is longer than any hash that is recorded. Other clients can write longer ones, and hashes are shown.
+	maxHash = 128
+	// invalidHash takes the place of a longer hash. As one of another key, it can be compared with none.
+	invalidHash = "invalid"
+)
+
 func recordFrom(hash, sources string) Record {
 	r := Record{Hash: hash}
+	if len(hash) > maxHash {
+		r.Hash = invalidHash
+	}
 	if json.Unmarshal([]byte(sources), &r.Sources) != nil {
 		r.Sources = nil
 	}
@@ -103,17 +115,38 @@ type LastReload struct {
 // which another client may have written, counts as none.
 func LastReloadOf(w *dependency.Workload) *LastReload { return lastReloadFrom(w.LastReload()) }
 
+// Texts of a LastReload are shown, logged and kept, so they are bounded however long another client has made them. The
+// longest that are written are within these bounds.
+const (
+	maxLastReload     = 8 << 10 // of the whole, in bytes
+	maxLastReloadText = 256     // of the name of a user and of a reason, in characters
+	// maxTrigger is for the kind and the name, or glob, of a source, in bytes.
+	maxTrigger = len(dependency.ConfigMap) + 1 + validation.DNS1123SubdomainMaxLength
+)
+
 func lastReloadFrom(value string) *LastReload {
 	var last LastReload
-	if json.Unmarshal([]byte(value), &last) != nil || last.Time.IsZero() {
+	if len(value) > maxLastReload || json.Unmarshal([]byte(value), &last) != nil || last.Time.IsZero() {
 		return nil
 	}
+	if len(last.Trigger) > maxTrigger {
+		last.Trigger = TriggerUnknown
+	}
+	last.RequestedBy, last.Reason = cut(last.RequestedBy), cut(last.Reason)
 	return &last
+}
+
+// cut returns the first characters of a text, as many as a LastReload may have.
+func cut(text string) string {
+	if utf8.RuneCountInString(text) <= maxLastReloadText {
+		return text
+	}
+	return string([]rune(text)[:maxLastReloadText-1]) + "…"
 }
 
 // NewRequestedReload returns the record of a restart on request.
 func NewRequestedReload(previous *LastReload, now time.Time, user, reason string) LastReload {
-	last := LastReload{Time: metav1.NewMicroTime(now), Trigger: TriggerRequest, RequestedBy: user, Reason: reason}
+	last := LastReload{Time: metav1.NewMicroTime(now), Trigger: TriggerRequest, RequestedBy: cut(user), Reason: cut(reason)}
 	if previous != nil {
 		last.Automatic, last.Streak = previous.Automatic, previous.Streak
 	}

@@ -46,18 +46,22 @@ func shareSlice[E any](now, before []E) []E {
 }
 
 // sizeOf returns the approximate memory of an object in bytes, without the parts that it shares with
-// another state of the object, which may be nil.
+// another state of the object, which may be nil. It counts every string: many come from annotations, which are as long as
+// clients want.
 func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	if other == nil {
 		other = &v1alpha1.ConfigDependency{}
 	}
-	n := sizeOfOne[v1alpha1.ConfigDependency]() + sizeOfOne[metav1.OwnerReference]() + len(o.Status.Message)
-	for k, v := range o.Labels {
-		n += len(k) + len(v)
+	n := sizeOfOne[v1alpha1.ConfigDependency]() + sizeOfMeta(&o.ObjectMeta) + sizeOfPolicy(&o.Spec.Reload)
+	ref := &o.Spec.WorkloadRef
+	n += len(ref.APIVersion) + len(ref.Kind) + len(ref.Name) + len(ref.UID)
+	n += len(o.Status.State) + len(o.Status.Reason) + len(o.Status.Message) + len(o.Status.ConfigHash) + len(o.Status.AppliedHash)
+	if last := o.Status.LastReload; last != nil {
+		n += sizeOfOne[v1alpha1.LastReload]() + len(last.Trigger) + len(last.RequestedBy) + len(last.Reason)
 	}
 	if !shares(o.Spec.Sources, other.Spec.Sources) {
 		n += sizeOfSlice(o.Spec.Sources, func(s *v1alpha1.Source) int {
-			return len(s.Name) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
+			return len(s.Kind) + len(s.Name) + len(s.Reason) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
 		})
 		eachPair(o.Spec.Sources, other.Spec.Sources, func(s, was *v1alpha1.Source) {
 			if shares(s.Usages, was.Usages) {
@@ -66,10 +70,12 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 		})
 	}
 	if !shares(o.Status.Sources, other.Status.Sources) {
-		n += sizeOfSlice(o.Status.Sources, func(s *v1alpha1.SourceStatus) int { return len(s.Name) + sizeOfStrings(s.MissingKeys) })
+		n += sizeOfSlice(o.Status.Sources, func(s *v1alpha1.SourceStatus) int {
+			return len(s.Kind) + len(s.Name) + len(s.ResourceVersion) + sizeOfStrings(s.MissingKeys)
+		})
 	}
 	if !shares(o.Status.Patterns, other.Status.Patterns) {
-		n += sizeOfSlice(o.Status.Patterns, func(p *v1alpha1.PatternStatus) int { return len(p.Pattern) })
+		n += sizeOfSlice(o.Status.Patterns, func(p *v1alpha1.PatternStatus) int { return len(p.Kind) + len(p.Pattern) + len(p.Reason) })
 		for i := range o.Status.Patterns {
 			if i >= len(other.Status.Patterns) || !shares(o.Status.Patterns[i].Names, other.Status.Patterns[i].Names) {
 				n += sizeOfStrings(o.Status.Patterns[i].Names)
@@ -80,13 +86,31 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 		n += sizeOfStrings(o.Spec.Reload.Exclude)
 	}
 	if !shares(o.Status.Conditions, other.Status.Conditions) {
-		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int { return len(c.Message) })
+		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int {
+			return len(c.Type) + len(c.Status) + len(c.Reason) + len(c.Message)
+		})
 	}
 	return n
 }
 
+// sizeOfMeta returns the size of what metadata refers to.
+func sizeOfMeta(m *metav1.ObjectMeta) int {
+	n := len(m.Namespace) + len(m.Name) + len(m.UID) + len(m.ResourceVersion)
+	for k, v := range m.Labels {
+		n += len(k) + len(v)
+	}
+	return n + sizeOfSlice(m.OwnerReferences, func(r *metav1.OwnerReference) int {
+		return len(r.APIVersion) + len(r.Kind) + len(r.Name) + len(r.UID)
+	})
+}
+
+// sizeOfPolicy returns the size of what a policy refers to, without what it excludes.
+func sizeOfPolicy(p *v1alpha1.ReloadPolicy) int {
+	return len(p.Mode) + len(p.DeclaredBy) + len(p.Strategy)
+}
+
 func sizeOfUsage(u *v1alpha1.Usage) int {
-	return len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath) + sizeOfStrings(u.Keys)
+	return len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath) + sizeOfStrings(u.Keys)
 }
 
 func sizeOfStrings(all []string) int {
