@@ -6,6 +6,7 @@ package notify
 import (
 	"strings"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/metrics"
 )
 
@@ -18,9 +19,26 @@ func (Metrics) Notify(e Event) {
 	if !counted {
 		return
 	}
-	trigger, _, _ := strings.Cut(e.Trigger, "/") // names of sources would be labels of any number
-	metrics.Rollout(string(e.Workload.Kind), e.Workload.Namespace, result, trigger)
+	metrics.Rollout(string(e.Workload.Kind), e.Workload.Namespace, result, triggerLabel(e.Trigger))
 	if e.What == Restarted && !e.DueAt.IsZero() {
 		metrics.PatchDelay(e.At.Sub(e.DueAt))
+	}
+}
+
+// The triggers of package policy besides the names of sources.
+const (
+	triggerRequest = "Request"
+	triggerUnknown = "Unknown"
+)
+
+// triggerLabel returns the value of a label for a trigger: its kind, as there may be any number of names. A trigger may
+// come from an annotation, which other clients can write, so that any other text is Unknown.
+func triggerLabel(trigger string) string {
+	kind, _, named := strings.Cut(trigger, "/")
+	switch {
+	case named && (kind == string(dependency.ConfigMap) || kind == string(dependency.Secret)), trigger == triggerRequest:
+		return kind
+	default:
+		return triggerUnknown
 	}
 }
