@@ -24,3 +24,6 @@ func (t Text) String() string {
 	}
 	return t.handle.Value()
 }
+
+// Equal reports whether two texts are the same.
+func (t Text) Equal(other Text) bool { return t == other }
