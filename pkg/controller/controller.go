@@ -94,9 +94,9 @@ type said struct{ verified, reload string }
 
 func saidBy(m *dependency.Marks) said { return said{m.Verified, m.LastReload} }
 
-// stands reports whether the record of a workload is the one that we wrote last, as far as it still
+// isLast reports whether the record of a workload is the one that we wrote last, as far as it still
 // exists.
-func (n *note) stands(w *dependency.Workload) bool {
+func (n *note) isLast(w *dependency.Workload) bool {
 	return w.Marks.Hash == "" || saidBy(&w.Marks) == n.said
 }
 
@@ -276,8 +276,8 @@ func (c *Controller) next(ctx context.Context, index policy.Index, queue workque
 	return true
 }
 
-// standing reports whether StandBy runs.
-func (c *Controller) standing() bool {
+// standbyRuns reports whether StandBy runs.
+func (c *Controller) standbyRuns() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queue != nil && !c.leads
@@ -287,7 +287,7 @@ func (c *Controller) standing() bool {
 func (c *Controller) AnotherLeads(leads bool) { c.another.Store(leads) }
 
 // StandsBy reports whether StandBy runs and another replica leads.
-func (c *Controller) StandsBy() bool { return c.standing() && c.another.Load() }
+func (c *Controller) StandsBy() bool { return c.standbyRuns() && c.another.Load() }
 
 // Found returns the result of looking up the pods of a workload while this replica stands by, or nil.
 func (c *Controller) Found(key dependency.WorkloadKey) *policy.Inspection {

@@ -153,7 +153,7 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		e := known.Evaluate(w)
 		n.follow(e)
 		observed := n.observed(w, e.Record.Hash)
-		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standing()
+		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standbyRuns()
 		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy}
 		n.settle(&s.Decision, now)
 		if s.Action != policy.None {
@@ -177,7 +177,7 @@ func (n *note) follow(e *policy.Evaluation) {
 // observed returns what is known about the record of a workload, which has a hash.
 func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
 	o := policy.Observed{StaleSince: n.staleSince}
-	if n.hash == hash && n.stands(w) {
+	if n.hash == hash && n.isLast(w) {
 		o.Decided = n.decided
 		if hash != "" {
 			o.Written = n.written
@@ -215,7 +215,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
-	case c.standing(): // the leader tells of its own
+	case c.standbyRuns(): // the leader tells of its own
 	default:
 		c.notify(s.workload, notify.RecordFailed,
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
@@ -276,7 +276,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), s.order
 	marks := policy.MarksOf(patched.GetAnnotations())
 	n.hash, n.said = marks.Hash, saidBy(&marks)
-	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
+	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standbyRuns() {
 		// The same message each time, so that the events of a fight are counted in one.
 		c.notify(w, notify.Reverted, fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",

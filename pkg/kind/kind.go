@@ -24,6 +24,9 @@ type Object interface {
 }
 
 // Kind describes a kind of workload.
+//
+// The pods of a kind that is Traits.Rollable can be restarted. Its pod template is at spec.template, which patches name, and its
+// controller labels pods with their revision: pod-template-hash or controller-revision-hash.
 type Kind struct {
 	Name     dependency.WorkloadKind
 	Resource schema.GroupVersionResource

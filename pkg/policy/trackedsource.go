@@ -28,9 +28,9 @@ type trackedSource struct {
 	others  []string
 
 	// A cache that is valid as long as the graph stays the same; nil: not computed yet.
-	stands  *summary
-	changed *change
-	start   *uint64
+	cachedSummary *summary
+	changed       *change
+	start         *uint64
 }
 
 // summary is what a record contains about a tracked source.
@@ -133,19 +133,19 @@ func (e *Evaluation) match(u *trackedSource) {
 // summary returns what a record contains about the tracked source. It is computed on first use, because workloads that
 // have not opted in have no record.
 func (u *trackedSource) summary() *summary {
-	if u.stands != nil {
-		return u.stands
+	if u.cachedSummary != nil {
+		return u.cachedSummary
 	}
 	digest := u.of.digest
 	switch {
 	case u.counted != nil:
-		u.stands = &summary{scopeOf(&u.counted.Reference), digest(u.counted.content)[:16], namesOf(digest, u.counted.keys)}
+		u.cachedSummary = &summary{scopeOf(&u.counted.Reference), digest(u.counted.content)[:16], namesOf(digest, u.counted.keys)}
 	case u.matched.Count == 0:
-		u.stands = &summary{scope: u.of.Policy.globScope(u), keys: noKeys}
+		u.cachedSummary = &summary{scope: u.of.Policy.globScope(u), keys: noKeys}
 	default:
-		u.stands = &summary{u.of.Policy.globScope(u), digest(u.matched.AppendContent(nil))[:16], strconv.Itoa(u.matched.Keys)}
+		u.cachedSummary = &summary{u.of.Policy.globScope(u), digest(u.matched.AppendContent(nil))[:16], strconv.Itoa(u.matched.Keys)}
 	}
-	return u.stands
+	return u.cachedSummary
 }
 
 func (e *Evaluation) digest(content []byte) string {
