@@ -212,15 +212,15 @@ func (e *Evaluation) decide(o Observed) Decision {
 			Message: fmt.Sprintf("The pod template names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources. %s",
 				dependency.MaxSources, dependency.MaxUses, onHold)}
 	}
-	e.decided, e.written = o.Decided, o.Written
+	e.decided, e.written, e.known = o.Decided, o.Written, known{}
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)
 	}
-	excursions := slices.Concat(e.doubts(), e.undone(), e.excursions())
+	excursions := e.inquiries()
 	doubts := len(excursions)
 	if o.StandsBy {
-		excursions = slices.DeleteFunc(excursions, func(x Excursion) bool { return !x.Witnessed })
+		excursions = slices.DeleteFunc(slices.Clone(excursions), func(x Excursion) bool { return !x.Witnessed })
 	}
 	d := e.decideKnown(o, changed, trigger, excursions)
 	if d.Action == WriteBaseline {

@@ -50,6 +50,13 @@ type Evaluation struct {
 	recalls  bool   // whether an absent source counts depends on whether this process saw its mark
 	// See Observed.
 	decided, written uint64
+	known            known
+}
+
+// known is what follows from an evaluation and what was observed; nil: not computed yet.
+type known struct {
+	stale     *[]change
+	inquiries *[]Excursion
 }
 
 // Evaluator applies policies to the workloads of a graph. It must not be used after the graph has changed.

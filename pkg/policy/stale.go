@@ -27,6 +27,19 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 // stale returns what has changed since the pods were started, and which of it to name as
 // the trigger.
 func (e *Evaluation) stale() (changed []change, trigger string) {
+	if e.known.stale == nil {
+		e.known.stale = new(e.findStale())
+	}
+	if changed = *e.known.stale; len(changed) == 0 {
+		return nil, ""
+	}
+	if r := &e.Record; e.Comparable() && r.Sources == nil {
+		return changed, TriggerUnknown
+	}
+	return changed, changed[0].trackedSource.id
+}
+
+func (e *Evaluation) findStale() (changed []change) {
 	r := &e.Record
 	switch {
 	case !e.Comparable():
@@ -38,17 +51,13 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 			changed = append(changed, e.change(&e.tracked[i]))
 		}
 		if len(e.unread(changed)) == 0 {
-			return nil, ""
+			return nil
 		}
-		return changed, TriggerUnknown
+		return changed
 	default:
 		changed = e.changed()
 	}
-	changed = e.unread(changed)
-	if len(changed) == 0 {
-		return nil, ""
-	}
-	return changed, changed[0].trackedSource.id
+	return e.unread(changed)
 }
 
 // Comparable reports whether there is a record that can be compared with the current content: a
@@ -65,8 +74,15 @@ func (e *Evaluation) InDoubt() bool {
 }
 
 // inquires reports whether the pods have to be looked up.
-func (e *Evaluation) inquires() bool {
-	return len(e.doubts()) > 0 || len(e.undone()) > 0 || len(e.excursions()) > 0
+func (e *Evaluation) inquires() bool { return len(e.inquiries()) > 0 }
+
+// inquiries returns for which periods they have to be. The result must not be changed.
+func (e *Evaluation) inquiries() []Excursion {
+	if e.known.inquiries == nil {
+		all := slices.Concat(e.doubts(), e.undone(), e.excursions())
+		e.known.inquiries = &all
+	}
+	return *e.known.inquiries
 }
 
 // unread returns the changes that the pods may not have read. It drops those that were made before
