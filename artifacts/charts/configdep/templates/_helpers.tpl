@@ -34,7 +34,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* What never changes: a Deployment's selector cannot. */ -}}
+{{- /* Never add labels here: a Deployment's selector is immutable. */ -}}
 {{- define "configdep.selector" -}}
 app.kubernetes.io/name: {{ include "configdep.name" . }}
 {{- end }}
@@ -60,7 +60,7 @@ configdep-serving-cert
 {{- end -}}
 {{- end }}
 
-{{- /* Whether every workload can be one that restarts: then the webhook is called for all. */ -}}
+{{- /* Whether workloads without an annotation are restarted: the webhook is then called for all workloads. */ -}}
 {{- define "configdep.reloadsAll" -}}
 {{- if not (has .Values.reload.default (list "" "off")) }}true{{ end -}}
 {{- end }}
@@ -69,7 +69,7 @@ configdep-serving-cert
 {{ include "configdep.name" . }}.{{ .Release.Namespace }}.svc
 {{- end }}
 
-{{- /* How monitors reach /metrics; the certificate is verified. */ -}}
+{{- /* The endpoint of the monitors, which verify the server's certificate. */ -}}
 {{- define "configdep.endpoint" -}}
 {{- $root := .root -}}
 port: https
@@ -113,14 +113,14 @@ metricRelabelings:
 {{- end }}
 {{- end }}
 
-{{- /* What the webhooks look at, in CEL. */ -}}
+{{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL. */ -}}
 {{- define "configdep.marked" -}}
 (has(object.metadata.annotations) && 'configdep.io/reload' in object.metadata.annotations) ||
 (oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
 (oldObject != null && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
 {{- end }}
 
-{{/* A label selector, {matchLabels, matchExpressions}, as a flag takes it. */}}
+{{/* A label selector, {matchLabels, matchExpressions}, in the format of a flag. */}}
 {{- define "configdep.labelSelector" -}}
 {{- $parts := list }}
 {{- range $key, $value := .matchLabels }}
@@ -138,7 +138,7 @@ metricRelabelings:
 {{- join "," $parts }}
 {{- end }}
 
-{{- /* The requests that admission policies are about. */ -}}
+{{- /* The requests to which the admission policies apply. */ -}}
 {{- define "configdep.byConfigdep" -}}
 - name: by-configdep
   expression: has(request.userInfo.username) && request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "configdep.serviceAccountName" . }}'
