@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Label is on half of the workloads of a Churn, for clients that select.
+// Label is set to "yes" on about half of the workloads of a Churn, for clients with a label selector.
 const Label = "hop"
 
 const reloadAnnotation = "configdep.io/reload"
@@ -43,8 +43,7 @@ var (
 	namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// Churn makes workloads and their sources, and changes them one by one. What it does is
-// drawn from a seed.
+// Churn creates workloads and their sources, and changes them one by one, in an order drawn from a seed.
 type Churn struct {
 	client     dynamic.Interface
 	rand       *rand.Rand
@@ -54,8 +53,8 @@ type Churn struct {
 	value      int
 }
 
-// NewChurn returns a Churn of namespaces, none of which exists yet, with up to some
-// workloads in each.
+// NewChurn returns a Churn of namespaces that do not exist yet, with at most the given number of workloads in
+// each.
 func NewChurn(client dynamic.Interface, seed uint64, workloads int, namespaces ...string) *Churn {
 	return &Churn{
 		client: client, rand: rand.New(rand.NewPCG(seed, 0)),
@@ -63,10 +62,10 @@ func NewChurn(client dynamic.Interface, seed uint64, workloads int, namespaces .
 	}
 }
 
-// sources is the number of Secrets in a namespace, and that of ConfigMaps.
+// sources returns the number of Secrets in a namespace, which is also the number of ConfigMaps.
 func (c *Churn) sources() int { return max(2, c.workloads/10) }
 
-// thing is something that may be there or not.
+// thing names an object that may exist or not.
 type thing struct {
 	resource
 	namespace, name string
@@ -91,7 +90,7 @@ func (c *Churn) shared(namespace string) thing {
 	return thing{sourceResources[0], namespace, "shared"}
 }
 
-// Fill makes everything.
+// Fill creates the namespaces, their sources and their workloads.
 func (c *Churn) Fill(ctx context.Context) error {
 	type made struct {
 		thing
@@ -120,7 +119,7 @@ func (c *Churn) Fill(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Step makes one change, and tells which.
+// Step makes one change and returns its description.
 func (c *Churn) Step(ctx context.Context) (string, error) {
 	namespace := c.namespaces[c.rand.IntN(len(c.namespaces))]
 	i := c.rand.IntN(c.workloads)
@@ -152,7 +151,7 @@ func (c *Churn) create(ctx context.Context, t thing, o map[string]any) error {
 	u.SetGroupVersionKind(t.GroupVersion().WithKind(t.kind))
 	u.SetName(t.name)
 	created, err := c.of(t).Create(ctx, u, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) { // the answer to an earlier try was lost
+	if apierrors.IsAlreadyExists(err) { // the answer to an earlier attempt was lost
 		created, err = c.of(t).Get(ctx, t.name, metav1.GetOptions{})
 	}
 	if err != nil {
@@ -173,8 +172,8 @@ func (c *Churn) patch(ctx context.Context, t thing, o map[string]any) error {
 	return c.observe(ctx, t, patched)
 }
 
-// observe does what the controller of a workload without replicas does. Without it, each server would wait for
-// ever for the last pods to terminate, and what it says meanwhile depends on what it has seen.
+// observe does what the controller of a workload without replicas does. Without it, each server would wait
+// forever for the last pods to terminate, and what it shows meanwhile depends on the events that it has seen.
 func (c *Churn) observe(ctx context.Context, t thing, o *unstructured.Unstructured) error {
 	if _, managed := o.GetAnnotations()[reloadAnnotation]; !managed {
 		return nil
@@ -184,15 +183,15 @@ func (c *Churn) observe(ctx context.Context, t thing, o *unstructured.Unstructur
 	return err
 }
 
-// content is of a source that has just been written.
+// content returns new content for a source.
 func (c *Churn) content() map[string]any {
 	c.value++
-	return map[string]any{"data": map[string]any{"value": fmt.Sprintf("%08d", c.value)}} // which is base64 too
+	return map[string]any{"data": map[string]any{"value": fmt.Sprintf("%08d", c.value)}} // eight digits are valid base64 too
 }
 
-// spec is what may change of the workload of a number: its labels, and two of the sources
-// that come and go, beside the one that all use. One in eight is a Deployment whose record the server writes again
-// when they change.
+// spec returns the part of workload i that may change: its labels, and references to two of the sources that come
+// and go, beside the one that all workloads use. One in eight workloads is a Deployment whose recorded hash the
+// server updates when they change.
 func (c *Churn) spec(i int) map[string]any {
 	c.value++
 	labels := map[string]any{Label: []string{"yes", "no"}[c.rand.IntN(2)], "value": fmt.Sprint(c.value)}
@@ -226,7 +225,7 @@ func (c *Churn) spec(i int) map[string]any {
 	return map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}, "spec": spec}
 }
 
-// Touch writes the Secrets that all workloads use.
+// Touch updates the Secrets that all workloads of a namespace use.
 func (c *Churn) Touch(ctx context.Context) error {
 	for _, n := range c.namespaces {
 		if err := c.patch(ctx, c.shared(n), c.content()); err != nil {

@@ -17,14 +17,14 @@ import (
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 )
 
-// Selection is what a client is interested in.
+// Selection selects the objects that a client lists and watches.
 type Selection struct {
 	Namespace, Labels, Fields string // empty: all
-	// Matches says the same of one object; nil: all match.
+	// Matches reports whether the selectors match an object; nil: every object matches.
 	Matches func(*v1alpha1.ConfigDependency) bool
 }
 
-// Of returns which objects are selected.
+// Of returns the objects that are selected.
 func (s Selection) Of(all map[string]*v1alpha1.ConfigDependency) map[string]*v1alpha1.ConfigDependency {
 	out := map[string]*v1alpha1.ConfigDependency{}
 	for key, o := range all {
@@ -39,11 +39,11 @@ func (s Selection) Of(all map[string]*v1alpha1.ConfigDependency) map[string]*v1a
 type Client struct {
 	Name string
 	Selection
-	// Copy returns what it holds, by namespace/name.
+	// Copy returns the client's objects, by namespace/name.
 	Copy func() map[string]*v1alpha1.ConfigDependency
-	// Run runs it until the context is done.
+	// Run runs the client until the context is done.
 	Run func(context.Context)
-	// Tally tells what it has done, and what was wrong with what it has seen.
+	// Tally returns counts of lists and watches for logs, and what was wrong with the answers.
 	Tally func() (string, error)
 }
 
@@ -53,19 +53,19 @@ func NewFollower(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 		Client:  client.ConfigDependencies(s.Namespace),
 		Options: metav1.ListOptions{LabelSelector: s.Labels, FieldSelector: s.Fields, Limit: limit},
 	}
-	return &Client{Name: s.name(fmt.Sprintf("a follower by pages of %d", limit)), Selection: s, Copy: f.Copy, Run: f.Run, Tally: func() (string, error) {
+	return &Client{Name: s.name(fmt.Sprintf("a follower with pages of %d", limit)), Selection: s, Copy: f.Copy, Run: f.Run, Tally: func() (string, error) {
 		tally, err := f.Tally()
 		if tally.Lists == 0 || tally.Watches == 0 {
-			err = errors.Join(err, errors.New("it has not followed"))
+			err = errors.Join(err, errors.New("the follower has not both listed and watched"))
 		}
 		return fmt.Sprintf("%+v", tally), err
 	}}
 }
 
-// NewInformer returns an informer, which begins with a watch, or with a list as client-go
-// does when its feature WatchListClient is off.
+// NewInformer returns an informer, which starts with a watch, or with a list as client-go does when its feature
+// gate WatchListClient is off.
 func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selection, streaming bool) *Client {
-	lw, name := cache.ListerWatcher(listWatch(client, s)), "an informer that begins with a watch"
+	lw, name := cache.ListerWatcher(listWatch(client, s)), "an informer that starts with a watch"
 	if !streaming {
 		lw, name = listing{listWatch(client, s)}, "an informer that lists"
 	}
@@ -73,7 +73,7 @@ func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 	h, failed := handle(informer)
 	return &Client{
 		Name: s.name(name), Selection: s,
-		Copy: h.Copy, // its store is right if this is
+		Copy: h.Copy, // the informer's store is correct if this copy is
 		Run:  informer.RunWithContext,
 		Tally: func() (string, error) {
 			return "at " + informer.LastSyncResourceVersion(), errors.Join(failed, h.err())
@@ -81,7 +81,7 @@ func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 	}
 }
 
-// CopyOf returns what returns what an informer holds.
+// CopyOf returns a function that returns the objects in an informer's store.
 func CopyOf(informer cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
 	return func() map[string]*v1alpha1.ConfigDependency {
 		out := map[string]*v1alpha1.ConfigDependency{}
@@ -115,8 +115,8 @@ func listWatch(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selection)
 	}
 }
 
-// listing makes a reflector list first.
+// listing makes a reflector start with a list.
 type listing struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is how client-go asks.
+// IsWatchListSemanticsUnSupported implements the interface by which client-go detects that.
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }

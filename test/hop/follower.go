@@ -23,11 +23,11 @@ import (
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 )
 
-// Follower keeps a copy of objects. It lists once, and then watches from the last version
-// that it has seen, whatever replica answers; it lists again only when it is told to.
+// Follower keeps a copy of objects. It lists once, and then watches from the last version that it has seen,
+// whichever replica answers; it lists again only when that version has expired.
 type Follower struct {
 	Client configdepv1alpha1.ConfigDependencyInterface
-	// Options select what is listed and watched; with a limit it is listed in pages.
+	// Options select the objects to list and watch. With a limit, they are listed in pages.
 	Options metav1.ListOptions
 
 	mu      sync.Mutex
@@ -37,17 +37,17 @@ type Follower struct {
 	errs    []error
 }
 
-// Tally counts what a Follower has done.
+// Tally counts the requests of a Follower and the events that it has received.
 type Tally struct{ Lists, Watches, Events int }
 
-// Copy returns what the Follower holds, by namespace/name.
+// Copy returns the Follower's objects, by namespace/name.
 func (f *Follower) Copy() map[string]*v1alpha1.ConfigDependency {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.held)
 }
 
-// Tally tells what it has done, and what was wrong with what it has seen.
+// Tally returns the counts, and what was wrong with the answers.
 func (f *Follower) Tally() (Tally, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *Follower) Run(ctx context.Context) {
 		options.Limit, options.ResourceVersion, options.AllowWatchBookmarks = 0, version, true
 		w, err := f.Client.Watch(ctx, options)
 		if err != nil {
-			pause(ctx) // the connection was cut, or refused
+			pause(ctx) // the connection was broken or refused
 			continue
 		}
 		f.mu.Lock()
@@ -81,7 +81,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// pause lets others work before something is tried again.
+// pause waits a little before a retry.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(wait.Jitter(10*time.Millisecond, rand.Float64())):
@@ -89,7 +89,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// list lists, in pages of which any may come from another replica.
+// list lists in pages, each of which may come from another replica.
 func (f *Follower) list(ctx context.Context) {
 	held, options := map[string]*v1alpha1.ConfigDependency{}, f.Options
 	for {
@@ -129,10 +129,10 @@ func (f *Follower) take(e watch.Event) {
 		switch err := apierrors.FromObject(e.Object); {
 		case apierrors.IsResourceExpired(err):
 			f.version = ""
-		case apierrors.IsServiceUnavailable(err): // it has just been started
-		case apierrors.IsInternalError(err): // the client says that the connection was cut within an event
+		case apierrors.IsServiceUnavailable(err): // the replica has just started
+		case apierrors.IsInternalError(err): // client-go's error if the connection broke within an event
 		default:
-			f.errs = append(f.errs, fmt.Errorf("a watch was told %w", err))
+			f.errs = append(f.errs, fmt.Errorf("a watch received an error: %w", err))
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func (f *Follower) take(e watch.Event) {
 	if c, err := resourceversion.CompareResourceVersion(f.version, o.ResourceVersion); err != nil {
 		f.errs = append(f.errs, err)
 	} else if c > 0 {
-		f.errs = append(f.errs, fmt.Errorf("version %s after %s", o.ResourceVersion, f.version))
+		f.errs = append(f.errs, fmt.Errorf("received version %s after %s", o.ResourceVersion, f.version))
 	}
 	f.version = o.ResourceVersion
 	switch key := keyOf(o); e.Type {
@@ -152,7 +152,7 @@ func (f *Follower) take(e watch.Event) {
 	}
 }
 
-// compare notes if an object has another state under the version that it had.
+// compare records an error if two states of an object have the same version.
 func (f *Follower) compare(key string, o *v1alpha1.ConfigDependency) {
 	if before := f.held[key]; before != nil {
 		if err := changed(before, o); err != nil {

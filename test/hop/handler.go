@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// handler keeps a copy as most controllers do: it takes two states of one version for the same,
-// which an informer shows after each list.
+// handler keeps a copy as most controllers do: it ignores updates with an unchanged version, which an informer
+// sends after each list.
 type handler struct {
 	mu   sync.Mutex
 	held map[string]*v1alpha1.ConfigDependency
@@ -58,7 +58,7 @@ func (h *handler) set(o *v1alpha1.ConfigDependency) {
 	h.held[keyOf(o)] = o
 }
 
-// Copy returns what it holds.
+// Copy returns the handler's objects.
 func (h *handler) Copy() map[string]*v1alpha1.ConfigDependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()

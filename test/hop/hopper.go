@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Hopper gives each connection to any of some servers, and cuts connections when it is told
-// to. Clients that go by it have to do with another server all the time.
+// Hopper forwards each connection to a random server of several, and breaks connections on request. Clients that
+// connect through it switch servers all the time.
 type Hopper struct {
 	listener net.Listener
 	to       []string
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // of clients
+	conns map[net.Conn]struct{} // from clients
 	wg    sync.WaitGroup
 }
 
-// New returns a Hopper to some addresses.
+// New returns a Hopper that forwards to the given addresses.
 func New(to ...string) (*Hopper, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,15 +43,15 @@ func New(to ...string) (*Hopper, error) {
 	return h, nil
 }
 
-// Close cuts all connections, and accepts no more.
+// Close breaks all connections and stops accepting new ones.
 func (h *Hopper) Close() {
 	_ = h.listener.Close()
 	h.Cut()
 	h.wg.Wait()
 }
 
-// Config returns the configuration of a client that goes by the Hopper, made from that of a
-// client of one of the servers. It shares no connection with other clients.
+// Config returns the configuration of a client that connects through the Hopper, based on the configuration for
+// one of the servers. The client shares no connection with other clients.
 func (h *Hopper) Config(server *rest.Config) *rest.Config {
 	config := rest.CopyConfig(server)
 	config.Host = "https://" + h.listener.Addr().String()
@@ -63,7 +63,7 @@ func (h *Hopper) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", h.to[rand.IntN(len(h.to))], 5*time.Second)
 	if err != nil {
-		return // it has been killed
+		return // the server was killed
 	}
 	defer server.Close()
 	h.mu.Lock()
@@ -94,7 +94,7 @@ func (h *Hopper) Open() int {
 	return len(h.conns)
 }
 
-// Cut closes all connections.
+// Cut breaks all connections.
 func (h *Hopper) Cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *Hopper) Cut() {
 	}
 }
 
-// CutOne closes one of the connections.
+// CutOne breaks one of the connections.
 func (h *Hopper) CutOne() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -32,8 +32,8 @@ func List(ctx context.Context, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	return out, nil
 }
 
-// Diff tells how objects differ from others, but for versions, which are those of the replica that
-// has sent them.
+// Diff returns the differences between two sets of objects as an error. Versions are ignored, because each
+// replica has its own.
 func Diff(want, got map[string]*v1alpha1.ConfigDependency) error {
 	var wrong []string
 	for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -41,18 +41,18 @@ func Diff(want, got map[string]*v1alpha1.ConfigDependency) error {
 		case b == nil:
 			wrong = append(wrong, key+" is missing")
 		case !equality.Semantic.DeepEqual(content(a), content(b)):
-			wrong = append(wrong, fmt.Sprintf("%s at %s instead of %s (-want +got):\n%s\n", key, b.ResourceVersion, a.ResourceVersion, cmp.Diff(content(a), content(b))))
+			wrong = append(wrong, fmt.Sprintf("%s at version %s differs from version %s (-want +got):\n%s\n", key, b.ResourceVersion, a.ResourceVersion, cmp.Diff(content(a), content(b))))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		if want[key] == nil {
-			wrong = append(wrong, fmt.Sprintf("%s at %s is gone", key, got[key].ResourceVersion))
+			wrong = append(wrong, fmt.Sprintf("%s at version %s is unexpected", key, got[key].ResourceVersion))
 		}
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d differ: %s", len(wrong), len(want), strings.Join(wrong[:min(3, len(wrong))], "; "))
+	return fmt.Errorf("%d differences in %d expected objects: %s", len(wrong), len(want), strings.Join(wrong[:min(3, len(wrong))], "; "))
 }
 
 func content(o *v1alpha1.ConfigDependency) *v1alpha1.ConfigDependency {
@@ -61,7 +61,7 @@ func content(o *v1alpha1.ConfigDependency) *v1alpha1.ConfigDependency {
 	return &c
 }
 
-// Check tells how objects differ from the workloads and sources that there are.
+// Check returns the first difference between objects and the existing workloads and sources as an error.
 func (c *Churn) Check(ctx context.Context, views map[string]*v1alpha1.ConfigDependency) error {
 	versions := map[string]string{} // of sources
 	for _, r := range sourceResources {
@@ -89,13 +89,13 @@ func (c *Churn) Check(ctx context.Context, views map[string]*v1alpha1.ConfigDepe
 	}
 	for key, view := range views {
 		if !there[key] && slices.Contains(c.namespaces, view.Namespace) {
-			return fmt.Errorf("%s is shown and is not there", key)
+			return fmt.Errorf("%s is shown but does not exist", key)
 		}
 	}
 	return nil
 }
 
-// each calls f for each object of a resource in the namespaces.
+// each calls f for each object of a resource in the Churn's namespaces.
 func (c *Churn) each(ctx context.Context, r resource, f func(*unstructured.Unstructured) error) error {
 	for _, n := range c.namespaces {
 		list, err := c.client.Resource(r.GroupVersionResource).Namespace(n).List(ctx, metav1.ListOptions{})
@@ -111,15 +111,15 @@ func (c *Churn) each(ctx context.Context, r resource, f func(*unstructured.Unstr
 	return nil
 }
 
-// shows tells what a view does not show of a workload.
+// shows returns an error if a view does not match its workload.
 func shows(view *v1alpha1.ConfigDependency, workload *unstructured.Unstructured, versions map[string]string) error {
 	switch {
 	case view == nil:
-		return fmt.Errorf("it is not shown")
+		return fmt.Errorf("the workload is not shown")
 	case view.Spec.WorkloadRef.UID != workload.GetUID():
-		return fmt.Errorf("the UID is shown as %s, not %s", view.Spec.WorkloadRef.UID, workload.GetUID())
+		return fmt.Errorf("UID = %s, want %s", view.Spec.WorkloadRef.UID, workload.GetUID())
 	case !maps.Equal(view.Labels, workload.GetLabels()):
-		return fmt.Errorf("labels are shown as %v, not %v", view.Labels, workload.GetLabels())
+		return fmt.Errorf("labels = %v, want %v", view.Labels, workload.GetLabels())
 	}
 	want, err := references(workload)
 	if err != nil {
@@ -133,12 +133,12 @@ func shows(view *v1alpha1.ConfigDependency, workload *unstructured.Unstructured,
 		want[s] = versions[s]
 	}
 	if !maps.Equal(want, got) {
-		return fmt.Errorf("sources are shown as %v, not %v", got, want)
+		return fmt.Errorf("sources = %v, want %v", got, want)
 	}
 	return nil
 }
 
-// references returns what a workload of a Churn uses.
+// references returns the sources that a workload of a Churn uses.
 func references(workload *unstructured.Unstructured) (map[string]string, error) {
 	path := []string{"spec", "template", "spec", "containers"}
 	if workload.GetKind() == "CronJob" {
@@ -146,7 +146,7 @@ func references(workload *unstructured.Unstructured) (map[string]string, error) 
 	}
 	containers, _, err := unstructured.NestedSlice(workload.Object, path...)
 	if err != nil || len(containers) != 1 {
-		return nil, fmt.Errorf("%d containers, %w", len(containers), err)
+		return nil, fmt.Errorf("the workload has %d containers, want 1: %w", len(containers), err)
 	}
 	from, _, err := unstructured.NestedSlice(containers[0].(map[string]any), "envFrom")
 	out := map[string]string{}

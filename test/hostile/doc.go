@@ -1,6 +1,6 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostile plays those who mean harm against the server, and looks whether others are still served: a pod that
-// reaches the port of the webhook, a tenant who may edit one namespace, and a user who asks without end.
+// Package hostile attacks the server and checks that other clients are still served. The attackers are a pod that
+// reaches the webhook's port, a tenant who may edit one namespace, and a user who floods the API with requests.
 package hostile

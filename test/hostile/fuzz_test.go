@@ -29,7 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// recorder is an API server that has nothing, and notes what it is asked for.
+// recorder is an API server without objects. It records the requests that it receives.
 type recorder struct {
 	mu    sync.Mutex
 	asked []*http.Request
@@ -44,13 +44,13 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, asked *http.Request) {
 	w.WriteHeader(http.StatusNotFound)
 	answer, err := json.Marshal(&status)
 	if err != nil {
-		panic(err) // it is always the same
+		panic(err) // impossible: the value is constant
 	}
 	_, _ = w.Write(answer)
 }
 
-// take returns what was asked for below a path. A request that its client has given up may come later, and is of
-// another input then.
+// take returns the requests for a path and everything below it, and forgets all requests. A request that its client
+// has canceled may arrive later, during another input.
 func (r *recorder) take(below string) (asked []*http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *recorder) take(below string) (asked []*http.Request) {
 	return asked
 }
 
-// synced gives access to a graph of a cluster that has been read.
+// synced gives access to a graph that is in sync with its cluster.
 type synced struct{ *dependency.Graph }
 
 func (s synced) Read(f func(policy.Evaluator)) bool {
@@ -77,8 +77,8 @@ var (
 	path           = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/(secrets|configmaps)$`)
 )
 
-// Whatever is sent to the webhook, the only requests that leave for the API server are reads of ConfigMaps and Secrets
-// that the request names, by name, in its own namespace; few of them, and none by a watch.
+// Whatever the body of an admission request, the webhook only sends the API server a few reads of ConfigMaps and
+// Secrets that the body names, by name, in the namespace of the request, and never a watch.
 func FuzzWebhookRequests(f *testing.F) {
 	api := &recorder{}
 	server := httptest.NewServer(api)
@@ -102,7 +102,7 @@ func FuzzWebhookRequests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := admission.NewHandler(admission.Config{ // with its rates as at first, so that inputs are independent
+		handler := admission.NewHandler(admission.Config{ // new for each input, so that rate limits do not carry over
 			Index: synced{graph}, Finder: reader, Clock: clock.RealClock{},
 		})
 		text := func(s string) string {
@@ -123,17 +123,17 @@ func FuzzWebhookRequests(f *testing.F) {
 		if answer.Code == http.StatusOK {
 			var review admissionv1.AdmissionReview
 			if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil || review.Response == nil || !review.Response.Allowed {
-				t.Errorf("%v: the answer is %s", err, answer.Body)
+				t.Errorf("error = %v, answer = %s, want an AdmissionReview that allows the request", err, answer.Body)
 			}
 		}
 
 		asked := api.take(below)
 		if len(asked) > 16 {
-			t.Errorf("%d requests", len(asked))
+			t.Errorf("the webhook sent %d requests, want at most 16", len(asked))
 		}
 		named := []string{body}
 		var decoded any
-		if json.Unmarshal([]byte(body), &decoded) == nil { // names may be escaped in it
+		if json.Unmarshal([]byte(body), &decoded) == nil { // names may be escaped in the body
 			if plain, err := json.Marshal(decoded); err == nil {
 				named = append(named, string(plain))
 			}
@@ -144,13 +144,13 @@ func FuzzWebhookRequests(f *testing.F) {
 			only, found := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=")
 			switch {
 			case r.Method != http.MethodGet || r.ContentLength > 0:
-				t.Errorf("a %s of %s", r.Method, r.URL)
+				t.Errorf("the webhook sent %s %s, want only GET without a body", r.Method, r.URL)
 			case len(in) != 3 || in[1] != namespace || !namespaceLabel.MatchString(in[1]):
-				t.Errorf("for the namespace %q, it asks for %s", namespace, r.URL)
+				t.Errorf("for the namespace %q, the webhook requested %s", namespace, r.URL)
 			case err != nil || len(query) != 1 || !found || strings.ContainsAny(only, ",=!\\"):
-				t.Errorf("it selects by %q", r.URL.RawQuery)
+				t.Errorf("query = %q, want a field selector by name only", r.URL.RawQuery)
 			case !strings.Contains(named[0], only) && !strings.Contains(named[len(named)-1], only):
-				t.Errorf("it asks for %q, which nothing names", only)
+				t.Errorf("the webhook requested %q, which the body does not name", only)
 			}
 		}
 	})

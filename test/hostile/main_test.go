@@ -37,7 +37,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// What fuzzes needs no cluster, and each of its processes comes here.
+	// Fuzzing needs no cluster, and each of its worker processes calls TestMain.
 	flag.Parse()
 	if flag.Lookup("test.fuzz").Value.String() != "" && flag.Lookup("test.run").Value.String() == "^$" {
 		os.Exit(m.Run())
@@ -47,11 +47,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestHostile plays one attack after the other. After and during each, a tenant who means no harm changes a Secret, and
-// it becomes a rollout.
+// TestHostile runs one attack after the other. During each, another tenant changes a Secret, and the change must
+// become a rollout.
 func TestHostile(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Args: []string{"--shutdown-delay-duration=0s", "--max-watches-per-user=200"}, // without the race detector, whose memory is another
+		Args: []string{"--shutdown-delay-duration=0s", "--max-watches-per-user=200"}, // without the race detector, which uses more memory
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestHostile(t *testing.T) {
 	t.Run("a user who floods", a.flood)
 }
 
-// arena is where attacks take place.
+// arena is the environment of the attacks.
 type arena struct {
 	server    *install.Installation
 	replica   *install.Replica
@@ -77,7 +77,7 @@ type arena struct {
 	quiet     time.Duration // the median time of a rollout of the neighbour without an attack
 }
 
-// neighbour is a tenant who means no harm.
+// neighbour is a tenant who is not part of the attack.
 type neighbour struct {
 	namespace string
 	changes   int
@@ -102,7 +102,7 @@ func (n *neighbour) secret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db"}, StringData: map[string]string{"password": fmt.Sprint(n.changes)}}
 }
 
-// deployment returns one that has opted in and reads a Secret.
+// deployment returns a Deployment that has opted in and reads a Secret.
 func deployment(name, secret string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -118,7 +118,7 @@ func deployment(name, secret string) *appsv1.Deployment {
 	}
 }
 
-// rollout changes the Secret of the neighbour and waits for the rollout. It returns how long that took.
+// rollout changes the neighbour's Secret, waits for the rollout, and returns how long it took.
 func (n *neighbour) rollout(t *testing.T) time.Duration {
 	t.Helper()
 	hash := func(ctx context.Context) (string, error) {
@@ -147,7 +147,7 @@ func (n *neighbour) rollout(t *testing.T) time.Duration {
 	return time.Since(started)
 }
 
-// rollouts returns the median time of some rollouts.
+// rollouts returns the median time of several rollouts.
 func (n *neighbour) rollouts(t *testing.T, count int) time.Duration {
 	t.Helper()
 	var times []time.Duration
@@ -158,8 +158,7 @@ func (n *neighbour) rollouts(t *testing.T, count int) time.Duration {
 	return times[len(times)/2]
 }
 
-// during plays an attack until the neighbour has had some rollouts, and tells how long they took. The attack is to begin
-// again until its context is done.
+// during repeats an attack until the neighbour has had several rollouts, and logs how long they took.
 func (a *arena) during(t *testing.T, attack func(context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +178,7 @@ func (a *arena) during(t *testing.T, attack func(context.Context)) {
 	}
 }
 
-// memory returns what the process of the replica has in memory and the most that it had since forgetPeak, in bytes.
+// memory returns the resident memory of the replica's process and its peak since forgetPeak, in bytes.
 func (a *arena) memory(t *testing.T) (now, peak int64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.replica.PID()))
@@ -190,7 +189,7 @@ func (a *arena) memory(t *testing.T) (now, peak int64) {
 		_, rest, found := strings.Cut(string(status), name+":")
 		fields := strings.Fields(rest)
 		if !found || len(fields) == 0 {
-			t.Fatalf("there is no %s", name)
+			t.Fatalf("no %s in the status of the process", name)
 		}
 		n, err := strconv.ParseInt(fields[0], 10, 64)
 		if err != nil {
@@ -208,20 +207,20 @@ func (a *arena) forgetPeak(t *testing.T) {
 	}
 }
 
-// takes fails the test if an attack takes more memory than it may.
+// takes fails the test if the memory of the replica grows by more than most bytes during an attack.
 func (a *arena) takes(t *testing.T, most int64, attack func()) {
 	t.Helper()
 	a.forgetPeak(t)
 	before, _ := a.memory(t)
 	attack()
 	_, peak := a.memory(t)
-	t.Logf("%d MB of memory more, %d MB at the peak", (peak-before)>>20, peak>>20)
+	t.Logf("memory grew by %d MB to a peak of %d MB", (peak-before)>>20, peak>>20)
 	if peak > before+most {
-		t.Errorf("the attack takes %d MB of memory, not at most %d MB", (peak-before)>>20, most>>20)
+		t.Errorf("memory grew by %d MB during the attack, want at most %d MB", (peak-before)>>20, most>>20)
 	}
 }
 
-// stranger is a client in the pod network: it has an address of its own and no credentials.
+// stranger is a client in the pod network, with its own address and without credentials.
 func (a *arena) stranger(t *testing.T) *http.Client {
 	t.Helper()
 	config, err := rest.TLSConfigFor(a.replica.RESTConfig())
@@ -250,7 +249,7 @@ func (a *arena) dialAsStranger(t *testing.T) net.Conn {
 	return c
 }
 
-// post sends a body to the webhook and returns the code of the answer, and 0 if there is none.
+// post sends a body to the webhook and returns the status code and the body of the answer, or 0 without an answer.
 func (a *arena) post(ctx context.Context, c *http.Client, path string, body []byte) (code int, answer string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.replica.WebhookAddress()+path, bytes.NewReader(body))
 	if err != nil {

@@ -39,19 +39,19 @@ func (a *arena) pod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A stranger does not know it. What follows also holds for one who does.
+	// A stranger does not know the path. The limits below also hold for one who does.
 	path := *o.Webhooks[0].ClientConfig.Service.Path
 	c := a.stranger(t)
 	question := aDeployment("neighbour", `"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}},
 		"spec": {"template": {"spec": {"containers": [{"envFrom": [{"secretRef": {"name": "db"}}]}]}}}}`)
 
-	t.Run("learns nothing", func(t *testing.T) {
+	t.Run("other paths reveal nothing", func(t *testing.T) {
 		if code, answer := a.post(t.Context(), c, path, question); code != http.StatusOK || !strings.Contains(answer, `"patch"`) {
-			t.Fatalf("with the path, the answer is %d: %s", code, answer)
+			t.Fatalf("at the right path, answer = %d: %s, want 200 with a patch", code, answer)
 		}
 		for _, guess := range []string{"/", admission.Path, admission.Path + "/", admission.Path + "/x", path[:len(path)-1], path + "x", path + "/../workloads"} {
 			if code, answer := a.post(t.Context(), c, guess, question); code != http.StatusNotFound || strings.Contains(answer, "configdep") {
-				t.Errorf("at %s the answer is %d: %s", guess, code, answer)
+				t.Errorf("answer at %s = %d: %s, want 404 that does not name configdep", guess, code, answer)
 			}
 		}
 	})
@@ -73,15 +73,15 @@ func (a *arena) pod(t *testing.T) {
 	}
 	elements := strings.Repeat("0,", 12_000)
 	attacks := map[string][]byte{
-		"containers that are numbers":  aDeployment("shop", `"object": {"spec": {"template": {"spec": {"containers": [`+elements+`0]}}}}`),
-		"arguments":                    full(`"object": {"spec": {"template": {"spec": {"containers": [{"args": [%s ""]}]}}}}`, `"",`),
-		"unknown fields":               full(`"object": {"spec": {"template": {"other": [%s 0]}}}`, "0,"),
-		"annotations":                  full(`"object": {"metadata": {"annotations": {%s "a": ""}}, "spec": {"template": {}}}`, `"a": "",`),
-		"an operation as long as that": []byte(strings.Replace(string(full(`"object": {}, "other": "%s"`, "x")), "CREATE", strings.Repeat("y", 1<<20), 1)),
-		"a number as long as that":     full(`"object": {"spec": {"paused": %s}}`, "1"),
-		"a name as long as that":       full(`"name": "%s"`, "x"),
-		"another namespace":            aDeployment("x/../kube-system", `"object": {}`),
-		"no JSON":                      []byte("\x16\x03"),
+		"containers that are numbers": aDeployment("shop", `"object": {"spec": {"template": {"spec": {"containers": [`+elements+`0]}}}}`),
+		"arguments":                   full(`"object": {"spec": {"template": {"spec": {"containers": [{"args": [%s ""]}]}}}}`, `"",`),
+		"unknown fields":              full(`"object": {"spec": {"template": {"other": [%s 0]}}}`, "0,"),
+		"annotations":                 full(`"object": {"metadata": {"annotations": {%s "a": ""}}, "spec": {"template": {}}}`, `"a": "",`),
+		"a long operation":            []byte(strings.Replace(string(full(`"object": {}, "other": "%s"`, "x")), "CREATE", strings.Repeat("y", 1<<20), 1)),
+		"a long number":               full(`"object": {"spec": {"paused": %s}}`, "1"),
+		"a long name":                 full(`"name": "%s"`, "x"),
+		"another namespace":           aDeployment("x/../kube-system", `"object": {}`),
+		"not JSON":                    []byte("\x16\x03"),
 	}
 	for name, body := range attacks {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func (a *arena) pod(t *testing.T) {
 			a.takes(t, 64<<20, func() { together(t.Context(), 100, admission.Path, body) })
 		})
 	}
-	t.Run("all of them, over and over", func(t *testing.T) {
+	t.Run("all bodies, repeatedly", func(t *testing.T) {
 		a.takes(t, 128<<20, func() {
 			a.during(t, func(ctx context.Context) {
 				for _, body := range attacks {
@@ -98,7 +98,7 @@ func (a *arena) pod(t *testing.T) {
 			})
 		})
 	})
-	t.Run("many connections, and bodies that do not come", func(t *testing.T) {
+	t.Run("many connections with incomplete bodies", func(t *testing.T) {
 		a.takes(t, 64<<20, func() {
 			for range 300 {
 				connection := a.dialAsStranger(t)
@@ -109,19 +109,19 @@ func (a *arena) pod(t *testing.T) {
 			}
 			a.during(t, func(ctx context.Context) { together(ctx, 10, path, question) })
 		})
-		// kube-apiserver is still served: a workload that is written gets its hash.
+		// kube-apiserver is still served: a new workload gets its hash.
 		d := deployment("stamped", "db")
 		made, err := client.AppsV1().Deployments(a.neighbour.namespace).Create(t.Context(), d, metav1.CreateOptions{})
 		if err != nil || made.Annotations["configdep.io/config-hash"] == "" {
-			t.Errorf("%v: a workload that is written has the annotations %v", err, made.Annotations)
+			t.Errorf("creating a workload: error = %v, annotations = %v, want the config hash", err, made.Annotations)
 		}
 	})
-	for name, request := range map[string]string{"at no path": "POST /x", "of no method": "GET " + path} {
-		t.Run("a body that does not come, "+name, func(t *testing.T) {
-			await.Until(t, "the connection has been ended", func(context.Context) error {
+	for name, request := range map[string]string{"unknown path": "POST /x", "wrong method": "GET " + path} {
+		t.Run("a missing body, "+name, func(t *testing.T) {
+			await.Until(t, "the server has closed the connection", func(context.Context) error {
 				connection := a.dialAsStranger(t)
 				if connection == nil {
-					return errors.New("there is no connection")
+					return errors.New("the connection was refused")
 				}
 				if err := connection.SetDeadline(time.Now().Add(await.Limit)); err != nil {
 					return err
@@ -131,17 +131,17 @@ func (a *arena) pod(t *testing.T) {
 				}
 				answer, err := io.ReadAll(connection)
 				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 40") {
-					return fmt.Errorf("the answer is %q (%w)", answer, err)
+					return fmt.Errorf("answer = %q (%w), want a 4xx status", answer, err)
 				}
 				return nil
 			})
 		})
 	}
 	t.Run("large headers", func(t *testing.T) {
-		await.Until(t, "the connections before have ended, and they are refused", func(context.Context) error {
+		await.Until(t, "earlier connections have ended, and large headers are rejected", func(context.Context) error {
 			connection := a.dialAsStranger(t)
 			if connection == nil {
-				return errors.New("there is no connection")
+				return errors.New("the connection was refused")
 			}
 			go func() {
 				_, _ = io.WriteString(connection, "POST / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
@@ -149,18 +149,18 @@ func (a *arena) pod(t *testing.T) {
 			answer := make([]byte, 100)
 			n, _ := io.ReadFull(connection, answer)
 			if !strings.Contains(string(answer[:n]), "431") {
-				return fmt.Errorf("the answer is %s", answer[:n])
+				return fmt.Errorf("answer = %s, want 431", answer[:n])
 			}
 			return nil
 		})
 	})
 	if grown := log() - logged; grown > 1<<20 {
-		t.Errorf("the log has grown by %d bytes", grown)
+		t.Errorf("the log has grown by %d bytes, want at most 1 MiB", grown)
 	}
 	a.checkMetrics(t)
 }
 
-// checkMetrics looks whether strangers have made series.
+// checkMetrics checks that requests of strangers have not added time series.
 func (a *arena) checkMetrics(t *testing.T) {
 	t.Helper()
 	metrics, err := a.metrics(t)
@@ -168,7 +168,7 @@ func (a *arena) checkMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(metrics) > 2<<20 {
-		t.Errorf("/metrics has %d bytes", len(metrics))
+		t.Errorf("/metrics has %d bytes, want at most 2 MiB", len(metrics))
 	}
 	series := 0
 	for line := range strings.Lines(metrics) {
@@ -176,10 +176,10 @@ func (a *arena) checkMetrics(t *testing.T) {
 			series++
 		}
 		if len(line) > 2000 {
-			t.Errorf("a series: %.100s", line)
+			t.Errorf("a line of /metrics is too long: %.100s", line)
 		}
 	}
 	if series == 0 || series > 3*8 {
-		t.Errorf("there are %d series of requests to the webhook", series)
+		t.Errorf("configdep_webhook_requests_total has %d series, want 1 to 24", series)
 	}
 }

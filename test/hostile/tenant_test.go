@@ -31,7 +31,7 @@ func newNamespace(t *testing.T, name string) string {
 	return name
 }
 
-// A tenant may edit one namespace, and writes there what costs the server most.
+// tenant attacks as a tenant who may edit one namespace and creates the objects that cost the server most.
 func (a *arena) tenant(t *testing.T) {
 	namespace := newNamespace(t, "hostile")
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"n": "0"}}
@@ -43,7 +43,7 @@ func (a *arena) tenant(t *testing.T) {
 		o.Data["n"] = fmt.Sprint(i)
 		_, _ = client.CoreV1().ConfigMaps(namespace).Update(ctx, o, metav1.UpdateOptions{})
 	}
-	t.Run("a workload as large as etcd takes, of which each change is shown", func(t *testing.T) {
+	t.Run("a workload of the largest size that etcd stores, with frequent changes", func(t *testing.T) {
 		d := deployment("large", "none")
 		d.Annotations[policy.ReloadAnnotation] = "off"
 		d.Spec.Replicas = new(int32(0))
@@ -65,7 +65,7 @@ func (a *arena) tenant(t *testing.T) {
 			})
 		})
 	})
-	t.Run("patterns and names of any length", func(t *testing.T) {
+	t.Run("long patterns and names", func(t *testing.T) {
 		var patterns []string
 		for i := range 32 {
 			patterns = append(patterns, fmt.Sprintf("secret/*%s*%d*", strings.Repeat("a*b", 10), i))
@@ -79,7 +79,7 @@ func (a *arena) tenant(t *testing.T) {
 			for j := range 100 {
 				name := strings.Repeat("ab", 126)
 				if j == 0 {
-					name = strings.Repeat("ab", 25<<10) // kube-apiserver takes it
+					name = strings.Repeat("ab", 25<<10) // kube-apiserver accepts it
 				}
 				spec.Volumes = append(spec.Volumes, corev1.Volume{Name: fmt.Sprint("v-", j), VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}})
 			}
@@ -100,17 +100,17 @@ func (a *arena) tenant(t *testing.T) {
 			})
 		})
 		api := versioned.NewForConfigOrDie(cluster.RESTConfig())
-		await.Until(t, "a workload says that it has too many patterns", func(ctx context.Context) error {
+		await.Until(t, "the status of a workload reports too many patterns", func(ctx context.Context) error {
 			o, err := api.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, "deployment.patterns-0", metav1.GetOptions{})
 			if err == nil && (o.Status.State != v1alpha1.StateBlocked || o.Status.Message == "") {
-				err = fmt.Errorf("its status is %s: %s", o.Status.State, o.Status.Message)
+				err = fmt.Errorf("status = %s: %s, want Blocked with a message", o.Status.State, o.Status.Message)
 			}
 			return err
 		})
 	})
 }
 
-// A user floods the API with what they may ask for.
+// flood attacks as a user who floods the API with permitted requests.
 func (a *arena) flood(t *testing.T) {
 	namespace := newNamespace(t, "flooded")
 	for _, role := range []string{"configdep-view", "configdep-reload", "configdep-pods"} {
@@ -138,7 +138,7 @@ func (a *arena) flood(t *testing.T) {
 	})
 	selector := "app in (" + strings.Repeat("x,", 1000) + "y)"
 
-	t.Run("watches without end", func(t *testing.T) {
+	t.Run("many watches", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		open, refused := 0, ""
@@ -154,16 +154,16 @@ func (a *arena) flood(t *testing.T) {
 			}
 		})
 		if open != 200 || !strings.Contains(refused, "--max-watches-per-user") {
-			t.Errorf("%d watches are open, and another is refused with %q", open, refused)
+			t.Errorf("%d watches are open, then error = %q, want 200 watches and an error that names --max-watches-per-user", open, refused)
 		}
 		w, err := as("ann").ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(ctx, metav1.ListOptions{})
 		if err == nil {
 			w.Stop()
-			t.Error("a user without rights has a watch")
+			t.Error("a watch of a user without permission succeeded")
 		}
 		admin, err := versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
-			t.Fatalf("another user gets no watch: %v", err)
+			t.Fatalf("a watch of another user: %v", err)
 		}
 		admin.Stop()
 	})
@@ -189,7 +189,7 @@ func (a *arena) flood(t *testing.T) {
 				wg.Wait()
 			})
 		})
-		// Others are served meanwhile, and after it.
+		// Other users are still served after the attack.
 		admin := versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1()
 		if _, err := admin.ConfigDependencies(a.neighbour.namespace).Get(t.Context(), "deployment.web", metav1.GetOptions{}); err != nil {
 			t.Error(err)
@@ -197,7 +197,7 @@ func (a *arena) flood(t *testing.T) {
 	})
 }
 
-// metrics returns what the replica tells at /metrics.
+// metrics returns the content of the replica's /metrics.
 func (a *arena) metrics(t *testing.T) (string, error) {
 	t.Helper()
 	config, admin := a.replica.RESTConfig(), cluster.RESTConfig()
@@ -217,7 +217,7 @@ func (a *arena) metrics(t *testing.T) (string, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the answer is %d: %s", response.StatusCode, text)
+		err = fmt.Errorf("/metrics: status %d: %s", response.StatusCode, text)
 	}
 	return string(text), err
 }
