@@ -19,17 +19,17 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// The largest workloads cost a small part of what kube-apiserver lets an expression cost, and those with more annotations
-// than can be gone through in time are refused without going through them.
+// The largest workloads cost a small part of the budget that kube-apiserver has for an expression, and workloads
+// with too many annotations are refused without iterating over them.
 func TestWorkloads_CostIsBounded(t *testing.T) {
 	compiled := compile(t, read(t)["workloads"])
 	for name, test := range map[string]struct {
 		annotations, containers int
 		refused                 bool
 	}{
-		"many annotations, a large template":  {annotations: 250, containers: 1500},
-		"very many annotations":               {annotations: 257, refused: true},
-		"as many annotations as there can be": {annotations: 80_000, refused: true},
+		"many annotations, a large template": {annotations: 250, containers: 1500},
+		"very many annotations":              {annotations: 257, refused: true},
+		"the maximum number of annotations":  {annotations: 80_000, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
@@ -44,11 +44,11 @@ func TestWorkloads_CostIsBounded(t *testing.T) {
 			now := old.DeepCopy()
 			now.Annotations[policy.ConfigHashAnnotation], now.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "x", "x"
 			for what, r := range map[string]*request{
-				"as it is": {old: old, new: now}, "as JSON": {old: asJSON(t, old), new: asJSON(t, now)},
+				"typed": {old: old, new: now}, "as JSON": {old: asJSON(t, old), new: asJSON(t, now)},
 			} {
 				r.resource, r.user = kinds["Deployment"].resource, account
 				if refusal := compiled.refusal(t, r); strings.Contains(refusal, "256 annotations") != test.refused || (refusal != "") != test.refused {
-					t.Errorf("%s, the refusal is %q", what, refusal)
+					t.Errorf("%s: refusal = %q, want one only for too many annotations", what, refusal)
 				}
 				cost := compiled.cost(t, r)
 				most := int64(celconfig.PerCallLimit / 10)
@@ -56,7 +56,7 @@ func TestWorkloads_CostIsBounded(t *testing.T) {
 					most = 1000
 				}
 				if cost > most {
-					t.Errorf("%s, the cost is %d", what, cost)
+					t.Errorf("%s: cost = %d", what, cost)
 				}
 			}
 		})
@@ -72,7 +72,7 @@ func asJSON(t *testing.T, o runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: raw}
 }
 
-// cost returns what the validations cost by the count of kube-apiserver.
+// cost returns the cost of the validations as kube-apiserver counts it.
 func (c *compiled) cost(t *testing.T, r *request) int64 {
 	t.Helper()
 	a := r.attributes()

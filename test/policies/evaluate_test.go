@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies tries the admission policies that come with the manifests on changes of every
-// field, by the code with which kube-apiserver evaluates them.
+// Package policies tests the admission policies of the manifests with changes of every field, by the code with
+// which kube-apiserver evaluates them.
 package policies
 
 import (
@@ -28,12 +28,12 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// account is the user who is held to the policies.
+// account is the user that the policies restrict.
 const account = "system:serviceaccount:configdep-system:configdep-apiserver"
 
 var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml"}
 
-// read returns the policies of the manifests by the last part of their names.
+// read returns the policies in the manifests, by the last part of their names.
 func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	policies := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
@@ -58,14 +58,14 @@ func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionP
 	return policies
 }
 
-// compiled is a policy as kube-apiserver has it.
+// compiled is a policy as kube-apiserver compiles it.
 type compiled struct {
 	name                    string
 	conditions, validations cel.ConditionEvaluator
 	validator               validating.Validator
 }
 
-// compile does what the plugin of kube-apiserver does.
+// compile compiles a policy as the admission plugin of kube-apiserver does.
 func compile(t testing.TB, policy *admissionregistrationv1.ValidatingAdmissionPolicy) *compiled {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
@@ -97,7 +97,7 @@ func compile(t testing.TB, policy *admissionregistrationv1.ValidatingAdmissionPo
 	return c
 }
 
-// request is what a policy is asked about.
+// request is a request that a policy evaluates.
 type request struct {
 	resource schema.GroupVersionResource
 	user     string
@@ -124,7 +124,7 @@ func (r *request) attributes() *admission.VersionedAttributes {
 	}
 }
 
-// refusal returns why a policy refuses a request, or nothing.
+// refusal returns the message with which a policy refuses a request, or "" if the policy allows it.
 func (c *compiled) refusal(t testing.TB, r *request) string {
 	t.Helper()
 	result := c.validator.Validate(t.Context(), r.resource, r.attributes(), nil, nil, celconfig.RuntimeCELCostBudget, nil)
@@ -135,7 +135,7 @@ func (c *compiled) refusal(t testing.TB, r *request) string {
 			return d.Message
 		case d.Action == validating.ActionDeny:
 			if d.Reason != metav1.StatusReasonForbidden {
-				t.Errorf("%s refuses with the reason %s", c.name, d.Reason)
+				t.Errorf("%s refuses with the reason %s, want Forbidden", c.name, d.Reason)
 			}
 			return d.Message
 		}

@@ -22,13 +22,13 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// tries are requests of the server, with what they are refused for.
+// tries are requests of the server, with the message of the refusal, or "" for a request that is allowed.
 type tries map[string]struct {
 	old, new runtime.Object
 	refusal  string
 }
 
-// try tries them on objects as they are and as JSON. What the server is refused, others are not.
+// try evaluates the requests with typed objects and with JSON. Requests of other users are never refused.
 func (all tries) try(t *testing.T, name string, resource schema.GroupVersionResource) {
 	t.Helper()
 	compiled := compile(t, read(t)[name])
@@ -37,11 +37,11 @@ func (all tries) try(t *testing.T, name string, resource schema.GroupVersionReso
 			old, now := one.old, one.new
 			for range 2 {
 				if got := compiled.refusal(t, &request{resource: resource, user: account, old: old, new: now}); got != one.refusal {
-					t.Errorf("%T: the refusal is %q, want %q", now, got, one.refusal)
+					t.Errorf("%T: refusal = %q, want %q", now, got, one.refusal)
 				}
 				for _, other := range []string{"system:serviceaccount:configdep-system:other", "system:serviceaccount:other:configdep-apiserver", "kim", ""} {
 					if got := compiled.refusal(t, &request{resource: resource, user: other, old: old, new: now}); got != "" {
-						t.Errorf("%s is refused: %q", other, got)
+						t.Errorf("the request of user %q is refused: %q", other, got)
 					}
 				}
 				now = asJSON(t, now)
@@ -75,9 +75,9 @@ func TestWorkloads(t *testing.T) {
 		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: "x", policy.ReloadedAtAnnotation: "now"}
 	}
 	tries{
-		"the first restart, of one without annotations": {web(nil), web(recorded), ""},
-		"the last annotations are taken away":           {web(recorded), web(nil), ""},
-		"what kube-apiserver changes with it": {web(nil), web(func(d *appsv1.Deployment) {
+		"the first restart of a workload without annotations": {web(nil), web(recorded), ""},
+		"removing all annotations":                            {web(recorded), web(nil), ""},
+		"fields that kube-apiserver sets": {web(nil), web(func(d *appsv1.Deployment) {
 			recorded(d)
 			d.Generation, d.ResourceVersion = 2, "8"
 			d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "configdep"}}
@@ -85,20 +85,20 @@ func TestWorkloads(t *testing.T) {
 		"opting in": {web(nil), web(func(d *appsv1.Deployment) {
 			d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 		}), workloadAnnotations},
-		"the counter of a DaemonSet": {web(nil), web(func(d *appsv1.Deployment) {
+		"the template generation of a DaemonSet": {web(nil), web(func(d *appsv1.Deployment) {
 			d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
 		}), workloadAnnotations},
-		"one of the workload, on the template": {web(nil), web(func(d *appsv1.Deployment) {
+		"a workload annotation on the template": {web(nil), web(func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{policy.LastReloadAnnotation: "{}"}
 		}), templateAnnotations},
 		"an owner": {web(nil), web(func(d *appsv1.Deployment) {
 			d.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
 		}), workloadMetadata},
-		"a finalizer": {web(nil), web(func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/x"} }), workloadMetadata},
-		"a label":     {web(nil), web(func(d *appsv1.Deployment) { d.Labels = map[string]string{"app": "x"} }), workloadMetadata},
-		"replicas":    {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) }), workloadSpec},
-		"an image":    {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "mine" }), workloadSpec},
-		"an account":  {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "admin" }), workloadSpec},
+		"a finalizer":       {web(nil), web(func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/x"} }), workloadMetadata},
+		"a label":           {web(nil), web(func(d *appsv1.Deployment) { d.Labels = map[string]string{"app": "x"} }), workloadMetadata},
+		"replicas":          {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) }), workloadSpec},
+		"an image":          {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "mine" }), workloadSpec},
+		"a service account": {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "admin" }), workloadSpec},
 		"a pod's label": {web(nil), web(func(d *appsv1.Deployment) {
 			d.Spec.Template.Labels = map[string]string{"app": "x"}
 		}), workloadSpec},
@@ -121,23 +121,23 @@ func TestOwnNamespace_Secrets(t *testing.T) {
 	}
 	key, cert := secret("configdep-hmac-key", corev1.SecretTypeOpaque), secret("configdep-serving-cert", corev1.SecretTypeTLS)
 	tries{
-		"makes the key":           {nil, key, ""},
-		"fills in an empty key":   {secret(key.Name, corev1.SecretTypeOpaque), key, ""},
-		"makes the certificate":   {nil, cert, ""},
-		"renews it":               {cert, cert, ""},
-		"a certificate of Opaque": {secret(cert.Name, corev1.SecretTypeOpaque), secret(cert.Name, corev1.SecretTypeOpaque), ""},
-		"another Secret":          {nil, secret("mine", corev1.SecretTypeOpaque), anotherName},
-		"another one's Secret":    {secret("mine", corev1.SecretTypeOpaque), secret("mine", corev1.SecretTypeOpaque), anotherName},
-		"a token":                 {nil, secret("mine", corev1.SecretTypeServiceAccountToken), anotherName},
-		"a token by that name":    {nil, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
-		"into a token":            {key, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
-		"a note of its own":       {cert, changed(cert, func(s *corev1.Secret) { s.Annotations = map[string]string{"configdep.io/ca-published": "x"} }), ""},
-		"an owner that is gone":   {key, changed(key, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), metadata},
-		"a finalizer":             {key, changed(key, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} }), metadata},
-		"a label":                 {key, changed(key, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} }), metadata},
-		"made immutable, where it says that it is not": {changed(key, func(s *corev1.Secret) { s.Immutable = new(false) }), changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
-		"no change any more":                           {key, changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
-		"another type":                                 {key, secret(key.Name, corev1.SecretTypeTLS), anotherType},
+		"create the key":                          {nil, key, ""},
+		"fill an empty key":                       {secret(key.Name, corev1.SecretTypeOpaque), key, ""},
+		"create the certificate":                  {nil, cert, ""},
+		"renew the certificate":                   {cert, cert, ""},
+		"a certificate of type Opaque":            {secret(cert.Name, corev1.SecretTypeOpaque), secret(cert.Name, corev1.SecretTypeOpaque), ""},
+		"create another Secret":                   {nil, secret("mine", corev1.SecretTypeOpaque), anotherName},
+		"update another Secret":                   {secret("mine", corev1.SecretTypeOpaque), secret("mine", corev1.SecretTypeOpaque), anotherName},
+		"create a token":                          {nil, secret("mine", corev1.SecretTypeServiceAccountToken), anotherName},
+		"create a token with the name of the key": {nil, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
+		"change the type to a token":              {key, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
+		"one of its annotations":                  {cert, changed(cert, func(s *corev1.Secret) { s.Annotations = map[string]string{"configdep.io/ca-published": "x"} }), ""},
+		"a missing owner":                         {key, changed(key, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), metadata},
+		"a finalizer":                             {key, changed(key, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} }), metadata},
+		"a label":                                 {key, changed(key, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} }), metadata},
+		"set immutable from false to true":        {changed(key, func(s *corev1.Secret) { s.Immutable = new(false) }), changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
+		"set immutable":                           {key, changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
+		"change the type":                         {key, secret(key.Name, corev1.SecretTypeTLS), anotherType},
 	}.try(t, "own-namespace", corev1.SchemeGroupVersion.WithResource("secrets"))
 }
 
@@ -154,13 +154,13 @@ func TestOwnNamespace_ConfigMapsAndLeases(t *testing.T) {
 		return o
 	}
 	tries{
-		"the CA":  {nil, configMap("configdep-serving-ca"), ""},
-		"renewed": {configMap("configdep-serving-ca"), configMap("configdep-serving-ca"), ""},
-		"another": {nil, configMap("kube-root-ca.crt"), "configdep may write no ConfigMap but configdep-serving-ca"},
+		"create the CA":     {nil, configMap("configdep-serving-ca"), ""},
+		"renew the CA":      {configMap("configdep-serving-ca"), configMap("configdep-serving-ca"), ""},
+		"another ConfigMap": {nil, configMap("kube-root-ca.crt"), "configdep may write no ConfigMap but configdep-serving-ca"},
 	}.try(t, "own-namespace", corev1.SchemeGroupVersion.WithResource("configmaps"))
 	tries{
-		"its own": {nil, lease("configdep-apiserver"), ""},
-		"another": {nil, lease("other"), "configdep may write no Lease but configdep-apiserver"},
+		"the server's Lease": {nil, lease("configdep-apiserver"), ""},
+		"another Lease":      {nil, lease("other"), "configdep may write no Lease but configdep-apiserver"},
 	}.try(t, "own-namespace", coordinationv1.SchemeGroupVersion.WithResource("leases"))
 }
 
@@ -179,13 +179,13 @@ func TestRegistrations_APIService(t *testing.T) {
 		"the first CA": {as, bundled, ""},
 		"another CA":   {bundled, apiService(func(_, spec map[string]any) { spec["caBundle"] = "eQ==" }), ""},
 		"no CA":        {bundled, as, ""},
-		"leads elsewhere": {bundled, apiService(func(_, spec map[string]any) {
+		"another Service": {bundled, apiService(func(_, spec map[string]any) {
 			spec["service"] = map[string]any{"name": "mine", "port": int64(443)}
 		}), more},
-		"trusts any certificate": {as, apiService(func(_, spec map[string]any) { spec["insecureSkipTLSVerify"] = true }), more},
-		"comes first":            {as, apiService(func(_, spec map[string]any) { spec["groupPriorityMinimum"] = int64(20000) }), more},
-		"loses a field":          {as, apiService(func(_, spec map[string]any) { delete(spec, "service") }), more},
-		"has another annotation": {as, apiService(func(metadata, _ map[string]any) {
+		"no verification of certificates": {as, apiService(func(_, spec map[string]any) { spec["insecureSkipTLSVerify"] = true }), more},
+		"a higher priority":               {as, apiService(func(_, spec map[string]any) { spec["groupPriorityMinimum"] = int64(20000) }), more},
+		"no Service":                      {as, apiService(func(_, spec map[string]any) { delete(spec, "service") }), more},
+		"another annotation": {as, apiService(func(metadata, _ map[string]any) {
 			metadata["annotations"] = map[string]any{"cert-manager.io/inject-ca-from": "x"}
 		}), other},
 	}.try(t, "registrations", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
@@ -226,7 +226,7 @@ func TestRegistrations_Webhooks(t *testing.T) {
 		}), ""},
 		"another path": {configuration(func(c *config) { c.Webhooks[0].ClientConfig.Service.Path = new("/mutate/old") }),
 			configuration(func(c *config) { c.Webhooks[0].ClientConfig.Service.Path = new("/mutate/new") }), ""},
-		"a path, and leads elsewhere": {configuration(nil), configuration(func(c *config) {
+		"a path and another Service": {configuration(nil), configuration(func(c *config) {
 			c.Webhooks[0].ClientConfig.Service.Path, c.Webhooks[0].ClientConfig.Service.Namespace = new("/mutate/new"), "mine"
 		}), more},
 		"another port": {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Port = new(int32(1)) }), more},
@@ -234,18 +234,18 @@ func TestRegistrations_Webhooks(t *testing.T) {
 		"a service in place of a URL": {configuration(func(c *config) {
 			c.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://x")}
 		}), configuration(nil), more},
-		"all resources":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].Rules[0].Resources = []string{"*"} }), more},
-		"leads elsewhere": {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Name = "mine" }), more},
-		"a URL":           {configuration(nil), configuration(func(c *config) { c.Webhooks[0].ClientConfig.URL = new("https://mine") }), more},
-		"must answer":     {configuration(nil), configuration(func(c *config) { c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) }), more},
-		"no conditions":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].MatchConditions = nil }), more},
-		"no service":      {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service = nil }), more},
-		"one more": {configuration(nil), configuration(func(c *config) {
+		"all resources":         {configuration(nil), configuration(func(c *config) { c.Webhooks[1].Rules[0].Resources = []string{"*"} }), more},
+		"another Service":       {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Name = "mine" }), more},
+		"a URL":                 {configuration(nil), configuration(func(c *config) { c.Webhooks[0].ClientConfig.URL = new("https://mine") }), more},
+		"another failurePolicy": {configuration(nil), configuration(func(c *config) { c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) }), more},
+		"no match conditions":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].MatchConditions = nil }), more},
+		"no service":            {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service = nil }), more},
+		"an additional webhook": {configuration(nil), configuration(func(c *config) {
 			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{Name: "x.y.z"})
 		}), more},
-		"one less":     {configuration(nil), configuration(func(c *config) { c.Webhooks = c.Webhooks[:1] }), more},
-		"another name": {configuration(nil), configuration(func(c *config) { c.Webhooks[0].Name = "x.y.z" }), more},
-		"a label":      {configuration(nil), configuration(func(c *config) { c.Labels = map[string]string{"x": "y"} }), other},
+		"one webhook fewer": {configuration(nil), configuration(func(c *config) { c.Webhooks = c.Webhooks[:1] }), more},
+		"another name":      {configuration(nil), configuration(func(c *config) { c.Webhooks[0].Name = "x.y.z" }), more},
+		"a label":           {configuration(nil), configuration(func(c *config) { c.Labels = map[string]string{"x": "y"} }), other},
 	}.try(t, "registrations", admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"))
 }
 
@@ -258,27 +258,27 @@ func TestEvictions(t *testing.T) {
 	}
 	byUID := &metav1.Preconditions{UID: new(types.UID("x"))}
 	tries{
-		"by its UID":      {nil, eviction(&metav1.DeleteOptions{Preconditions: byUID}), ""},
-		"by its name":     {nil, eviction(nil), refusal},
-		"by a version":    {nil, eviction(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: new("1")}}), refusal},
-		"no condition":    {nil, eviction(&metav1.DeleteOptions{}), refusal},
-		"without a grace": {nil, eviction(&metav1.DeleteOptions{Preconditions: byUID, GracePeriodSeconds: new(int64(0))}), refusal},
+		"by UID":                 {nil, eviction(&metav1.DeleteOptions{Preconditions: byUID}), ""},
+		"without options":        {nil, eviction(nil), refusal},
+		"by resource version":    {nil, eviction(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: new("1")}}), refusal},
+		"without a precondition": {nil, eviction(&metav1.DeleteOptions{}), refusal},
+		"no grace period":        {nil, eviction(&metav1.DeleteOptions{Preconditions: byUID, GracePeriodSeconds: new(int64(0))}), refusal},
 	}.try(t, "evictions", corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
-// Only requests of the server are checked, and errors refuse them.
+// Policies apply only to requests of the server, and fail closed.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
 	if len(policies) != 4 {
-		t.Errorf("there are %d", len(policies))
+		t.Errorf("the manifests have %d policies, want 4", len(policies))
 	}
 	for name, p := range policies {
 		want := []admissionregistrationv1.MatchCondition{{Name: "by-configdep", Expression: "has(request.userInfo.username) && request.userInfo.username == '" + account + "'"}}
 		if !slices.Equal(p.Spec.MatchConditions, want) {
-			t.Errorf("the conditions of %s are %v", name, p.Spec.MatchConditions)
+			t.Errorf("%s: match conditions = %v", name, p.Spec.MatchConditions)
 		}
 		if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != admissionregistrationv1.Fail {
-			t.Errorf("the failure policy of %s is %v", name, p.Spec.FailurePolicy)
+			t.Errorf("%s: failure policy = %v, want Fail", name, p.Spec.FailurePolicy)
 		}
 	}
 }

@@ -37,7 +37,7 @@ var kinds = map[string]struct {
 	"DaemonSet":   {appsv1.SchemeGroupVersion.WithResource("daemonsets"), func() runtime.Object { return &appsv1.DaemonSet{} }},
 }
 
-// path leads to a value within an object.
+// path is the path to a value within an object.
 type path []any
 
 func (p path) String() string {
@@ -48,7 +48,7 @@ func (p path) String() string {
 	return s.String()
 }
 
-// paths returns the ways to all values within a value, and to all maps and lists.
+// paths returns the paths to all values within a value, including maps and lists.
 func paths(value any, prefix path) (all []path) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -66,7 +66,7 @@ func paths(value any, prefix path) (all []path) {
 	return all
 }
 
-// change returns a copy of an object in which one value is another, or, if it is part of a map, is not there.
+// change returns a copy of an object in which one value is changed, or removed if it is in a map.
 func change(object map[string]any, p path, remove bool) map[string]any {
 	object = runtime.DeepCopyJSON(object)
 	var at any = object
@@ -140,7 +140,7 @@ func templateOf(o runtime.Object) *metav1.ObjectMeta {
 	}
 }
 
-// annotated adds our annotations, that which users set, and that of DaemonSets.
+// annotated returns the server's annotations, one that users set, and the one of DaemonSets.
 func annotated(annotations map[string]string, ours []string) map[string]string {
 	out := map[string]string{policy.ReloadAnnotation: "auto", appsv1.DeprecatedTemplateGeneration: "1", "example.com/other": "x"}
 	maps.Copy(out, annotations)
@@ -150,7 +150,8 @@ func annotated(annotations map[string]string, ours []string) map[string]string {
 	return out
 }
 
-// mayChange reports whether the server, or kube-apiserver with it, may change or remove a value of a workload.
+// mayChange reports whether the server, or kube-apiserver in the same request, may change or remove a value of a
+// workload.
 func mayChange(kind string, p path, remove bool) bool {
 	is := func(prefix ...any) bool { return len(p) >= len(prefix) && slices.Equal(p[:len(prefix)], prefix) }
 	switch {
@@ -162,8 +163,8 @@ func mayChange(kind string, p path, remove bool) bool {
 	return is("metadata", "managedFields") || !remove && (is("metadata", "generation") || is("metadata", "resourceVersion"))
 }
 
-// Whatever field of a workload differs, the server is refused, unless it is one of its own annotations.
-// Objects are seen as they are, and as JSON, which older versions of Kubernetes see.
+// The server is refused a change of any field of a workload but its own annotations. Policies evaluate typed objects
+// and, as in older versions of Kubernetes, JSON.
 func TestWorkloads_NothingButOurAnnotationsMayChange(t *testing.T) {
 	compiled := compile(t, read(t)["workloads"])
 	for kind := range kinds {
@@ -171,13 +172,13 @@ func TestWorkloads_NothingButOurAnnotationsMayChange(t *testing.T) {
 			tried := map[bool]int{}
 			seeds.Each(t, 2, func(t *testing.T, seed uint64) { tryEveryField(t, compiled, kind, seed, tried) })
 			if tried[true] < 20 || tried[false] < 500 {
-				t.Errorf("what was tried: %v", tried)
+				t.Errorf("changes tried, by whether they are allowed: %v; want at least 20 that are and 500 that are not", tried)
 			}
 		})
 	}
 }
 
-// always are the fields without which there is no such object.
+// always are the fields that every object has.
 var always = []string{"/metadata", "/spec", "/spec/template", "/spec/template/metadata"}
 
 func tryEveryField(t *testing.T, compiled *compiled, kind string, seed uint64, tried map[bool]int) {
@@ -209,13 +210,13 @@ func tryField(t *testing.T, compiled *compiled, kind string, old runtime.Object,
 		t.Helper()
 		got := compiled.refusal(t, &request{resource: kinds[kind].resource, user: account, old: old, new: now})
 		if (got == "") != want {
-			t.Fatalf("%s (%s, removed: %v): the refusal is %q", p, what, remove, got)
+			t.Fatalf("%s (%s, removed: %v): refusal = %q, want one exactly for fields that the server does not own", p, what, remove, got)
 		}
 		tried[want]++
 	}
 	check("as JSON", &unstructured.Unstructured{Object: raw}, &unstructured.Unstructured{Object: changed})
 	now := kinds[kind].empty()
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(changed, now) == nil && !equality.Semantic.DeepEqual(old, now) {
-		check("as it is", old, now) // else no such object can be written
+		check("typed", old, now) // otherwise no such object can be written
 	}
 }
