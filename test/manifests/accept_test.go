@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// prepare makes what the manifests take for granted: namespaces, of which that of the server is
-// under the strictest Pod Security Standard, and the kinds of others.
+// prepare creates the prerequisites of the manifests: the namespaces, of which the server's enforces the strictest
+// Pod Security Standard, and CustomResourceDefinitions of other projects.
 func prepare(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
@@ -36,8 +36,8 @@ func prepare(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// Every manifest is valid for the API server's own schemas, with no unknown field, nothing
-// deprecated, and no pod against Pod Security.
+// Every manifest is valid by the API server's own schemas, without unknown fields or deprecated APIs, and its pods
+// comply with Pod Security.
 func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 	client := prepare(t)
 	for _, file := range renderedFiles(t, "*.yaml") {
@@ -48,7 +48,7 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 				t.Fatalf("%v:\n%s", err, out)
 			}
 			if got, want := strings.Count(out, "(server dry run)"), len(rendered(t, file)); got != want {
-				t.Errorf("%d of %d objects were tried:\n%s", got, want, out)
+				t.Errorf("the dry run has %d objects, want %d:\n%s", got, want, out)
 			}
 			var warnings []string
 			for _, line := range lines(out) {
@@ -58,19 +58,19 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 			}
 			switch {
 			case file == "chart-host-network.yaml":
-				// That the network of the host is against the standard shows that it is applied.
+				// hostNetwork violates the standard; the warning shows that the standard is applied.
 				if len(warnings) != 1 || !strings.Contains(warnings[0], "hostNetwork=true") {
-					t.Errorf("the warnings are %q", warnings)
+					t.Errorf("warnings = %q, want one about hostNetwork", warnings)
 				}
 			case len(warnings) > 0:
-				t.Errorf("the warnings are %q", warnings)
+				t.Errorf("warnings = %q, want none", warnings)
 			}
 		})
 	}
 	t.Run("pods", func(t *testing.T) { podsAreAdmitted(t, client) })
 }
 
-// podsAreAdmitted tries a pod of each Deployment, as the ReplicaSet would make it.
+// podsAreAdmitted creates a pod of each Deployment in a dry run, as its ReplicaSet would.
 func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
 				made, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if file == "chart-host-network.yaml" {
 					if err == nil || !strings.Contains(err.Error(), `violates PodSecurity "restricted:latest"`) {
-						t.Errorf("it is not refused: %v", err)
+						t.Errorf("creating the pod: error = %v, want a violation of Pod Security", err)
 					}
 					continue
 				}
@@ -110,18 +110,18 @@ func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
 				checkPod(t, made)
 			}
 			if deployments != 1 {
-				t.Errorf("there are %d Deployments", deployments)
+				t.Errorf("the manifest has %d Deployments, want 1", deployments)
 			}
 		})
 	}
 }
 
-// checkPod checks what Pod Security does not ask for.
+// checkPod checks properties that Pod Security does not require.
 func checkPod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	c := pod.Spec.Containers[0]
 	if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
-		t.Error("the root file system can be written to")
+		t.Error("the root file system is writable")
 	}
 	checkToken(t, pod)
 	for _, m := range c.VolumeMounts {
@@ -131,13 +131,13 @@ func checkPod(t *testing.T, pod *corev1.Pod) {
 	}
 	for probe, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
 		if p == nil || p.HTTPGet == nil || p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Path == "/metrics" {
-			t.Errorf("the %s probe is %v", probe, p)
+			t.Errorf("%s probe = %v, want HTTPS and another path than /metrics", probe, p)
 		}
 	}
 }
 
-// checkToken checks that the server finds the token of its ServiceAccount where it looks for one, and that a stolen one is
-// soon worth nothing: kube-apiserver accepts one of 3,607 seconds, as the kubelet mounts it by itself, for a year.
+// checkToken checks that the token of the ServiceAccount is mounted where the server reads it, and that a stolen token
+// expires soon: kube-apiserver accepts a token of 3,607 seconds, as the kubelet mounts it by default, for a year.
 func checkToken(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	mounts := pod.Spec.Containers[0].VolumeMounts
@@ -153,18 +153,18 @@ func checkToken(t *testing.T, pod *corev1.Pod) {
 			continue
 		}
 		if v.Name != mounts[i].Name {
-			t.Errorf("there is another projected volume, %s", v.Name)
+			t.Errorf("the pod has another projected volume, %s", v.Name)
 			continue
 		}
 		if mode := v.Projected.DefaultMode; mode == nil || *mode != 0o644 {
-			t.Error("its files cannot be read by every user that the pod may have")
+			t.Error("the files of the projected volume are not readable for every user that the pod may run as")
 		}
 		for _, s := range v.Projected.Sources {
 			switch {
 			case s.ServiceAccountToken != nil:
 				files = append(files, s.ServiceAccountToken.Path)
 				if seconds := s.ServiceAccountToken.ExpirationSeconds; seconds == nil || *seconds != 3600 || s.ServiceAccountToken.Audience != "" {
-					t.Errorf("the token is %+v", s.ServiceAccountToken)
+					t.Errorf("token = %+v, want 3600 seconds and the default audience", s.ServiceAccountToken)
 				}
 			case s.ConfigMap != nil && s.ConfigMap.Name == "kube-root-ca.crt":
 				files = append(files, s.ConfigMap.Items[0].Path)
@@ -174,7 +174,7 @@ func checkToken(t *testing.T, pod *corev1.Pod) {
 		}
 	}
 	if !slices.Equal(files, []string{"token", "ca.crt", "namespace"}) {
-		t.Errorf("beside the token are %v", files)
+		t.Errorf("projected files = %v, want token, ca.crt and namespace", files)
 	}
 }
 
@@ -185,7 +185,7 @@ func kubectl(t *testing.T, args ...string) {
 	}
 }
 
-// kubectlAll returns standard output and standard error.
+// kubectlAll runs kubectl and returns its standard output and standard error.
 func kubectlAll(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Who installs by Helm gets the same as who installs by kustomize: the chart with the values
-// of its ci folder says what the base and the overlays say, but for what is listed here.
+// Helm and kustomize install the same objects: the chart with the values in its ci folder is equal to the base and
+// the overlays, except for the differences that are listed here.
 func TestChartAndKustomizeSayTheSame(t *testing.T) {
 	for kustomize, chart := range map[string]string{
 		"base.yaml":                      "chart-default.yaml",
@@ -31,12 +31,12 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 	} {
 		t.Run(chart, func(t *testing.T) {
 			want, got := unlabelled(t, kustomize), unlabelled(t, chart)
-			if kustomize == "monitoring.yaml" { // which is applied beside the base
+			if kustomize == "monitoring.yaml" { // which is applied in addition to the base
 				maps.Copy(want, unlabelled(t, "base.yaml"))
 			}
-			// Helm makes the namespace of a release itself (--create-namespace).
+			// Helm creates the namespace of a release itself (--create-namespace).
 			delete(want, objectKey{"Namespace", "", namespace})
-			// These overlays add a role to those of the base; the chart has the rule in its own.
+			// These overlays add a role; the chart adds the rule to an existing role.
 			switch chart {
 			case "chart-single-namespace.yaml":
 				fold(t, want, "Role", name+":secrets", name)
@@ -50,7 +50,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 	}
 }
 
-// unlabelled reads what is rendered, without the labels that tell who has rendered it.
+// unlabelled reads a rendered file, without the labels that depend on the tool.
 func unlabelled(t *testing.T, file string) map[objectKey]map[string]any {
 	t.Helper()
 	objects := map[objectKey]map[string]any{}
@@ -59,7 +59,7 @@ func unlabelled(t *testing.T, file string) map[objectKey]map[string]any {
 		for _, label := range []string{"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
 			delete(labels, label)
 		}
-		if labels["app.kubernetes.io/name"] == name { // kustomize has it where something selects by it
+		if labels["app.kubernetes.io/name"] == name { // kustomize sets it only where a selector needs it
 			delete(labels, "app.kubernetes.io/name")
 		}
 		o.SetLabels(labels)
@@ -67,7 +67,7 @@ func unlabelled(t *testing.T, file string) map[objectKey]map[string]any {
 		if len(o.GetAnnotations()) == 0 {
 			o.SetAnnotations(nil)
 		}
-		if key.kind == "NetworkPolicy" { // an empty list says what none says, and the API server drops it
+		if key.kind == "NetworkPolicy" { // an empty list means the same as no list, and the API server drops it
 			policy := &networkingv1.NetworkPolicy{}
 			convert(t, o, policy)
 			typed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
@@ -82,16 +82,16 @@ func unlabelled(t *testing.T, file string) map[objectKey]map[string]any {
 	return objects
 }
 
-// fold adds the rules of one role to another, and removes it with its binding.
+// fold adds the rules of one role to another, and removes the first role and its binding.
 func fold(t *testing.T, objects map[objectKey]map[string]any, kind, from, to string) {
 	t.Helper()
 	source, target := objectKey{kind, namespace, from}, objectKey{kind, namespace, to}
 	more, _, _ := unstructured.NestedSlice(objects[source], "rules")
 	if len(more) != 1 || objects[target] == nil {
-		t.Fatalf("%v has %d rules", source, len(more))
+		t.Fatalf("%v has %d rules, want 1", source, len(more))
 	}
 	rules, _, _ := unstructured.NestedSlice(objects[target], "rules")
-	// In the chart it stands behind the other rule of Secrets.
+	// In the chart, it follows the other rule for Secrets.
 	rules = append(rules[:1:1], append(more, rules[1:]...)...)
 	objects[target]["rules"] = rules
 	delete(objects, source)

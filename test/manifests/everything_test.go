@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Every value has its effect where all are set, in the fields that testdata/everything.yaml lists.
+// With all values set, each has its effect, in the fields that testdata/everything.yaml lists.
 func TestAllValuesTogether(t *testing.T) {
 	const file = "everything.yaml"
 	content, err := os.ReadFile(filepath.Join("testdata", file))
@@ -24,7 +24,7 @@ func TestAllValuesTogether(t *testing.T) {
 	for key, want := range decode(t, file, content) {
 		got, ok := objects[key]
 		if !ok {
-			t.Errorf("there is no %v", key)
+			t.Errorf("%v is missing", key)
 			continue
 		}
 		if diff := cmp.Diff(want.Object, likewise(want.Object, got.Object)); diff != "" {
@@ -33,19 +33,19 @@ func TestAllValuesTogether(t *testing.T) {
 	}
 	for key, o := range objects {
 		if o.GetLabels()["team"] != "platform" || o.GetAnnotations()["example.com/owner"] != "platform" {
-			t.Errorf("%v has the labels %v and the annotations %v", key, o.GetLabels(), o.GetAnnotations())
+			t.Errorf("%v: labels = %v, annotations = %v, want the common ones too", key, o.GetLabels(), o.GetAnnotations())
 		}
 		if !strings.HasSuffix(key.kind, "RoleBinding") || key.name == "configdep-metrics" { // which is for Prometheus
 			continue
 		}
 		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
 		if want := []any{map[string]any{"kind": "ServiceAccount", "name": "configdep-server", "namespace": namespace}}; !cmp.Equal(subjects, want) {
-			t.Errorf("%v is for %v", key, subjects)
+			t.Errorf("%v: subjects = %v, want the ServiceAccount of the server", key, subjects)
 		}
 	}
 }
 
-// likewise returns of got the fields that want has.
+// likewise returns got, reduced to the fields that want has.
 func likewise(want, got any) any {
 	switch want := want.(type) {
 	case map[string]any:

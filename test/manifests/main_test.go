@@ -1,9 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests tries what is installed in a cluster: the kustomize base, its overlays and
-// the Helm chart, as hack/render.sh renders them. Of these, testdata/rendered holds the base and the chart
-// without values, for those who read a change; make verify checks that it is what is rendered.
+// Package manifests tests the manifests of an installation: the kustomize base, its overlays and the Helm chart, as
+// hack/render.sh renders them. For reviewers, testdata/rendered has the rendered base and the chart with default
+// values; make verify checks that these files are up to date.
 package manifests
 
 import (
@@ -28,7 +28,7 @@ const (
 	limit     = 3 * time.Minute
 )
 
-// cluster has controllers and no nodes.
+// cluster is a control plane with controllers but without nodes.
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
 }
 
-// helm runs hack/helm.sh and returns all that it prints.
+// helm runs hack/helm.sh and returns its standard output and standard error.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if err := watchInputs(); err != nil {
@@ -51,7 +51,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// template renders the chart with values, and returns what comes out.
+// template renders the chart with the given arguments.
 func template(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	absolute, err := filepath.Abs(chart)

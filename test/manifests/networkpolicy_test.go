@@ -26,13 +26,13 @@ import (
 // peer is the other side of a connection.
 type peer struct {
 	address   string
-	namespace string // of a pod in the pod network; everything else has an address alone
+	namespace string // of a pod in the pod network; other peers only have an address
 	labels    labels.Set
 }
 
 var (
 	kubeAPIServer = peer{address: "10.0.0.2"}
-	serviceIP     = peer{address: "10.96.0.1"} // of kube-apiserver, for network plugins that look at that
+	serviceIP     = peer{address: "10.96.0.1"} // of kube-apiserver, for network plugins that apply policies before the Service's address is translated
 	otherNode     = peer{address: "10.0.1.7"}
 	internet      = peer{address: "203.0.113.7"}
 	prometheus    = peer{"10.244.1.9", "monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}}
@@ -40,10 +40,10 @@ var (
 	gatekeeper    = peer{"10.244.2.4", "gatekeeper-system", labels.Set{"control-plane": "controller-manager"}}
 	coreDNS       = peer{"10.244.0.2", "kube-system", labels.Set{"k8s-app": "kube-dns"}}
 	nodeLocalDNS  = peer{address: "169.254.20.10"}
-	metadata      = peer{address: "169.254.169.254"} // where cloud providers have credentials
+	metadata      = peer{address: "169.254.169.254"} // where cloud providers serve credentials
 )
 
-// flow is a connection to the server (in) or from it.
+// flow is a connection to the server (in) or from the server.
 type flow struct {
 	in       bool
 	peer     peer
@@ -51,39 +51,39 @@ type flow struct {
 	protocol corev1.Protocol
 }
 
-// flows are those that have to work, and those that must not. With addresses, more must not.
+// flows are connections that must be allowed or denied. With addresses, more of them must be denied.
 var flows = map[string]struct {
 	flow
 	allowed, withAddresses bool
 }{
-	"kube-apiserver calls the API":                          {flow{true, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
-	"kube-apiserver calls the webhook":                      {flow{true, kubeAPIServer, 9443, corev1.ProtocolTCP}, true, true},
-	"Prometheus scrapes":                                    {flow{true, prometheus, 6443, corev1.ProtocolTCP}, true, true},
-	"Prometheus calls the webhook":                          {flow{true, prometheus, 9443, corev1.ProtocolTCP}, true, false},
-	"a stranger calls the API":                              {flow{true, stranger, 6443, corev1.ProtocolTCP}, true, false},
-	"a stranger calls the webhook":                          {flow{true, stranger, 9443, corev1.ProtocolTCP}, true, false},
-	"another node calls the webhook":                        {flow{true, otherNode, 9443, corev1.ProtocolTCP}, true, false},
-	"a stranger tries another port":                         {flow{true, stranger, 8080, corev1.ProtocolTCP}, false, false},
-	"kube-apiserver tries another port":                     {flow{true, kubeAPIServer, 8080, corev1.ProtocolTCP}, false, false},
-	"a stranger sends datagrams":                            {flow{true, stranger, 6443, corev1.ProtocolUDP}, false, false},
-	"names are resolved by UDP":                             {flow{false, coreDNS, 53, corev1.ProtocolUDP}, true, true},
-	"names are resolved by TCP":                             {flow{false, coreDNS, 53, corev1.ProtocolTCP}, true, true},
-	"names are resolved on the node":                        {flow{false, nodeLocalDNS, 53, corev1.ProtocolUDP}, true, true},
-	"names are resolved on OpenShift":                       {flow{false, coreDNS, 5353, corev1.ProtocolUDP}, true, true},
-	"kube-apiserver is reached by its Service":              {flow{false, serviceIP, 443, corev1.ProtocolTCP}, true, true},
-	"kube-apiserver is reached behind its Service":          {flow{false, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
-	"another port of its node":                              {flow{false, kubeAPIServer, 2379, corev1.ProtocolTCP}, false, false},
-	"a webhook is asked about a Reload":                     {flow{false, gatekeeper, 8443, corev1.ProtocolTCP}, true, true},
-	"a webhook on the port that managed clusters have open": {flow{false, gatekeeper, 10250, corev1.ProtocolTCP}, true, true},
-	"a webhook outside of the cluster":                      {flow{false, internet, 8443, corev1.ProtocolTCP}, false, false},
-	"the port of HTTPS, anywhere":                           {flow{false, internet, 443, corev1.ProtocolTCP}, true, false},
-	"the credentials of the node":                           {flow{false, metadata, 80, corev1.ProtocolTCP}, false, false},
-	"datagrams to a pod":                                    {flow{false, stranger, 4789, corev1.ProtocolUDP}, false, false},
+	"kube-apiserver calls the API":                         {flow{true, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
+	"kube-apiserver calls the webhook":                     {flow{true, kubeAPIServer, 9443, corev1.ProtocolTCP}, true, true},
+	"Prometheus scrapes":                                   {flow{true, prometheus, 6443, corev1.ProtocolTCP}, true, true},
+	"Prometheus calls the webhook":                         {flow{true, prometheus, 9443, corev1.ProtocolTCP}, true, false},
+	"a stranger calls the API":                             {flow{true, stranger, 6443, corev1.ProtocolTCP}, true, false},
+	"a stranger calls the webhook":                         {flow{true, stranger, 9443, corev1.ProtocolTCP}, true, false},
+	"another node calls the webhook":                       {flow{true, otherNode, 9443, corev1.ProtocolTCP}, true, false},
+	"a stranger tries another port":                        {flow{true, stranger, 8080, corev1.ProtocolTCP}, false, false},
+	"kube-apiserver tries another port":                    {flow{true, kubeAPIServer, 8080, corev1.ProtocolTCP}, false, false},
+	"a stranger sends UDP":                                 {flow{true, stranger, 6443, corev1.ProtocolUDP}, false, false},
+	"DNS over UDP":                                         {flow{false, coreDNS, 53, corev1.ProtocolUDP}, true, true},
+	"DNS over TCP":                                         {flow{false, coreDNS, 53, corev1.ProtocolTCP}, true, true},
+	"DNS on the node":                                      {flow{false, nodeLocalDNS, 53, corev1.ProtocolUDP}, true, true},
+	"DNS on OpenShift":                                     {flow{false, coreDNS, 5353, corev1.ProtocolUDP}, true, true},
+	"to kube-apiserver, at the address of its Service":     {flow{false, serviceIP, 443, corev1.ProtocolTCP}, true, true},
+	"to kube-apiserver, at its own address":                {flow{false, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
+	"to another port of kube-apiserver's node":             {flow{false, kubeAPIServer, 2379, corev1.ProtocolTCP}, false, false},
+	"to an admission webhook for Reloads":                  {flow{false, gatekeeper, 8443, corev1.ProtocolTCP}, true, true},
+	"to a webhook on the port that managed clusters allow": {flow{false, gatekeeper, 10250, corev1.ProtocolTCP}, true, true},
+	"to a webhook outside of the cluster":                  {flow{false, internet, 8443, corev1.ProtocolTCP}, false, false},
+	"to any address on port 443":                           {flow{false, internet, 443, corev1.ProtocolTCP}, true, false},
+	"to the metadata service of the cloud":                 {flow{false, metadata, 80, corev1.ProtocolTCP}, false, false},
+	"UDP to a pod":                                         {flow{false, stranger, 4789, corev1.ProtocolUDP}, false, false},
 }
 
-// What must work passes the policy, in both directions, and nothing else does. The ports of webhooks are those of
-// their pods: a policy that lets out to the ports of Services alone keeps the server from asking them, and then they
-// have no say on Reloads, or refuse all.
+// The policy allows the necessary connections, in both directions, and no others. The ports of webhooks are the ports
+// of their pods: with a policy that allows only the ports of Services, the server cannot call the webhooks, and Reloads
+// are then admitted unchecked or all refused.
 func TestNetworkPolicyLetsThroughWhatIsNeeded(t *testing.T) {
 	addresses := mustAbs(t, filepath.Join("testdata", "addresses.yaml"))
 	chartWithAddresses, err := template(t, "--values", addresses)
@@ -107,15 +107,15 @@ func TestNetworkPolicyLetsThroughWhatIsNeeded(t *testing.T) {
 					want = f.withAddresses
 				}
 				if got := allows(t, policy, &f.flow); got != want {
-					t.Errorf("%s: allowed is %v, not %v", name, got, want)
+					t.Errorf("%s: allowed = %v, want %v", name, got, want)
 				}
 			}
 		})
 	}
 }
 
-// A policy that says less than one thinks is worse than none: it is about the pods of the server, in both directions,
-// and about the ports that they have.
+// A policy that restricts less than it seems is worse than none: it selects the pods of the server, applies to both
+// directions, and allows kube-apiserver to reach all ports of the pods.
 func TestNetworkPolicySelectsTheServer(t *testing.T) {
 	seen := 0
 	for _, file := range renderedFiles(t, "*.yaml") {
@@ -127,23 +127,23 @@ func TestNetworkPolicySelectsTheServer(t *testing.T) {
 		policy, deployment := networkPolicy(t, objects), &appsv1.Deployment{}
 		convert(t, only(t, objects, "Deployment"), deployment)
 		if !selects(t, &policy.Spec.PodSelector, deployment.Spec.Template.Labels) || policy.Namespace != deployment.Namespace {
-			t.Errorf("%s: the pods of the server are not selected", file)
+			t.Errorf("%s: the policy does not select the pods of the server", file)
 		}
 		if want := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}; !slices.Equal(policy.Spec.PolicyTypes, want) {
-			t.Errorf("%s: it is about %v", file, policy.Spec.PolicyTypes)
+			t.Errorf("%s: policy types = %v, want both", file, policy.Spec.PolicyTypes)
 		}
 		for _, p := range deployment.Spec.Template.Spec.Containers[0].Ports {
 			if !allows(t, policy, &flow{true, kubeAPIServer, p.ContainerPort, corev1.ProtocolTCP}) {
-				t.Errorf("%s: port %s, %d, is closed for kube-apiserver", file, p.Name, p.ContainerPort)
+				t.Errorf("%s: port %s (%d) is not allowed for kube-apiserver", file, p.Name, p.ContainerPort)
 			}
 		}
 	}
 	if seen < 3 {
-		t.Errorf("there are %d policies", seen)
+		t.Errorf("found %d policies, want at least 3", seen)
 	}
 }
 
-// overlayWithAddresses fills the values of the chart into the overlay, as its addresses.yaml says.
+// overlayWithAddresses fills the values of the chart into the overlay, as its addresses.yaml describes.
 func overlayWithAddresses(t *testing.T, file string) map[objectKey]*unstructured.Unstructured {
 	t.Helper()
 	var values struct {
@@ -161,7 +161,7 @@ func overlayWithAddresses(t *testing.T, file string) map[objectKey]*unstructured
 		}
 	}
 	if len(patch) != 2 || len(values.NetworkPolicy.From) == 0 || len(values.NetworkPolicy.APIServerTo) == 0 {
-		t.Fatalf("there are %d places for addresses, and the values are %v", len(patch), values)
+		t.Fatalf("addresses.yaml has %d places for addresses, and values = %v", len(patch), values)
 	}
 	patch[0]["value"], patch[1]["value"] = values.NetworkPolicy.From, values.NetworkPolicy.APIServerTo
 	dir := t.TempDir()
@@ -191,7 +191,7 @@ func overlayWithAddresses(t *testing.T, file string) map[objectKey]*unstructured
 	return decode(t, "the overlay", out)
 }
 
-// networkPolicy returns the one that there is.
+// networkPolicy returns the only NetworkPolicy.
 func networkPolicy(t *testing.T, objects map[objectKey]*unstructured.Unstructured) *networkingv1.NetworkPolicy {
 	t.Helper()
 	policy := &networkingv1.NetworkPolicy{}
@@ -199,7 +199,7 @@ func networkPolicy(t *testing.T, objects map[objectKey]*unstructured.Unstructure
 	return policy
 }
 
-// only returns the object of a kind of which there is one.
+// only returns the only object of a kind.
 func only(t *testing.T, objects map[objectKey]*unstructured.Unstructured, kind string) (found *unstructured.Unstructured) {
 	t.Helper()
 	n := 0
@@ -210,7 +210,7 @@ func only(t *testing.T, objects map[objectKey]*unstructured.Unstructured, kind s
 		}
 	}
 	if n != 1 {
-		t.Fatalf("there are %d objects of kind %s", n, kind)
+		t.Fatalf("found %d objects of kind %s, want 1", n, kind)
 	}
 	return found
 }
@@ -222,7 +222,7 @@ func convert(t *testing.T, o *unstructured.Unstructured, into any) {
 	}
 }
 
-// allows evaluates a policy as the API of networking.k8s.io/v1 says. Namespaces have no labels but their names.
+// allows evaluates a policy as the API of networking.k8s.io/v1 documents. Namespaces have no labels but their names.
 func allows(t *testing.T, policy *networkingv1.NetworkPolicy, f *flow) bool {
 	t.Helper()
 	rule := func(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) bool {
@@ -238,7 +238,7 @@ func allows(t *testing.T, policy *networkingv1.NetworkPolicy, f *flow) bool {
 func isPort(t *testing.T, p *networkingv1.NetworkPolicyPort, f *flow) bool {
 	t.Helper()
 	if p.EndPort != nil || p.Port != nil && p.Port.StrVal != "" {
-		t.Fatalf("the port %v is of a kind that is not evaluated", p)
+		t.Fatalf("this test does not support the port %v", p)
 	}
 	protocol := corev1.ProtocolTCP
 	if p.Protocol != nil {
@@ -255,7 +255,7 @@ func isPeer(t *testing.T, policy *networkingv1.NetworkPolicy, p *networkingv1.Ne
 		}
 		return in(p.IPBlock.CIDR) && !slices.ContainsFunc(p.IPBlock.Except, in)
 	}
-	if other.namespace == "" { // selectors are about pods
+	if other.namespace == "" { // selectors only match pods
 		return false
 	}
 	inNamespace := other.namespace == policy.Namespace

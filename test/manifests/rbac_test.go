@@ -16,15 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Users who read a role learn why it has each rule: a comment "Why:" stands above it, in the
-// manifests and in the chart.
+// Every rule of a role is explained by a comment "Why:" above it, in the manifests and in the chart.
 func TestEveryRuleSaysWhy(t *testing.T) {
 	rule := regexp.MustCompile(`^- (apiGroups|nonResourceURLs):`)
 	seen := 0
 	for _, pattern := range []string{"base/rbac-*.yaml", "components/*/rbac*.yaml", "charts/configdep/templates/rbac-*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(root, "artifacts", pattern))
 		if err != nil || len(files) == 0 {
-			t.Fatalf("there is no %s (%v)", pattern, err)
+			t.Fatalf("no file matches %s (%v)", pattern, err)
 		}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
@@ -42,18 +41,18 @@ func TestEveryRuleSaysWhy(t *testing.T) {
 					first--
 				}
 				if !strings.HasPrefix(text[first], "# Why: ") {
-					t.Errorf("%s:%d: no comment above the rule says why", file, n+1)
+					t.Errorf("%s:%d: the rule has no comment \"Why:\"", file, n+1)
 				}
 			}
 		}
 	}
 	if seen < 40 {
-		t.Errorf("only %d rules have been found", seen)
+		t.Errorf("found only %d rules", seen)
 	}
 }
 
-// What no installation may do, whatever its values: rights on everything, rights that lead to
-// others, writing Secrets, or deleting anything but its own APIService.
+// Whatever the values, no installation has permissions on all resources, permissions that allow escalation,
+// permission to write any Secret, or to delete anything but its own APIService.
 func TestNoRoleIsTooWide(t *testing.T) {
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
@@ -85,18 +84,18 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 		has(rule.Verbs, "deletecollection", "escalate", "bind", "impersonate"):
 		t.Errorf("%v may %v", role, rule)
 	case has(rule.Resources, "secrets") && has(rule.Verbs, "update", "patch") && len(rule.ResourceNames) == 0:
-		t.Errorf("%v writes any Secret: %v", role, rule)
+		t.Errorf("%v may write any Secret: %v", role, rule)
 	case has(rule.Resources, "secrets") && has(rule.Verbs, "create"):
-		t.Errorf("%v makes Secrets: %v", role, rule)
+		t.Errorf("%v may create Secrets: %v", role, rule)
 	case has(rule.Resources, "configmaps") && has(rule.Verbs, "create", "update", "patch") && (len(rule.ResourceNames) == 0 || has(rule.Verbs, "create")):
-		t.Errorf("%v writes any ConfigMap: %v", role, rule)
+		t.Errorf("%v may write any ConfigMap: %v", role, rule)
 	case has(rule.Resources, "leases") && role.kind != "Role":
-		t.Errorf("%v has leases in the whole cluster: %v", role, rule)
+		t.Errorf("%v has permissions on Leases in the whole cluster: %v", role, rule)
 	}
 }
 
-// Every installation holds its server to what it needs, and no other user: the user of the policies is that
-// of the Deployment, and each is bound. Who may evict pods is held to that as well.
+// In every installation, the policies restrict the server and no other user: they name the ServiceAccount of the
+// Deployment, and each has a binding. A server that may evict pods has a policy for evictions too.
 func TestEveryServerIsHeldToPolicies(t *testing.T) {
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
@@ -127,31 +126,31 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 			}
 			want := 3
 			switch {
-			case account == "" || file == "chart-minimal.yaml": // no server, or others see to it
+			case account == "" || file == "chart-minimal.yaml": // without a server, or with policies disabled
 				want = 0
 			case evicts:
 				want = 4
 			}
 			if len(policies) != want || len(bound) != want {
-				t.Errorf("there are %d policies, of which %d are bound, want %d", len(policies), len(bound), want)
+				t.Errorf("found %d policies and %d bindings, want %d each", len(policies), len(bound), want)
 			}
 			for name, condition := range policies {
 				if condition != "has(request.userInfo.username) && request.userInfo.username == '"+account+"'" {
-					t.Errorf("%s is about %s, and the server is %s", name, condition, account)
+					t.Errorf("%s: condition = %s, want one for %s", name, condition, account)
 				}
 				if !bound[name] {
-					t.Errorf("%s is not bound", name)
+					t.Errorf("%s has no binding", name)
 				}
 			}
 			if files := []string{"overlay-recreate.yaml", "chart-recreate.yaml", "chart-everything.yaml"}; evicts != slices.Contains(files, file) {
-				t.Errorf("the server may evict pods: %v", evicts)
+				t.Errorf("the server may evict pods = %v, want only with the strategy recreate", evicts)
 			}
 		})
 	}
 }
 
-// In namespaced mode nothing binds the rights on workloads, ConfigMaps and Secrets in the whole
-// cluster, but in each of the namespaces.
+// In namespaced mode, the permissions on workloads, ConfigMaps and Secrets are bound in each of the namespaces, not
+// in the whole cluster.
 func TestNamespacedModeBindsInTheNamespaces(t *testing.T) {
 	for file, namespaces := range map[string][]string{
 		"chart-reload-all.yaml":         {"shop", "shop-payments"},
@@ -160,7 +159,7 @@ func TestNamespacedModeBindsInTheNamespaces(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			objects := rendered(t, file)
 			if objects[objectKey{"ClusterRole", "", name}] == nil || objects[objectKey{"ClusterRoleBinding", "", name + ":cluster"}] == nil {
-				t.Fatal("the role, or the binding of the other one, is not there")
+				t.Fatal("the ClusterRole, or the binding of the other ClusterRole, is missing")
 			}
 			var bound []string
 			for key, o := range objects {
@@ -170,17 +169,17 @@ func TestNamespacedModeBindsInTheNamespaces(t *testing.T) {
 					continue
 				}
 				if key.kind != "RoleBinding" {
-					t.Errorf("%v binds it everywhere", key)
+					t.Errorf("%v binds the role in the whole cluster", key)
 				}
 				bound = append(bound, key.namespace)
 			}
 			slices.Sort(bound)
 			if !slices.Equal(bound, namespaces) {
-				t.Errorf("it is bound in %v, want %v", bound, namespaces)
+				t.Errorf("the role is bound in %v, want %v", bound, namespaces)
 			}
 			args := arguments(t, objects)
 			if want := "--namespaces=" + strings.Join(namespaces, ","); !slices.Contains(args, want) {
-				t.Errorf("%s is not among %v", want, args)
+				t.Errorf("%s is missing in the arguments %v", want, args)
 			}
 		})
 	}

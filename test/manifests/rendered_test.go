@@ -23,10 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// objectKey names an object within what is rendered together.
+// objectKey identifies an object within a rendered file.
 type objectKey struct{ kind, namespace, name string }
 
-// render renders everything into a folder of the control plane, which removes it in the end, and returns that folder.
+// render renders all variants into a folder of the control plane, which removes it at the end, and returns the folder.
 var render = sync.OnceValues(func() (string, error) {
 	if err := watchInputs(); err != nil {
 		return "", err
@@ -40,19 +40,19 @@ var render = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// watchInputs opens the folders that scripts read from, so that go test does not answer from its cache
-// where they have changed: of what tests run, it sees only what they open themselves.
+// watchInputs opens the folders that the scripts read, so that go test does not use cached results when they have
+// changed: it only tracks the files that tests open themselves.
 var watchInputs = sync.OnceValue(func() error {
 	for _, dir := range []string{"artifacts", "hack"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
 		if err != nil {
-			return fmt.Errorf("looking at %s: %w", dir, err)
+			return fmt.Errorf("reading %s: %w", dir, err)
 		}
 	}
 	return nil
 })
 
-// renderedFolder returns where everything is that hack/render.sh renders.
+// renderedFolder returns the folder with the output of hack/render.sh.
 func renderedFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := render()
@@ -62,12 +62,12 @@ func renderedFolder(t *testing.T) string {
 	return dir
 }
 
-// renderedFiles are the names of all rendered files that match.
+// renderedFiles returns the names of the rendered files that match a pattern.
 func renderedFiles(t *testing.T, pattern string) (names []string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(renderedFolder(t), pattern))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("nothing is rendered into %s (%v)", pattern, err)
+		t.Fatalf("no rendered file matches %s (%v)", pattern, err)
 	}
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
@@ -85,7 +85,7 @@ func rendered(t *testing.T, file string) map[objectKey]*unstructured.Unstructure
 	return decode(t, file, content)
 }
 
-// decode reads what has been rendered.
+// decode decodes rendered objects.
 func decode(t *testing.T, file string, content []byte) map[objectKey]*unstructured.Unstructured {
 	t.Helper()
 	objects := map[objectKey]*unstructured.Unstructured{}
@@ -102,17 +102,17 @@ func decode(t *testing.T, file string, content []byte) map[objectKey]*unstructur
 		}
 		key := objectKey{o.GetKind(), o.GetNamespace(), o.GetName()}
 		if objects[key] != nil {
-			t.Errorf("%s holds %v twice", file, key)
+			t.Errorf("%s contains %v twice", file, key)
 		}
 		objects[key] = o
 	}
 	if len(objects) == 0 {
-		t.Fatalf("%s holds %d objects", file, len(objects))
+		t.Fatalf("%s contains only %d objects", file, len(objects))
 	}
 	return objects
 }
 
-// The other tests go over the rendered files, so that one that is missing would be tried by none.
+// The other tests iterate over the rendered files, so no other test would notice a missing one.
 func TestEveryVariantIsRendered(t *testing.T) {
 	want := []string{"base.yaml", "monitoring.yaml"}
 	for dir, prefix := range map[string]string{root + "/artifacts/overlays": "overlay-", chart + "/ci": "chart-"} {

@@ -13,10 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The server fills its Secrets, and the ConfigMap with its CAs, and nothing that is applied
-// again may ever empty them. So no manifest has a field for what is in them, not even an
-// empty one; nor a type, as one of TLS could not be empty. Where the certificate comes from
-// cert-manager or from users, its Secret is theirs.
+// The server fills its Secrets and the ConfigMap with its CAs, and re-applying manifests must never empty them. So no
+// manifest has a field for their content, not even an empty one, nor a type, because a Secret of type TLS cannot be
+// empty. A certificate from cert-manager or from users is in a Secret that the manifests do not contain.
 func TestWhatTheServerKeepsComesEmpty(t *testing.T) {
 	const key, certificate, authorities = "Secret/configdep-hmac-key", "Secret/configdep-serving-cert", "ConfigMap/configdep-serving-ca"
 	for _, file := range renderedFiles(t, "*.yaml") {
@@ -39,11 +38,11 @@ func TestWhatTheServerKeepsComesEmpty(t *testing.T) {
 				}
 				got = append(got, name)
 				if id.namespace != namespace {
-					t.Errorf("%s is in namespace %q", name, id.namespace)
+					t.Errorf("%s is in namespace %q, want the server's", name, id.namespace)
 				}
 				for _, field := range []string{"data", "stringData", "binaryData", "type", "immutable"} {
 					if value, found, _ := unstructured.NestedFieldNoCopy(o.Object, field); found {
-						t.Errorf("%s has the field %s: %v", name, field, value)
+						t.Errorf("%s has the field %s = %v, want none", name, field, value)
 					}
 				}
 			}

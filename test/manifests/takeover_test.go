@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Who has installed by kustomize can go over to the chart without removing anything: the names,
-// and the Deployment's selector, are the same. A user who forgot a flag tries again with it.
+// A user can switch from kustomize to the chart without removing anything: the names and the Deployment's selector
+// are the same. After an attempt without a necessary flag, the next one with it succeeds.
 func TestChartTakesOverFromKustomize(t *testing.T) {
 	for name, attempts := range map[string]struct{ failing, last []string }{
-		"at once": {last: []string{"install", "configdep"}},
+		"first attempt": {last: []string{"install", "configdep"}},
 		"after an attempt that did not own the objects": {
 			failing: []string{"install", "configdep", mustAbs(t, chart)},
 			last:    []string{"upgrade", "--install", "configdep"},
@@ -33,7 +33,7 @@ func takeOver(t *testing.T, failing, last []string) {
 	kubectl(t, "apply", "-k", filepath.Join(root, "artifacts", "base"))
 	uid, err := cluster.Kubectl(t.Context(), "-n", namespace, "get", "deployment", name, "-o", "jsonpath={.metadata.uid}")
 	if err != nil || uid == "" {
-		t.Fatalf("the Deployment is %q (%v)", uid, err)
+		t.Fatalf("UID of the Deployment = %q (%v)", uid, err)
 	}
 	run := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -43,7 +43,7 @@ func takeOver(t *testing.T, failing, last []string) {
 	}
 	if failing != nil {
 		if out, err := run(failing...); err == nil {
-			t.Errorf("helm %s succeeded:\n%s", strings.Join(failing, " "), out)
+			t.Errorf("helm %s succeeded, want an error:\n%s", strings.Join(failing, " "), out)
 		}
 	}
 	if out, err := run(append(last, mustAbs(t, chart), "--take-ownership", "--force-conflicts")...); err != nil {
@@ -51,13 +51,13 @@ func takeOver(t *testing.T, failing, last []string) {
 	}
 	now, err := cluster.Kubectl(t.Context(), "-n", namespace, "get", "deployment", name, "-o", `jsonpath={.metadata.uid} {.metadata.labels.helm\.sh/chart}`)
 	if err != nil || !strings.HasPrefix(now, uid+" configdep-") {
-		t.Errorf("the Deployment, which was %s, is %s (%v)", uid, now, err)
+		t.Errorf("the Deployment had the UID %s, and now has the UID and chart %s (%v)", uid, now, err)
 	}
 	if out, err := run("uninstall", "configdep"); err != nil {
 		t.Fatalf("helm uninstall: %v:\n%s", err, out)
 	}
-	// An APIService without a server would hold up what other tests delete.
+	// An APIService without a server would delay the deletion of namespaces in other tests.
 	if left, err := cluster.Kubectl(t.Context(), "get", "apiservice", "v1alpha1.configdep.io", "--ignore-not-found", "-o", "name"); err != nil || left != "" {
-		t.Errorf("there is %s (%v)", left, err)
+		t.Errorf("%s still exists (%v)", left, err)
 	}
 }

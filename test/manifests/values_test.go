@@ -20,7 +20,7 @@ import (
 
 var nestedString = unstructured.NestedString
 
-// arguments returns those of the Deployment.
+// arguments returns the arguments of the Deployment's container.
 func arguments(t *testing.T, objects map[objectKey]*unstructured.Unstructured) []string {
 	t.Helper()
 	for key, o := range objects {
@@ -31,12 +31,12 @@ func arguments(t *testing.T, objects map[objectKey]*unstructured.Unstructured) [
 		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
 		return args
 	}
-	t.Fatal("there is no Deployment")
+	t.Fatal("found no Deployment")
 	return nil
 }
 
-// A value that is misspelt, of the wrong type or of no use is an error that names it, rather
-// than silently something else.
+// A value that is misspelt, has the wrong type or has no effect results in an error that names it, and is not
+// ignored.
 func TestBadValues(t *testing.T) {
 	for set, want := range map[string]string{
 		"replica=2":                                           "additional properties 'replica' not allowed",
@@ -95,23 +95,23 @@ func TestBadValues(t *testing.T) {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
 			if err == nil {
-				t.Fatal("it is taken")
+				t.Fatal("the value is accepted, want an error")
 			}
 			if !strings.Contains(out, want) {
-				t.Errorf("it says\n%s\nwant %q", out, want)
+				t.Errorf("helm printed\n%s\nwant it to contain %q", out, want)
 			}
 		})
 	}
 }
 
-// What users set comes out, and nothing else changes what does. Each of these is a value
-// that charts are known to drop under some other value.
+// Values have their documented effect, whatever the other values. Many charts ignore values such as these when some
+// other value is set.
 func TestValuesAreHeeded(t *testing.T) {
-	const noPolicies = "admissionPolicies.enabled=false" // which name what is elsewhere
+	const noPolicies = "admissionPolicies.enabled=false" // because policies contain the names that must not be rendered
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct {
 		set  []string
-		want []string // in what is rendered
+		want []string // in the rendered chart
 		not  []string
 	}{
 		"a digest, with a registry for all charts": {
@@ -122,12 +122,12 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"image.tag=v1", "image.registry=registry.example"},
 			want: []string{`image: "registry.example/configdep/configdep-apiserver:v1"`},
 		},
-		"replicas, whatever else": {
+		"replicas without a PodDisruptionBudget": {
 			set:  []string{"replicas=4", "podDisruptionBudget.enabled=false"},
 			want: []string{"replicas: 4"},
 			not:  []string{"kind: PodDisruptionBudget"},
 		},
-		"no caBundle, also not an empty one, or an upgrade would take it away": {
+		"no caBundle, not even an empty one, because an upgrade would remove the server's": {
 			set:  []string{"tls.mode=existingSecret", "tls.existingSecret=mine"},
 			want: []string{"--ca-bundle-file=/etc/configdep/tls/ca.crt", "secretName: mine"},
 			not:  []string{"caBundle:", "manage-serving-certificate", "name: configdep-apiserver:certificates\n  namespace"},
@@ -137,25 +137,25 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"--webhook-configuration=\n"},
 			not:  []string{"MutatingWebhookConfiguration", "9443", "mutatingwebhookconfigurations", "webhook-secure-port"},
 		},
-		"another port of the webhook is that of the pods, never one that the Service has already": {
+		"another webhook port applies to the pods and does not collide with the Service's port": {
 			set:  []string{"webhook.port=443"},
 			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n  rules:"},
 		},
-		"the Secret of the certificate is watched where the server makes it": {
+		"the Secret with the certificate is watched if the server manages it": {
 			set:  []string{"namespaces={shop}"},
 			want: []string{"resourceNames: [configdep-serving-cert]\n  verbs: [get, list, watch, update]"},
 		},
-		"another Secret is not watched": {
+		"an existing Secret is not watched": {
 			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine", noPolicies},
 			want: []string{"resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
 			not:  []string{"configdep-serving-cert"},
 		},
-		"no Secrets but its own, in some namespaces too": {
+		"no Secrets but the server's own, also with namespaces": {
 			set:  []string{"namespaces={shop}", "secrets.read=false"},
 			want: []string{"--read-secrets=false", "resources: [configmaps]\n", "resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
 			not:  []string{"configmaps, secrets", "--exclude-secret-types"},
 		},
-		"the types that the server leaves out by itself need no flag": {
+		"no flag for the default types of excluded Secrets": {
 			set: []string{"replicas=2"},
 			not: []string{"--exclude-secret-types", "--read-secrets"},
 		},
@@ -163,11 +163,11 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"secrets.excludeTypes=null"},
 			want: []string{"--exclude-secret-types=\n"},
 		},
-		"other types": {
+		"other excluded types of Secrets": {
 			set:  []string{"secrets.excludeTypes[0]=Opaque", "secrets.excludeTypes[1]=helm.sh/release.v1"},
 			want: []string{"--exclude-secret-types=Opaque,helm.sh/release.v1\n"},
 		},
-		"evictions, in namespaces alone too": {
+		"evictions, also with namespaces": {
 			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},
 			want: []string{"--strategies=annotation,recreate", "resources: [pods/eviction]", "name: configdep-apiserver-evictions", "policyName: configdep-apiserver-evictions"},
 		},
@@ -179,7 +179,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"--controller-revisions=false"},
 			not:  []string{"controllerrevisions"},
 		},
-		"policies that refuse nothing": {
+		"policies without Deny": {
 			set:  []string{"admissionPolicies.validationActions={Audit,Warn}"},
 			want: []string{`validationActions: ["Audit","Warn"]`},
 			not:  []string{"Deny"},
@@ -188,7 +188,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			set: []string{"admissionPolicies.enabled=false", "reload.strategies={annotation,recreate}"},
 			not: []string{"kind: ValidatingAdmissionPolicy"},
 		},
-		"policies about the account that there is, and its Lease": {
+		"policies for a ServiceAccount and a Lease with other names": {
 			set:  []string{"serviceAccount.name=mine", "fullnameOverride=cfg"},
 			want: []string{"request.userInfo.username == 'system:serviceaccount:configdep-system:mine'", "object.metadata.name == 'cfg'", "name: cfg-workloads", "policyName: cfg-workloads"},
 			not:  []string{"system:serviceaccount:configdep-system:cfg", "name: configdep-apiserver-"},
@@ -197,36 +197,36 @@ func TestValuesAreHeeded(t *testing.T) {
 			set: []string{"apiService.enabled=false"},
 			not: []string{"kind: APIService"},
 		},
-		"all workloads reach the webhook where all are reloaded": {
+		"the webhook receives all workloads if all are reloaded by default": {
 			set:  []string{"reload.default=matched"},
 			want: []string{"--default-reload=matched", "name: workloads.configdep.io", "name: changed", "name: by-others"},
 			not:  []string{"name: marked", "name: unmarked", "namespaces.configdep.io"},
 		},
-		"off is not for all workloads": {
+		"the webhook does not receive all workloads with reload.default=off": {
 			set:  []string{"reload.default=off"},
 			want: []string{"--default-reload=off", "name: marked", "name: unmarked", "namespaces.configdep.io"},
 		},
-		"another name reaches all that goes by it": {
+		"another name is used everywhere": {
 			set: []string{"fullnameOverride=cfg", "tls.mode=managed"},
 			want: []string{"--service-name=cfg", "--webhook-configuration=cfg", "--leader-elect-resource-name=cfg",
 				"resourceNames: [cfg]", "app.kubernetes.io/name: cfg"},
 			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
 		},
-		"cert-manager keeps the bundles": {
+		"cert-manager injects the CA bundles": {
 			set:  []string{"tls.mode=cert-manager", noPolicies},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
 			not:  []string{"--ca-bundle-file", "configdep-serving-cert]", "configdep-serving-ca"},
 		},
-		"what scrapes verifies by the ConfigMap, which holds no key": {
+		"Prometheus verifies the certificate by the ConfigMap, which has no private key": {
 			set:  []string{"monitoring.serviceMonitor.enabled=true"},
 			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
 			not:  []string{"secret:"},
 		},
-		"so it does with a certificate of yours": {
+		"Prometheus verifies an existing certificate by the ConfigMap": {
 			set:  []string{"monitoring.serviceMonitor.enabled=true", "tls.mode=existingSecret", "tls.existingSecret=mine"},
 			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
 		},
-		"with cert-manager by the Secret of that": {
+		"Prometheus verifies a certificate of cert-manager by its Secret": {
 			set:  []string{"monitoring.serviceMonitor.enabled=true", "tls.mode=cert-manager"},
 			want: []string{"secret:\n          name: configdep-serving-cert\n          key: ca.crt"},
 		},
@@ -234,22 +234,22 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"namespaces={shop}"},
 			want: []string{"resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]"},
 		},
-		"cert-manager keeps all that there is to keep where the path of the webhook is known": {
+		"with cert-manager and a known webhook path, the server does not manage the webhook configuration": {
 			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false", noPolicies},
 			want: []string{"--webhook-secret-path=false", "path: /admission/workloads"},
 			not:  []string{"mutatingwebhookconfigurations"},
 		},
-		"a network policy has no rule for what is nowhere": {
+		"a network policy has no rule for empty peers": {
 			set:  []string{"networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "networkPolicy.admissionTo=null"},
 			want: []string{"kind: NetworkPolicy"},
 			not:  []string{"from:\n    -", "to:\n    -", "- protocol: TCP"},
 		},
-		"a network policy has the port of a kube-apiserver that has another": {
+		"a network policy has the configured port of kube-apiserver": {
 			set:  []string{"networkPolicy.enabled=true", "networkPolicy.apiServerPorts={16443}"},
 			want: []string{"port: 16443"},
 			not:  []string{"port: 443\n      protocol"},
 		},
-		"hostNetwork brings its DNS policy": {
+		"hostNetwork sets the DNS policy": {
 			set:  []string{"hostNetwork=true"},
 			want: []string{"hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet"},
 		},
@@ -257,7 +257,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"hostUsers=false"},
 			want: []string{"hostUsers: false"},
 		},
-		"no rights for users of the cluster's own roles": {
+		"no aggregation to the cluster's default roles": {
 			set:  []string{"rbac.aggregateToDefaultRoles=false"},
 			want: []string{"name: configdep-view"},
 			not:  []string{"aggregate-to"},
@@ -271,19 +271,19 @@ func TestValuesAreHeeded(t *testing.T) {
 			out += "\n"
 			for _, want := range test.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("there is no %q", want)
+					t.Errorf("%q is missing in the rendered chart", want)
 				}
 			}
 			for _, not := range test.not {
 				if strings.Contains(out, not) {
-					t.Errorf("there is %q", not)
+					t.Errorf("%q is in the rendered chart", not)
 				}
 			}
 		})
 	}
 }
 
-// Values that leave something open are warned of by what helm prints, and those of a release as it comes are not.
+// The notes of the chart warn about insecure values, and have no warning for the default values.
 func TestNotesWarn(t *testing.T) {
 	for set, want := range map[string]string{
 		"replicas=2":               "",
@@ -304,16 +304,16 @@ func TestNotesWarn(t *testing.T) {
 			}
 			_, notes, found := strings.Cut(out, "\nNOTES:\n")
 			if !found {
-				t.Fatalf("there are no notes:\n%s", out)
+				t.Fatalf("helm printed no notes:\n%s", out)
 			}
 			if warnings := strings.Count(notes, "WARNING:"); warnings > 1 || warnings == 1 != (want != "") || !strings.Contains(notes, want) {
-				t.Errorf("it says\n%s\nwant %q", notes, want)
+				t.Errorf("notes =\n%s\nwant exactly the warning %q", notes, want)
 			}
 		})
 	}
 }
 
-// Two renderings are the same, so that what compares them (Argo CD) finds nothing.
+// Rendering is deterministic, so that tools that compare renderings, such as Argo CD, find no difference.
 func TestRenderingIsStable(t *testing.T) {
 	values := filepath.Join(mustAbs(t, chart), "ci", "everything.yaml")
 	one, err := template(t, "--values", values)
@@ -332,7 +332,7 @@ func TestRenderingIsStable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// They depend on the cluster, or on chance.
+		// These functions depend on the cluster or on randomness.
 		if found := regexp.MustCompile(`\{\{[^}]*(\b(lookup|rand\w+|gen\w*(CA|Cert|Key)\w*|uuidv4|now)\b|\.Capabilities)`).Find(content); found != nil {
 			t.Errorf("%s uses %s", file, found)
 		}
@@ -353,9 +353,9 @@ func TestEveryValueIsDocumented(t *testing.T) {
 	readme := string(read(t, "README.md"))
 	paths := leaves("", defaults, schema)
 	if len(paths) < 100 {
-		t.Errorf("there are only %d values", len(paths))
+		t.Errorf("found only %d values", len(paths))
 	}
-	rows := map[string]string{} // the defaults
+	rows := map[string]string{} // the documented defaults, by path
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(readme, -1) {
 		rows[row[1]] = row[2]
 	}
@@ -368,12 +368,12 @@ func TestEveryValueIsDocumented(t *testing.T) {
 		var told any
 		value, _, _ := unstructured.NestedFieldNoCopy(defaults, strings.Split(path, ".")...)
 		if err := json.Unmarshal([]byte(said), &told); err != nil || !cmp.Equal(told, value) {
-			t.Errorf("README.md says that the default of %s is %s, and it is %v (%v)", path, said, value, err)
+			t.Errorf("README.md: default of %s = %s, want %v (%v)", path, said, value, err)
 		}
 		delete(rows, path)
 	}
 	for row := range rows {
-		t.Errorf("README.md tells of %s, which values.yaml does not have", row)
+		t.Errorf("README.md documents %s, which is not in values.yaml", row)
 	}
 	var all strings.Builder
 	for _, file := range templates(t) {
@@ -395,8 +395,8 @@ func TestEveryValueIsDocumented(t *testing.T) {
 	}
 }
 
-// leaves are the paths of the values that users set: those below which the schema lists no
-// more properties that values.yaml has.
+// leaves returns the paths of the values that users set: those for which the schema lists no further properties that
+// values.yaml has.
 func leaves(prefix string, values, schema map[string]any) (paths []string) {
 	properties, _ := schema["properties"].(map[string]any)
 	for key, value := range values {
@@ -431,7 +431,7 @@ func templates(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(chart, "templates", "*"))
 	if err != nil || len(files) < 10 {
-		t.Fatal(fmt.Errorf("finding templates: %d (%w)", len(files), err))
+		t.Fatal(fmt.Errorf("found only %d templates: %w", len(files), err))
 	}
 	return files
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// variants says what each of them changes, compared with another one.
+// variants lists the changes of each variant, compared with another one.
 var variants = map[string]struct{ than, changes string }{
 	"overlay-cert-manager.yaml": {"base.yaml", `
 APIService v1alpha1.configdep.io
@@ -196,30 +196,30 @@ MutatingWebhookConfiguration configdep-apiserver
 `},
 }
 
-// A variant changes what it is for, and nothing else. Of the charts, those that say the same as an overlay
-// are compared with that (TestChartAndKustomizeSayTheSame), as are the objects that an overlay adds.
+// A variant has the intended changes and no others. Charts that are equal to an overlay are compared with it by
+// TestChartAndKustomizeSayTheSame, including the objects that the overlay adds.
 func TestVariantsChangeWhatTheyAreFor(t *testing.T) {
 	for file, variant := range variants {
 		t.Run(file, func(t *testing.T) {
 			got := differences(t, rendered(t, variant.than), rendered(t, file))
 			if diff := cmp.Diff(lines(strings.TrimSpace(variant.changes)), got); diff != "" {
-				t.Errorf("what is other than in %s (-want +got):\n%s", variant.than, diff)
+				t.Errorf("changes from %s (-want +got):\n%s", variant.than, diff)
 			}
 		})
 	}
 	for _, file := range renderedFiles(t, "*.yaml") {
 		_, itself := variants[file]
 		_, overlay := variants[strings.Replace(file, "chart-", "overlay-", 1)]
-		// The first three are what the others are compared with, here or by TestChartAndKustomizeSayTheSame, and
-		// the last one has a test of its own.
+		// The first three are the ones that others are compared with, here or by TestChartAndKustomizeSayTheSame,
+		// and the last one has its own test.
 		if !itself && !overlay && !slices.Contains([]string{"base.yaml", "monitoring.yaml", "chart-default.yaml", "chart-everything.yaml"}, file) {
-			t.Errorf("nothing says what %s changes", file)
+			t.Errorf("the changes of %s are not listed", file)
 		}
 	}
 }
 
-// differences lists the objects that were added and removed, and what changed in others. The order of lists
-// is left out, as it means nothing in those that variants change.
+// differences lists the objects that were added or removed, and the changes of other objects. It ignores the order of
+// lists, which has no meaning in the lists that variants change.
 func differences(t *testing.T, from, to map[objectKey]*unstructured.Unstructured) (all []string) {
 	t.Helper()
 	keys := map[string]objectKey{}
@@ -283,7 +283,7 @@ func changed(t *testing.T, path string, from, to any) (all []string) {
 	return all
 }
 
-// byName makes a map of a list: its elements by their names, or by what they are.
+// byName returns the elements of a list by their names, or by their JSON if they have no name.
 func byName(t *testing.T, list []any) map[string]any {
 	t.Helper()
 	elements := map[string]any{}
@@ -293,14 +293,14 @@ func byName(t *testing.T, list []any) map[string]any {
 			key = text(t, object["name"])
 		}
 		if _, ok := elements[key]; ok {
-			t.Errorf("a list holds %s twice", key)
+			t.Errorf("a list contains %s twice", key)
 		}
 		elements[key] = element
 	}
 	return elements
 }
 
-// text is JSON, but for strings, which are as they are.
+// text returns a string as it is, and any other value as JSON.
 func text(t *testing.T, value any) string {
 	t.Helper()
 	if s, ok := value.(string); ok {
