@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// An instruction of a Dockerfile, such as COPY with "go.mod go.sum ./".
+// instruction is an instruction of a Dockerfile, such as COPY with "go.mod go.sum ./".
 type instruction struct{ name, args string }
 
-// A stage of a Dockerfile begins with FROM.
+// stage is a stage of a Dockerfile, which begins with FROM.
 type stage struct {
 	name         string
 	instructions []instruction
 }
 
-// dockerfile reads as much of the language as ours is written in: no heredocs, no other
-// escape, no ONBUILD. What is not known is refused by who reads the instructions.
+// dockerfile parses the subset of the language that our Dockerfile uses: no heredocs, no other escape character, no
+// ONBUILD. Code that uses the instructions must refuse unknown ones.
 func dockerfile(t *testing.T, root string) (global []instruction, stages []stage) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
@@ -56,7 +56,7 @@ func dockerfile(t *testing.T, root string) (global []instruction, stages []stage
 	return global, stages
 }
 
-// args returns those of the only instruction of a name.
+// args returns the arguments of the only instruction with a name.
 func (s *stage) args(t *testing.T, name string) string {
 	t.Helper()
 	found := []string{}
@@ -66,17 +66,17 @@ func (s *stage) args(t *testing.T, name string) string {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("there is not one %s in the stage %q, but %q", name, s.name, found)
+		t.Fatalf("instructions %s in the stage %q = %q, want exactly one", name, s.name, found)
 	}
 	return found[0]
 }
 
-// buildContext is what .dockerignore leaves of the tree. It is written as "*", then what is
-// taken, then what is not taken of that.
+// buildContext is the part of the tree that .dockerignore includes. The file must have "*" first, then the included
+// paths, then patterns that exclude some of them.
 type buildContext struct {
 	root     string
 	take     []string
-	patterns []string // of names, anywhere
+	patterns []string // excluded names, in any folder
 }
 
 func readContext(t *testing.T, root string) buildContext {
@@ -98,7 +98,7 @@ func readContext(t *testing.T, root string) buildContext {
 		case pattern && !strings.Contains(anywhere, "/"):
 			c.patterns = append(c.patterns, anywhere)
 		default:
-			t.Fatalf(".dockerignore has a line that this test cannot read: %s", line)
+			t.Fatalf("this test does not support the line of .dockerignore: %s", line)
 		}
 	}
 	return c
@@ -116,7 +116,7 @@ func (c *buildContext) has(file string) bool {
 	return true
 }
 
-// copy does what COPY does: a folder's content, or files, into a folder.
+// copy copies files, or the content of a folder, into a folder, as COPY does.
 func (c *buildContext) copy(t *testing.T, from []string, to string) {
 	t.Helper()
 	for _, source := range from {
@@ -132,12 +132,12 @@ func (c *buildContext) copy(t *testing.T, from []string, to string) {
 			}
 		}
 		if copied == 0 {
-			t.Fatalf("COPY %s: the context holds nothing of it; see .dockerignore", source)
+			t.Fatalf("COPY %s: no such file in the build context; see .dockerignore", source)
 		}
 	}
 }
 
-// expand replaces variables, which are all written with braces.
+// expand replaces variables.
 func expand(t *testing.T, text string, variables map[string]string) string {
 	t.Helper()
 	return os.Expand(text, func(name string) string {
@@ -149,14 +149,14 @@ func expand(t *testing.T, text string, variables map[string]string) string {
 	})
 }
 
-// assignment reads NAME=value, or NAME.
+// assignment parses NAME=value or NAME.
 func assignment(args string) (name, value string) {
 	name, value, _ = strings.Cut(args, "=")
 	return name, strings.Trim(value, `"`)
 }
 
-// run carries out a stage that builds: its root is a folder, and commands run here.
-// It returns that root. Variables are those that the builder sets.
+// run executes a build stage: its root is a temporary folder, and its commands run on this machine. It returns the
+// root. The map builder has the variables that the builder sets.
 func (s *stage) run(t *testing.T, c buildContext, builder map[string]string) string {
 	t.Helper()
 	root, dir := t.TempDir(), "/"
@@ -178,7 +178,7 @@ func (s *stage) run(t *testing.T, c buildContext, builder map[string]string) str
 			words := strings.Fields(i.args)
 			to := words[len(words)-1]
 			if strings.HasPrefix(words[0], "--") || path.IsAbs(to) {
-				t.Fatalf("this test cannot do COPY %s", i.args)
+				t.Fatalf("this test does not support COPY %s", i.args)
 			}
 			c.copy(t, words[:len(words)-1], filepath.Join(root, dir, to))
 		case "RUN":
@@ -186,11 +186,11 @@ func (s *stage) run(t *testing.T, c buildContext, builder map[string]string) str
 			for name, value := range variables {
 				env = append(env, name+"="+value)
 			}
-			// Of the absolute paths only this one is written.
+			// The stage writes to no other absolute path.
 			command := strings.ReplaceAll(expand(t, i.args, variables), " /out", " "+filepath.Join(root, "out"))
 			execute(t, filepath.Join(root, dir), env, "bash", "-euc", command)
 		default:
-			t.Fatalf("this test cannot do %s", fmt.Sprint(i))
+			t.Fatalf("this test does not support %s", fmt.Sprint(i))
 		}
 	}
 	return root

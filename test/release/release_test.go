@@ -48,8 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The life of a release, on one platform: it is made twice, looked into, and compared with
-// the image.
+// A release for one platform is built twice, inspected, and compared with the image.
 func TestRelease(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -66,10 +65,9 @@ func TestRelease(t *testing.T) {
 	made := contents(t, dist)
 	archive := unpack(t, made[name+".tar.gz"])
 
-	t.Run("another checkout makes the same bytes", func(t *testing.T) {
-		// In a folder of another length, without git, in another time zone, for a user whose
-		// files no other user may read, and with a module cache in which is only what this build
-		// puts there.
+	t.Run("a build in another checkout is identical", func(t *testing.T) {
+		// The path has another length, there is no Git repository, the time zone is another, the umask hides files
+		// from other users, and the module cache is empty.
 		other := filepath.Join(t.TempDir(), "a", "longer", "path", "to", "the", "same", "tree")
 		for _, file := range tracked(t, root) {
 			copyFile(t, filepath.Join(root, file), filepath.Join(other, file))
@@ -85,28 +83,28 @@ func TestRelease(t *testing.T) {
 		execute(t, other, append(env, modcache.New(t)...),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
-		remade[signature] = made[signature] // which needs the key
+		remade[signature] = made[signature] // a signature needs the key
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(remade))); diff != "" {
 			t.Fatalf("files (-first +second):\n%s", diff)
 		}
 		for name := range made {
 			if !bytes.Equal(made[name], remade[name]) {
-				t.Errorf("%s differs", name)
+				t.Errorf("%s differs between the builds", name)
 			}
 		}
 	})
-	t.Run("settings of the user who builds do not matter", func(t *testing.T) {
+	t.Run("the user's Go settings do not matter", func(t *testing.T) {
 		out := t.TempDir()
 		execute(t, root, append(os.Environ(), "VERSION="+version, "GOFLAGS=-ldflags=-w -tags=netgo", "GOAMD64=v3", "CGO_ENABLED=1", "GOWORK="+filepath.Join(out, "go.work")),
 			"hack/build.sh", out, "./cmd/"+program)
 		if built, err := os.ReadFile(filepath.Join(out, program)); err != nil || !bytes.Equal(built, archive[folder+program]) {
-			t.Errorf("it is another program (%v)", err)
+			t.Errorf("the program differs from the release (%v)", err)
 		}
 	})
-	t.Run("the checksums are those of all files", func(t *testing.T) {
+	t.Run("the checksums cover all files", func(t *testing.T) {
 		execute(t, dist, os.Environ(), "sha256sum", "--check", "--strict", "SHA256SUMS")
 		if lines := strings.Count(string(made["SHA256SUMS"]), "\n"); lines != len(made)-2 || lines < 4 {
-			t.Errorf("there are %d checksums of %d files", lines, len(made)-2)
+			t.Errorf("SHA256SUMS has %d checksums for %d files", lines, len(made)-2)
 		}
 	})
 	t.Run("the checksums are signed", func(t *testing.T) {
@@ -114,41 +112,41 @@ func TestRelease(t *testing.T) {
 			t.Error(err)
 		}
 		if verify(t, signers, filepath.Join(dist, signature), append(made["SHA256SUMS"], '\n')) == nil {
-			t.Error("others, too")
+			t.Error("the signature also verifies a changed file")
 		}
 	})
-	t.Run("the provenance says what the archive is made from", func(t *testing.T) {
+	t.Run("the provenance names the sources of the archive", func(t *testing.T) {
 		checkProvenance(t, root, made[name+".provenance.json"], map[string][]byte{name + ".tar.gz": made[name+".tar.gz"], folder + program: archive[folder+program]})
 	})
-	t.Run("the archive holds the program, what it is and under which terms", func(t *testing.T) {
+	t.Run("the archive contains the program, its license and its README", func(t *testing.T) {
 		for file, want := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md"} {
 			content, err := os.ReadFile(filepath.Join(root, file))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(archive[folder+want], content) {
-				t.Errorf("%s is missing in %v, or differs", want, slices.Sorted(maps.Keys(archive)))
+				t.Errorf("%s is missing in the archive or differs; files: %v", want, slices.Sorted(maps.Keys(archive)))
 			}
 		}
 		if len(archive) != 3 || len(archive[folder+program]) == 0 {
-			t.Errorf("it holds %v", slices.Sorted(maps.Keys(archive)))
+			t.Errorf("files in the archive = %v, want the program, LICENSE and README.md", slices.Sorted(maps.Keys(archive)))
 		}
 	})
-	// The pages of the program's file that are in memory count as memory of the container. What uses text/template or finds
-	// methods by name makes the linker keep every exported method, which costs a third of this; see hack/build.sh.
+	// The cached pages of the program's file count as memory of the container. Code that uses text/template or finds
+	// methods by name makes the linker keep every exported method, which adds a third of the limit; see hack/build.sh.
 	t.Run("the program is small", func(t *testing.T) {
 		if size, most := len(archive[folder+program]), 66<<20; size > most {
-			t.Errorf("it has %d bytes, want %d at most", size, most)
+			t.Errorf("the program has %d bytes, want at most %d", size, most)
 		}
 	})
-	t.Run("the program is static and runs where there is nothing else", func(t *testing.T) {
+	t.Run("the program is static and runs in an empty root", func(t *testing.T) {
 		binary, err := elf.NewFile(bytes.NewReader(archive[folder+program]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, segment := range binary.Progs {
 			if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
-				t.Errorf("it has a segment %s", segment.Type)
+				t.Errorf("the program has a segment %s, want none for dynamic linking", segment.Type)
 			}
 		}
 		empty := t.TempDir()
@@ -158,15 +156,15 @@ func TestRelease(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "/"+program, "--version")
 		cmd.Dir, cmd.Env = "/", []string{}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: empty}
-		if os.Getuid() != 0 { // may change the root only in a namespace of its own
+		if os.Getuid() != 0 { // changing the root then needs a user namespace
 			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		}
 		out, err := cmd.CombinedOutput()
 		if want := program + " version " + version + "\n"; err != nil || string(out) != want {
-			t.Errorf("it said %q (%v), want %q", out, err, want)
+			t.Errorf("output = %q (%v), want %q", out, err, want)
 		}
 	})
-	t.Run("the SBOM names what the program is built from", func(t *testing.T) {
+	t.Run("the SBOM lists the modules of the program", func(t *testing.T) {
 		var sbom struct {
 			BOMFormat string
 			Metadata  struct {
@@ -181,55 +179,55 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sbom.BOMFormat != "CycloneDX" || sbom.Metadata.Component.Version != version {
-			t.Errorf("it is %s of %v", sbom.BOMFormat, sbom.Metadata.Component)
+			t.Errorf("the SBOM is a %s for %v, want CycloneDX for the version", sbom.BOMFormat, sbom.Metadata.Component)
 		}
 		versions := map[string]string{}
 		for _, c := range sbom.Components {
 			versions[c.Name] = c.Version
 			if c.Name != "std" && len(c.Evidence.Licenses) == 0 {
-				t.Errorf("it does not know the license of %s", c.Name)
+				t.Errorf("the SBOM has no license for %s", c.Name)
 			}
 		}
-		// By go.mod, of which the SBOM knows nothing.
+		// The SBOM is not generated from go.mod, so this comparison is independent.
 		if out := execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/apiserver"); versions["k8s.io/apiserver"] != strings.TrimSpace(out) {
-			t.Errorf("k8s.io/apiserver has version %q, not %s", versions["k8s.io/apiserver"], out)
+			t.Errorf("version of k8s.io/apiserver = %q, want %s", versions["k8s.io/apiserver"], out)
 		}
 		if versions["std"] != runtime.Version() {
-			t.Errorf("the standard library has version %q, not %s", versions["std"], runtime.Version())
+			t.Errorf("version of the standard library = %q, want %s", versions["std"], runtime.Version())
 		}
 	})
-	t.Run("the manifests are those of the version, the APIService and the webhooks apart", func(t *testing.T) {
+	t.Run("the manifests name the version, with the APIService and the webhooks in a separate file", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
 		if !strings.Contains(manifests, "image: "+repository+":"+version+"\n") ||
 			strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
-			t.Errorf("they are:\n%s", manifests)
+			t.Errorf("want manifests with the image, without an APIService or a webhook; got:\n%s", manifests)
 		}
 		apiService := string(made["configdep-apiservice_"+version+".yaml"])
 		if !strings.Contains(apiService, "\nkind: APIService\n") || !strings.Contains(apiService, "\nkind: MutatingWebhookConfiguration\n") ||
 			strings.Count(apiService, "\nkind: ") != 2 {
-			t.Errorf("those are:\n%s", apiService)
+			t.Errorf("want only an APIService and a MutatingWebhookConfiguration; got:\n%s", apiService)
 		}
 	})
-	t.Run("the chart is one that helm reads", func(t *testing.T) {
+	t.Run("helm can render the chart", func(t *testing.T) {
 		charts := []string{}
 		for name := range made {
 			if strings.HasSuffix(name, ".tgz") {
 				charts = append(charts, filepath.Join(dist, name))
-				unpack(t, made[name]) // looks at owners and times
+				unpack(t, made[name]) // checks owners and times
 			}
 		}
 		if len(charts) != 1 {
-			t.Fatalf("there are %v", charts)
+			t.Fatalf("charts = %v, want one", charts)
 		}
 		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
 		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":") {
-			t.Errorf("it renders:\n%s", out)
+			t.Errorf("want an APIService and the image; got:\n%s", out)
 		}
 	})
-	t.Run("the image is built from what it copies, and holds the program of the release", func(t *testing.T) {
+	t.Run("the image can be built from the files that it copies, and contains the program of the release", func(t *testing.T) {
 		global, stages := dockerfile(t, root)
 		if len(stages) != 2 || stages[0].name != "build" {
-			t.Fatalf("the stages are %v", stages)
+			t.Fatalf("stages = %v, want build and one other", stages)
 		}
 		built := stages[0].run(t, readContext(t, root), map[string]string{
 			"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version, "SOURCE_DATE_EPOCH": epoch,
@@ -245,10 +243,10 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(content, archive[folder+program]) {
-			t.Error("the programs differ")
+			t.Error("the program in the image differs from the one in the archive")
 		}
 		if file.ModTime().Unix() != 1700000000 || file.Mode().Perm()&0o111 != 0o111 {
-			t.Errorf("the file is of %s and has mode %s", file.ModTime(), file.Mode())
+			t.Errorf("the program in the image has time %s and mode %s", file.ModTime(), file.Mode())
 		}
 
 		var deployment appsv1.Deployment
@@ -261,22 +259,22 @@ func TestRelease(t *testing.T) {
 		}
 		pod := deployment.Spec.Template.Spec
 		if want := pod.Containers[0].Command; len(want) != 1 || to != want[0] || image.args(t, "ENTRYPOINT") != `["`+want[0]+`"]` {
-			t.Errorf("the program is %s and the entrypoint %s, and the Deployment runs %v", to, image.args(t, "ENTRYPOINT"), want)
+			t.Errorf("program = %s, entrypoint = %s, want the command of the Deployment, %v", to, image.args(t, "ENTRYPOINT"), want)
 		}
 		user := expand(t, "${user}:${group}", map[string]string{"user": id(pod.SecurityContext.RunAsUser), "group": id(pod.SecurityContext.RunAsGroup)})
 		if image.args(t, "USER") != user {
-			t.Errorf("the user is %s, and in the Deployment %s", image.args(t, "USER"), user)
+			t.Errorf("user of the image = %s, want the user of the Deployment, %s", image.args(t, "USER"), user)
 		}
 		for _, i := range global {
 			if name, value := assignment(i.args); i.name == "ARG" && name == "GO_VERSION" {
 				needed := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.GoVersion}}"))
 				if execute(t, root, os.Environ(), "bash", "-c", `printf '%s\n' "$@" | sort -V | head -n 1`, "-", needed, value) != needed+"\n" {
-					t.Errorf("it is built with Go %s, and go.mod wants %s", value, needed)
+					t.Errorf("the image is built with Go %s, want at least %s as in go.mod", value, needed)
 				}
 				return
 			}
 		}
-		t.Error("the Dockerfile does not say the version of Go")
+		t.Error("the Dockerfile does not set GO_VERSION")
 	})
 }
 
@@ -287,7 +285,7 @@ func id(of *int64) string {
 	return strconv.FormatInt(*of, 10)
 }
 
-// execute runs a command, which must succeed, and returns what it prints.
+// execute runs a command, which must succeed, and returns its standard output.
 func execute(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
@@ -301,7 +299,7 @@ func execute(t *testing.T, dir string, env []string, command ...string) string {
 	return string(out)
 }
 
-// tracked returns the files of the tree: all but what .gitignore excludes.
+// tracked returns the files of the tree, except for those that .gitignore excludes.
 func tracked(t *testing.T, root string) (files []string) {
 	t.Helper()
 	for file := range strings.SplitSeq(execute(t, root, os.Environ(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
@@ -310,7 +308,7 @@ func tracked(t *testing.T, root string) (files []string) {
 		}
 	}
 	if len(files) < 100 {
-		t.Fatalf("git knows of %d files only", len(files))
+		t.Fatalf("git lists only %d files", len(files))
 	}
 	return files
 }
@@ -345,7 +343,7 @@ func contents(t *testing.T, dir string) map[string][]byte {
 		return err
 	})
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%s holds %d files: %v", dir, len(files), err)
+		t.Fatalf("%s contains %d files: %v", dir, len(files), err)
 	}
 	return files
 }
@@ -367,7 +365,7 @@ func unpack(t *testing.T, archive []byte) map[string][]byte {
 			t.Fatal(err)
 		}
 		if header.Uid != 0 || header.Gid != 0 || header.ModTime.Unix() != 1700000000 {
-			t.Errorf("%s is of %d:%d at %s", header.Name, header.Uid, header.Gid, header.ModTime)
+			t.Errorf("%s has the owner %d:%d and the time %s", header.Name, header.Uid, header.Gid, header.ModTime)
 		}
 		if header.Typeflag != tar.TypeReg {
 			continue

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What users read about a release is what the changelog says of its version, and no release goes without.
+// The notes of a release are the section of its version in the changelog, and a release without one is refused.
 func TestReleaseNotes(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()
@@ -35,12 +35,12 @@ func TestReleaseNotes(t *testing.T) {
 		cmd.Dir = tree
 		out, err := cmd.Output()
 		if diff := cmp.Diff(want, string(out)); diff != "" || (err == nil) != (want != "") {
-			t.Errorf("%s (-want +got), and %v:\n%s", version, err, diff)
+			t.Errorf("notes of %s (-want +got), error = %v:\n%s", version, err, diff)
 		}
 	}
 }
 
-// The base images that a release finds by their tags are those with which it may be made.
+// The script finds the digests of base images by their tags, and prints the variables that a release needs.
 func TestBaseImages(t *testing.T) {
 	t.Parallel()
 	root, bin := "../..", t.TempDir()
@@ -60,6 +60,6 @@ func TestBaseImages(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "hack/base-images.sh")
 	cmd.Dir, cmd.Env = root, with("none")
 	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("without a digest it says: %s", out)
+		t.Errorf("without a digest, the script succeeded: %s", out)
 	}
 }

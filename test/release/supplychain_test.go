@@ -21,7 +21,7 @@ import (
 
 const signature = "SHA256SUMS.sig"
 
-// signingKey makes a key, and a list of signers that has it alone.
+// signingKey creates a key, and a list of signers with only that key.
 func signingKey(t *testing.T) (key, signers string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func signingKey(t *testing.T) (key, signers string) {
 	return key, signers
 }
 
-// verify does what docs/install.md tells users to do.
+// verify verifies a signature as docs/install.md describes.
 func verify(t *testing.T, signers, signature string, content []byte) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", signers, "-I", "jane@example.com", "-n", "configdep-release", "-s", signature)
@@ -72,29 +72,29 @@ func checkProvenance(t *testing.T, root string, provenance []byte, files map[str
 		t.Fatal(err)
 	}
 	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" {
-		t.Errorf("it is a %s of a %s", statement.PredicateType, statement.Type)
+		t.Errorf("predicate type = %s, type = %s", statement.PredicateType, statement.Type)
 	}
 	if len(statement.Subject) != len(files) {
-		t.Errorf("it is about %v", statement.Subject)
+		t.Errorf("subjects = %v, want the archive and the program", statement.Subject)
 	}
 	for _, subject := range statement.Subject {
 		digest := sha256.Sum256(files[subject.Name])
 		if subject.Digest["sha256"] != hex.EncodeToString(digest[:]) || files[subject.Name] == nil {
-			t.Errorf("it is about %v", subject)
+			t.Errorf("subject = %v, want the digest of a file of the release", subject)
 		}
 	}
 	build := statement.Predicate.BuildDefinition
 	if build.ExternalParameters["version"] != version || build.ExternalParameters["platform"] != runtime.GOOS+"/"+runtime.GOARCH {
-		t.Errorf("the parameters are %v", build.ExternalParameters)
+		t.Errorf("external parameters = %v, want the version and the platform", build.ExternalParameters)
 	}
 	for _, link := range []string{build.BuildType, statement.Predicate.RunDetails.Builder.ID} {
 		file, anchor, _ := strings.Cut(strings.TrimPrefix(link, "https://github.com/configdep/configdep/blob/main/"), "#")
 		content, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil || !strings.Contains(strings.ToLower(string(content)), "# "+anchor+"\n") {
-			t.Errorf("%s leads nowhere (%v)", link, err)
+			t.Errorf("%s links to no heading (%v)", link, err)
 		}
 	}
-	// By go.mod and go.sum, of which it knows nothing.
+	// The provenance is not generated from go.mod and go.sum, so this comparison is independent.
 	const module = "k8s.io/apiserver"
 	of := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.Version}}", module))
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
@@ -105,20 +105,20 @@ func checkProvenance(t *testing.T, root string, provenance []byte, files map[str
 	sum, _, _ := strings.Cut(rest, "\n")
 	want, err := base64.StdEncoding.DecodeString(sum)
 	if err != nil || len(want) != sha256.Size {
-		t.Fatalf("go.sum has %q of %s (%v)", sum, module, err)
+		t.Fatalf("go.sum has the checksum %q for %s (%v)", sum, module, err)
 	}
 	for _, dependency := range build.ResolvedDependencies {
 		if dependency.URI == "pkg:golang/"+module+"@"+of {
 			if dependency.Digest["dirHash"] != hex.EncodeToString(want) {
-				t.Errorf("%s has the digest %v", module, dependency.Digest)
+				t.Errorf("digest of %s = %v, want the one in go.sum", module, dependency.Digest)
 			}
 			return
 		}
 	}
-	t.Errorf("it does not name %s %s: %v", module, of, build.ResolvedDependencies)
+	t.Errorf("the provenance does not name %s %s: %v", module, of, build.ResolvedDependencies)
 }
 
-// A release is refused, before anything is built, unless it can be traced to a commit, to images and to who made it.
+// A release is refused before anything is built unless it can be traced to a commit, to base images and to a signer.
 func TestReleaseIsRefused(t *testing.T) {
 	const tag = "v0.0.1"
 	root, err := filepath.Abs("../..")
@@ -149,7 +149,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	git("add", "--all")
 	git("commit", "--quiet", "--message", "x")
 	git("tag", tag)
-	// As far as the scripts know, it is the Go of the Dockerfile.
+	// The scripts are made to see the Go version of the Dockerfile.
 	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
@@ -187,36 +187,36 @@ func TestReleaseIsRefused(t *testing.T) {
 	}{
 		"no tag":                         {map[string]string{"VERSION": "v0.0.2"}, "v0.0.2 is not the tag of this commit"},
 		"a base image by its tag":        {map[string]string{"BASE_IMAGE": "example.com/static:nonroot"}, "BASE_IMAGE=example.com/static:nonroot names no image by its digest"},
-		"no image to build":              {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
-		"an image with another Go":       {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
+		"no build image":                 {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
+		"a build image with another Go":  {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
 		"no key":                         {map[string]string{"SIGNING_KEY": ""}, "a release is signed: SIGNING_KEY names the key"},
-		"a key that is not known":        {map[string]string{"SIGNING_KEY": other}, "is not in hack/release-signers"},
+		"an unknown key":                 {map[string]string{"SIGNING_KEY": other}, "is not in hack/release-signers"},
 		"other signers":                  {map[string]string{"RELEASE_SIGNERS": signers}, "RELEASE_SIGNERS is not for a release"},
-		"some platforms":                 {map[string]string{"PLATFORMS": "linux/amd64"}, "PLATFORMS is not for a release"},
-		"another database":               {map[string]string{"GOVULNDB": "file://" + t.TempDir()}, "GOVULNDB is not for a release"},
-		"no database of vulnerabilities": {nil, "it has to be, as GOVULNCHECK=required"},
-		"unsigned, for comparison, it gets to what is built": {map[string]string{"SIGNING_KEY": "none", "PLATFORMS": "none/none"}, "nothing is built for PLATFORMS=none/none"},
+		"a subset of platforms":          {map[string]string{"PLATFORMS": "linux/amd64"}, "PLATFORMS is not for a release"},
+		"another vulnerability database": {map[string]string{"GOVULNDB": "file://" + t.TempDir()}, "GOVULNDB is not for a release"},
+		"no vulnerability database":      {nil, "it has to be, as GOVULNCHECK=required"},
+		"a build without a signature passes these checks": {map[string]string{"SIGNING_KEY": "none", "PLATFORMS": "none/none"}, "nothing is built for PLATFORMS=none/none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t.Context(), "hack/release.sh", test.change)
 			if err == nil || !strings.Contains(out, test.says) {
-				t.Errorf("it ended with %v, and said:\n%s", err, out)
+				t.Errorf("error = %v, want another message; output:\n%s", err, out)
 			}
 		})
 	}
-	t.Run("an image is not pushed that says it is another version", func(t *testing.T) {
+	t.Run("an image with the version of another tag is not pushed", func(t *testing.T) {
 		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "VERSION": "v0.0.1-dirty", "IMAGE": "example.com:5000/image:" + tag})
 		if err == nil || !strings.Contains(out, "VERSION and the tag in IMAGE have to be the same") {
-			t.Errorf("it ended with %v, and said:\n%s", err, out)
+			t.Errorf("error = %v, want another message; output:\n%s", err, out)
 		}
 	})
-	t.Run("an image is not pushed that names its own by tag", func(t *testing.T) {
+	t.Run("an image whose base image is named by tag is not pushed", func(t *testing.T) {
 		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "IMAGE": "example.com/image:" + tag, "BASE_IMAGE": "example.com/static:nonroot"})
 		if err == nil || !strings.Contains(out, "BASE_IMAGE=example.com/static:nonroot names no image by its digest") {
-			t.Errorf("it ended with %v, and said:\n%s", err, out)
+			t.Errorf("error = %v, want another message; output:\n%s", err, out)
 		}
 	})
-	for name, file := range map[string]string{"what is not committed": "more", "what git is told to ignore": "pkg/version/ignored.go"} {
+	for name, file := range map[string]string{"an uncommitted file": "more", "an ignored file": "pkg/version/ignored.go"} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(tree, file)
 			if err := os.WriteFile(path, []byte("package version\n"), 0o600); err != nil {
@@ -224,7 +224,7 @@ func TestReleaseIsRefused(t *testing.T) {
 			}
 			out, err := run(t.Context(), "hack/release.sh", nil)
 			if err == nil || !strings.Contains(out, "a release is made of what is committed") || !strings.Contains(out, file) {
-				t.Errorf("it ended with %v, and said:\n%s", err, out)
+				t.Errorf("error = %v, want another message; output:\n%s", err, out)
 			}
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
