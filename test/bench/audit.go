@@ -17,11 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// auditPolicy makes the API server log the requests of the ServiceAccounts whose names are
-// formatted into it, once each, when they have been answered: those of the subject and of
-// the floor, as either pays for the log. What they do though nothing happens is left out:
-// watches end and are begun again, leases are renewed, and one that serves an API asks who
-// its callers are, such as the aggregator, and what they may do.
+// auditPolicy makes the API server log the requests of the users whose names are formatted into it, once each, when
+// they have been answered. It logs the subject and the floor alike, because logging has a cost. Requests that occur
+// without any change are left out: watches are restarted, leases are renewed, and a server of an API authenticates
+// and authorizes its callers, such as the aggregator.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [
 {"level": "None", "verbs": ["watch"]},
 {"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "authentication.k8s.io"}, {"group": "authorization.k8s.io"}]},
@@ -32,8 +31,8 @@ const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitSt
 // auditFile is the log, in the folder of the control plane.
 const auditFile = "audit.log"
 
-// auditArgs returns the flags of kube-apiserver, and writes the policy into a folder that
-// has to be there as long as it runs.
+// auditArgs writes the policy into a folder, which must exist as long as kube-apiserver runs, and returns the flags of
+// kube-apiserver.
 func auditArgs(dir string) ([]string, error) {
 	path := filepath.Join(dir, "audit-policy.json")
 	users := fmt.Sprintf(auditPolicy, installed{}.user(), accountOf(subjectName), accountOf(floorName))
@@ -43,7 +42,7 @@ func auditArgs(dir string) ([]string, error) {
 	return []string{"--audit-policy-file=" + path, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"}, nil
 }
 
-// apiCall is one request, as the audit log tells of it.
+// apiCall is an entry of the audit log.
 type apiCall struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -56,8 +55,7 @@ type apiCall struct {
 	Received   metav1.MicroTime `json:"requestReceivedTimestamp"`
 }
 
-// calls returns the requests of the subject that arrived between two times, by what they
-// were, as far as auditPolicy logs them.
+// calls returns the number of logged requests of the subject that arrived between two times, by verb and resource.
 func (e *environment) calls(since, until time.Time) (map[string]int, error) {
 	f, err := os.Open(filepath.Join(e.cluster.Dir(), auditFile))
 	if err != nil {
@@ -67,8 +65,8 @@ func (e *environment) calls(since, until time.Time) (map[string]int, error) {
 	return callsIn(bufio.NewScanner(f), e.subject.user(), since, until)
 }
 
-// listOfNothing is in the requests by which the server asks for the present revision of a
-// resource, now and then and whatever happens. They do not count.
+// listOfNothing is part of the requests by which the server reads the current revision of a resource, periodically.
+// These requests do not count.
 const listOfNothing = "metadata.name%3D-"
 
 func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[string]int, error) {
@@ -94,13 +92,13 @@ func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[str
 		found[c.Verb+" "+what]++
 	}
 	if all == 0 {
-		return nil, errors.New("the audit log holds nothing of " + user + ", who has at least listed something")
+		return nil, errors.New("the audit log has no request of " + user + ", which has at least listed objects")
 	}
 	return found, lines.Err()
 }
 
-// idle waits until the subject has made no request for a second: what follows a restart,
-// such as an event, may take longer than the restart.
+// idle waits until the subject has sent no request for a second: requests that follow a restart, such as those for
+// events, may take longer than the restart.
 func (e *environment) idle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the subject still sends requests after %v", idleLimit))
 	defer cancel()
@@ -120,5 +118,5 @@ func (e *environment) idle(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// idleLimit is how long the subject may be busy with what it has done.
+// idleLimit is how long the subject may take to become idle.
 const idleLimit = 5 * time.Minute

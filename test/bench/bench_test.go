@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// A missing source would make objects that no cluster has, and less work.
+// Missing sources would make the objects unrealistic and reduce the work.
 func TestDeploymentsUseTwoToFourSourcesThatExist(t *testing.T) {
 	for _, unscaled := range []shape{standard, bigValues, peers} {
 		for _, scale := range []float64{1, 0.05, 0.001} {
@@ -33,7 +33,7 @@ func TestDeploymentsUseTwoToFourSourcesThatExist(t *testing.T) {
 				}
 				for _, r := range references {
 					if !exist[dependency.SourceKey{Kind: r.Kind, Namespace: d.Namespace, Name: r.Name}] {
-						t.Fatalf("%v: deployment %d uses %s %s, which is not there", s, i, r.Kind, r.Name)
+						t.Fatalf("%v: deployment %d uses %s %s, which does not exist", s, i, r.Kind, r.Name)
 					}
 				}
 			}
@@ -60,7 +60,7 @@ func TestSourcesHaveTheSizeOfTheShape(t *testing.T) {
 			sum += len(v)
 		}
 		if sum != 2*s.sourceBytes {
-			t.Errorf("a ConfigMap and a Secret of %d bytes each have %d", s.sourceBytes, sum)
+			t.Errorf("a ConfigMap and a Secret of %d bytes each have %d bytes in total", s.sourceBytes, sum)
 		}
 	}
 }
@@ -90,11 +90,11 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("verdict %q, want %q", got, c.verdict)
 			}
 			if err := judge([]row{c.row}, full); (err != nil) != c.fails {
-				t.Errorf("judge returned %v, want an error: %v", err, c.fails)
+				t.Errorf("judge: error = %v, want an error: %v", err, c.fails)
 			}
 			for why, s := range map[string]settings{"few objects": {scale: 0.1}, "another subject": {scale: 1, command: "x"}} {
 				if err := judge([]row{c.row}, s); err != nil {
-					t.Errorf("judged with %s: %v", why, err)
+					t.Errorf("with %s, the limits are judged: %v", why, err)
 				}
 			}
 		})
@@ -105,7 +105,7 @@ func TestQuantile(t *testing.T) {
 	s := samples{4, 1, 3, 2}
 	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 1: 4} {
 		if got := s.quantile(q); got != want {
-			t.Errorf("quantile(%v) of %v is %v, want %v", q, s, got, want)
+			t.Errorf("quantile(%v) of %v = %v, want %v", q, s, got, want)
 		}
 	}
 }
@@ -116,22 +116,22 @@ func TestSettings(t *testing.T) {
 		want  settings
 		fails bool
 	}{
-		"nothing":                   {nil, settings{scale: 1}, false},
-		"scale":                     {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5}, false},
-		"scale of nothing":          {map[string]string{"BENCH_SCALE": "0"}, settings{}, true},
-		"no regular expression":     {map[string]string{"BENCH_ONLY": "("}, settings{}, true},
-		"subject that needs no key": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x"}, false},
+		"defaults":                    {nil, settings{scale: 1}, false},
+		"scale":                       {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5}, false},
+		"scale of zero":               {map[string]string{"BENCH_SCALE": "0"}, settings{}, true},
+		"invalid regular expression":  {map[string]string{"BENCH_ONLY": "("}, settings{}, true},
+		"subject without annotations": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x"}, false},
 		"subject": {
 			map[string]string{"BENCH_SUBJECT": "x -y", "BENCH_ANNOTATIONS": "a/b=c=d, e="},
 			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}}, false,
 		},
-		"unknown annotations": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
-		"no annotation":       {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
+		"annotations without subject": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
+		"annotation without value":    {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := settingsOf(func(key string) string { return c.env[key] })
 			if (err != nil) != c.fails {
-				t.Fatalf("error %v, want one: %v", err, c.fails)
+				t.Fatalf("error = %v, want an error: %v", err, c.fails)
 			}
 			if got.only = nil; err == nil && !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -140,7 +140,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The API of the server is not measured in a program that has none.
+// Benchmarks of the server's API are not run for another program.
 func TestBenchmarksOfAnotherSubject(t *testing.T) {
 	s, err := settingsOf(func(key string) string {
 		return map[string]string{"BENCH_SUBJECT": "x", "BENCH_ONLY": "^(list|pairs)$"}[key]
@@ -171,14 +171,14 @@ func TestCallsInTheAuditLog(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
 	got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "me", at(2), at(4))
 	if want := map[string]int{"patch deployments": 2, "get /readyz": 1}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("found %v (%v), want %v", got, err, want)
+		t.Errorf("calls = %v (%v), want %v", got, err, want)
 	}
 	if got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "other", at(2), at(4)); err == nil {
-		t.Errorf("found %v of a user who is not logged", got)
+		t.Errorf("calls of a user without entries = %v, want an error", got)
 	}
 }
 
-// A rollout is a change of the pod template, and of nothing else.
+// A rollout is a change of the pod template; other changes do not count.
 func TestTemplatesCountRollouts(t *testing.T) {
 	seen := &templates{seen: map[string]*template{}, changed: make(chan struct{})}
 	d := bystander("app", reads("source", ""))
@@ -203,7 +203,7 @@ func TestTemplatesCountRollouts(t *testing.T) {
 	}
 }
 
-// A line that is longer than the buffer is one event, of which the type is known.
+// A line that is longer than the buffer is one event, with its type.
 func TestEventsOfAWatch(t *testing.T) {
 	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 	long := `{"type":"ADDED","object":"` + strings.Repeat("x", 1000) + "\"}\n"
@@ -216,21 +216,21 @@ func TestEventsOfAWatch(t *testing.T) {
 	}{{"ADDED", len(long), false}, {"BOOKMARK", len(other), false}, {"BOOKMARK", len(bookmark), true}} {
 		got, err := readEvent(lines)
 		if err != nil || got.kind != want.kind || got.size != int64(want.size) || got.endsInitial() != want.ends {
-			t.Errorf("event %d is %s of %d bytes, the end: %v (%v), want %+v", i, got.kind, got.size, got.endsInitial(), err, want)
+			t.Errorf("event %d = %s of %d bytes, end of initial events: %v (%v), want %+v", i, got.kind, got.size, got.endsInitial(), err, want)
 		}
 	}
 	for what, text := range map[string]string{
 		"a line that is cut off": long[:500],
 		"an error":               `{"type":"ERROR","object":{"code":410}}` + "\n",
-		"no event":               "{}\n",
+		"not an event":           "{}\n",
 	} {
 		if got, err := readEvent(bufio.NewReaderSize(strings.NewReader(text), 128)); err == nil {
-			t.Errorf("%s is taken for %s of %d bytes", what, got.kind, got.size)
+			t.Errorf("%s is read as %s of %d bytes, want an error", what, got.kind, got.size)
 		}
 	}
 }
 
-// A watch-list that lacks an object, or brings something else, is none.
+// A watch-list that lacks an object, or contains another event, is an error.
 func TestInitialEvents(t *testing.T) {
 	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 	const added, modified = `{"type":"ADDED","object":{}}` + "\n", `{"type":"MODIFIED","object":{}}` + "\n"
@@ -238,30 +238,29 @@ func TestInitialEvents(t *testing.T) {
 		text  string
 		fails bool
 	}{
-		"all":            {added + added + bookmark + modified, false},
-		"too few":        {added + bookmark, true},
-		"no end":         {added + added, true},
-		"something else": {added + added + modified + bookmark, true},
+		"all":           {added + added + bookmark + modified, false},
+		"too few":       {added + bookmark, true},
+		"no bookmark":   {added + added, true},
+		"another event": {added + added + modified + bookmark, true},
 	} {
 		if err := readInitial(strings.NewReader(c.text), 2); (err != nil) != c.fails {
-			t.Errorf("%s: error %v, want one: %v", name, err, c.fails)
+			t.Errorf("%s: error = %v, want an error: %v", name, err, c.fails)
 		}
 	}
 }
 
-// A crowd counts what each of its watches receives, and none may receive too much or be
-// left behind.
+// A crowd counts the events of each watch, and no watch may receive too many or too few.
 func TestCrowdCounts(t *testing.T) {
 	const added, bookmark = `{"type":"ADDED","object":{}}` + "\n", `{"type":"BOOKMARK","object":{}}` + "\n"
 	for name, c := range map[string]struct {
-		watches []string // what each receives; the last ends then, if something fails
+		watches []string // the events of each; the last watch then ends if an error is expected
 		fails   string
 	}{
-		"all of it":      {[]string{added + added, bookmark + added + added}, ""},
-		"an early end":   {[]string{added + added, added}, "ended after 1 events"},
-		"one too many":   {[]string{added + added, added + added + added}, "3 events of 2 changes"},
-		"an error":       {[]string{added + added, added + `{"type":"ERROR","object":{}}` + "\n"}, "was told"},
-		"nothing at all": {[]string{added + added, ""}, "ended after 0 events"},
+		"all events":              {[]string{added + added, bookmark + added + added}, ""},
+		"an early end of a watch": {[]string{added + added, added}, "ended after 1 events"},
+		"one event too many":      {[]string{added + added, added + added + added}, "3 events of 2 changes"},
+		"an error":                {[]string{added + added, added + `{"type":"ERROR","object":{}}` + "\n"}, "received an error"},
+		"no events":               {[]string{added + added, ""}, "ended after 0 events"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := &crowd{size: len(c.watches), reached: make(chan struct{}, 1), failed: make(chan error, 1)}
@@ -273,7 +272,7 @@ func TestCrowdCounts(t *testing.T) {
 				ends = append(ends, server)
 				all.wg.Go(func() { all.count(body) })
 				all.wg.Go(func() {
-					_, _ = io.WriteString(server, text) // fails when the rest is not read
+					_, _ = io.WriteString(server, text) // fails if the client stops reading
 					if i == len(c.watches)-1 && c.fails != "" {
 						_ = server.Close()
 					}
@@ -286,7 +285,7 @@ func TestCrowdCounts(t *testing.T) {
 				err = <-all.failed
 			}
 			if err == nil != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("error %v, want %q", err, c.fails)
+				t.Errorf("error = %v, want %q", err, c.fails)
 			}
 			all.cancel()
 			for _, end := range ends {
@@ -300,9 +299,9 @@ func TestCrowdCounts(t *testing.T) {
 func TestMemoryInUse(t *testing.T) {
 	const profile = "heap profile: 1: 2 [3: 4] @ heap/1\n\n# runtime.MemStats\n# Alloc = 9\n# HeapAlloc = 1000\n# Stack = 200 / 300\n"
 	if got, err := inUse([]byte(profile)); got != 1200 || err != nil {
-		t.Errorf("%v in use (%v), want 1200", got, err)
+		t.Errorf("memory in use = %v (%v), want 1200", got, err)
 	}
 	if got, err := inUse([]byte("# HeapAlloc = 1")); err == nil {
-		t.Errorf("%v in use of no profile", got)
+		t.Errorf("memory in use of an incomplete profile = %v, want an error", got)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// A benchmark measures one thing and returns its rows.
+// benchmark measures one aspect of the subject and returns its rows.
 type benchmark struct {
-	name   string // BENCH_ONLY selects by it
-	anyone bool   // another program than the server can be measured by it
+	name   string // matched with BENCH_ONLY
+	anyone bool   // it can also measure another program than the server
 	run    func(context.Context, *environment) ([]row, error)
 }
 
-// benchmarks are run in this order. First those that need nothing in the cluster; the
-// others fill it with what they need, which is quick when the one before needed the same.
+// benchmarks are run in this order. The first ones need no objects in the cluster; the others fill it with the objects
+// that they need, which is quick if the benchmark before needed the same.
 var benchmarks = []benchmark{
 	{"latency", true, benchmarkLatency},
 	{"fanout", true, benchmarkFanOut},
@@ -47,14 +47,14 @@ var benchmarks = []benchmark{
 	{"size", false, benchmarkSize},
 }
 
-// settings come from the environment.
+// settings are read from environment variables.
 type settings struct {
 	only    *regexp.Regexp
-	scale   float64           // of the numbers of objects
+	scale   float64           // factor of the numbers of objects
 	profile string            // a folder for profiles of the server; empty: none
 	binary  string            // the server; empty: built from this tree
-	command string            // what is measured in its place; empty: nothing is
-	optIn   map[string]string // the annotations by which workloads opt in for that
+	command string            // another program to measure instead; empty: none
+	optIn   map[string]string // the annotations by which workloads opt in for that program
 }
 
 func settingsOf(getenv func(string) string) (settings, error) {
@@ -77,8 +77,7 @@ func settingsOf(getenv func(string) string) (settings, error) {
 	return s, nil
 }
 
-// parseAnnotations parses a comma list of key=value. A value may be empty, and holds no
-// comma.
+// parseAnnotations parses a comma-separated list of key=value. A value may be empty but cannot contain a comma.
 func parseAnnotations(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no annotations
@@ -94,8 +93,8 @@ func parseAnnotations(text string) (map[string]string, error) {
 	return all, nil
 }
 
-// judged reports whether limits count. With few objects, fixed costs hide the rest; and
-// we do not fix other programs.
+// judged reports whether a missed limit is an error. It is not with few objects, because fixed costs dominate, nor for
+// other programs, which we cannot fix.
 func (s settings) judged() bool { return s.scale >= 1 && s.command == "" }
 
 // selected reports whether a benchmark is to be run.

@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// crowdPerConnection is how many watches share a connection: as many as kube-apiserver
-// allows. The server allows more, but both sides are to have the same work.
+// crowdPerConnection is how many watches share a connection: as many as kube-apiserver allows. The server allows more,
+// but both sides must do the same work.
 const crowdPerConnection = 100
 
-// A crowd is many open watches of one path. Their events are counted and not decoded, as
-// the work of the clients is the same on both sides and would only blur the difference.
+// crowd is a set of open watches of one path. Their events are counted but not decoded: the work of clients is the same
+// on both sides and would only blur the difference.
 type crowd struct {
 	size    int
 	ctx     context.Context
@@ -28,17 +28,17 @@ type crowd struct {
 	clients []*requester
 	wg      sync.WaitGroup
 
-	due       atomic.Int64  // events that each watch is to receive, since it began
+	due       atomic.Int64  // events that each watch must have received since it began
 	behind    atomic.Int64  // watches that have not received them
-	reached   chan struct{} // receives when there are none any more
+	reached   chan struct{} // receives when behind becomes 0
 	failed    chan error
 	bytes     atomic.Int64 // of events
 	bookmarks atomic.Int64
 }
 
-// gather opens watches and returns when the server has begun to answer each, and each has
-// received what has happened already. The path has to name a version, so that nothing that
-// happens later is missed.
+// gather opens watches. It returns when the server has started to answer each of them, and each has received the given
+// number of events that have already happened. The path must contain a resource version, so that no later event is
+// missed.
 func gather(ctx context.Context, config *rest.Config, path string, size, already int) (_ *crowd, err error) {
 	c := &crowd{size: size, reached: make(chan struct{}, 1), failed: make(chan error, 1)}
 	c.expect(already)
@@ -56,7 +56,7 @@ func gather(ctx context.Context, config *rest.Config, path string, size, already
 		c.clients = append(c.clients, client)
 	}
 	err = inParallel(ctx, 0, size, func(_ context.Context, i int) error {
-		// The watch outlives this function, and the context that it is called with.
+		// The watch outlives this function and its context.
 		body, _, err := c.clients[i/crowdPerConnection].open(c.ctx, request{path: path})
 		if err != nil {
 			return err
@@ -70,8 +70,7 @@ func gather(ctx context.Context, config *rest.Config, path string, size, already
 	return c, c.await(ctx)
 }
 
-// count reads a watch until the crowd disperses. That it ends before is an error, and so
-// is an event too many.
+// count reads a watch until the crowd disperses. An earlier end or an event too many is an error.
 func (c *crowd) count(body io.ReadCloser) {
 	defer body.Close()
 	lines := bufio.NewReaderSize(body, 4<<10)
@@ -104,18 +103,18 @@ func (c *crowd) count(body io.ReadCloser) {
 func (c *crowd) fail(err error) {
 	select {
 	case c.failed <- err:
-	default: // an earlier one is there
+	default: // only the first error counts
 	}
 }
 
-// expect says that each watch is to receive a number of events more. It has to be called
-// before what causes them, and when all that were expected before have been received.
+// expect adds a number of events that each watch must receive. It must be called before the changes that cause them,
+// and after all events that were expected before have been received.
 func (c *crowd) expect(n int) {
 	c.behind.Store(int64(c.size))
 	c.due.Add(int64(n))
 }
 
-// await waits until all watches have received what is expected.
+// await waits until all watches have received the expected events.
 func (c *crowd) await(ctx context.Context) error {
 	select {
 	case <-c.reached:
@@ -127,7 +126,7 @@ func (c *crowd) await(ctx context.Context) error {
 	}
 }
 
-// check returns what has gone wrong with any watch.
+// check returns the first error of a watch.
 func (c *crowd) check() error {
 	select {
 	case err := <-c.failed:
@@ -146,7 +145,7 @@ func (c *crowd) disperse() {
 	}
 }
 
-// versionOf returns the version of a list, from which one can watch.
+// versionOf returns the resource version of a list, from which a watch can start.
 func (r *requester) versionOf(ctx context.Context, path string) (string, error) {
 	content, err := r.read(ctx, request{path: path})
 	if err != nil {

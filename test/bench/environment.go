@@ -20,19 +20,19 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// environment is what benchmarks work with: one control plane with the server installed.
+// environment is the environment of the benchmarks: a control plane with the server installed.
 type environment struct {
 	settings
 	cluster *controlplane.ControlPlane
-	dir     string               // what has to be there before the control plane
-	client  kubernetes.Interface // may do everything, as fast as it can
+	dir     string               // files that must exist before the control plane starts
+	client  kubernetes.Interface // an administrator without a rate limit
 	subject subject
 	install *install.Installation // nil: the subject is another program
-	reader  *rest.Config          // of a user who may read
-	user    *requester            // that user, on a connection that is kept
-	filled  shape                 // what is in the cluster
+	reader  *rest.Config          // a user with read access
+	user    *requester            // the reader, with a persistent connection
+	filled  shape                 // the content of the cluster
 
-	floorKubeconfig string // of the floor of restarts
+	floorKubeconfig string // for the floor of restarts
 	restarts        int    // of an external subject
 	helm            string // the path of hack/helm.sh, once helm is built
 }
@@ -52,9 +52,9 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 	if err != nil {
 		return nil, err
 	}
-	say("starting a control plane (the first time it is built, which takes minutes)")
-	// Nothing may act on the objects: pods and their ReplicaSets would only take from
-	// the processors that both sides need.
+	say("starting a control plane (the first start builds it, which takes minutes)")
+	// No controller may act on the objects: pods and their ReplicaSets would use the processors that both
+	// sides need.
 	if e.cluster, err = controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, APIServerArgs: audit, Log: os.Stderr}); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 // installServer installs the server, which becomes the subject.
 func (e *environment) installServer(ctx context.Context) error {
 	say("building and installing the server")
-	// The memory in use is asked for like a profile.
+	// The memory in use is read as a profile.
 	options := install.Options{Binary: e.binary, Args: []string{"--profiling=true"}}
 	if e.profile != "" {
 		if err := os.MkdirAll(e.profile, 0o755); err != nil {
@@ -109,19 +109,18 @@ func (e *environment) close() error {
 	return errors.Join(e.cluster.Stop(), os.RemoveAll(e.dir))
 }
 
-// server is the only replica.
+// server returns the only replica.
 func (e *environment) server() *install.Replica { return e.install.Replicas[0] }
 
-// serverKubeconfig is that of the server's ServiceAccount.
+// serverKubeconfig returns the path of a kubeconfig for the server's ServiceAccount.
 func (e *environment) serverKubeconfig() string {
 	return filepath.Join(e.install.Dir(), "kubeconfig.yaml")
 }
 
-// readerName is the name of everything that belongs to the user.
+// readerName is the name of all objects that belong to the reader.
 const readerName = "bench-reader"
 
-// newReader makes a user who is no administrator: those skip authorization, on either
-// side, which no user does.
+// newReader creates a user that is not an administrator, because both sides skip authorization for administrators.
 func newReader(ctx context.Context, e *environment) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: readerName},
@@ -151,15 +150,15 @@ func newReader(ctx context.Context, e *environment) (*rest.Config, error) {
 	return config, nil
 }
 
-// readerAtServer is the reader who asks the server itself, past the aggregator.
+// readerAtServer returns the configuration of the reader for requests to the server itself, past the aggregator.
 func (e *environment) readerAtServer() *rest.Config {
 	config := e.server().RESTConfig()
 	config.BearerToken = e.reader.BearerToken
 	return config
 }
 
-// ownConnection returns a configuration whose clients share connections with no others.
-// Otherwise all clients of one server share them.
+// ownConnection returns a configuration whose clients share no connection with other clients. By default, all clients
+// of one server share a connection.
 func ownConnection(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext

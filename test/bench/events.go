@@ -10,17 +10,16 @@ import (
 	"fmt"
 )
 
-// An event is one line of a watch. Of the object nothing is decoded.
+// event is one line of a watch. Its object is not decoded.
 type event struct {
 	kind string // such as ADDED
-	head []byte // the beginning of the line, until the next is read; of a short line all
+	head []byte // the beginning of the line, or all of a short one; valid until the next event is read
 	size int64  // of the line
 }
 
 var eventPrefix = []byte(`{"type":"`)
 
-// readEvent reads one event of a watch in JSON. The server writes each into a line of its
-// own, with the type first.
+// readEvent reads one event of a watch in JSON. The server writes each event as one line that begins with the type.
 func readEvent(r *bufio.Reader) (event, error) {
 	line, err := r.ReadSlice('\n')
 	e := event{head: line, size: int64(len(line))}
@@ -34,12 +33,12 @@ func readEvent(r *bufio.Reader) (event, error) {
 	}
 	e.kind = kindOf(kind)
 	if e.kind == "ERROR" {
-		return e, fmt.Errorf("the watch was told %s", line)
+		return e, fmt.Errorf("the watch received an error: %s", line)
 	}
 	if err == nil {
 		return e, nil
 	}
-	// What follows overwrites the head, which is read only of short lines.
+	// The next read overwrites the head, but only short lines are used by callers.
 	e.head = nil
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = r.ReadSlice('\n')
@@ -48,7 +47,7 @@ func readEvent(r *bufio.Reader) (event, error) {
 	return e, err
 }
 
-// kindOf returns one of the known types without a copy of it.
+// kindOf returns one of the known types without an allocation.
 func kindOf(kind []byte) string {
 	for _, known := range []string{"MODIFIED", "ADDED", "DELETED", "BOOKMARK", "ERROR"} {
 		if string(kind) == known {
@@ -58,7 +57,7 @@ func kindOf(kind []byte) string {
 	return string(kind)
 }
 
-// endsInitial reports whether an event is the bookmark after the initial ones.
+// endsInitial reports whether an event is the bookmark after the initial events.
 func (e event) endsInitial() bool {
 	return e.kind == "BOOKMARK" && bytes.Contains(e.head, []byte(`"k8s.io/initial-events-end":"true"`))
 }

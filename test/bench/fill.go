@@ -16,38 +16,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A shape is what the cluster holds, beside what the installation needs.
+// shape is the content of the cluster, in addition to the objects of the installation.
 type shape struct {
 	workloads   int // Deployments
 	sources     int // half of them ConfigMaps, half Secrets; at least two per workload
-	sourceBytes int // the content of each
+	sourceBytes int // the size of the content of each
 }
 
-// The shapes, at scale 1.
+// The shapes at scale 1.
 var (
 	standard  = shape{workloads: 10_000, sources: 20_000, sourceBytes: 4 << 10}
 	bigValues = shape{workloads: 10_000, sources: 20_000, sourceBytes: 20 << 10}
-	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which others were measured
+	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which other programs were measured
 )
 
 func (s shape) String() string {
 	return fmt.Sprintf("%d workloads and %d sources of %d KB", s.workloads, s.sources, s.sourceBytes>>10)
 }
 
-// scaled changes the numbers of objects, not their size, and rounds up, so that each
-// namespace gets the same.
+// scaled scales the numbers of objects, not their size, and rounds up, so that all namespaces get the same number.
 func (s shape) scaled(by float64) shape {
 	round := func(n, to int) int { return int(math.Ceil(float64(n)*by/float64(to))) * to }
 	s.workloads, s.sources = round(s.workloads, namespaces), round(s.sources, 2*namespaces)
 	return s
 }
 
-// fillers is how many requests that fill the cluster are under way at a time.
+// fillers is the number of concurrent requests that fill the cluster.
 const fillers = 24
 
-// fill brings the cluster into a shape and then starts the server again, so that what is
-// measured does not depend on how the objects came there. It is quick when the cluster
-// has the shape.
+// fill brings the cluster into a shape and then restarts the server, so that the measurements do not depend on how the
+// objects were created. It is quick if the cluster already has the shape.
 func (e *environment) fill(ctx context.Context, want shape) error {
 	want = want.scaled(e.scale)
 	if e.filled == want {
@@ -67,13 +65,13 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 		}
 	}
 	if err := e.fillSources(ctx, want); err != nil {
-		return fmt.Errorf("filling in sources: %w", err)
+		return fmt.Errorf("creating sources: %w", err)
 	}
 	if err := e.fillWorkloads(ctx, want); err != nil {
-		return fmt.Errorf("filling in workloads: %w", err)
+		return fmt.Errorf("creating workloads: %w", err)
 	}
 	e.filled = want
-	say("filled in %v", time.Since(started).Round(time.Second))
+	say("filled the cluster in %v", time.Since(started).Round(time.Second))
 	if err := e.subject.start(); err != nil {
 		return err
 	}
@@ -127,8 +125,8 @@ func (e *environment) fillWorkloads(ctx context.Context, want shape) error {
 	})
 }
 
-// inParallel calls f for each number from begin up to end, several at a time, and
-// returns the first error. Nothing happens when end is not above begin.
+// inParallel calls f for each number from begin up to end, several at a time, and returns the first error. It does
+// nothing if end is not greater than begin.
 func inParallel(ctx context.Context, begin, end int, f func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,7 +140,7 @@ func inParallel(ctx context.Context, begin, end int, f func(context.Context, int
 				if i >= end {
 					return
 				}
-				// A retry after a timeout may find its own work done.
+				// A retry after a timeout may find that the first attempt has succeeded.
 				if err := f(ctx, i); err != nil && !apierrors.IsAlreadyExists(err) {
 					cancel(err)
 				}

@@ -17,19 +17,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// floorCommand, as the first argument, makes this program the floor of the startup: a
-// process that lists once all that the server reads, and ends. The second is the mode.
+// floorCommand, as the first argument, makes this program the floor of the startup: a process that lists once the
+// objects that the server reads, and exits. The second argument is the mode.
 const floorCommand = "list-everything"
 
 // The modes of the floor.
 const (
-	floorPlain      = "plain"      // one request per resource, all at once, uncompressed
-	floorCompressed = "compressed" // the same with gzip, as clients ask for it by default
+	floorPlain      = "plain"      // one request per resource, concurrently, uncompressed
+	floorCompressed = "compressed" // the same with gzip, as clients request by default
 	floorPaged      = "paged"      // pages of 500, uncompressed
 )
 
-// runFloor runs the floor as the server's ServiceAccount, so that it is treated the
-// same, and returns how long it took from before the process existed until it was gone.
+// runFloor runs the floor as the server's ServiceAccount, so that it is treated the same, and returns the time from
+// before the process was started until it had exited.
 func (e *environment) runFloor(ctx context.Context, mode string) (effort, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -44,8 +44,7 @@ func (e *environment) runFloor(ctx context.Context, mode string) (effort, error)
 	return effort{time.Since(started), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, nil
 }
 
-// listEverything lists what the server reads, with the same selectors, into typed
-// objects.
+// listEverything lists the objects that the server reads, with the same selectors, into typed objects.
 func listEverything(ctx context.Context, mode string) error {
 	client, err := floorClient(mode == floorCompressed)
 	if err != nil {
@@ -69,15 +68,15 @@ func listEverything(ctx context.Context, mode string) error {
 		}
 		total += counts[i]
 	}
-	// A floor that has listed less would be none.
+	// A process that has listed fewer objects would not be a floor.
 	var expected int
 	if _, err := fmt.Sscan(os.Getenv("BENCH_EXPECT"), &expected); err != nil || total < expected {
-		return fmt.Errorf("listed %d objects, expected at least %s", total, os.Getenv("BENCH_EXPECT"))
+		return fmt.Errorf("listed %d objects, want at least %s", total, os.Getenv("BENCH_EXPECT"))
 	}
 	return nil
 }
 
-// floorClient returns a client that uses the API as the server does.
+// floorClient returns a client that is configured as the server's client.
 func floorClient(compressed bool) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -109,7 +108,7 @@ func everything(client kubernetes.Interface) []lister {
 	}
 }
 
-// listOf counts the objects of one resource, page by page if the options have a limit.
+// listOf counts the objects of one resource, in pages if the options have a limit.
 func listOf[L interface {
 	runtime.Object
 	metav1.ListInterface

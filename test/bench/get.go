@@ -15,12 +15,12 @@ const (
 	getRounds = 3000
 )
 
-// fewObjects is how many objects are got again and again, so that what the user may is in the server's cache.
+// fewObjects is the number of objects in repeated gets, so that the authorization of the user is in the server's cache.
 const fewObjects = 20
 
-// benchmarkGet gets one ConfigDependency through the aggregator, one request at a time, over a connection that is kept: one of
-// many, beside its Deployment from kube-apiserver; and one of a few, beside a document that costs the server nothing, by the
-// same route.
+// benchmarkGet measures a get of one ConfigDependency through the aggregator, one request at a time over a persistent
+// connection: of one of many, compared with its Deployment from kube-apiserver; and of one of a few, compared with a
+// document that costs the server almost nothing, by the same route.
 func benchmarkGet(ctx context.Context, e *environment) (rows []row, err error) {
 	if err := e.fill(ctx, standard); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func benchmarkGet(ctx context.Context, e *environment) (rows []row, err error) {
 	for _, floor := range []struct {
 		name, of string
 		objects  int
-		limit    limit // of the median
+		limit    limit // for the median
 		request  func(i int) request
 	}{
 		{"get", "get of its Deployment", e.filled.workloads, limit{}, func(i int) request { return path("apps/v1", "deployments", deploymentName(i), i) }},
@@ -67,8 +67,8 @@ func benchmarkGet(ctx context.Context, e *environment) (rows []row, err error) {
 			rows = append(rows, r)
 		}
 	}
-	rows[0].note = `each time one of many objects, so that the server's cache of authorization decisions, which is by
-  name and lasts seconds, mostly misses. On the way are the aggregator, the harness's balancer and the server, which asks
+	rows[0].note = `each request gets one of many objects, so that the server's cache of authorization decisions, which is by
+  name and lasts seconds, mostly misses. The path is the aggregator, the harness's balancer and the server, which asks
   kube-apiserver for authorization. With a few objects it mostly hits, as it does for the discovery document.`
 	return rows, nil
 }

@@ -21,17 +21,16 @@ const (
 	growthLimit = 2 * time.Minute
 )
 
-// growth is something that is measured with n of what it depends on, with 2n and with 4n.
+// growth is an operation that is measured with n, 2n and 4n of the objects that its cost depends on.
 type growth struct {
 	name string
 	n    int
-	// prepare makes n of it, in an empty namespace.
+	// prepare creates n of these objects, in an empty namespace.
 	prepare func(context.Context, *scene, int) error
-	// act makes something happen for the nth time that changes an object for each of them; nil: so many watches
-	// begin.
+	// act makes a change that results in a changed ConfigDependency for each of the n; nil: n watches begin instead.
 	act   func(ctx context.Context, s *scene, n, round int) error
-	times int  // in each round, as processor time is told in hundredths of a second
-	all   bool // the objects are in other namespaces
+	times int  // in each round, because processor time has a resolution of 10 ms
+	all   bool // the objects are in several namespaces
 }
 
 var growths = []growth{
@@ -50,8 +49,8 @@ var growths = []growth{
 	{name: "n namespaces are annotated", n: 100, times: 5, prepare: prepareNamespaces, act: annotateNamespaces, all: true},
 }
 
-// benchmarkGrowth measures by how much the processor time of the server grows with what a tenant, or the size
-// of a cluster, can make grow.
+// benchmarkGrowth measures how the processor time of the server grows with numbers that depend on tenants or on the
+// size of the cluster.
 func benchmarkGrowth(ctx context.Context, e *environment) (rows []row, err error) {
 	for i := range growths {
 		g := &growths[i]
@@ -72,12 +71,12 @@ func benchmarkGrowth(ctx context.Context, e *environment) (rows []row, err error
 			rows = append(rows, r)
 		}
 	}
-	rows[0].note = `processor time of the server from before it happens, some times in a row, until a watch has all that changed,
-  or all watches have what they begin with. A ratio of 1 is linear.`
+	rows[0].note = `processor time of the server from before several changes in a row until a watch has received all results,
+  or all watches their initial events. A ratio of 1 is linear.`
 	return rows, nil
 }
 
-// grow measures one size.
+// grow measures a growth at one size.
 func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used samples, err error) {
 	s, err := e.newScene(ctx, fmt.Sprintf("growth-%d-%d", i, j))
 	if err != nil {
@@ -96,7 +95,7 @@ func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used sa
 		return nil, err
 	}
 	defer witness.disperse()
-	for round := range 1 + growthRounds { // the first is not measured
+	for round := range 1 + growthRounds { // the first round is a warm-up
 		before, err := e.subjectCPU()
 		if err != nil {
 			return nil, err
@@ -118,7 +117,7 @@ func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used sa
 }
 
 func (g *growth) once(ctx context.Context, s *scene, witness *crowd, n, round int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, growthLimit, fmt.Errorf("it took more than %v", growthLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, growthLimit, fmt.Errorf("a round took more than %v", growthLimit))
 	defer cancel()
 	if g.act == nil {
 		path := in(s.namespace, dependencies) + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -135,7 +134,7 @@ func (g *growth) once(ctx context.Context, s *scene, witness *crowd, n, round in
 	return witness.await(ctx)
 }
 
-// prepareReaders makes workloads that read the Secret shared.
+// prepareReaders creates workloads that read the Secret shared.
 func prepareReaders(ctx context.Context, s *scene, n int) error {
 	if err := s.put(ctx, s.secret("shared", "value")); err != nil {
 		return err
@@ -145,10 +144,10 @@ func prepareReaders(ctx context.Context, s *scene, n int) error {
 	})
 }
 
-// globbed is the name of a Secret that many globs match, each in its own way.
+// globbed is the name of a Secret that many different globs match.
 var globbed = strings.Repeat("a", 60)
 
-// prepareGlobs makes workloads with a glob each, all of which differ, and match that Secret.
+// prepareGlobs creates workloads with a glob each, which all differ and match the Secret globbed.
 func prepareGlobs(ctx context.Context, s *scene, n int) error {
 	if err := s.put(ctx, s.secret(globbed, "value")); err != nil {
 		return err
@@ -157,12 +156,12 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 		d := bystander(deploymentName(i), reads("", ""))
 		d.Annotations = s.subject.annotations(true)
 		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
-		d.Spec.Paused = true // it is shown what has changed, and nothing restarted
+		d.Spec.Paused = true // so that the change is shown but no workload is restarted
 		return s.put(ctx, d)
 	})
 }
 
-// prepareShared makes workloads that have the same globs, and as many Secrets that these match.
+// prepareShared creates workloads with the same globs, and as many Secrets that match the globs.
 func prepareShared(ctx context.Context, s *scene, n int) error {
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		d := bystander(deploymentName(i), reads("", ""))
@@ -175,7 +174,7 @@ func prepareShared(ctx context.Context, s *scene, n int) error {
 
 func grownNamespace(s *scene, i int) string { return fmt.Sprintf("%s-%d", s.namespace, i) }
 
-// prepareNamespaces makes namespaces with a workload each.
+// prepareNamespaces creates namespaces with a workload each.
 func prepareNamespaces(ctx context.Context, s *scene, n int) error {
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: grownNamespace(s, i)}}
@@ -187,7 +186,7 @@ func prepareNamespaces(ctx context.Context, s *scene, n int) error {
 	})
 }
 
-// annotateNamespaces changes what the namespaces say about their workloads.
+// annotateNamespaces changes the namespaces' annotations that apply to their workloads.
 func annotateNamespaces(ctx context.Context, s *scene, n, round int) error {
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		_, err := s.client.CoreV1().Namespaces().Patch(ctx, grownNamespace(s, i), types.MergePatchType,

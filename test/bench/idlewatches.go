@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Many watches are open while nothing happens that they would have to be told.
+// Many watches are open, and no change concerns them.
 const (
 	idleWatches = 1000
 	idleSeconds = 60
-	idleChanges = 20 // of ConfigMaps that no workload uses, in each second
+	idleChanges = 20 // changes of unused ConfigMaps per second
 )
 
-// benchmarkIdleWatches measures what watches cost that receive nothing but bookmarks.
+// benchmarkIdleWatches measures the cost of watches that receive only bookmarks.
 func benchmarkIdleWatches(ctx context.Context, e *environment) (rows []row, err error) {
-	// Who has had many watches before has kept the memory of them.
+	// A server that had many watches before keeps their memory.
 	if err := e.cluster.RestartAPIServer(ctx); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func benchmarkIdleWatches(ctx context.Context, e *environment) (rows []row, err 
 	if err := s.idleAway(ctx, server, kube); err != nil {
 		return nil, err
 	}
-	// None has ended or received anything meanwhile, or its crowd would tell.
+	// The crowds report an error if a watch has ended or received an event meanwhile.
 	if err := errors.Join(server.crowd.check(), kube.crowd.check()); err != nil {
 		return nil, err
 	}
@@ -86,16 +86,15 @@ func benchmarkIdleWatches(ctx context.Context, e *environment) (rows []row, err 
 	add(": RSS of each", "KB", server.rss, kube.rss, limit{})
 	add(": CPU", "ms/s", server.cpu[1], kube.cpu[1], limit{value: 30})
 	add(": CPU, without them", "ms/s", server.cpu[0], kube.cpu[0], limit{})
-	rows[0].note = fmt.Sprintf(`heap and stacks after a collection of garbage, beyond those without watches; RSS when it has not moved for
-  a while, in which garbage is left that the watches have made when they began. %d watches share a connection. CPU is all
-  that the server uses, or kube-apiserver, while %d ConfigMaps a second change that no workload uses, for %d s; most of that of
-  kube-apiserver is for writing them, so that the limit is on the server's own. The server sent %d bookmarks, kube-apiserver
-  %d.`,
+	rows[0].note = fmt.Sprintf(`heap and stacks after a garbage collection, in addition to those without watches; RSS when it has not changed
+  for a while, which includes garbage from the start of the watches. %d watches share a connection. CPU is the total of the
+  server, or of kube-apiserver, while %d unused ConfigMaps change per second, for %d s; kube-apiserver needs most of its CPU to
+  write them, so the limit is absolute and not a ratio. The server sent %d bookmarks, kube-apiserver %d.`,
 		crowdPerConnection, idleChanges, s.count(idleSeconds), server.crowd.bookmarks.Load(), kube.crowd.bookmarks.Load())
 	return rows, nil
 }
 
-// An idler is a server with many watches that have nothing to do.
+// idler is a server with many idle watches.
 type idler struct {
 	name   string
 	config *rest.Config
@@ -104,8 +103,8 @@ type idler struct {
 	admin  *requester
 	crowd  *crowd
 
-	inUse, rss float64   // KB for each watch
-	cpu        []float64 // ms for each second, of all times that were measured
+	inUse, rss float64   // KB per watch
+	cpu        []float64 // ms per second, one value for each measurement
 }
 
 func (e *environment) newIdler(name string, config *rest.Config, path string, pid int) (*idler, error) {
@@ -118,7 +117,7 @@ func (e *environment) newIdler(name string, config *rest.Config, path string, pi
 	return &idler{name: name, config: config, path: path, pid: pid, admin: client}, err
 }
 
-// open opens the watches and notes by how much memory has grown.
+// open opens the watches and records the growth of memory.
 func (i *idler) open(ctx context.Context, e *environment, n int) error {
 	measure := func() (inUse float64, m memory, err error) {
 		if m, err = e.settledMemoryOf(ctx, func() (memory, error) { return memoryOf(i.pid) }); err != nil {
@@ -145,8 +144,7 @@ func (i *idler) open(ctx context.Context, e *environment, n int) error {
 	return nil
 }
 
-// memoryInUse is what is left on the heap and on stacks when garbage has been collected,
-// in bytes.
+// memoryInUse returns the size of the heap and the stacks after a garbage collection, in bytes.
 func (i *idler) memoryInUse(ctx context.Context) (float64, error) {
 	// With debug=1 the profile is text that ends with runtime.MemStats.
 	content, err := i.admin.read(ctx, request{path: "/debug/pprof/heap?gc=1&debug=1", accept: "*/*"})
@@ -163,15 +161,14 @@ func inUse(profile []byte) (float64, error) {
 		_, rest, found := bytes.Cut(profile, []byte("\n# "+name+" = "))
 		var value float64
 		if _, err := fmt.Fscan(bytes.NewReader(rest), &value); !found || err != nil {
-			return 0, fmt.Errorf("the profile of the heap does not tell %s", name)
+			return 0, fmt.Errorf("the heap profile does not contain %s", name)
 		}
 		sum += value
 	}
 	return sum, nil
 }
 
-// idleAway notes what processor time the servers use while ConfigMaps change that no workload
-// uses.
+// idleAway records the processor time of the servers while ConfigMaps change that no workload uses.
 func (s *scene) idleAway(ctx context.Context, idlers ...*idler) error {
 	name := func(i int) string { return fmt.Sprintf("unused-%d", i%unusedSources) }
 	before := make([]time.Duration, len(idlers))

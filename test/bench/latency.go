@@ -13,18 +13,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// A change is followed to the patch many times, in turns of some.
+// The time from a change to the patch is measured many times, in alternating turns.
 const (
 	latencyWorkloads = 20
 	latencyTurns     = 20
 	latencyPerTurn   = 50
-	// breath is how long nothing happens between two changes, so that what a restart
-	// entails, such as an event, does not delay the next.
+	// breath is the pause between two changes, so that requests that follow a restart, such as those for events,
+	// do not delay the next.
 	breath = 20 * time.Millisecond
 )
 
-// benchmarkLatency measures how long it takes from a change of a ConfigMap until the one
-// workload that uses it is patched.
+// benchmarkLatency measures the time from a change of a ConfigMap until the only workload that uses it is patched.
 func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
 	return e.playBeside(ctx, "latency", func(s, floor *scene) error {
@@ -71,24 +70,23 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 				name: "change to patch " + q.name, unit: "ms", n: len(took), got: exactly(took.quantile(q.share)),
 				floor: exactly(least.quantile(q.share)), floorName: atOnce, limit: limit{ratio: 1.3},
 			}
-			say("%s: %v ms, patched at once %v ms", r.name, r.got, r.floor)
+			say("%s: %v ms, floor %v ms", r.name, r.got, r.floor)
 			rows = append(rows, r)
 		}
 		rows[0].note = `from before the update of a ConfigMap is sent until this program's watch shows the patched template; settle 0.
-  The floor, a process of its own, watches and patches at once. While it is measured, the subject is stopped.`
+  The floor is a separate process that watches and patches immediately. The subject is paused while it is measured.`
 		return rows, nil
 	})
 }
 
-// Many workloads use one Secret.
+// Parameters of benchmarkFanOut, in which many workloads use one Secret.
 const (
 	fanOutWorkloads = 500
 	fanOutRounds    = 11
-	fanOutTime      = 3 * time.Minute // no round is begun after it
+	fanOutTime      = 3 * time.Minute // no round starts later
 )
 
-// benchmarkFanOut measures how long it takes from a change of a Secret until the last of
-// those that use it is patched.
+// benchmarkFanOut measures the time from a change of a Secret until the last of its many workloads is patched.
 func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 	const source = "shared"
 	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
@@ -123,9 +121,9 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 			if err != nil {
 				return nil, err
 			}
-			say("%d workloads: the last one after %.2f s, patched at once %.2f s", workloads, took[len(took)-1], least[len(least)-1])
+			say("%d workloads: the last one after %.2f s, floor %.2f s", workloads, took[len(took)-1], least[len(least)-1])
 		}
-		// One more, for the calls alone, so that nothing else is among them.
+		// One more round, only to count its API calls.
 		if err := e.idle(ctx); err != nil {
 			return nil, err
 		}
@@ -153,8 +151,8 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 
 const atOnce = "one watch, one patch, no decision"
 
-// playBeside is play with a second namespace for the floor. Prepare fills both; the floor
-// patches when act begins.
+// playBeside is play with a second namespace for the floor. The function prepare fills both; the floor runs when act
+// starts.
 func (e *environment) playBeside(ctx context.Context, name string, prepare func(s, floor *scene) error, act func(s, floor *scene) ([]row, error)) ([]row, error) {
 	return e.play(ctx, name, func(s *scene) (rows []row, err error) {
 		floor, err := e.newScene(ctx, name+"-floor")
@@ -177,8 +175,8 @@ func (e *environment) playBeside(ctx context.Context, name string, prepare func(
 	})
 }
 
-// takeTurns measures the floor and the subject, one after the other, several times. The
-// subject is stopped while the floor is measured, and has caught up before it is measured.
+// takeTurns measures the floor and the subject in turns. The subject is paused while the floor is measured, and has
+// caught up before its own turn.
 func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subject, floor func() error) error {
 	for range turns {
 		resume, err := e.pause()
@@ -203,21 +201,20 @@ func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subjec
 	return nil
 }
 
-// labelled makes the floor patch a Deployment when a source changes.
+// labelled adds the label by which the floor patches a Deployment when a source changes.
 func labelled(d *appsv1.Deployment, source string) *appsv1.Deployment {
 	d.Labels = map[string]string{sourceLabel: source}
 	return d
 }
 
-// follow returns how long it takes from a change until the template of a Deployment has
-// changed.
+// follow makes a change and returns the time until the template of a Deployment has changed.
 func (s *scene) follow(ctx context.Context, name string, change func() error) (time.Duration, error) {
 	return s.followAll(ctx, 1, func(int) string { return name }, change)
 }
 
-// followAll returns how long it takes from a change until the last template has changed.
+// followAll makes a change and returns the time until the last template has changed.
 func (s *scene) followAll(ctx context.Context, n int, name func(int) string, change func() error) (time.Duration, error) {
-	limit := restartLimit + time.Duration(n)*time.Second // for subjects that do one after the other
+	limit := restartLimit + time.Duration(n)*time.Second // for subjects that patch one workload at a time
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoRestart)
 	defer cancel()
 	before := make([]int, n)

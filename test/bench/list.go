@@ -10,18 +10,17 @@ import (
 	"fmt"
 )
 
-// The resources, through the aggregator and from kube-apiserver itself.
+// The resources: through the aggregator, and from kube-apiserver itself.
 const (
 	dependencies = "/apis/configdep.io/v1alpha1/configdependencies"
 	deployments  = "/apis/apps/v1/deployments"
 )
 
-// asTable is what kubectl get asks for.
+// asTable is the Accept header of kubectl get.
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
-// benchmarkList lists all ConfigDependencies through the aggregator, and all
-// Deployments, which are as many, from kube-apiserver: unpaged, with no
-// resourceVersion, as kubectl does.
+// benchmarkList lists all ConfigDependencies through the aggregator, and all Deployments, of which there are as many,
+// from kube-apiserver: without pages and without a resourceVersion.
 func benchmarkList(ctx context.Context, e *environment) ([]row, error) {
 	if err := e.fill(ctx, standard); err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func benchmarkList(ctx context.Context, e *environment) ([]row, error) {
 		}
 		rows = append(rows, measured...)
 	}
-	rows[0].note = "JSON with gzip, as kubectl get -o json; until the last byte, nothing decoded. The Deployments have no status and no last-applied annotation, so they are small."
+	rows[0].note = "JSON with gzip, as kubectl get -o json; until the last byte, not decoded. The Deployments have no status and no last-applied annotation, so they are small."
 	return rows, nil
 }
 
@@ -86,7 +85,7 @@ func (e *environment) compareLists(ctx context.Context, name string, how request
 
 func inMB(bytes samples) summary { return exactly(bytes.quantile(0.5) / 1e6) }
 
-// sameCount makes sure that both lists hold all: a short list would be a quick one.
+// sameCount checks that both lists are complete, because a shorter list would be faster.
 func (e *environment) sameCount(ctx context.Context) error {
 	var counts [2]int
 	for i, path := range []string{dependencies, deployments} {
@@ -103,7 +102,7 @@ func (e *environment) sameCount(ctx context.Context) error {
 		counts[i] = len(list.Items)
 	}
 	if counts[0] != counts[1] || counts[0] < e.filled.workloads {
-		return fmt.Errorf("there are %d ConfigDependencies for %d Deployments, %d of them made here", counts[0], counts[1], e.filled.workloads)
+		return fmt.Errorf("listed %d ConfigDependencies and %d Deployments, want the same number and at least %d", counts[0], counts[1], e.filled.workloads)
 	}
 	return nil
 }

@@ -1,30 +1,27 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command bench measures the server in a real control plane and compares what it
-// measures with a floor that is measured in the same run: the same work, done by
-// kube-apiserver, by a plain client, or by a process that patches what it is told to and
-// decides nothing.
+// The command bench measures the server in a real control plane and compares each result with a floor that is
+// measured in the same run: similar work, done by kube-apiserver, by a plain client, or by a process that patches
+// workloads without any decision.
 //
-// It prints one table at the end, and ends with an error when a limit is missed by far.
-// Numbers of one machine at one hour tell little, as others may be at work on it, so
-// limits are on ratios, the two sides take turns, and medians are compared. Some rows
-// count rollouts: these must be met, whatever the machine.
+// It prints one table at the end, and exits with an error if a limit is missed by far. Absolute numbers depend on the
+// machine and its load. So most limits apply to ratios, the two sides are measured in turns, and medians are compared.
+// Some rows count rollouts; their limits are exact and apply to any machine.
 //
-//	go run ./test/bench                     # everything, which takes long
+//	go run ./test/bench                     # all benchmarks, which takes long
 //	BENCH_ONLY='list|get' go run ./test/bench
 //	BENCH_SCALE=0.05 go run ./test/bench    # a twentieth of the objects; limits are shown, not judged
 //	BENCH_PROFILE=dir go run ./test/bench   # writes profiles of the server to dir
 //	BENCH_BINARY=path go run ./test/bench   # measures another build of the server
 //
-// Another program can take the server's place where workloads are restarted, and for the
-// memory. It is started by /bin/sh, finds the cluster by KUBECONFIG, may do everything in
-// it, and is killed in the end. Its limits are shown, not judged. The annotations opt
-// workloads in:
+// The benchmarks of restarts and of memory can also measure another program. It is started by /bin/sh, finds the
+// cluster by KUBECONFIG, has all permissions, and is killed at the end. Its limits are shown, not judged. Workloads opt
+// in by the given annotations:
 //
 //	BENCH_SUBJECT=/usr/local/bin/reloader BENCH_ANNOTATIONS='reloader.stakater.com/auto=true' go run ./test/bench
 //
-// To add a row, write a benchmark in a file of its own and name it in benchmarks.
+// To add a row, write a benchmark in its own file and add it to benchmarks.
 package main
 
 import (
@@ -69,7 +66,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, e.close()) }()
 
 	var rows []row
-	// What has been measured is shown even if something fails later.
+	// The results so far are shown even if a later benchmark fails.
 	defer func() { printTable(os.Stdout, rows, s) }()
 	for _, b := range benchmarks {
 		if !s.selected(b) {

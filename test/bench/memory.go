@@ -13,8 +13,8 @@ import (
 
 const memoryRounds = 5
 
-// benchmarkMemory compares the memory of the server when its sources have 4 KB and when
-// they have 20 KB: content is digested and dropped, so it must not matter.
+// benchmarkMemory compares the memory of the server with sources of 4 KB and of 20 KB. The server keeps digests and
+// drops the content, so the size must not matter.
 func benchmarkMemory(ctx context.Context, e *environment) ([]row, error) {
 	small, err := e.memoryIn(ctx, standard, "memory-4k")
 	if err != nil {
@@ -38,14 +38,13 @@ func benchmarkMemory(ctx context.Context, e *environment) ([]row, error) {
 		compare("memory peak", small.peak, big.peak, limit{ratio: 1.1}),
 		compare("memory, anonymous", small.anonymous, big.anonymous, limit{}),
 	)
-	rows[0].note = standard.scaled(e.scale).String() + `. VmRSS when it has not moved for a while, which is before the
-  runtime collects garbage because two minutes have passed; peak is VmHWM since the start; anonymous is RssAnon, without
+	rows[0].note = standard.scaled(e.scale).String() + `. VmRSS when it has not changed for a while, which is before the
+  periodic garbage collection of the runtime after two minutes; peak is VmHWM since the start; anonymous is RssAnon, without
   the pages of the program's file. A MB is a million bytes.`
 	return rows, nil
 }
 
-// benchmarkFootprint tells the memory of the subject in the cluster in which others like it
-// were measured.
+// benchmarkFootprint measures the memory of the subject in a cluster in which similar programs were measured.
 func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	m, err := e.memoryIn(ctx, peers, "footprint")
 	if err != nil {
@@ -63,8 +62,8 @@ func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 
 type memorySamples struct{ rss, anonymous, peak samples }
 
-// memoryIn starts the subject several times in a cluster of the shape and reads its
-// memory when it has settled. The profile is of the last of them.
+// memoryIn starts the subject several times in a cluster of the shape and reads its memory when it has settled. The
+// profile is taken after the last start.
 func (e *environment) memoryIn(ctx context.Context, s shape, profile string) (memorySamples, error) {
 	var out memorySamples
 	if err := e.fill(ctx, s); err != nil {
@@ -89,14 +88,14 @@ func (e *environment) memoryIn(ctx context.Context, s shape, profile string) (me
 	return out, e.awaitServed(ctx)
 }
 
-// The memory has settled when it has moved by less than settleShare for settleTime.
+// The memory has settled when it has changed by less than settleShare for settleTime.
 const (
 	settleTime  = 10 * time.Second
 	settleShare = 0.01
 	settleLimit = 4 * time.Minute
 )
 
-// settle is settleTime, less where it does not count.
+// settle returns settleTime, or less if limits are not judged.
 func (s settings) settle() time.Duration {
 	if s.judged() {
 		return settleTime
@@ -104,7 +103,7 @@ func (s settings) settle() time.Duration {
 	return settleTime / 10
 }
 
-// settledMemory waits until what the start has left behind has been given back.
+// settledMemory waits until the memory that the start no longer needs has been released.
 func (e *environment) settledMemory(ctx context.Context) (memory, error) {
 	return e.settledMemoryOf(ctx, e.subjectMemory)
 }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Objects are told apart by numbers. Equal numbers mean equal objects, so that a shape
-// can grow and shrink. An object is in the namespace that its number modulo this names.
+// Objects are numbered. Equal numbers mean equal objects, so that a shape can grow and shrink. The number of an
+// object's namespace is the object's number modulo this constant.
 const namespaces = 100
 
-// Field managers of what is written.
+// Field managers of the benchmarks' writes.
 const (
-	kubectl       = "kubectl" // as kubectl apply --server-side names itself
+	kubectl       = "kubectl" // the name that kubectl apply --server-side uses
 	argoCDManager = "argocd-controller"
 )
 
@@ -35,7 +35,7 @@ func configMapName(i int) string  { return fmt.Sprintf("settings-%05d", i) }
 func secretName(i int) string     { return fmt.Sprintf("credentials-%05d", i) }
 func deploymentName(i int) string { return fmt.Sprintf("service-%05d", i) }
 
-// keysPerSource does not change with the size of the content: digests are per key.
+// keysPerSource is independent of the size of the content, because there is a digest for each key.
 const keysPerSource = 4
 
 func configMap(i, size int) *corev1.ConfigMap {
@@ -54,7 +54,7 @@ func secret(i, size int) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName(i), Labels: labelsOf(i)}, Data: data}
 }
 
-// content is text of a size that no two keys share, such as configuration files hold.
+// content returns text of a given size, as in configuration files, that differs between keys.
 func content(i, key, size int) string {
 	var b strings.Builder
 	for line := 0; b.Len() < size; line++ {
@@ -73,9 +73,9 @@ func labelsOf(i int) map[string]string {
 	}
 }
 
-// deployment is one as they are written: one or two containers, and two to four sources,
-// which exist. It is smaller than those in a running cluster, which have a status, the
-// managedFields of that, and often what kubectl applied last; lists of those take longer.
+// deployment returns a Deployment as in manifests, with one or two containers and two to four sources, which exist. It
+// is smaller than in a running cluster, where Deployments have a status with its managedFields, and often the
+// last-applied annotation of kubectl; lists of such Deployments take longer.
 func deployment(i int) *appsv1.Deployment {
 	selector := map[string]string{"app.kubernetes.io/name": deploymentName(i), "app.kubernetes.io/instance": namespaceOf(i)}
 	containers := []corev1.Container{mainContainer(i)}
@@ -96,7 +96,7 @@ func deployment(i int) *appsv1.Deployment {
 			},
 		},
 	}
-	// The third source and the fourth are shared with neighbours in the namespace.
+	// The third and the fourth source are shared with other Deployments in the namespace.
 	pod := &d.Spec.Template.Spec
 	if shared := i - namespaces; i%3 >= 1 && shared >= 0 {
 		mount(pod, "config", "/etc/service", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{

@@ -19,22 +19,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patchCommand, as the first argument, makes this program the floor of restarts: a process
-// that watches the ConfigMaps and Secrets of a namespace, which is the second, and patches
-// at once the Deployments whose label sourceLabel names the one that has changed. It
-// decides nothing, and remembers nothing.
+// patchCommand, as the first argument, makes this program the floor of restarts: a process that watches the ConfigMaps
+// and Secrets of the namespace in the second argument. When one changes, it immediately patches the Deployments whose
+// label sourceLabel names it. It makes no decisions and has no state.
 const patchCommand = "patch-at-once"
 
 const sourceLabel = "bench-source"
 
-// floorPatches is how many patches the floor sends at a time: as many as the server does
-// by default.
+// floorPatches is the number of concurrent patches of the floor, which is the server's default.
 const floorPatches = 8
 
-// floorName is the name of everything that belongs to this floor.
+// floorName is the name of all objects that belong to this floor.
 const floorName = "bench-floor"
 
-// startPatchFloor starts the floor and returns once it watches. It ends with stop.
+// startPatchFloor starts the floor and returns when it watches. The function stop ends it.
 func (e *environment) startPatchFloor(ctx context.Context, namespace string) (pid int, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -63,7 +61,7 @@ func endProcess(cmd *exec.Cmd) {
 	_ = cmd.Wait() // "signal: killed"
 }
 
-// patchAtOnce is the floor.
+// patchAtOnce runs the floor.
 func patchAtOnce(ctx context.Context, namespace string) error {
 	client, err := floorClient(false)
 	if err != nil {
@@ -114,8 +112,8 @@ func patchAtOnce(ctx context.Context, namespace string) error {
 	return <-failed
 }
 
-// usersIn returns the names of the Deployments that are patched when a source changes, and
-// the version of which that is true.
+// usersIn returns the names of the Deployments to patch when a source changes, by source, and the resource version of
+// the list.
 func usersIn(ctx context.Context, client kubernetes.Interface, namespace string) (users map[string][]string, version string, err error) {
 	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel})
 	if err != nil {

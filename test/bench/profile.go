@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// profileCPU profiles the server while a benchmark runs, if profiles are wanted. The
-// returned function waits for the profile and must be called.
+// profileCPU profiles the server while a benchmark runs, if profiles are enabled. The returned function waits for the
+// profile and must be called.
 func (e *environment) profileCPU(ctx context.Context, name string) (wait func(), err error) {
 	if e.profile == "" || e.install == nil {
 		return func() {}, nil
@@ -34,7 +34,7 @@ func (e *environment) profileCPU(ctx context.Context, name string) (wait func(),
 	return wg.Wait, nil
 }
 
-// profileHeap writes what is in use on the server's heap, if profiles are wanted.
+// profileHeap writes a profile of the server's heap, if profiles are enabled.
 func (e *environment) profileHeap(ctx context.Context, name string) error {
 	if e.profile == "" || e.install == nil {
 		return nil
@@ -46,7 +46,7 @@ func (e *environment) profileHeap(ctx context.Context, name string) error {
 	return e.writeProfile(ctx, client, "/debug/pprof/heap?gc=1", name+".heap.pprof")
 }
 
-// profiler is an administrator who asks the server itself.
+// profiler returns a client of an administrator for requests to the server itself.
 func (e *environment) profiler() (*http.Client, error) {
 	probe, err := e.newProbe()
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A relay passes connections on to an address and holds up what passes, in each direction,
-// as a long way would.
+// relay forwards connections to an address and delays the data in each direction, as a distant network would.
 type relay struct {
 	listener net.Listener
 	to       string
@@ -33,7 +32,7 @@ func newRelay(to string, delay time.Duration) (*relay, error) {
 
 func (r *relay) address() string { return r.listener.Addr().String() }
 
-// close breaks all connections.
+// close closes all connections.
 func (r *relay) close() {
 	r.stop()
 	_ = r.listener.Close()
@@ -44,13 +43,13 @@ func (r *relay) accept(ctx context.Context) {
 	for {
 		in, err := r.listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the relay is closed
 		}
 		r.running.Go(func() { r.pass(ctx, in) })
 	}
 }
 
-// pass passes on one connection until either side closes it.
+// pass forwards one connection until either side closes it.
 func (r *relay) pass(ctx context.Context, in net.Conn) {
 	defer in.Close()
 	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.to)
@@ -70,7 +69,7 @@ func (r *relay) pass(ctx context.Context, in net.Conn) {
 	both.Wait()
 }
 
-// piece is what came at once.
+// piece is the data of one read.
 type piece struct {
 	due  time.Time
 	data []byte
@@ -83,7 +82,7 @@ func (r *relay) copy(to, from net.Conn) {
 	defer close(pieces)
 	writer.Go(func() {
 		failed := false
-		for p := range pieces { // the reader must not be left with a full channel
+		for p := range pieces { // the reader must not block on a full channel
 			if failed {
 				continue
 			}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// releaseShape is how many objects a release has.
+// releaseShape has the numbers of objects of a release.
 type releaseShape struct{ configMaps, secrets, services, deployments int }
 
 var (
@@ -25,22 +25,22 @@ var (
 	small = releaseShape{configMaps: 14, secrets: 7, services: 14, deployments: 14}  // 49
 )
 
-// release is one version of all objects of an application. A Deployment reads a ConfigMap and
-// a Secret, which others may read too.
+// release is one version of all objects of an application. A Deployment reads a ConfigMap and a Secret, which other
+// Deployments may read too.
 type release struct {
 	namespace string
 	shape     releaseShape
-	few       bool // only one Deployment for each settle time changes from version to version
+	few       bool // only one Deployment for each settle time changes between versions
 	version   int
 }
 
 func appName(i int) string { return fmt.Sprintf("app-%02d", i) }
 
-// configOf and secretOf name what a Deployment reads.
+// configOf and secretOf return the names of the sources of a Deployment.
 func (r *release) configOf(i int) string { return fmt.Sprintf("config-%02d", i%r.shape.configMaps) }
 func (r *release) secretOf(i int) string { return fmt.Sprintf("secret-%02d", i%r.shape.secrets) }
 
-// changing names the Deployments that change from one version to the next.
+// changing returns the names of the Deployments that change from one version to the next.
 func (r *release) changing() []string {
 	n := r.shape.deployments
 	if r.few {
@@ -53,7 +53,7 @@ func (r *release) changing() []string {
 	return names
 }
 
-// versionOf is the version of the i-th object of a kind.
+// versionOf returns the version of the i-th object of a kind.
 func (r *release) versionOf(i int) string {
 	if r.few && i >= len(settleTimes) {
 		return "0"
@@ -113,7 +113,7 @@ func (r *release) deployments() (all []runtime.Object) {
 
 func (r *release) image(i int) string { return "registry.example.com/shop/app:1." + r.versionOf(i) }
 
-// manifests is all of it, as it stands in files.
+// manifests returns all objects as YAML.
 func (r *release) manifests() ([]byte, error) {
 	var b bytes.Buffer
 	for _, objects := range [][]runtime.Object{r.deployments(), r.services(), r.secrets(), r.configMaps()} {
@@ -122,7 +122,7 @@ func (r *release) manifests() ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			data, err := json.Marshal(written(fields)) // which is YAML
+			data, err := json.Marshal(written(fields)) // JSON is valid YAML
 			if err != nil {
 				return nil, err
 			}
@@ -134,8 +134,8 @@ func (r *release) manifests() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// written leaves out what people do not write. kubectl would send a patch for it, though
-// nothing has changed.
+// written removes fields that manifests do not contain. With them, kubectl would send a patch although nothing has
+// changed.
 func written(fields map[string]any) map[string]any {
 	for key, value := range fields {
 		switch value := value.(type) {

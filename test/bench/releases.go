@@ -14,40 +14,38 @@ import (
 	"time"
 )
 
-// A release writes ConfigMaps and Secrets first and the Deployments that read them some time
-// later. If a restart comes in between, each Deployment is rolled out twice. These
-// benchmarks play releases with the tools that people use, in namespaces whose Deployments
-// differ in their settle time alone, and count the rollouts beyond one for each Deployment.
+// A release writes ConfigMaps and Secrets first, and the Deployments that read them some time later. If the server
+// restarts a Deployment in between, it is rolled out twice. These benchmarks make releases with common tools, in
+// namespaces whose Deployments differ only in their settle time, and count the rollouts beyond one for each Deployment.
 
-// settleTimes are the values of the settle annotation that are compared; empty: none, so that
-// the server's default counts. The Deployments of a release take them in turn.
+// settleTimes are the values of the settle annotation that are compared; empty: no annotation, which means the server's
+// default. The Deployments of a release have them in turn.
 var settleTimes = []string{"", "0", "1s", "2s", "3s", "5s", "10s"}
 
 const (
-	// releaseQuiet is how long nothing must happen until a release is over: longer than the
-	// longest settle time.
+	// releaseQuiet is the time without changes after which a release is over: longer than the longest settle time.
 	releaseQuiet = 35 * time.Second
-	// farAway is how long it takes to the API server and back from where a release is made,
-	// such as a CI runner in another region. A request on a new connection costs more.
+	// farAway is the round-trip time between the API server and a distant tool, such as a CI runner in another region. A
+	// request on a new connection takes longer.
 	farAway = 50 * time.Millisecond
-	// longestSettle is how many settle times the server waits at most for content to settle.
+	// longestSettle is the maximum time that the server waits for content to settle, in settle times.
 	longestSettle = 10
-	// waveDelay is what Argo CD waits between two waves (ARGOCD_SYNC_WAVE_DELAY).
+	// waveDelay is the time that Argo CD waits between two waves (ARGOCD_SYNC_WAVE_DELAY).
 	waveDelay = 2 * time.Second
 )
 
-// A way to release is a tool with the distance to the API server.
+// releaseWay is a tool, a size of the release and a distance to the API server.
 type releaseWay struct {
 	name  string
 	shape releaseShape
-	few   bool // only as many services change as there are settle times
-	// kept: the server's default makes one rollout of each release, whatever the machine.
+	few   bool // only one service for each settle time changes
+	// kept: with the server's default, each release results in one rollout, on any machine.
 	kept bool
 	tool func(s *scene, far string) releaseTool
 	far  bool
 }
 
-// releaseTool writes all objects of a release.
+// releaseTool applies all objects of a release.
 type releaseTool func(ctx context.Context, r *release) error
 
 var releaseWays = []releaseWay{
@@ -62,7 +60,7 @@ var releaseWays = []releaseWay{
 }
 
 func benchmarkReleases(ctx context.Context, e *environment) ([]row, error) {
-	// Tools are compiled before anything is measured.
+	// Tools are compiled before the measurement.
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return nil, err
@@ -94,11 +92,11 @@ func benchmarkReleases(ctx context.Context, e *environment) ([]row, error) {
 	return append(rows, measured...), err
 }
 
-// moduleRoot is the folder of this module.
+// moduleRoot returns the folder of this module.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return "", fmt.Errorf("looking for the folder of the module: %w", err)
+		return "", fmt.Errorf("finding the folder of the module: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
@@ -144,7 +142,7 @@ func (e *environment) playRelease(ctx context.Context, name string, way releaseW
 	})
 }
 
-// judgeRelease makes the rows of a release.
+// judgeRelease returns the rows of a release.
 func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[string]int, took time.Duration) ([]row, error) {
 	var gaps, silences samples
 	extra, deployments, together := map[string]int{}, map[string]int{}, map[string]int{}
@@ -171,11 +169,11 @@ func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[s
 	rows := []row{
 		{
 			name: way.name + ": source to template", unit: "s", n: len(gaps), got: gaps.summary(),
-			note: fmt.Sprintf("at most %.2f s, from when the first of what a Deployment reads was written until its template was; the tool ran for %.1f s.",
+			note: fmt.Sprintf("at most %.2f s, from the first write of a source of a Deployment until the write of its template; the tool ran for %.1f s.",
 				gaps.quantile(1), took.Seconds()),
 		},
 		{name: way.name + ": longest silence", unit: "s", n: len(silences), got: silences.summary(),
-			note: fmt.Sprintf("at most %.2f s in which the release wrote no ConfigMap, Secret or Deployment, between the two.", silences.quantile(1))},
+			note: fmt.Sprintf("at most %.2f s without a write of a ConfigMap, Secret or Deployment, between these two writes.", silences.quantile(1))},
 	}
 	say("%s: source to template %v s, %s longest silence %v s, %s", way.name, rows[0].got, rows[0].note, rows[1].got, rows[1].note)
 	for _, settle := range settleTimes {
@@ -185,7 +183,7 @@ func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[s
 				one.limit = limit{exact: true, value: 0}
 			}
 		} else {
-			one.note = fmt.Sprintf("it would be too early for %d of all %d if each write of the release in the namespace restarted the settle time, up to %d times as long.",
+			one.note = fmt.Sprintf("this settle time would still be too short for %d of all %d if each write of the release in the namespace restarted it, up to %d times its length.",
 				together[settle], len(gaps), longestSettle)
 		}
 		say("%s: %v of %d; %s", one.name, one.got, one.n, one.note)
@@ -201,8 +199,8 @@ func orDefault(settle string) string {
 	return settle
 }
 
-// benchmarkLoneSecret measures what the settle time costs where nothing comes later: one
-// Secret is written by an operator that rotates it, or by the client that wrote the Deployments.
+// benchmarkLoneSecret measures the delay by the settle time if no other change follows: a single Secret is written, by
+// an operator that rotates it or by the client that applied the Deployments.
 func benchmarkLoneSecret(ctx context.Context, e *environment) (rows []row, err error) {
 	for _, manager := range []string{"external-secrets", kubectl} {
 		measured, err := playLoneSecret(ctx, e, manager)
@@ -257,7 +255,7 @@ func playLoneSecret(ctx context.Context, e *environment, manager string) ([]row,
 	})
 }
 
-// applyK is kubectl apply -k.
+// applyK runs kubectl apply -k.
 func applyK(s *scene, kubeconfig string) releaseTool {
 	return func(ctx context.Context, r *release) error {
 		dir := filepath.Join(s.cluster.Dir(), s.namespace)
@@ -279,7 +277,7 @@ func applyK(s *scene, kubeconfig string) releaseTool {
 	}
 }
 
-// helmUpgrade is helm upgrade --install of a chart that has all objects in one template.
+// helmUpgrade runs helm upgrade --install with a chart that has all objects in one template.
 func helmUpgrade(s *scene, kubeconfig string) releaseTool {
 	return func(ctx context.Context, r *release) error {
 		dir := filepath.Join(s.cluster.Dir(), s.namespace)
@@ -301,7 +299,7 @@ func helmUpgrade(s *scene, kubeconfig string) releaseTool {
 	}
 }
 
-// runTool runs a tool to its end.
+// runTool runs a tool until it exits.
 func (s *scene) runTool(ctx context.Context, kubeconfig, path string, args ...string) error {
 	cmd := s.cluster.Command(ctx, path, args...)
 	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig)
@@ -311,10 +309,10 @@ func (s *scene) runTool(ctx context.Context, kubeconfig, path string, args ...st
 	return nil
 }
 
-// argoCD does what Argo CD documents: kinds of a wave one after the other, the objects of a
-// kind at once, and a delay between two waves. ConfigMaps and Secrets are in the first wave,
-// Deployments some waves later. Health is not waited for, as what the first waves hold is
-// healthy at once; neither is the controller, which may take longer than the delay.
+// argoCD applies objects as Argo CD documents: the kinds of a wave one after the other, the objects of a kind at once,
+// and a delay between two waves. ConfigMaps and Secrets are in the first wave, Deployments some waves later. It does
+// not wait for health, because the objects of the first waves are healthy immediately, nor for the controller of Argo
+// CD, which may take longer than the delay.
 func argoCD(waves int) func(*scene, string) releaseTool {
 	return func(s *scene, _ string) releaseTool {
 		return func(ctx context.Context, r *release) error {

@@ -14,15 +14,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requester sends requests and measures them. It decodes nothing, as the client's work
-// is the same for both sides and would only blur the difference. Its connection is kept.
+// requester sends requests and measures them. It does not decode answers: the work of the client is the same for both
+// sides and would only blur the difference. Its connection is persistent.
 type requester struct {
 	host   string
 	client *http.Client
 }
 
 func newRequester(config *rest.Config) (*requester, error) {
-	// Otherwise the transport asks for compression, and undoes it, by itself.
+	// Otherwise the transport requests compression, and decompresses answers, by itself.
 	config.DisableCompression = true
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -31,20 +31,20 @@ func newRequester(config *rest.Config) (*requester, error) {
 	return &requester{host: config.Host, client: client}, nil
 }
 
-// A request is what is asked for, and how.
+// request is a path and how to request it.
 type request struct {
 	path   string
 	accept string // application/json by default
-	gzip   bool   // leave for the server to compress, as kubectl and client-go give it
+	gzip   bool   // accept compression, as kubectl and client-go do
 }
 
-// An answer is what came back.
+// answer is the duration and the size of an answer.
 type answer struct {
 	took  time.Duration // until the last byte
-	bytes int64         // of the body as it came
+	bytes int64         // of the body as received
 }
 
-// measure sends a request and throws the answer away.
+// measure sends a request and discards the answer.
 func (r *requester) measure(ctx context.Context, q request) (answer, error) {
 	started := time.Now()
 	body, _, err := r.open(ctx, q)
@@ -103,8 +103,8 @@ func (r *requester) open(ctx context.Context, q request) (io.ReadCloser, http.He
 	return response.Body, response.Header, nil
 }
 
-// inTurns measures two requests n times each. Who goes first alternates, as each may
-// leave garbage to collect for the one after.
+// inTurns measures two requests n times each. The order alternates, because each may leave garbage to collect during
+// the other.
 func (r *requester) inTurns(ctx context.Context, n int, pair func(i int) [2]request) (took [2]samples, bytes [2]samples, err error) {
 	for i := range n {
 		requests := pair(i)

@@ -12,15 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// These benchmarks count rollouts: changes of pod templates that one watch sees. There is
-// one right number, whatever the machine.
+// These benchmarks count rollouts: changes of pod templates in one watch. The right number is the same on any machine.
 
-// rolloutRow is about the rollouts that a watch has seen.
+// rolloutRow returns a row with the number of rollouts that a watch has seen.
 func rolloutRow(name string, got, want int, note string) row {
 	return row{name: name + ": rollouts", n: 1, got: exactly(float64(got)), limit: limit{exact: true, value: float64(want)}, note: note}
 }
 
-// rolloutsOf acts, waits until everything has settled, and returns how many rollouts that made.
+// rolloutsOf acts, waits until the scene has settled, and returns the number of resulting rollouts.
 func (s *scene) rolloutsOf(ctx context.Context, act func() error) (int, error) {
 	before, _, err := s.rollouts()
 	if err != nil {
@@ -33,7 +32,7 @@ func (s *scene) rolloutsOf(ctx context.Context, act func() error) (int, error) {
 	return after - before, err
 }
 
-// benchmarkDowntime changes sources while the subject does not run.
+// benchmarkDowntime changes sources while the subject is down.
 func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "downtime", func(s *scene) ([]row, error) {
 		n := e.count(20)
@@ -122,7 +121,7 @@ func benchmarkRecreated(ctx context.Context, e *environment) ([]row, error) {
 	})
 }
 
-// benchmarkOptIn lets workloads that are there opt in.
+// benchmarkOptIn lets running workloads opt in.
 func benchmarkOptIn(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "optin", func(s *scene) ([]row, error) {
 		n := e.count(200)
@@ -178,8 +177,7 @@ func benchmarkPairs(ctx context.Context, e *environment) ([]row, error) {
 	})
 }
 
-// benchmarkUnread changes a key that a workload does not read, of a source of which it
-// reads another.
+// benchmarkUnread changes a key that a workload does not read, in a source of which it reads another key.
 func benchmarkUnread(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "unread", func(s *scene) ([]row, error) {
 		const app = "app"
@@ -208,9 +206,8 @@ func benchmarkUnread(ctx context.Context, e *environment) ([]row, error) {
 	})
 }
 
-// benchmarkRewrite lets the owner of a workload write its manifest again after each
-// restart, without what the subject has added, and then change it: without a webhook, and,
-// where the server is the subject, with it.
+// benchmarkRewrite replaces a workload with its manifest after each restart, without the annotations that the subject
+// has added, and then changes the manifest: without a webhook, and with it if the subject is the server.
 func benchmarkRewrite(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "rewrite", func(s *scene) (rows []row, err error) {
 		rewrite := func(app, how string, rewrites int, note string) error {
@@ -246,7 +243,7 @@ func (s *scene) rewrite(ctx context.Context, app, how string, want int, note str
 	for i := range rewriteTimes {
 		n, err := s.rolloutsOf(ctx, func() error {
 			_, err := s.follow(ctx, app, func() error { return s.put(ctx, s.configMap(app, strconv.Itoa(i+1))) })
-			if err != nil && !errors.Is(err, errNoRestart) { // else it shows in the number
+			if err != nil && !errors.Is(err, errNoRestart) { // a missing restart shows in the number
 				return err
 			}
 			if err := s.settled(ctx); err != nil {

@@ -9,36 +9,36 @@ import (
 	"math"
 )
 
-// A row is one line of the table.
+// row is one line of the table.
 type row struct {
 	name string
 	unit string
-	n    int     // measurements that value stands for
+	n    int     // number of measurements in got
 	got  summary // of them
-	// floor is the same work done by another program, in the same run. It has n
-	// measurements too, unless it is a value of this program.
+	// floor is similar work done by another program, in the same run. It has n measurements too, unless it is
+	// computed.
 	floor     summary
 	floorName string
 	limit     limit
 	note      string // printed below the table
 }
 
-// limit is what a row must stay below. The zero value is none: the row informs.
+// limit is the limit that a row must stay below. The zero value means no limit: the row is only informative.
 type limit struct {
-	ratio float64 // of value to floor, or
+	ratio float64 // of the value to the floor
 	value float64 // of the value
-	exact bool    // the value must be met: any other is missed by far
+	exact bool    // the row must have exactly this value; any other value is missed by far
 }
 
-// byFar is how far beyond its limit a row may be before the program fails. Between the
-// two it is up to the reader: the machine may have been busy.
+// byFar is the factor by which a row may exceed its limit before the program fails. In between, the reader must judge,
+// because the machine may have been busy.
 const byFar = 1.5
 
 func (r row) hasFloor() bool { return r.floorName != "" }
 
 func (r row) ratio() float64 { return r.got.median / r.floor.median }
 
-// excess is the measured value in proportion to the limit: below 1 it is kept.
+// excess is the measured value divided by the limit: below 1, the limit is met.
 func (r row) excess() float64 {
 	switch {
 	case r.limit.exact && r.got.median == r.limit.value:
@@ -72,7 +72,7 @@ func notJudged(s settings) string {
 	return " (not judged)"
 }
 
-// judge returns an error that names the rows that miss their limits by far.
+// judge returns an error with the rows that miss their limits by far.
 func judge(rows []row, s settings) error {
 	if !s.judged() {
 		return nil
@@ -82,7 +82,7 @@ func judge(rows []row, s settings) error {
 		switch {
 		case r.excess() <= byFar:
 		case r.limit.exact:
-			missed = append(missed, fmt.Errorf("%s: %g, not %g", r.name, r.got.median, r.limit.value))
+			missed = append(missed, fmt.Errorf("%s = %g, want %g", r.name, r.got.median, r.limit.value))
 		default:
 			missed = append(missed, fmt.Errorf("%s is %.2f times its limit", r.name, r.excess()))
 		}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A scene is a namespace in which sources change and rollouts are counted.
+// scene is a namespace in which sources change and rollouts are counted.
 type scene struct {
 	*environment
 	*templates
@@ -27,25 +27,25 @@ type scene struct {
 	nudges    int // changes of the canary's source
 }
 
-// canary is the name of a Deployment in each scene that is restarted to see whether the
-// subject is at work, and of its ConfigMap.
+// canary is the name of a Deployment in each scene, whose restart shows that the subject is working, and of its
+// ConfigMap.
 const canary = "canary"
 
 const (
-	// subjectLimit is how long the subject may take to restart the canary. One that was
-	// killed may have to wait until its lease has expired.
+	// subjectLimit is how long the subject may take to restart the canary. After a kill, it may have to wait until
+	// its lease has expired.
 	subjectLimit = 2 * time.Minute
-	// nudgeEvery is after which time the canary's source is changed again, for subjects
-	// that miss what happens while they start.
+	// nudgeEvery is the time after which the canary's source is changed again, for subjects that miss changes while
+	// they start.
 	nudgeEvery = 2 * time.Second
-	// quiet is how long nothing must happen until a count is final: longer than the settle time
-	// of the scenes, and than a subject needs that polls.
+	// quiet is the time without changes after which a count is final: longer than the settle time of the scenes, and
+	// than the interval of a subject that polls.
 	quiet = 3 * time.Second
 	// restartLimit is how long the restart of a workload may take.
 	restartLimit = time.Minute
 )
 
-// newScene makes an empty namespace.
+// newScene creates an empty namespace.
 func (e *environment) newScene(ctx context.Context, name string) (*scene, error) {
 	s := &scene{environment: e, namespace: "scene-" + name}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -59,7 +59,7 @@ func (e *environment) newScene(ctx context.Context, name string) (*scene, error)
 	return s, nil
 }
 
-// play makes a scene in which the subject is at work, and leaves no objects behind.
+// play creates a scene in which the subject is working, and deletes its objects afterwards.
 func (e *environment) play(ctx context.Context, name string, act func(*scene) ([]row, error)) (rows []row, err error) {
 	s, err := e.newScene(ctx, name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *environment) play(ctx context.Context, name string, act func(*scene) ([
 	return act(s)
 }
 
-// end takes everything away but the namespace, for which there is no controller.
+// end deletes all objects but not the namespace, because no controller would finish its deletion.
 func (s *scene) end(ctx context.Context) error {
 	s.stop()
 	var all metav1.ListOptions
@@ -88,8 +88,8 @@ func (s *scene) end(ctx context.Context) error {
 	)
 }
 
-// heard waits until the subject has restarted the canary because of a change made now: it
-// is at work, and what happened to ConfigMaps before has reached it.
+// heard waits until the subject has restarted the canary because of a new change. The subject is then working and has
+// received all earlier changes of ConfigMaps.
 func (s *scene) heard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, subjectLimit, fmt.Errorf("the subject did not restart a workload within %v", subjectLimit))
 	defer cancel()
@@ -113,10 +113,10 @@ func (s *scene) heard(ctx context.Context) error {
 
 var errNoRestart = errors.New("no workload was restarted in time")
 
-// settled waits until the subject has heard of everything and nothing happens any more.
+// settled waits until the subject has received all changes and no more rollouts happen.
 func (s *scene) settled(ctx context.Context) error { return s.settledFor(ctx, quiet) }
 
-// settledFor waits until nothing has happened for a while.
+// settledFor waits until no rollout has happened for a while.
 func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
 	if err := s.heard(ctx); err != nil {
 		return err
@@ -136,12 +136,12 @@ func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
 	}
 }
 
-// put writes objects as they are given, whatever was there.
+// put creates or replaces objects.
 func (s *scene) put(ctx context.Context, objects ...runtime.Object) error {
 	return s.putAs(ctx, kubectl, objects...)
 }
 
-// putAs is put by a field manager.
+// putAs is put with a field manager.
 func (s *scene) putAs(ctx context.Context, manager string, objects ...runtime.Object) error {
 	for _, o := range objects {
 		if err := s.putOne(ctx, o, metav1.CreateOptions{FieldManager: manager}, metav1.UpdateOptions{FieldManager: manager}); err != nil {
@@ -167,7 +167,7 @@ func (s *scene) putOne(ctx context.Context, o runtime.Object, create metav1.Crea
 			_, err = deployments.Create(ctx, o, create)
 		}
 	default:
-		err = fmt.Errorf("a %T cannot be written", o)
+		err = fmt.Errorf("unsupported type %T", o)
 	}
 	return err
 }
@@ -180,8 +180,7 @@ func (s *scene) secret(name, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"VALUE": []byte(value), "OTHER": []byte("1")}}
 }
 
-// reads returns a container that takes all keys of a ConfigMap and of a Secret, or of one
-// of them, into its environment.
+// reads returns a container that reads all keys of a ConfigMap, a Secret, or both into its environment.
 func reads(configMap, secret string) corev1.Container {
 	c := corev1.Container{Name: "main", Image: "registry.example.com/app:1"}
 	if configMap != "" {
@@ -202,14 +201,14 @@ func readsKey(configMap, key string) corev1.EnvVar {
 	}}}
 }
 
-// deployment is one that has opted in.
+// deployment returns a Deployment that has opted in.
 func (s *scene) deployment(name string, main corev1.Container, eager bool) *appsv1.Deployment {
 	d := bystander(name, main)
 	d.Annotations = s.subject.annotations(eager)
 	return d
 }
 
-// bystander is a Deployment that has not opted in.
+// bystander returns a Deployment that has not opted in.
 func bystander(name string, main corev1.Container) *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": name}
 	return &appsv1.Deployment{

@@ -24,7 +24,7 @@ import (
 // startLimit is how long the server may take to be ready.
 const startLimit = 5 * time.Minute
 
-// restartSubject ends the subject, starts it again and returns when it is of use.
+// restartSubject restarts the subject and returns when it is ready.
 func (e *environment) restartSubject(ctx context.Context) error {
 	if e.install != nil {
 		_, err := e.restart(ctx)
@@ -39,15 +39,13 @@ func (e *environment) restartSubject(ctx context.Context) error {
 	return err
 }
 
-// restart ends the server, starts it again and returns how long it took until it was
-// ready, from before the process existed.
+// restart restarts the server and returns the time from before its process was started until it was ready.
 func (e *environment) restart(ctx context.Context) (time.Duration, error) {
 	e.server().Kill()
 	return e.startOf(ctx, e.server())
 }
 
-// startOf starts a replica that does not run, and returns how long it took until it was
-// ready, from before the process existed.
+// startOf starts a stopped replica and returns the time from before its process was started until it was ready.
 func (e *environment) startOf(ctx context.Context, r *install.Replica) (time.Duration, error) {
 	probe, err := e.newProbe()
 	if err != nil {
@@ -64,7 +62,7 @@ func (e *environment) startOf(ctx context.Context, r *install.Replica) (time.Dur
 	return time.Since(started), err
 }
 
-// newProbe returns a client that asks the server itself, past the aggregator.
+// newProbe returns a client for requests to the server itself, past the aggregator.
 func (e *environment) newProbe() (*http.Client, error) {
 	ca, err := os.ReadFile(filepath.Join(e.install.Dir(), "ca.crt"))
 	if err != nil {
@@ -72,7 +70,7 @@ func (e *environment) newProbe() (*http.Client, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the server's ca.crt holds no certificate")
+		return nil, errors.New("the server's ca.crt contains no certificate")
 	}
 	return &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: install.Name + "." + install.Namespace + ".svc"}},
@@ -90,12 +88,12 @@ func isReady(ctx context.Context, probe *http.Client, r *install.Replica) bool {
 		return false
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, response.Body) // else the next probe costs a handshake
+	_, _ = io.Copy(io.Discard, response.Body) // otherwise the next probe needs a new connection
 	return response.StatusCode == http.StatusOK
 }
 
-// awaitServed waits until the aggregator passes requests on to the server. It takes a
-// while to notice that a server is back. Another subject serves nothing.
+// awaitServed waits until the aggregator forwards requests to the server, which takes a while after a restart. Other
+// subjects serve no API.
 func (e *environment) awaitServed(ctx context.Context) error {
 	if e.install == nil {
 		return nil
@@ -108,7 +106,7 @@ func (e *environment) awaitServed(ctx context.Context) error {
 	})
 }
 
-// sleep waits for a time.
+// sleep waits for a time or until the context is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -118,7 +116,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll waits until done.
+// poll calls done until it returns true.
 func poll(ctx context.Context, every time.Duration, done func() bool) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -132,21 +130,20 @@ func poll(ctx context.Context, every time.Duration, done func() bool) error {
 	return nil
 }
 
-// cpuTime is the processor time that a process has taken since it began. Linux only.
+// cpuTime returns the processor time of a process since its start. Linux only.
 func cpuTime(pid int) (time.Duration, error) {
 	fields, err := statOf(pid)
 	if err != nil {
 		return 0, fmt.Errorf("reading the processor time of a process: %w", err)
 	}
-	// The time of user and system, in hundredths of a second on all architectures that Go
-	// runs on.
+	// The user and system time, in units of 10 ms on all architectures that Go supports.
 	user, userErr := strconv.Atoi(fields[11])
 	system, systemErr := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * time.Second / 100, errors.Join(userErr, systemErr)
 }
 
-// statOf returns what /proc tells of a process, from its state on: what comes before is
-// the name of the program, in brackets, which may hold anything. Linux only.
+// statOf returns the fields of a process in /proc, starting with its state. Before that is the name of the program, in
+// parentheses, which may contain any character. Linux only.
 func statOf(pid int) ([]string, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	content, err := os.ReadFile(path)
@@ -155,16 +152,16 @@ func statOf(pid int) ([]string, error) {
 	}
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	if len(fields) < 13 {
-		return nil, fmt.Errorf("%s is not understood", path)
+		return nil, fmt.Errorf("cannot parse %s", path)
 	}
 	return fields, nil
 }
 
-// memory is what a process has in memory, in MB of a million bytes.
+// memory is the memory of a process, in MB of a million bytes.
 type memory struct {
 	rss       float64 // now
-	anonymous float64 // the part of it that is not pages of the program's own file
-	peak      float64 // the most since the process began
+	anonymous float64 // the part that is not pages of the program's file
+	peak      float64 // the maximum since the process was started
 }
 
 // memoryOf reads the memory of a process. Linux only.

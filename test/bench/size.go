@@ -22,36 +22,35 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// The largest cluster, at scale 1, and who watches it.
+// The largest cluster, at scale 1.
 var sizeShape = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
 
 const (
-	sizeWatches = 2000 // of single namespaces, but for
+	sizeWatches = 2000 // total number of watches; of single namespaces, except for
 	sizeWide    = 200  // of all namespaces
-	// One namespace of so many is annotated with globs, of which each source there is one.
+	// One in sizeGlobs namespaces is annotated with globs, which match all of its sources.
 	sizeGlobs = 2
-	// One workload of so many has opted in.
+	// One in sizeOptedIn workloads has opted in.
 	sizeOptedIn = 50
 
-	// sizePhase is how long each phase lasts: before the first rolling update, after each, and after
-	// the kill.
+	// sizePhase is the duration of each phase: before the first rolling update, after each, and after the kill.
 	sizePhase = time.Minute
 	// sizeMinReady is minReadySeconds of the manifests: how long a replica must be ready before the next is replaced.
 	sizeMinReady = 25 * time.Second
-	// What changes in a second, besides one source of a namespace with globs.
+	// The numbers of changes per second, besides one of a source in a namespace with globs.
 	sizeStatuses, sizeSources = 20, 5
-	// sizeLimit is how long the watches may take to know everything in the end.
+	// sizeLimit is how long the watches may take to receive all changes at the end.
 	sizeLimit = 5 * time.Minute
 )
 
-// sizes is a cluster at its size.
+// sizes is the largest cluster with its replicas and watches.
 type sizes struct {
 	*environment
 	replicas []*install.Replica
 	hopper   *hop.Hopper
 	objects  *spectacle
 	all      []*spectator
-	started  atomic.Int64 // changes
+	started  atomic.Int64 // number of changes
 
 	delays struct {
 		sync.Mutex
@@ -59,8 +58,8 @@ type sizes struct {
 	}
 }
 
-// benchmarkSize has two replicas at work in a sizeShape cluster, with many watches, through two rolling
-// updates and a kill, and counts what clients must not see.
+// benchmarkSize runs two replicas in a cluster of sizeShape with many watches, through two rolling updates and a kill,
+// and counts relists, missed changes and other effects that clients must not see.
 func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) {
 	if err := e.fill(ctx, sizeShape); err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 		return nil, err
 	}
 	start := time.Since(began)
-	// Versions that were listed before a replica started are too old for it.
+	// A replica rejects versions from before its start as too old, so wait before the first list.
 	if err := sleep(ctx, sizeMinReady); err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 func (s *sizes) annotate(ctx context.Context) error {
 	say("opting in")
 	err := inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
-		i *= sizeOptedIn - 1 // in turn in all namespaces
+		i *= sizeOptedIn - 1 // spread over all namespaces
 		_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"configdep.io/reload":"auto"}}}`), metav1.PatchOptions{FieldManager: kubectl})
 		return err
@@ -124,9 +123,9 @@ func (s *sizes) annotate(ctx context.Context) error {
 	})
 }
 
-// watch begins all watches from what one list shows, as informers have listed that were there before.
+// watch starts all watches from the version of one list, as informers that have listed before.
 func (s *sizes) watch(ctx context.Context) (end func(), err error) {
-	say("%d watches begin, of which %d of all namespaces", s.count(sizeWatches), s.count(sizeWide))
+	say("starting %d watches, of which %d of all namespaces", s.count(sizeWatches), s.count(sizeWide))
 	config := s.readerAtServer()
 	lister, err := newRequester(ownConnection(s.hopper.Config(config)))
 	if err != nil {
@@ -166,15 +165,15 @@ func (s *sizes) watch(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// allOpen waits until all watches have begun.
+// allOpen waits until all watches are open.
 func (s *sizes) allOpen(ctx context.Context) error {
 	if err := poll(ctx, 100*time.Millisecond, func() bool { return s.objects.open.Load() == int64(len(s.all)) }); err != nil {
-		return fmt.Errorf("%d of %d watches have begun: %w", s.objects.open.Load(), len(s.all), err)
+		return fmt.Errorf("%d of %d watches are open: %w", s.objects.open.Load(), len(s.all), err)
 	}
 	return nil
 }
 
-// play lets the cluster change through all phases, and tells what the watches have seen.
+// play makes changes through all phases, and returns the rows with the results of the watches.
 func (s *sizes) play(ctx context.Context) ([]row, error) {
 	changing, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -199,10 +198,10 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	pause := func(what string) error {
 		for _, r := range s.replicas {
 			if m, err := memoryOf(r.PID()); err == nil {
-				say("%s has %.0f MB, and had %.0f", r.Name(), m.rss, m.peak)
+				say("memory of %s: %.0f MB, peak %.0f MB", r.Name(), m.rss, m.peak)
 			}
 		}
-		say("%s; %d changes so far, %d watches are open, %d relists, %d tries again", what,
+		say("%s; %d changes so far, %d watches are open, %d relists, %d retries", what,
 			s.started.Load(), s.objects.open.Load(), s.objects.relists.Load(), s.objects.retries.Load())
 		select {
 		case err := <-failed:
@@ -251,7 +250,7 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	if err := errors.Join(s.replicas[0].Start(), s.replicas[0].AwaitReady(ctx), pause("after the kill")); err != nil {
 		return nil, err
 	}
-	// On a machine of few processors they may take long to list.
+	// On a machine with few processors, the watches may take long to list.
 	within, cancel := context.WithTimeout(ctx, sizeLimit)
 	defer cancel()
 	if err := s.allOpen(within); err != nil {
@@ -283,12 +282,12 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 		{name: "size: memory of a replica", unit: "MB", n: len(rss), got: rss.summary()},
 		{name: "size: memory peak of a replica", unit: "MB", n: len(peak), got: peak.summary()},
 	}
-	rows[0].note = fmt.Sprintf(`%v; a namespace of %d has globs that match all it has, and a workload of %d has opted in.
-  %d watches, of which %d of all namespaces, each on a client that takes an event for a change of what it holds only if the version
-  is another. Each second %d statuses, %d sources, and one source that globs match for all workloads of its namespace that have
-  opted in are written; %d changes in all. The delay is from the answer of kube-apiserver to a write of its own until a watch of the same
-  replica has it, before the first rolling update; in brackets p50 and p99.9. All, with the clients, share the processors. A client
-  decodes nothing but names and versions, as %d informers with all objects would not fit into the machine.`,
+	rows[0].note = fmt.Sprintf(`%v; one in %d namespaces has globs that match all of its sources, and one in %d workloads has opted in.
+  %d watches, of which %d of all namespaces, each of a client that ignores an event with an unchanged version. Each second, %d
+  statuses, %d sources, and one source that globs of all opted-in workloads in its namespace match are written; %d changes in
+  total. The delay is from the answer of kube-apiserver to a separate write until a watch of a replica shows it, before the first
+  rolling update; in brackets p50 and p99.9. Servers and clients share the processors. A client decodes only names and
+  versions, because %d informers with all objects would not fit into the memory of the machine.`,
 		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizeSources, s.started.Load(), s.count(sizeWide))
 	return rows, nil
 }
@@ -304,7 +303,7 @@ func (s *sizes) cpuOfReplicas() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// change makes a change as often as that, until the context is done.
+// change calls a function at an interval until the context is done.
 func (s *sizes) change(ctx context.Context, each time.Duration, f func(context.Context, int) error) error {
 	tick := time.NewTicker(each)
 	defer tick.Stop()
@@ -330,7 +329,7 @@ func (s *sizes) writeStatus(ctx context.Context, i int) error {
 	return err
 }
 
-// writeSource changes a Secret that no glob matches.
+// writeSource changes a Secret in a namespace without globs.
 func (s *sizes) writeSource(ctx context.Context, i int) error {
 	if i%sizeGlobs == 0 {
 		i++
@@ -338,7 +337,7 @@ func (s *sizes) writeSource(ctx context.Context, i int) error {
 	return s.writeSecret(ctx, i)
 }
 
-// writeGlobbed changes one that globs match.
+// writeGlobbed changes a Secret that globs match.
 func (s *sizes) writeGlobbed(ctx context.Context, i int) error {
 	return s.writeSecret(ctx, i-i%sizeGlobs)
 }
@@ -350,7 +349,7 @@ func (s *sizes) writeSecret(ctx context.Context, i int) error {
 	return err
 }
 
-// probe measures how long a change takes to a watch of a replica.
+// probe measures the time from a change until a watch of a replica shows it.
 func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 	config := r.RESTConfig()
 	config.BearerToken = s.reader.BearerToken
@@ -405,8 +404,8 @@ func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 	return nil
 }
 
-// missed counts the objects that watches do not hold as they are, once nothing changes any more. A replica
-// that has just begun may say other things of a few than one that has seen what happened before.
+// missed counts the objects for which watches do not have the final state, after the last change. The replicas may
+// differ in a few objects, because one that has just started has not seen the changes before.
 func (s *sizes) missed(ctx context.Context) (missed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
 	defer cancel()
@@ -427,14 +426,14 @@ func (s *sizes) missed(ctx context.Context) (missed int, err error) {
 		for _, one := range s.all {
 			missed += one.missing(truths)
 		}
-		say("the watches miss %d objects; the replicas differ in %d", missed, truths[0].differing(truths[1]))
+		say("the watches have missed changes of %d objects; the replicas differ in %d", missed, truths[0].differing(truths[1]))
 		if missed == 0 || sleep(ctx, 10*time.Second) != nil {
 			return missed, nil
 		}
 	}
 }
 
-// list lists what a replica shows.
+// list lists the objects of a replica.
 func (s *sizes) list(ctx context.Context, r *install.Replica) (*spectacle, error) {
 	config := r.RESTConfig()
 	config.BearerToken = s.reader.BearerToken
@@ -448,7 +447,7 @@ func (s *sizes) list(ctx context.Context, r *install.Replica) (*spectacle, error
 		if err == nil {
 			return newSpectacle(content)
 		}
-		// There may be too many lists at the same time.
+		// A list may be rejected because of too many concurrent ones.
 		if sleepErr := sleep(ctx, time.Second); sleepErr != nil {
 			return nil, errors.Join(err, sleepErr)
 		}

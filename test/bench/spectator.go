@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// A spectacle is what spectators look at: the objects of a list, by number.
+// spectacle has the objects of a list, which spectators watch, by number.
 type spectacle struct {
 	version string
 	numbers map[string]int // by namespace/name
@@ -29,15 +29,15 @@ type spectacle struct {
 	states  []held
 
 	events, repeated, relists, retries atomic.Int64
-	open                               atomic.Int64 // watches that the server answers
+	open                               atomic.Int64 // open watches
 }
 
-// held is what a client holds of an object: digests of its version and of the rest.
+// held is the state that a client has of an object: digests of its version and of the rest.
 type held struct{ version, content uint64 }
 
 var digests = maphash.MakeSeed()
 
-// newSpectacle reads a list in JSON.
+// newSpectacle parses a list in JSON.
 func newSpectacle(content []byte) (*spectacle, error) {
 	var list struct {
 		Metadata struct {
@@ -61,7 +61,7 @@ func newSpectacle(content []byte) (*spectacle, error) {
 	return s, nil
 }
 
-// differing counts the objects that another list shows otherwise.
+// differing counts the objects that differ in another list.
 func (s *spectacle) differing(other *spectacle) int {
 	n := max(0, len(other.names)-len(s.names))
 	for i, name := range s.names {
@@ -72,10 +72,10 @@ func (s *spectacle) differing(other *spectacle) int {
 	return n
 }
 
-// seen is what is read of an object in JSON.
+// seen has the parsed parts of an object in JSON.
 type seen struct {
 	namespace, name, version []byte
-	before, after            []byte // what is around the version
+	before, after            []byte // the text around the version
 }
 
 func (o *seen) held() held {
@@ -86,8 +86,8 @@ func (o *seen) held() held {
 	return held{maphash.Bytes(digests, o.version), h.Sum64()}
 }
 
-// seenIn reads an object as the server writes it: metadata comes before all that differs, and in it the
-// name, the namespace and the version before anything that a user writes.
+// seenIn parses an object as the server encodes it: metadata comes before all other fields that differ, and in it the
+// name, the namespace and the version before any text that a user can write.
 func seenIn(object []byte) (o seen, err error) {
 	at := bytes.Index(object, []byte(`"metadata":{`))
 	if at < 0 {
@@ -107,7 +107,7 @@ func seenIn(object []byte) (o seen, err error) {
 	return o, nil
 }
 
-// lines reads lines of any length. A line is valid until the next is read.
+// lines reads lines of any length. A line is valid until the next one is read.
 type lines struct {
 	reader *bufio.Reader
 	buffer []byte
@@ -128,21 +128,21 @@ func (l *lines) next() ([]byte, error) {
 	return l.buffer, err
 }
 
-// A spectator watches as an informer does that has listed before. When it has to list again, it has a watch begin with
-// all objects, as client-go does.
+// spectator watches as an informer that has listed before. To list again, it starts a watch that begins with all
+// objects, as client-go does.
 type spectator struct {
 	of     *spectacle
 	client *requester
 	path   string
 
 	mu      sync.Mutex
-	version string       // empty: all objects are to come
-	came    map[int]bool // of these; nil: none are
+	version string       // empty: the next watch starts with all objects
+	came    map[int]bool // objects of a watch that starts with all of them; nil otherwise
 	holds   map[int]held // by number
-	scope   string       // what names of objects begin with
+	scope   string       // prefix of the names of its objects
 }
 
-// spectator returns one that has what the spectacle began with.
+// spectator returns a spectator that has the objects of the spectacle.
 func (s *spectacle) spectator(client *requester, path string) *spectator {
 	one := &spectator{of: s, client: client, path: path, version: s.version, holds: map[int]held{}}
 	if _, rest, found := strings.Cut(path, "/namespaces/"); found {
@@ -177,14 +177,14 @@ func (o *spectator) run(ctx context.Context) {
 			o.of.retries.Add(1)
 			wait = min(max(2*wait, 100*time.Millisecond), 5*time.Second)
 			if errors.Is(err, errBusy) {
-				wait = time.Second // as Retry-After says
+				wait = time.Second // as in the header Retry-After
 			}
 			_ = sleep(ctx, wait)
 		}
 	}
 }
 
-// watch goes on from what is known until the watch ends.
+// watch watches from the last version until the watch ends.
 func (o *spectator) watch(ctx context.Context) (received bool, err error) {
 	path := o.path + "?watch=true&allowWatchBookmarks=true&resourceVersion=" + o.version
 	o.came = nil
@@ -208,7 +208,7 @@ func (o *spectator) watch(ctx context.Context) (received bool, err error) {
 	for {
 		line, err := lines.next()
 		if errors.Is(err, io.EOF) {
-			return received, nil // as every watch ends
+			return received, nil // a regular end
 		}
 		if err == nil {
 			err = o.take(line)
@@ -220,7 +220,7 @@ func (o *spectator) watch(ctx context.Context) (received bool, err error) {
 	}
 }
 
-// take takes an event as a handler does: an object of the version that is held is no other.
+// take handles an event as a handler of an informer does: it ignores an object with an unchanged version.
 func (o *spectator) take(line []byte) error {
 	rest, isEvent := bytes.CutPrefix(line, eventPrefix)
 	kind, object, _ := bytes.Cut(rest, []byte(`"`))
@@ -230,9 +230,9 @@ func (o *spectator) take(line []byte) error {
 	case string(kind) == "ERROR" && bytes.Contains(line, []byte(`"code":410`)):
 		return errGone
 	case string(kind) == "ERROR":
-		return fmt.Errorf("the watch was told %s", line)
+		return fmt.Errorf("the watch received an error: %s", line)
 	}
-	// What is around an object in an event is not around it in a list.
+	// An object in an event is followed by other text than in a list.
 	object = bytes.TrimSuffix(bytes.TrimSpace(object), []byte("}"))
 	read, err := seenIn(object)
 	if err != nil {
@@ -258,7 +258,7 @@ func (o *spectator) take(line []byte) error {
 		o.came[number] = true
 	}
 	switch now := read.held(); {
-	case !known: // it was created later, and counts for none
+	case !known: // created later, and not counted
 	case string(kind) == "DELETED":
 		delete(o.holds, number)
 	case o.holds[number].version != now.version:
@@ -269,7 +269,7 @@ func (o *spectator) take(line []byte) error {
 	return nil
 }
 
-// missing counts the objects that it holds as none of the lists shows them.
+// missing counts the objects whose state differs from all of the lists.
 func (o *spectator) missing(truths []*spectacle) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 
 const startupRounds = 7
 
-// effort is what it takes to read the cluster once.
+// effort is the cost of reading the cluster once.
 type effort struct {
 	wall time.Duration
-	cpu  time.Duration // of the process alone, not of kube-apiserver
+	cpu  time.Duration // of the process only, without kube-apiserver
 }
 
 type effortSamples struct{ wall, cpu samples }
@@ -28,8 +28,8 @@ func (s *effortSamples) last() string {
 	return fmt.Sprintf("%.2f s (CPU %.2f s)", s.wall[len(s.wall)-1], s.cpu[len(s.cpu)-1])
 }
 
-// benchmarkStartup measures how long the server takes from the start of its process to
-// being ready, and how long a process takes that only lists the same.
+// benchmarkStartup measures the time from the start of the server's process until it is ready, compared with a process
+// that only lists the same objects.
 func benchmarkStartup(ctx context.Context, e *environment) ([]row, error) {
 	if err := e.fill(ctx, standard); err != nil {
 		return nil, err
@@ -45,17 +45,17 @@ func benchmarkStartup(ctx context.Context, e *environment) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		// While the floor is measured, the server must not compute.
+		// The server must be idle while the floor is measured.
 		e.server().Kill()
 		ours.add(effort{took, cpu})
-		for mode, floor := range floors { // in random order, which is fair
+		for mode, floor := range floors { // in the random order of a map, for fairness
 			took, err := e.runFloor(ctx, mode)
 			if err != nil {
 				return nil, err
 			}
 			floor.add(took)
 		}
-		say("ready after %v; lists alone: plain %v, compressed %v, in pages %v",
+		say("ready after %v; only lists: plain %v, compressed %v, in pages %v",
 			ours.last(), floors[floorPlain].last(), floors[floorCompressed].last(), floors[floorPaged].last())
 	}
 	if _, err := e.restart(ctx); err != nil {
@@ -67,8 +67,8 @@ func benchmarkStartup(ctx context.Context, e *environment) ([]row, error) {
 	first := against("startup", floorPlain, "concurrent full lists, a process of its own")
 	first.limit = limit{ratio: 1.5}
 	first.note = "from the start of the process to ready, with " + e.filled.String() + `. The floor lists the same ten resources
-  at once, unpaged, in protobuf, uncompressed, with client-go, from the start of its process to its end. CPU is that of the
-  process alone, and moves less when others use the machine.`
+  concurrently, without pages, in protobuf, uncompressed, with client-go, from the start of its process to its end. CPU is
+  the CPU of the process only, and varies less than the time if other programs use the machine.`
 	return []row{
 		first,
 		{name: "startup: CPU", unit: "s", n: startupRounds, got: ours.cpu.summary(), floor: floors[floorPlain].cpu.summary(), floorName: first.floorName},

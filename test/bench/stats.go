@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// samples are measurements of one thing, in one unit.
+// samples are measurements in the same unit.
 type samples []float64
 
 func (s *samples) addTime(d time.Duration, unit time.Duration) {
 	*s = append(*s, float64(d)/float64(unit))
 }
 
-// summary is what the table tells of samples: the value that counts, and how far they
-// are apart.
+// summary is what the table shows of samples: the value that is judged, and their spread.
 type summary struct {
-	median    float64 // or the quantile that the row is about
-	low, high float64 // the quartiles; of few samples, the least and the greatest
+	median    float64 // or the quantile of the row
+	low, high float64 // the quartiles, or the minimum and maximum of few samples
 }
 
 func exactly(value float64) summary { return summary{value, value, value} }
@@ -32,8 +31,8 @@ func (s samples) summary() summary {
 	return summary{s.quantile(0.5), s.quantile(0.25), s.quantile(0.75)}
 }
 
-// quantile returns the value that the share q of the samples does not exceed; between
-// two samples it is interpolated. Of nothing it is NaN.
+// quantile returns the value that the share q of the samples does not exceed, interpolated between samples. Without
+// samples, it returns NaN.
 func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return math.NaN()

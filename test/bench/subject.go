@@ -22,21 +22,20 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// A subject is what restarts workloads: the installed server, or another program that
-// takes its place.
+// subject is the program that restarts workloads: the installed server, or another program instead.
 type subject interface {
-	// start starts it and does not wait until it is of use.
+	// start starts the subject and does not wait until it is ready.
 	start() error
-	// kill ends it at once; one that does not run is left alone.
+	// kill kills the subject if it is running.
 	kill()
-	// ended reports whether it has ended by itself.
+	// ended returns an error if the subject has exited by itself.
 	ended() error
-	// processes are those that it consists of while it runs.
+	// processes returns the IDs of the subject's processes.
 	processes() ([]int, error)
-	// user is who the API server takes it for.
+	// user returns the name of the subject's user in the API server.
 	user() string
-	// annotations opt a workload in. One that is eager is to be restarted at once,
-	// however often, where the subject knows such a thing.
+	// annotations returns the annotations by which a workload opts in. An eager workload is to be restarted
+	// immediately and without a minimum interval, if the subject supports that.
 	annotations(eager bool) map[string]string
 }
 
@@ -60,19 +59,19 @@ func (s installed) annotations(eager bool) map[string]string {
 	return a
 }
 
-// external is the program of BENCH_SUBJECT. It may do everything in the cluster, and is a
-// process group of its own, as it may consist of several processes.
+// external is the program of BENCH_SUBJECT. It has all permissions in the cluster, and its own process group, because
+// it may consist of several processes.
 type external struct {
 	command    string
 	optIn      map[string]string
 	kubeconfig string
 	log        string // path
 
-	cmd    *exec.Cmd     // nil: does not run
-	exited chan struct{} // closed when it is gone
+	cmd    *exec.Cmd     // nil: not running
+	exited chan struct{} // closed when the process has exited
 }
 
-// subjectName is the name of everything that belongs to an external subject.
+// subjectName is the name of all objects that belong to an external subject.
 const subjectName = "bench-subject"
 
 func newExternal(ctx context.Context, e *environment) (*external, error) {
@@ -111,14 +110,14 @@ func (s *external) kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may be gone already
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
 	<-s.exited
 	s.cmd = nil
 }
 
 func (s *external) ended() error {
 	if s.cmd == nil {
-		return errors.New("the subject does not run")
+		return errors.New("the subject is not running")
 	}
 	select {
 	case <-s.exited:
@@ -126,7 +125,7 @@ func (s *external) ended() error {
 		return nil
 	}
 	log, _ := os.ReadFile(s.log)
-	return fmt.Errorf("the subject has ended: %v; its log ends with:\n%s", s.cmd.ProcessState, log[max(0, len(log)-2000):])
+	return fmt.Errorf("the subject has exited: %v; its log ends with:\n%s", s.cmd.ProcessState, log[max(0, len(log)-2000):])
 }
 
 // processes returns the members of the process group. Linux only.
@@ -143,9 +142,9 @@ func (s *external) processes() ([]int, error) {
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
-			continue // no process
+			continue // not a process
 		}
-		// One that cannot be read has ended meanwhile. The third field is its group.
+		// A process that cannot be read has exited meanwhile. The third field is its group.
 		if fields, err := statOf(pid); err == nil && fields[2] == group {
 			members = append(members, pid)
 		}
@@ -160,8 +159,8 @@ func (s *external) user() string { return accountOf(subjectName) }
 
 func (s *external) annotations(bool) map[string]string { return s.optIn }
 
-// administrator makes a ServiceAccount that may do everything, and returns the path of
-// its kubeconfig. Unlike an administrator by group, it is authorized as any other user.
+// administrator creates a ServiceAccount with all permissions, and returns the path of its kubeconfig. Unlike for a
+// member of the administrators' group, its requests are authorized as those of any other user.
 func (e *environment) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -179,7 +178,7 @@ func (e *environment) administrator(ctx context.Context, name string) (kubeconfi
 	return path, e.cluster.WriteKubeconfig(path, token)
 }
 
-// newAccount makes a ServiceAccount and returns a token that lasts for a day.
+// newAccount creates a ServiceAccount and returns a token that is valid for a day.
 func (e *environment) newAccount(ctx context.Context, name string) (token string, err error) {
 	accounts := e.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
 	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
@@ -198,8 +197,7 @@ func accountOf(name string) string {
 	return "system:serviceaccount:" + metav1.NamespaceDefault + ":" + name
 }
 
-// pause stops the processes of the subject until resume is called: what it does when
-// something else is measured must not count against that.
+// pause stops the processes of the subject until resume is called, so that they do not disturb other measurements.
 func (e *environment) pause() (resume func(), err error) {
 	pids, err := e.subject.processes()
 	if err != nil {
@@ -214,7 +212,7 @@ func (e *environment) pause() (resume func(), err error) {
 	return func() { signal(syscall.SIGCONT) }, nil
 }
 
-// subjectCPU is the processor time that the subject has taken since it was started.
+// subjectCPU returns the processor time of the subject since its start.
 func (e *environment) subjectCPU() (time.Duration, error) {
 	pids, err := e.subject.processes()
 	if err != nil {
@@ -231,7 +229,7 @@ func (e *environment) subjectCPU() (time.Duration, error) {
 	return sum, nil
 }
 
-// subjectMemory is what all processes of the subject have in memory.
+// subjectMemory returns the memory of all processes of the subject.
 func (e *environment) subjectMemory() (memory, error) {
 	pids, err := e.subject.processes()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable prints all rows, and then their notes.
+// printTable prints all rows, followed by their notes.
 func printTable(out io.Writer, rows []row, s settings) {
 	fmt.Fprintf(out, "\n%d processors; object counts scaled by %g; ratios of medians, measured in turns; in brackets quartiles (of fewer than 8: least and greatest)\n\n",
 		runtime.NumCPU(), s.scale)
@@ -56,7 +56,7 @@ func (l limit) String() string {
 	}
 }
 
-// digits keeps about three that mean something, and all of a count.
+// digits formats a number with about three significant digits, and a count with all of them.
 func digits(v float64) string {
 	switch {
 	case v == math.Trunc(v):

@@ -20,25 +20,25 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// templates counts how often the pod templates of the Deployments in a namespace change:
-// each change is a rollout. It sees them by one watch, which leaves nothing out.
+// templates counts changes of the pod templates of the Deployments in a namespace: each change is a rollout. It uses
+// one watch, which does not miss changes.
 type templates struct {
 	stop func() // ends the watch
 
 	mu      sync.Mutex
 	seen    map[string]*template
-	changed chan struct{} // closed and replaced whenever a template has changed
-	err     error         // why nothing is seen any more
+	changed chan struct{} // closed and replaced on every change of a template
+	err     error         // why the watch has ended
 }
 
-// template is that of one Deployment.
+// template is the pod template of one Deployment.
 type template struct {
 	now     corev1.PodTemplateSpec
 	changes int
-	last    time.Time // when the last change was seen
+	last    time.Time // when the last change was observed
 }
 
-// watchTemplates begins in a namespace that has no Deployments yet.
+// watchTemplates starts to count in a namespace, which must not contain Deployments yet.
 func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace string) (*templates, error) {
 	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -56,8 +56,8 @@ func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace 
 	return t, nil
 }
 
-// watchFrom watches from a version on. When the API server ends the watch, as it does
-// with those that are too slow, another goes on where that ended.
+// watchFrom watches from a version on. When the API server ends the watch, for example because it is too slow, a new
+// one resumes where it ended.
 func watchFrom(ctx context.Context, version string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
 	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
 }
@@ -101,8 +101,8 @@ func (t *templates) fail(err error) {
 	t.changed = make(chan struct{})
 }
 
-// of returns how often the template of a Deployment has changed and when it last did. The
-// channel is closed when any template has changed since.
+// of returns how often the template of a Deployment has changed and when it last changed. The channel is closed on the
+// next change of any template.
 func (t *templates) of(name string) (changes int, last time.Time, next <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *templates) of(name string) (changes int, last time.Time, next <-chan st
 	return changes, last, t.changed, t.err
 }
 
-// await waits until the template of a Deployment has changed a number of times, and
-// returns when that was seen.
+// await waits until the template of a Deployment has changed a number of times, and returns the time of the last
+// change.
 func (t *templates) await(ctx context.Context, name string, changes int) (time.Time, error) {
 	for {
 		n, last, next, err := t.of(name)
@@ -131,8 +131,7 @@ func (t *templates) await(ctx context.Context, name string, changes int) (time.T
 	}
 }
 
-// rollouts returns how many changes have been seen of all Deployments but the canary, and
-// of how many.
+// rollouts returns the number of changes of all Deployments but the canary, and the number of these Deployments.
 func (t *templates) rollouts() (all, deployments int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	unusedRounds  = 5
 )
 
-// benchmarkUnused measures what it costs the subject that ConfigMaps change which no workload
-// uses, beside what it costs a process that watches them and does nothing.
+// benchmarkUnused measures the cost of changes of ConfigMaps that no workload uses, compared with the cost for a
+// process that only watches them.
 func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "unused", func(s *scene) ([]row, error) {
 		name := func(i int) string { return fmt.Sprintf("unused-%d", i%unusedSources) }
@@ -27,7 +27,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 				return s.put(ctx, s.configMap(name(i), strconv.Itoa(r*updates+i)+content(i, r, unusedBytes)))
 			})
 		}
-		if err := round(0); err != nil { // which creates them
+		if err := round(0); err != nil { // creates the ConfigMaps
 			return nil, err
 		}
 		if err := s.settled(ctx); err != nil {
@@ -57,8 +57,8 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			if err := round(r + 1); err != nil {
 				return nil, err
 			}
-			// What is still to come of them is waited for before the canary, which causes
-			// requests too, shows that there is nothing more.
+			// Requests that still follow are counted. After that, the canary, which causes requests too, shows
+			// that the subject has received all updates.
 			if err := e.idle(ctx); err != nil {
 				return nil, err
 			}
@@ -79,7 +79,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			for what, n := range some {
 				calls[what] += n
 			}
-			say("%d updates: CPU %.2f s, of a watch alone %.2f s; API calls %v", updates, took[r], least[r], some)
+			say("%d updates: CPU %.2f s, of only a watch %.2f s; API calls %v", updates, took[r], least[r], some)
 		}
 		return []row{
 			{
@@ -89,7 +89,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			},
 			{
 				name: "unused ConfigMaps change: API calls", n: unusedRounds, got: exactly(float64(total(calls))), limit: limit{exact: true},
-				note: fmt.Sprintf("of all rounds, by the audit log of the API server, without watches, leases and\n  what callers of its API are asked for: %v", calls),
+				note: fmt.Sprintf("of all rounds, by the audit log of the API server, without watches, leases, and\n  authentication and authorization of callers: %v", calls),
 			},
 		}, nil
 	})

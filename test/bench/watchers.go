@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Many watches receive every change. Changes come in bursts, as kube-apiserver ends
-// watches for which more has piled up.
+// Many watches receive every change. Changes are sent in small bursts, because kube-apiserver ends watches with too
+// many pending events.
 const (
 	watchers       = 1000
 	watchersRounds = 5
@@ -28,25 +28,25 @@ const (
 	watchersLimit = time.Minute
 )
 
-// A stand is a place where many watch, of which the numbers are those of all rounds.
+// stand is a list that many clients watch, with the measurements of all rounds.
 type stand struct {
 	name   string
 	config func() *rest.Config
-	list   string // path of what is watched; its version is where watches begin
-	size   int    // watches
-	// repeats is set when the version of the list is older than the list, so that watches
-	// begin with some of what is in it.
+	list   string // path of the list; watches start from its version
+	size   int    // number of watches
+	// repeats is set if the version of the list is older than its content, so that watches start with events for
+	// some of the objects in it.
 	repeats bool
-	// bookmarks asks for them, as reflectors do.
+	// bookmarks requests bookmarks, as reflectors do.
 	bookmarks bool
 
 	perEvent  samples // µs
-	serverCPU samples // ms for 1,000 events, beyond what the changes cost without watches
+	serverCPU samples // ms for 1,000 events, without the cost of the changes themselves
 	kubeCPU   samples
-	bytes     float64 // of an event
+	bytes     float64 // per event
 }
 
-// benchmarkWatchers measures how fast events get to many watches, and what that costs.
+// benchmarkWatchers measures the latency and the cost of events for many watches.
 func benchmarkWatchers(ctx context.Context, e *environment) (rows []row, err error) {
 	s, err := e.newScene(ctx, "watchers")
 	if err != nil {
@@ -64,7 +64,7 @@ func benchmarkWatchers(ctx context.Context, e *environment) (rows []row, err err
 	kube := &stand{name: "Deployments", config: user, list: theirs, size: n}
 	direct := &stand{name: "the server", config: server, list: ours, size: n}
 	proxied := &stand{name: "the aggregator", config: user, list: ours, size: n}
-	// The version of a list in pages belongs to no replica.
+	// The version of a list in pages is common to all replicas.
 	common := &stand{name: "the server from a common version", config: server, list: ours + "?limit=1", size: n, repeats: true}
 	stands := []*stand{kube, direct, proxied, common}
 
@@ -102,26 +102,26 @@ func benchmarkWatchers(ctx context.Context, e *environment) (rows []row, err err
 	add(" through the aggregator: time per event", "µs", proxied.perEvent, kube.perEvent, limit{})
 	add(" through the aggregator: CPU for 1,000 events", "ms", proxied.serverCPU, kube.kubeCPU, limit{})
 	add(" through the aggregator: its CPU for 1,000 events", "ms", proxied.kubeCPU, kube.kubeCPU, limit{})
-	rows[0].note = fmt.Sprintf(`bursts of %d changes of Deployments of one namespace, one after the other, until the last watch has
-  the last event: %.0f events a second, of Deployments %.0f. An event has %.1f KB, of a Deployment %.1f KB. %d watches share a
-  connection on either side. The client, which takes its share of the processors, counts lines. CPU is that of the server, or
-  for Deployments of kube-apiserver, beyond what the same changes cost without watches. From a common version: as after
-  a list in pages, or one that another replica has answered.`,
+	rows[0].note = fmt.Sprintf(`bursts of %d changes of Deployments in one namespace, one after the other, until the last watch has
+  the last event: %.0f events per second, for Deployments %.0f. An event has %.1f KB, for a Deployment %.1f KB. %d watches share
+  a connection on either side. The client, which uses the same processors, counts lines. CPU is the CPU of the server, or
+  of kube-apiserver for Deployments, without the cost of the same changes without watches. From a common version: as after
+  a list in pages, or after a list from another replica.`,
 		watchersBurst, 1e6/direct.perEvent.quantile(0.5), 1e6/kube.perEvent.quantile(0.5), direct.bytes/1e3, kube.bytes/1e3, crowdPerConnection)
 	return rows, nil
 }
 
-// in returns the path of the objects of one namespace.
+// in returns the path of a list restricted to one namespace.
 func in(namespace, path string) string {
 	at := strings.LastIndexByte(path, '/')
 	return path[:at] + "/namespaces/" + namespace + path[at:]
 }
 
-// A parade makes the changes that crowds watch.
+// parade makes the changes that crowds watch.
 type parade struct {
 	*scene
-	// witness is one watch that tells when the server has seen the last change, so that
-	// no watch that begins later receives it.
+	// witness is a watch that shows when the server has seen the last change, so that later watches do not receive
+	// it.
 	witness *crowd
 	bursts  int
 	changes int
@@ -133,8 +133,7 @@ func (e *environment) newParade(ctx context.Context, s *scene, config *rest.Conf
 	return &parade{scene: s, witness: w, bursts: e.count(watchersBursts)}, err
 }
 
-// gather opens the watches of a stand. The parade is of use only to those that begin with
-// what is known.
+// gather opens the watches of a stand. The parade is only needed if the stand repeats events.
 func (st *stand) gather(ctx context.Context, p *parade) (*crowd, error) {
 	client, err := newRequester(ownConnection(st.config()))
 	if err != nil {
@@ -156,11 +155,11 @@ func (st *stand) gather(ctx context.Context, p *parade) (*crowd, error) {
 	return gather(ctx, st.config(), path, st.size, repeated)
 }
 
-// repeated returns with how many events a watch begins: what has become of each object that
-// has been touched since its version. The last change that it makes adds no object to these.
+// repeated returns the number of events at the start of a watch: one for each object that has changed since its
+// version. The last change of repeated adds no further object.
 func (p *parade) repeated(ctx context.Context, client *requester, path string) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchersLimit, fmt.Errorf("a change did not show within %v", watchersLimit))
-	defer cancel() // which ends the watch
+	defer cancel() // ends the watch
 	change := func(of int) error {
 		p.witness.expect(1)
 		if err := p.change(ctx, of); err != nil {
@@ -191,7 +190,7 @@ func (p *parade) repeated(ctx context.Context, client *requester, path string) (
 	}
 }
 
-// changeLabel is the label of Deployments that changes, which ConfigDependencies have too.
+// changeLabel is the label of Deployments that changes. ConfigDependencies have the labels of their workloads.
 const changeLabel = "bench-change"
 
 // change changes a Deployment.
@@ -202,8 +201,8 @@ func (p *parade) change(ctx context.Context, of int) error {
 	return p.put(ctx, d)
 }
 
-// burst makes some changes, and returns how long it took from before the first until each
-// watch of the crowd, which may be none, has all events.
+// burst makes several changes, and returns the time from before the first until all watches of the crowd have received
+// all events. There may be no crowd.
 func (p *parade) burst(ctx context.Context, c *crowd) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchersLimit, fmt.Errorf("a burst took more than %v", watchersLimit))
 	defer cancel()
@@ -226,17 +225,16 @@ func (p *parade) burst(ctx context.Context, c *crowd) (time.Duration, error) {
 	return took, p.witness.await(ctx)
 }
 
-// costsOf is what bursts have cost.
+// costsOf is the cost of bursts.
 type costsOf struct {
 	server, kube time.Duration // CPU
 	took         samples       // ms of each burst
 }
 
-// costs measures as many bursts as are made at a time.
+// costs measures the bursts of one turn.
 func (p *parade) costs(ctx context.Context, c *crowd) (out costsOf, err error) {
 	read := func() (server, kube time.Duration, err error) { return p.cpuOfBoth(p.cluster.PID("kube-apiserver")) }
-	// The first is not measured: what the watches have left behind when they began is
-	// cleared away, and buffers grow.
+	// The first burst is a warm-up: garbage from the start of the watches is collected, and buffers grow.
 	if _, err := p.burst(ctx, c); err != nil {
 		return out, err
 	}
@@ -256,7 +254,7 @@ func (p *parade) costs(ctx context.Context, c *crowd) (out costsOf, err error) {
 	return out, err
 }
 
-// visit measures a stand once more.
+// visit adds one measurement of a stand.
 func (p *parade) visit(ctx context.Context, st *stand, quiet costsOf) error {
 	c, err := st.gather(ctx, p)
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 	sightLimit = 30 * time.Second
 )
 
-// benchmarkWatchLatency measures how long it takes from a change until a watch of
-// ConfigDependencies shows it, while another watch shows the written object itself.
+// benchmarkWatchLatency measures the time from a change until a watch of ConfigDependencies shows it, compared with a
+// watch of the written object itself.
 func benchmarkWatchLatency(ctx context.Context, e *environment) (rows []row, err error) {
 	s, err := e.newScene(ctx, "watchlatency")
 	if err != nil {
@@ -63,17 +63,16 @@ func benchmarkWatchLatency(ctx context.Context, e *environment) (rows []row, err
 		rows = append(rows, measured...)
 	}
 	rows[0].note = `from before the update is sent until the event of the ConfigDependency is decoded, in JSON by client-go. The
-  floor is a watch on the written object, which sees the same change at the same time, on another connection. On the way are
-  kube-apiserver, which passes the change on to the server, the server, the harness's balancer and the aggregator.`
+  floor is a watch on the written object, which sees the same change at the same time, on another connection. The path is
+  kube-apiserver, the server, the harness's balancer and the aggregator.`
 	return rows, nil
 }
 
-// changing is how an object is changed, and how to tell that an event shows the change.
+// changing makes changes of an object and recognizes their events.
 type changing struct {
-	// write makes a change, which a number tells from others, and returns the version of
-	// the object.
+	// write makes the change with a number and returns the version of the object.
 	write func(ctx context.Context, i, change int) (version string, err error)
-	// watch watches the written object and its like.
+	// watch watches the written object's resource.
 	watch func(context.Context, kubernetes.Interface) (watch.Interface, error)
 	shows func(d *v1alpha1.ConfigDependency, version string, change int) bool
 }
@@ -117,7 +116,7 @@ func deploymentChanges(s *scene) changing {
 	}
 }
 
-// watchFromNow lists and watches from there.
+// watchFromNow lists objects and watches from the version of the list.
 func watchFromNow[L metav1.ListInterface](ctx context.Context,
 	list func(context.Context, metav1.ListOptions) (L, error), begin func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) (watch.Interface, error) {
@@ -128,13 +127,13 @@ func watchFromNow[L metav1.ListInterface](ctx context.Context,
 	return begin(ctx, metav1.ListOptions{ResourceVersion: now.GetResourceVersion()})
 }
 
-// A sight is an event, and when it had been decoded.
+// sight is an event with the time at which it was decoded.
 type sight struct {
 	event watch.Event
 	at    time.Time
 }
 
-// sights notes when events come. It is closed when the watch has ended.
+// sights returns a channel with the events of a watch. It is closed when the watch ends.
 func sights(w watch.Interface) <-chan sight {
 	seen := make(chan sight, 16)
 	go func() {
@@ -199,14 +198,14 @@ func (s *scene) compareSight(ctx context.Context, name string, config *rest.Conf
 	return rows, nil
 }
 
-// pairOfWatches are two watches that see the same changes.
+// pairOfWatches are two watches that show the same changes.
 type pairOfWatches struct {
 	change       changing
 	ours, theirs <-chan sight
 }
 
-// follow makes a change and returns how long it takes until either watch shows it. The
-// next event of either has to be the one of this change.
+// follow makes a change and returns the times until each watch shows it. The next event of each must be the one of this
+// change.
 func (p *pairOfWatches) follow(ctx context.Context, n int) (ours, theirs time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sightLimit, fmt.Errorf("no event within %v", sightLimit))
 	defer cancel()
@@ -222,7 +221,7 @@ func (p *pairOfWatches) follow(ctx context.Context, n int) (ours, theirs time.Du
 			case !open:
 				return 0, errors.New("the watch has ended")
 			case s.event.Type != watch.Modified || !shows(s.event.Object):
-				return 0, fmt.Errorf("change %d, version %s, is not what the event %s shows: %v", n, version, s.event.Type, s.event.Object)
+				return 0, fmt.Errorf("want the event of change %d, version %s; got %s: %v", n, version, s.event.Type, s.event.Object)
 			}
 			return s.at.Sub(started), nil
 		case <-ctx.Done():

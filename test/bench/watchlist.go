@@ -17,12 +17,11 @@ const (
 	watchListRounds = 11
 )
 
-// initialEvents is how reflectors list by a watch.
+// initialEvents are the parameters with which reflectors list by a watch.
 const initialEvents = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 
-// benchmarkWatchList measures how long it takes to get all ConfigDependencies by a watch
-// that begins with them, and how many bytes it takes, beside the list of the same; and
-// what that is for Deployments.
+// benchmarkWatchList measures the time and the bytes of a watch that starts with all ConfigDependencies, compared with
+// a list of them, and with the same for Deployments.
 func benchmarkWatchList(ctx context.Context, e *environment) ([]row, error) {
 	if err := e.fill(ctx, standard); err != nil {
 		return nil, err
@@ -49,12 +48,12 @@ func benchmarkWatchList(ctx context.Context, e *environment) ([]row, error) {
 		rows = append(rows, measured...)
 	}
 	rows[0].note = `JSON with gzip, as client-go gets it by default, through the aggregator; until the bookmark that ends the
-  initial events, of which all are counted; decompressed and not decoded. The lists are read in the same way. The rows
-  with a ratio compare the ratio of watch-list and list with that of kube-apiserver. CPU is that of the server.`
+  initial events, which are counted, decompressed but not decoded. The lists are read in the same way. The rows with a
+  ratio compare the ratio of watch-list to list with the same ratio for kube-apiserver. CPU is the CPU of the server.`
 	return rows, nil
 }
 
-// compareWatchLists takes turns between both resources, by a list and by a watch.
+// compareWatchLists measures lists and watches of both resources in turns.
 func (e *environment) compareWatchLists(ctx context.Context, direct *requester, compressed bool) ([]row, error) {
 	type way struct {
 		client      *requester
@@ -124,10 +123,10 @@ func (e *environment) compareWatchLists(ctx context.Context, direct *requester, 
 	}, nil
 }
 
-// all gets all objects, by a list or by a watch that begins with them.
+// all reads all objects, by a list or by a watch that starts with them.
 func (r *requester) all(ctx context.Context, path string, byWatch, compressed bool, least int) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends the watch
+	defer cancel() // ends the watch
 	if byWatch {
 		path += initialEvents
 	}
@@ -152,7 +151,7 @@ func (r *requester) all(ctx context.Context, path string, byWatch, compressed bo
 	return answer{time.Since(started), counted.n}, err
 }
 
-// readInitial reads the initial events of a watch, of which there have to be some.
+// readInitial reads the initial events of a watch, of which there must be at least a given number.
 func readInitial(plain io.Reader, least int) error {
 	lines := bufio.NewReaderSize(plain, 64<<10)
 	added := 0
@@ -162,17 +161,17 @@ func readInitial(plain io.Reader, least int) error {
 		case err != nil:
 			return fmt.Errorf("after %d events: %w", added, err)
 		case e.endsInitial() && added < least:
-			return fmt.Errorf("only %d objects for %d workloads", added, least)
+			return fmt.Errorf("received only %d objects, want at least %d", added, least)
 		case e.endsInitial():
 			return nil
 		case e.kind != "ADDED":
-			return fmt.Errorf("%s among the initial events", e.kind)
+			return fmt.Errorf("unexpected %s among the initial events", e.kind)
 		}
 		added++
 	}
 }
 
-// countingReader counts what is read.
+// countingReader counts the bytes that are read.
 type countingReader struct {
 	io.Reader
 	n int64

@@ -23,8 +23,8 @@ const (
 	admissionAtOnce = 8
 )
 
-// benchmarkAdmission changes the image of a Deployment that has opted in, about which the
-// webhook is asked, and of one that has not.
+// benchmarkAdmission changes the image of a Deployment that has opted in, for which the webhook is called, and of one
+// that has not.
 func benchmarkAdmission(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "admission", func(s *scene) ([]row, error) {
 		name := func(in bool, i int) string { return fmt.Sprintf("app-%t-%d", in, i) }
@@ -52,7 +52,7 @@ func benchmarkAdmission(ctx context.Context, e *environment) ([]row, error) {
 			started := time.Now()
 			got, err := s.client.AppsV1().Deployments(s.namespace).Update(ctx, d, updatedBy)
 			if err == nil && (got.Spec.Template.Annotations != nil) != in {
-				err = fmt.Errorf("the template of %s has the annotations %v", d.Name, got.Spec.Template.Annotations)
+				err = fmt.Errorf("template annotations of %s = %v", d.Name, got.Spec.Template.Annotations)
 			}
 			return time.Since(started), err
 		}
@@ -68,7 +68,7 @@ func benchmarkAdmission(ctx context.Context, e *environment) ([]row, error) {
 type updateFunc func(in bool, i, image int) (time.Duration, error)
 
 func oneAtATime(update updateFunc) (rows []row, err error) {
-	var took [2]samples // of those that have not, and of those that have
+	var took [2]samples // without and with opt-in
 	for n := range admissionWarmUp + admissionRounds {
 		for k, in := range []bool{false, true} {
 			d, err := update(in, 0, n)
@@ -97,7 +97,7 @@ func oneAtATime(update updateFunc) (rows []row, err error) {
 	return rows, nil
 }
 
-// manyAtOnce lets owners write as fast as they can, in turns with and without the webhook.
+// manyAtOnce sends updates as fast as possible, in turns with and without the webhook.
 func manyAtOnce(e *environment, update updateFunc) (row, error) {
 	var took [2]samples
 	var cpu samples
@@ -148,7 +148,7 @@ func ownersAtOnce(in bool, turn int, update updateFunc) error {
 	return errors.Join(errs...)
 }
 
-// withoutWebhook acts while the webhook is not installed.
+// withoutWebhook calls a function while the webhook is not installed.
 func (s *scene) withoutWebhook(ctx context.Context, act func() error) (err error) {
 	configurations := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	installed, err := configurations.Get(ctx, install.Name, metav1.GetOptions{})
@@ -170,7 +170,7 @@ func (s *scene) withoutWebhook(ctx context.Context, act func() error) (err error
 	return act()
 }
 
-// awaitWebhook waits until kube-apiserver asks the webhook, or does not any more.
+// awaitWebhook waits until kube-apiserver calls the webhook, or no longer calls it.
 func (s *scene) awaitWebhook(ctx context.Context, asked bool) error {
 	var failed error
 	err := poll(ctx, 100*time.Millisecond, func() bool {

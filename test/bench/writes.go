@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// writes knows when the objects of a release were written.
+// writes records when the objects of a release were written.
 type writes struct {
 	watches []watch.Interface
 
@@ -28,14 +28,14 @@ type writes struct {
 	err error
 }
 
-// write is one, as a watch has shown it.
+// write is a write that a watch has shown.
 type write struct {
 	at    time.Time
 	name  string // "config-01", or the name of a Deployment
 	image string // of a Deployment
 }
 
-// followWrites begins to note what is written in a scene.
+// followWrites starts to record writes in a scene.
 func (s *scene) followWrites(ctx context.Context) (_ *writes, err error) {
 	j := &writes{}
 	defer func() {
@@ -93,16 +93,15 @@ func (j *writes) note(w write, err error) {
 	j.all, j.err = append(j.all, w), errors.Join(j.err, err)
 }
 
-// between returns how long it took from when the first source of the i-th Deployment was
-// written until its image was, and the longest time in between in which the release wrote
-// none of its sources and Deployments.
+// between returns the time from the first write of a source of the i-th Deployment until the write of its image, and
+// the longest time in between without a write of any source or Deployment of the release.
 func (j *writes) between(r *release, i int) (gap, silence time.Duration, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
 		return 0, 0, j.err
 	}
-	images := map[string]string{} // which the release has written so far
+	images := map[string]string{} // written by the release so far
 	want := map[string]string{}
 	for i, name := range r.changing() {
 		want[name] = r.image(i)
@@ -111,7 +110,7 @@ func (j *writes) between(r *release, i int) (gap, silence time.Duration, err err
 	for _, w := range j.all {
 		if w.image != "" {
 			if w.image != want[w.name] || images[w.name] == w.image {
-				continue // the write of a restart
+				continue // a restart
 			}
 			images[w.name] = w.image
 		}
@@ -121,13 +120,13 @@ func (j *writes) between(r *release, i int) (gap, silence time.Duration, err err
 		if first.IsZero() {
 			first, last = w.at, w.at
 		}
-		// Watches are not in step with each other.
+		// The order between watches is not defined.
 		silence, last = max(silence, w.at.Sub(last)), later(last, w.at)
 		if w.name == appName(i) {
 			return w.at.Sub(first), silence, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("the release did not write %s after what it reads", appName(i))
+	return 0, 0, fmt.Errorf("the release did not write %s after its sources", appName(i))
 }
 
 func later(a, b time.Time) time.Time {
@@ -137,8 +136,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// setImage creates a Deployment, or changes its image and nothing else, so that what others
-// have added stays.
+// setImage creates a Deployment, or changes only its image and keeps fields that other clients have added.
 func (s *scene) setImage(ctx context.Context, d *appsv1.Deployment) error {
 	container := d.Spec.Template.Spec.Containers[0]
 	data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
