@@ -41,22 +41,22 @@ const (
 	apiService = "v1alpha1.configdep.io"
 	limit      = 3 * time.Minute
 
-	// An endpoint of the test is gone at once, unlike those of a cluster.
+	// The test removes endpoints immediately, unlike a cluster.
 	quick = "extraArgs={--shutdown-delay-duration=2s}"
 )
 
 var (
-	// cluster has controllers and no nodes.
+	// cluster is a control plane with controllers but without nodes.
 	cluster *controlplane.ControlPlane
 	client  kubernetes.Interface
 	objects dynamic.Interface
-	server  string // the built program
+	server  string // path of the built program
 
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == postRender { // as helm runs it
+	if len(os.Args) == 4 && os.Args[1] == postRender { // helm runs this program as a plugin
 		if err := toThisMachine(os.Stdin, os.Stdout, os.Args[2], os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -76,30 +76,29 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// release is one installation by helm.
+// release is an installation by helm.
 type release struct {
 	name         string // of the objects
 	dir          string
 	api, webhook *endpoint
 	values       []string
 	replicas     int
-	authorities  func(context.Context) ([]byte, error) // PEM, by which the replicas are verified
+	authorities  func(context.Context) ([]byte, error) // the CA certificates of the replicas, in PEM
 }
 
-// A release is installed, works, is upgraded without a request that fails, and is uninstalled in
-// an order that leaves nothing behind that waits for it. One after the other, as there can
-// be one in a cluster.
+// A release is installed, works, is upgraded without a failed request, and is uninstalled in an order that leaves no
+// APIService without a server. The releases run one after the other, because a cluster can have only one.
 func TestLifeOfARelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		name   string
 		values []string
-		given  bool     // the certificate comes from a Secret of ours
-		blind  []string // namespaces that it must not see
+		given  bool     // the certificate comes from an existing Secret
+		blind  []string // namespaces that the release must not show
 	}{
-		"as it comes":        {name: "configdep-apiserver"},
-		"in some namespaces": {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}", quick}, blind: []string{"other"}},
-		"with a Secret":      {name: "configdep-apiserver", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine", quick}, given: true},
-		"without a webhook":  {name: "configdep-apiserver", values: []string{"webhook.enabled=false", quick}},
+		"default values":          {name: "configdep-apiserver"},
+		"with namespaces":         {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}", quick}, blind: []string{"other"}},
+		"with an existing Secret": {name: "configdep-apiserver", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine", quick}, given: true},
+		"without a webhook":       {name: "configdep-apiserver", values: []string{"webhook.enabled=false", quick}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &release{name: test.name, dir: t.TempDir(), api: newEndpoint(t), webhook: newEndpoint(t), values: test.values, authorities: managedAuthorities}
@@ -115,7 +114,7 @@ func TestLifeOfARelease(t *testing.T) {
 			out := r.helm(t, "install")
 			for _, want := range []string{"configdep is installed", "delete secret configdep-hmac-key"} {
 				if !strings.Contains(out, want) {
-					t.Errorf("helm does not print %q:\n%s", want, out)
+					t.Errorf("the output of helm does not contain %q:\n%s", want, out)
 				}
 			}
 			old := []*replica{r.startReplica(t), r.startReplica(t)}
@@ -124,7 +123,7 @@ func TestLifeOfARelease(t *testing.T) {
 			works(t, "shop", hasWebhook)
 			for _, other := range test.blind {
 				if found := kubectl(t, "get", "configdependencies", "-n", other, "-o", "name"); found != "" {
-					t.Errorf("it shows %s of namespace %s", found, other)
+					t.Errorf("the server shows %s of namespace %s", found, other)
 				}
 			}
 
@@ -137,7 +136,7 @@ func TestLifeOfARelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			if args := deployment.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--settle=2s") || !slices.Contains(args, "--v=2") || *deployment.Spec.Replicas != 3 {
-				t.Errorf("there are %d replicas with %v", *deployment.Spec.Replicas, args)
+				t.Errorf("replicas = %d, arguments = %v, want 3 with the new values", *deployment.Spec.Replicas, args)
 			}
 			var replicas []*replica
 			for n := range 3 {
@@ -152,18 +151,18 @@ func TestLifeOfARelease(t *testing.T) {
 			}
 			requests()
 			if after := r.bundles(t, hasWebhook); !slices.Equal(before, after) {
-				t.Errorf("the caBundles are others after the upgrade:\n%v\n%v", before, after)
+				t.Errorf("the upgrade changed the CA bundles:\n%v\n%v", before, after)
 			}
 			works(t, "shop", hasWebhook)
 
-			// What compares what is rendered with what is there finds nothing to do.
+			// An upgrade with the same values changes nothing.
 			r.helm(t, "upgrade")
 			again, err := client.AppsV1().Deployments(namespace).Get(t.Context(), r.name, metav1.GetOptions{})
 			if err != nil || again.Generation != deployment.Generation {
-				t.Errorf("the same upgrade made generation %d of %d (%v)", again.Generation, deployment.Generation, err)
+				t.Errorf("generation after an equal upgrade = %d, want %d (%v)", again.Generation, deployment.Generation, err)
 			}
 			if after := r.bundles(t, hasWebhook); !slices.Equal(before, after) {
-				t.Errorf("the caBundles are others after the same upgrade:\n%v\n%v", before, after)
+				t.Errorf("an equal upgrade changed the CA bundles:\n%v\n%v", before, after)
 			}
 			r.checkKept(t, kept)
 
@@ -174,7 +173,7 @@ func TestLifeOfARelease(t *testing.T) {
 			for _, p := range replicas {
 				p.terminate()
 			}
-			// With the namespace go the Secrets, which Helm keeps, and the Lease that the server has made.
+			// The namespace contains the Secrets, which Helm keeps, and the Lease, which the server has created.
 			kubectl(t, "delete", "namespace", "shop", "shop-payments", "other", namespace, "--timeout=2m")
 			for _, p := range replicas {
 				p.awaitEnd()
@@ -210,7 +209,7 @@ func (r *release) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// uninstall uninstalls the release while its replicas run, and checks in which order.
+// uninstall uninstalls the release while its replicas run, and checks the order of deletions.
 func (r *release) uninstall(t *testing.T) {
 	t.Helper()
 	manifest := filepath.Join(r.dir, "manifest.yaml")
@@ -218,41 +217,41 @@ func (r *release) uninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if there := strings.Fields(kubectl(t, "get", "-f", manifest, "-o", "name")); len(there) < 15 {
-		t.Errorf("the release holds %v", there)
+		t.Errorf("the release contains only %v", there)
 	}
-	// When the webhook configuration goes is up to Helm (version 3 deletes it last), and does no
-	// harm, as requests pass without an answer.
+	// Helm decides when the webhook configuration is deleted (version 3 deletes it last). The order does no harm,
+	// because requests pass without an answer.
 	api := deleted(t, apiServices, "", apiService)
 	deployment := deleted(t, appsv1.SchemeGroupVersion.WithResource("deployments"), namespace, r.name)
 	r.run(t, "uninstall", "configdep")
 	if first, then := api(), deployment(); first > then {
-		t.Errorf("the Deployment went at revision %d, before the APIService at %d", then, first)
+		t.Errorf("the Deployment was deleted at revision %d, before the APIService at %d", then, first)
 	}
 	keep := []string{"secret/configdep-hmac-key"}
 	if !slices.ContainsFunc(r.values, func(v string) bool { return strings.HasPrefix(v, "tls.mode=") }) {
 		keep = append(keep, "secret/configdep-serving-cert")
 	}
-	await.Until(t, "of the objects of the release, the Secrets that the server has filled are left", func(ctx context.Context) error {
+	await.Until(t, "only the Secrets that the server has filled are left of the release", func(ctx context.Context) error {
 		out, err := cluster.Kubectl(ctx, "get", "-f", manifest, "--ignore-not-found", "-o", "name")
 		if left := strings.Fields(out); err == nil && !slices.Equal(slices.Sorted(slices.Values(left)), keep) {
-			err = fmt.Errorf("there is %s", left)
+			err = fmt.Errorf("remaining objects: %s", left)
 		}
 		return err
 	})
 	if key, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{}); err != nil || len(key.Data) == 0 {
-		t.Errorf("the key of the hashes does not outlive the release: %d entries, %v", len(key.Data), err)
+		t.Errorf("the HMAC key does not outlive the release: %d entries, error = %v", len(key.Data), err)
 	}
 }
 
-// deleted watches an object, and returns a function that waits for its end and tells the
-// revision of the store at which it came.
+// deleted watches an object, and returns a function that waits for its deletion and returns the revision of the store
+// at which it was deleted.
 func deleted(t *testing.T, resource schema.GroupVersionResource, namespace, name string) func() uint64 {
 	t.Helper()
 	all := objects.Resource(resource).Namespace(namespace)
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	list, err := all.List(t.Context(), only)
 	if err != nil || len(list.Items) != 1 {
-		t.Fatalf("finding %s %s: %d found (%v)", resource.Resource, name, len(list.Items), err)
+		t.Fatalf("finding %s %s: found %d objects, want 1 (%v)", resource.Resource, name, len(list.Items), err)
 	}
 	only.ResourceVersion = list.GetResourceVersion()
 	w, err := all.Watch(t.Context(), only)
@@ -294,13 +293,13 @@ func (r *release) bundles(t *testing.T, hasWebhook bool) (bundles []string) {
 	return bundles
 }
 
-// checkBundles waits until the server has told everybody its CA.
+// checkBundles waits until the server has filled in all CA bundles.
 func (r *release) checkBundles(t *testing.T, hasWebhook bool) {
 	t.Helper()
 	want := map[bool]int{true: 3, false: 1}[hasWebhook]
 	await.Until(t, "all caBundles are filled in", func(context.Context) error {
 		if found := r.bundles(t, hasWebhook); len(found) != want || slices.Contains(found, "") {
-			return fmt.Errorf("they are %v", found)
+			return fmt.Errorf("CA bundles = %v", found)
 		}
 		return nil
 	})
@@ -314,7 +313,7 @@ func managedAuthorities(ctx context.Context) ([]byte, error) {
 	return secret.Data["ca.crt"], nil
 }
 
-// giveSecret makes a certificate, in a Secret and where the replicas find the mounted files.
+// giveSecret creates a certificate, in a Secret and as files that the replicas read instead of a mount.
 func (r *release) giveSecret(t *testing.T, name string) {
 	t.Helper()
 	authority, err := pki.NewAuthority("another")
@@ -337,8 +336,8 @@ func (r *release) giveSecret(t *testing.T, name string) {
 	r.authorities = func(context.Context) ([]byte, error) { return authority.BundlePEM(), nil }
 }
 
-// works checks in a namespace that the API answers, that the webhook stamps a new workload, and
-// that a change of content reloads it.
+// works checks in a namespace that the API answers, that the webhook adds the hash to a new workload, and that a change
+// of content reloads the workload.
 func works(t *testing.T, namespace string, hasWebhook bool) {
 	t.Helper()
 	ctx := t.Context()
@@ -349,10 +348,10 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 	}
 	web := workload("web-", source.Name)
 	if hasWebhook {
-		await.Until(t, "the webhook stamps new workloads", func(ctx context.Context) error {
+		await.Until(t, "the webhook adds the hash to new workloads", func(ctx context.Context) error {
 			made, err := deployments.Create(ctx, web, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
-				err = fmt.Errorf("the template has the annotations %v", made.Spec.Template.Annotations)
+				err = fmt.Errorf("template annotations = %v", made.Spec.Template.Annotations)
 			}
 			return err
 		})
@@ -373,20 +372,20 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 		}
 		hash := now.Spec.Template.Annotations[policy.ConfigHashAnnotation]
 		if hash == "" || hash == made.Spec.Template.Annotations[policy.ConfigHashAnnotation] {
-			return fmt.Errorf("the template has the annotations %v", now.Spec.Template.Annotations)
+			return fmt.Errorf("template annotations = %v", now.Spec.Template.Annotations)
 		}
 		return nil
 	})
-	await.Until(t, "there is an event that tells so", func(ctx context.Context) error {
+	await.Until(t, "there is an event for the reload", func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigReloaded,involvedObject.name=" + made.Name})
 		if err == nil && len(events.Items) == 0 {
-			err = errors.New("there is none")
+			err = errors.New("no event yet")
 		}
 		return err
 	})
 }
 
-// workload is a Deployment that reads a Secret, has opted in.
+// workload returns a Deployment that reads a Secret and has opted in.
 func workload(generateName, secret string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
@@ -405,8 +404,8 @@ func workload(generateName, secret string) *appsv1.Deployment {
 	}
 }
 
-// poll asks the API again and again, through kube-apiserver, until the function that it returns
-// is called, which reports every request that has failed.
+// poll sends requests to the API through kube-apiserver, until the returned function is called, which reports all
+// failed requests.
 func poll(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -436,7 +435,7 @@ func poll(t *testing.T) (stop func()) {
 		cancel()
 		wg.Wait()
 		if asked < 50 || len(failed) > 0 {
-			t.Errorf("of %d requests %d failed: %v", asked, len(failed), errors.Join(failed...))
+			t.Errorf("of %d requests, %d failed, want at least 50 and no failure: %v", asked, len(failed), errors.Join(failed...))
 		}
 	}
 }

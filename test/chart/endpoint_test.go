@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// endpoint does what a Service does: each new connection goes to one of the ready replicas,
-// and those that are open stay where they are.
+// endpoint acts as a Service: each new connection goes to one of the ready replicas, and open connections stay at their
+// replica.
 type endpoint struct {
 	listener net.Listener
 
@@ -59,7 +59,7 @@ func (e *endpoint) remove(port int) {
 	e.ready = slices.DeleteFunc(e.ready, func(p int) bool { return p == port })
 }
 
-// next returns the port whose turn it is, 0 where none is ready.
+// next returns the next port in turn, or 0 if no replica is ready.
 func (e *endpoint) next() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

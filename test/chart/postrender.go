@@ -17,10 +17,10 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// postRender is the first argument with which helm runs this program, as a plugin.
+// postRender is the first argument when helm runs this program as a plugin.
 const postRender = "postrender"
 
-// plugin writes the plugin into a folder, which helm is to look for plugins in.
+// plugin writes the plugin into helm's folder of plugins.
 func plugin(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -39,9 +39,9 @@ func plugin(dir string) error {
 	return os.WriteFile(filepath.Join(dir, postRender, "plugin.yaml"), manifest, 0o600)
 }
 
-// toThisMachine changes rendered manifests so that kube-apiserver, which runs beside the
-// replicas and not in the cluster, reaches them: the Service is a name for this machine, and the
-// ports of APIService and webhooks are those that the test listens on.
+// toThisMachine changes rendered manifests so that kube-apiserver, which runs on this machine like the replicas, can
+// reach them: the Service is an external name for this machine, and the APIService and webhooks have the ports that the
+// test listens on.
 func toThisMachine(in io.Reader, out io.Writer, apiPort, webhookPort string) error {
 	ports := map[string]int64{}
 	for name, port := range map[string]string{"APIService": apiPort, "MutatingWebhookConfiguration": webhookPort} {

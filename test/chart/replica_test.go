@@ -27,7 +27,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// replica is one process of the server.
+// replica is a process of the server.
 type replica struct {
 	t       *testing.T
 	release *release
@@ -35,12 +35,12 @@ type replica struct {
 	port    int
 	webhook int // 0: none
 	cmd     *exec.Cmd
-	exited  chan struct{} // closed when the process is gone
-	err     error         // how it ended; valid then
+	exited  chan struct{} // closed when the process has exited
+	err     error         // how the process exited; valid after exited is closed
 }
 
-// startReplica starts the server as the Deployment in the cluster says, and waits until it is
-// ready and in the endpoints.
+// startReplica starts the server with the arguments of the Deployment in the cluster, waits until it is ready, and adds
+// it to the endpoints.
 func (r *release) startReplica(t *testing.T) *replica {
 	t.Helper()
 	deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), r.name, metav1.GetOptions{})
@@ -62,7 +62,7 @@ func (r *release) startReplica(t *testing.T) *replica {
 	p := &replica{t: t, release: r, log: base + ".log", exited: make(chan struct{})}
 	p.port = reserve(t)
 	args := slices.Clone(pod.Containers[0].Args)
-	// The files of a mounted Secret are where the test has put them.
+	// The test has written the files of the mounted Secret to another folder.
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "/etc/configdep/tls/", r.dir+"/")
 	}
@@ -108,12 +108,12 @@ func reserve(t *testing.T) int {
 	return port
 }
 
-// ready asks as the kubelet does, but for verifying the certificate.
+// ready probes the replica as the kubelet does, but verifies the certificate.
 func (p *replica) ready(ctx context.Context) error {
 	select {
 	case <-p.exited:
 		content, _ := os.ReadFile(p.log)
-		p.t.Fatalf("it ended: %v\n%s", p.err, content)
+		p.t.Fatalf("the replica exited: %v\n%s", p.err, content)
 	default:
 	}
 	bundle, err := p.release.authorities(ctx)
@@ -122,7 +122,7 @@ func (p *replica) ready(ctx context.Context) error {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
-		return errors.New("there is no CA")
+		return errors.New("no CA certificate yet")
 	}
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: p.release.name + "." + namespace + ".svc"},
@@ -138,33 +138,32 @@ func (p *replica) ready(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", response.Status)
+		return fmt.Errorf("/readyz: %s", response.Status)
 	}
 	return nil
 }
 
-// terminate begins to end the replica as the kubelet does: it is no endpoint any more, and is
-// asked to end.
+// terminate starts the termination of the replica as in a cluster: it is removed from the endpoints and gets SIGTERM.
 func (p *replica) terminate() {
 	p.release.api.remove(p.port)
 	p.release.webhook.remove(p.webhook)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 }
 
-// awaitEnd waits until the replica has ended in order.
+// awaitEnd waits until the replica has exited without an error.
 func (p *replica) awaitEnd() {
 	p.t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(limit):
-		p.t.Fatalf("it does not end; its log is %s", p.log)
+		p.t.Fatalf("the replica does not exit; its log is %s", p.log)
 	}
 	if p.err != nil {
-		p.t.Errorf("it did not end in order: %v", p.err)
+		p.t.Errorf("the replica exited with an error: %v", p.err)
 	}
 }
 
-// checkLog finds in the log what must never be there: a right that is missing in the chart, a panic.
+// checkLog fails the test if the log contains a missing permission or a panic.
 func (p *replica) checkLog() {
 	p.t.Helper()
 	content, err := os.ReadFile(p.log)
@@ -174,7 +173,7 @@ func (p *replica) checkLog() {
 	for line := range strings.SplitSeq(string(content), "\n") {
 		for _, never := range []string{"forbidden", "Forbidden", "panic", "unknown flag"} {
 			if strings.Contains(line, never) {
-				p.t.Errorf("its log has\n%s", line)
+				p.t.Errorf("the log of the replica contains\n%s", line)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// Whichever way a release is upgraded, what the server keeps in the Secrets of the chart, which come
-// empty, stays: by what Helm replaces, or makes again after it was deleted, the server puts back what
-// was there. A new installation of the same name goes on with it.
+// Every kind of upgrade preserves the content that the server has written to the Secrets of the chart, which the chart
+// creates empty: when Helm replaces a Secret, or creates it again after a deletion, the server restores its content. A
+// new installation with the same name continues to use it.
 func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 	r := &release{name: "configdep-apiserver", dir: t.TempDir(), api: newEndpoint(t), webhook: newEndpoint(t), values: []string{quick}, authorities: managedAuthorities}
 	if err := plugin(filepath.Join(r.dir, "plugins")); err != nil {
@@ -34,10 +34,10 @@ func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 		before func(*testing.T)
 		args   []string
 	}{
-		{name: "on the server's side, as Helm 4"},
+		{name: "server-side, as in Helm 4"},
 		{name: "server-side, with fields of other owners", args: []string{"--force-conflicts"}},
-		{name: "on the client's side, as Helm 3", args: []string{"--server-side=false"}},
-		{name: "on the client's side again"},
+		{name: "client-side, as in Helm 3", args: []string{"--server-side=false"}},
+		{name: "client-side again"},
 		{name: "replaced", args: []string{"--force-replace", "--server-side=false"}},
 		{name: "after the Secrets were deleted", before: func(t *testing.T) {
 			t.Helper()
@@ -48,13 +48,13 @@ func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 			if way.before != nil {
 				way.before(t)
 			}
-			// Something is to be written to every object.
+			// The upgrade must write to every object.
 			round := fmt.Sprintf("round-%d", n)
 			r.values = append(slices.Clone(base), "commonAnnotations.round="+round)
 			r.helm(t, "upgrade", way.args...)
 			for _, o := range []string{"secret/configdep-hmac-key", "secret/configdep-serving-cert", "configmap/configdep-serving-ca"} {
 				if got := kubectl(t, "-n", namespace, "get", o, "-o", "jsonpath={.metadata.annotations.round}"); got != round {
-					t.Errorf("%s has not been written: it is of %q", o, got)
+					t.Errorf("%s has not been written: annotation round = %q", o, got)
 				}
 			}
 			r.checkKept(t, kept)
@@ -76,7 +76,7 @@ func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 	kubectl(t, "delete", "namespace", "shop", "other", namespace, "--timeout=2m")
 }
 
-// kept is what the server keeps in its namespace, by the names of objects, and how many hold any.
+// kept is the content that the server keeps in its namespace, by object, and the number of objects with content.
 type kept struct {
 	objects map[string]string
 	filled  int
@@ -97,23 +97,23 @@ func (r *release) kept(t *testing.T) kept {
 // awaitKept waits until some objects are filled.
 func (r *release) awaitKept(t *testing.T, filled int) (k kept) {
 	t.Helper()
-	await.Until(t, "what the server keeps is filled", func(context.Context) error {
+	await.Until(t, "the server has filled its objects", func(context.Context) error {
 		if k = r.kept(t); k.filled != filled {
-			return fmt.Errorf("%d objects are, want %d", k.filled, filled)
+			return fmt.Errorf("%d objects are filled, want %d", k.filled, filled)
 		}
 		return nil
 	})
 	return k
 }
 
-// checkKept waits until what the server keeps is as it was; it never prints it.
+// checkKept waits until the content is as before. It never prints the content.
 func (r *release) checkKept(t *testing.T, before kept) {
 	t.Helper()
-	await.Until(t, "what the server keeps is as before", func(context.Context) error {
+	await.Until(t, "the content of the server's objects is as before", func(context.Context) error {
 		now := r.kept(t)
 		for name, content := range before.objects {
 			if now.objects[name] != content {
-				return fmt.Errorf("%s is not, with %d bytes where there were %d", name, len(now.objects[name]), len(content))
+				return fmt.Errorf("%s differs: %d bytes, want %d", name, len(now.objects[name]), len(content))
 			}
 		}
 		return nil
