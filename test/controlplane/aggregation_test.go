@@ -22,8 +22,7 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// How a kube-apiserver finds an aggregated API server that is not in the cluster depends
-// on one of its flags.
+// How kube-apiserver finds an aggregated API server outside the cluster depends on one of its flags.
 const (
 	externalName = `
 apiVersion: v1
@@ -59,8 +58,8 @@ spec:
 `
 )
 
-// An aggregated API server outside the cluster is reached, and can verify who is asking.
-// Two control planes run at once.
+// The aggregator reaches an aggregated API server outside the cluster, which can verify the user. Two control planes
+// run at the same time.
 func TestAggregation(t *testing.T) {
 	t.Run("by the name of the Service", func(t *testing.T) {
 		t.Parallel()
@@ -87,8 +86,7 @@ type whoAmI struct {
 	caBundle string
 }
 
-// serveWhoAmI starts a server that tells on whose behalf it is asked, and answers no client
-// but the aggregator.
+// serveWhoAmI starts a server that answers with the user of the request, and accepts only the aggregator as a client.
 func serveWhoAmI(t *testing.T, c *ControlPlane, ip net.IP) whoAmI {
 	t.Helper()
 	authority, err := pki.NewAuthority("who")
@@ -112,7 +110,7 @@ func serveWhoAmI(t *testing.T, c *ControlPlane, ip net.IP) whoAmI {
 	aggregators.AppendCertsFromPEM([]byte(authentication.Data["requestheader-client-ca-file"]))
 
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/apis/who.test/v1" { // discovery, by which availability is found out
+		if r.URL.Path == "/apis/who.test/v1" { // discovery, by which the aggregator checks availability
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"who.test/v1","resources":[]}`)
 			return
@@ -154,7 +152,7 @@ func checkWhoAmI(t *testing.T, c *ControlPlane) {
 	var got string
 	client := newClient(t, c).Discovery().RESTClient()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		// Available is what a controller knows; the handler may learn it later.
+		// A controller sets Available; the handler may get to know the server later.
 		body, err := client.Get().AbsPath("/apis/who.test/v1/me").Do(ctx).Raw()
 		got = string(body)
 		return err == nil, nil
@@ -163,6 +161,6 @@ func checkWhoAmI(t *testing.T, c *ControlPlane) {
 		t.Fatalf("%v: %s", err, got)
 	}
 	if want := "admin [system:masters system:authenticated]"; got != want {
-		t.Errorf("the server was asked by %s, want %s", got, want)
+		t.Errorf("user of the request = %s, want %s", got, want)
 	}
 }

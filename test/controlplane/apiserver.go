@@ -14,8 +14,7 @@ import (
 )
 
 func (c *ControlPlane) apiServer() component {
-	// Without the first, simulated nodes are born with a taint that only the node
-	// lifecycle controller takes away, and not at once.
+	// With the first, new nodes would have a taint that only the node lifecycle controller removes, after a while.
 	disabledAdmission := "TaintNodesByCondition"
 	if c.options.APIServerOnly {
 		disabledAdmission += ",ServiceAccount"
@@ -27,8 +26,8 @@ func (c *ControlPlane) apiServer() component {
 			"--bind-address=127.0.0.1",
 			"--advertise-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(c.ports.apiServer),
-			// The address cannot be an endpoint of Service "kubernetes", as those must
-			// not be on the loopback interface.
+			// The address cannot be an endpoint of the Service "kubernetes", because endpoints must not be on the
+			// loopback interface.
 			"--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + c.credentials.servingCertFile,
 			"--tls-private-key-file=" + c.credentials.servingKeyFile,
@@ -40,7 +39,7 @@ func (c *ControlPlane) apiServer() component {
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-signing-key-file=" + c.credentials.serviceAccountKeyFile,
 			"--service-account-key-file=" + c.credentials.serviceAccountKeyFile,
-			// How aggregated API servers are told who is asking.
+			// How aggregated API servers are told the user of a request.
 			"--proxy-client-cert-file=" + c.credentials.proxyCertFile,
 			"--proxy-client-key-file=" + c.credentials.proxyKeyFile,
 			"--requestheader-client-ca-file=" + c.credentials.proxyCAFile,
@@ -49,19 +48,18 @@ func (c *ControlPlane) apiServer() component {
 			"--requestheader-uid-headers=X-Remote-Uid",
 			"--requestheader-group-headers=X-Remote-Group",
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			// Benchmarks must not measure the limits of a server that has 2 processors.
+			// Benchmarks must not measure the default limits for concurrent requests.
 			"--max-requests-inflight=3000",
 			"--max-mutating-requests-inflight=1000",
-			// Otherwise a server that is told to stop waits for its watchers to go away.
+			// Otherwise a server that is being stopped waits for its watches to end.
 			"--shutdown-watch-termination-grace-period=1s",
 		}, c.options.APIServerArgs...),
 		ready: c.apiServerReady,
 	}
 }
 
-// apiServerReady holds when all of the server's own preparations are done, among them
-// the RBAC defaults, and when what aggregated API servers and users expect to find in
-// every cluster is there.
+// apiServerReady returns nil once the server's own preparations are done, such as the RBAC defaults, and the objects
+// exist that aggregated API servers and users expect in every cluster.
 func (c *ControlPlane) apiServerReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {

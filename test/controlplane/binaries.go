@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// buildScript prints the folder of the binaries, and builds them if they are not there.
+// buildScript builds the binaries if they do not exist yet, and prints their folder.
 const buildScript = "hack/controlplane/build.sh"
 
-// repositoryRoot is the nearest folder upwards that has the build script. Tests run in
-// the folder of their package, and programs are run from anywhere in the repository.
+// repositoryRoot returns the nearest folder upwards that has the build script. Tests run in the folder of their
+// package, and programs in any folder of the repository.
 func repositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -37,8 +37,8 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// binaries returns the folder with the binaries of all components. The first time, that
-// takes minutes; progress goes to log.
+// binaries returns the folder with the binaries of all components. The first call takes minutes; progress is written to
+// log.
 func binaries(ctx context.Context, root string, log io.Writer) (string, error) {
 	unlock, err := lockBuild(ctx, root)
 	if err != nil {
@@ -46,7 +46,7 @@ func binaries(ctx context.Context, root string, log io.Writer) (string, error) {
 	}
 	defer unlock()
 
-	// A build is ended with its compilers, also when this process is killed meanwhile.
+	// The build ends with its compilers, even if this process is killed meanwhile.
 	group, err := newGuard("")
 	if err != nil {
 		return "", err
@@ -67,8 +67,8 @@ func binaries(ctx context.Context, root string, log io.Writer) (string, error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// lockBuild lets one process at a time build: "go test ./..." starts several of these,
-// and a build takes all processors.
+// lockBuild lets only one process build at a time: "go test ./..." starts several processes, and a build uses all
+// processors.
 func lockBuild(ctx context.Context, root string) (unlock func(), err error) {
 	path := filepath.Join(root, ".cache", "controlplane.lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -81,7 +81,7 @@ func lockBuild(ctx context.Context, root string) (unlock func(), err error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // which unlocks it
+			return func() { _ = f.Close() }, nil // closing unlocks the file
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			_ = f.Close()

@@ -24,20 +24,19 @@ const (
 	kwok              = "kwok"
 )
 
-// A component is how one of them is run, and how to tell that it works.
+// component describes how a component is run and when it is ready.
 type component struct {
 	name string
 	args []string
-	// ready returns nil once the component has done what others rely on. It is called
-	// again and again.
+	// ready returns nil once other components can rely on this one. It is called repeatedly.
 	ready func(context.Context) error
 }
 
 func (c *ControlPlane) launch(one component) error {
 	cmd := exec.Command(filepath.Join(c.binaries, one.name), one.args...)
 	cmd.Dir = c.dir
-	// Nothing of the environment reaches components, above all no proxy: the API server
-	// would look for aggregated API servers and webhooks behind it.
+	// Components do not inherit environment variables, in particular no proxy: the API server would use it for
+	// aggregated API servers and webhooks.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + c.dir}
 	c.guard.adopt(cmd)
 	p, err := startProcess(one.name, c.Logs(one.name), cmd)
@@ -48,12 +47,12 @@ func (c *ControlPlane) launch(one component) error {
 	return nil
 }
 
-// await waits until a component is ready, or has ended, or it takes too long.
+// await waits until a component is ready. It returns an error if the component exits or is not ready in time.
 func (c *ControlPlane) await(ctx context.Context, one component) error {
 	p := c.processes[one.name]
 	notReady := errors.New("not asked yet")
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		// A request that hangs must not hide that the process has ended.
+		// A hanging request must not hide that the process has exited.
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		notReady = one.ready(ctx)
@@ -63,7 +62,7 @@ func (c *ControlPlane) await(ctx context.Context, one component) error {
 		return nil
 	}
 	if ctx.Err() == nil {
-		return err // it says which component, and how it ended
+		return err // the error names the component and its exit status
 	}
 	return fmt.Errorf("%s: %w: %w; its log ends with:\n%s", one.name, context.Cause(ctx), notReady, p.tail())
 }

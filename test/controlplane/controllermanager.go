@@ -23,13 +23,12 @@ func (c *ControlPlane) controllerManager() component {
 		"--leader-elect=false",
 		"--root-ca-file=" + c.credentials.caFile,
 		"--service-account-private-key-file=" + c.credentials.serviceAccountKeyFile,
-		// Each controller is a user of its own, as in any real cluster: this is how a
-		// test can tell who wrote what.
+		// Each controller has its own user, as in any real cluster, so that tests can distinguish their writes.
 		"--use-service-account-credentials=true",
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
-		// Far beyond the interval at which kwok renews leases, so that no node becomes
-		// NotReady, and no pod is evicted, because the machine is busy.
+		// Much longer than the interval at which kwok renews leases, so that no node becomes NotReady and no pod
+		// is evicted because the machine is busy.
 		"--node-monitor-grace-period=10m",
 	}
 	for _, what := range []string{"daemonset", "deployment", "endpoint", "job", "namespace", "replicaset", "service-endpoint", "statefulset"} {
@@ -38,8 +37,8 @@ func (c *ControlPlane) controllerManager() component {
 	return component{name: controllerManager, args: args, ready: c.controllerManagerReady}
 }
 
-// controllerManagerReady holds when a controller has done something that no test can do
-// without: no pod is admitted in a namespace before its ServiceAccount exists.
+// controllerManagerReady returns nil once a controller has created the default ServiceAccount: no pod is admitted in a
+// namespace before it exists.
 func (c *ControlPlane) controllerManagerReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {

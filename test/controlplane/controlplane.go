@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startLimit is how long a control plane may take until it is ready, without the build.
-// It takes seconds, unless others keep the machine busy.
+// startLimit is how long a control plane may take until it is ready, without the build. On an idle machine, it takes
+// seconds.
 const startLimit = 3 * time.Minute
 
 // ControlPlane is a running control plane. Its methods may be called concurrently.
@@ -29,15 +29,15 @@ type ControlPlane struct {
 	ports       ports
 	guard       *guard
 
-	mu        sync.Mutex // guards what follows, and lets one of Stop and RestartAPIServer run
+	mu        sync.Mutex // guards the fields below, and serializes Stop and RestartAPIServer
 	processes map[string]*process
 	stopped   bool
 	stopErr   error
 }
 
-// Start starts a control plane and returns when it is of use: the API server is ready,
-// controllers have done what they do first, the scheduler is up, and the nodes are Ready.
-// The context limits the start, not the life of the control plane, which Stop ends.
+// Start starts a control plane and returns when it is usable: the API server is ready, controllers have done their
+// initial work, the scheduler is up, and the nodes are Ready. The context limits the start, not the lifetime of the
+// control plane, which ends with Stop.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	o = o.withDefaults()
 	root, err := repositoryRoot()
@@ -99,7 +99,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
-// startComponents starts each component as soon as those that it needs are ready.
+// startComponents starts each component as soon as the components that it needs are ready.
 func (c *ControlPlane) startComponents(ctx context.Context) error {
 	var err error
 	if c.ports, err = freePorts(); err != nil {
@@ -136,14 +136,13 @@ func (c *ControlPlane) startComponents(ctx context.Context) error {
 	return nil
 }
 
-// Dir is the folder with everything that belongs to this control plane.
+// Dir returns the folder with all files of this control plane.
 func (c *ControlPlane) Dir() string { return c.dir }
 
-// Logs is the path of a component's log file, for example Logs("kube-apiserver").
+// Logs returns the path of a component's log file, for example Logs("kube-apiserver").
 func (c *ControlPlane) Logs(component string) string { return c.file("logs", component+".log") }
 
-// PID is the process id of a component, for example PID("kube-apiserver"); 0 when it does
-// not run.
+// PID returns the process ID of a component, for example PID("kube-apiserver"), or 0 if it is not running.
 func (c *ControlPlane) PID(component string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,8 +153,7 @@ func (c *ControlPlane) PID(component string) int {
 	return p.cmd.Process.Pid
 }
 
-// RESTConfig is the configuration of a client that may do everything, as often as it
-// wants. The caller may change it.
+// RESTConfig returns the configuration of an administrator's client without a rate limit. The caller may change it.
 func (c *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host: fmt.Sprintf("https://127.0.0.1:%d", c.ports.apiServer),
@@ -168,8 +166,7 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 	}
 }
 
-// EtcdURL is where etcd serves its clients, for tests that want to know all that happens,
-// in the order in which it does, and while the API server is away.
+// EtcdURL returns the URL of etcd, for tests that need all changes in their order, even while the API server is down.
 func (c *ControlPlane) EtcdURL() string { return loopback("http", c.ports.etcd) }
 
 func (c *ControlPlane) file(elements ...string) string {

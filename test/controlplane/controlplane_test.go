@@ -22,12 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// limit is how long the cluster may take for anything, on a machine that builds other
-// things meanwhile.
+// limit is the timeout of each kubectl command, on a busy machine.
 const limit = "--timeout=120s"
 
-// The life of one control plane: what tests will ask of it, and that nothing is left.
-// The steps build on each other.
+// A control plane supports the operations that tests need, and leaves nothing behind. The steps depend on each other.
 func TestControlPlane(t *testing.T) {
 	c := start(t, Options{})
 
@@ -42,22 +40,22 @@ func TestControlPlane(t *testing.T) {
 	t.Run("a stuck pod stays Pending until it is freed", func(t *testing.T) {
 		kubectl(t, c, "run", "stuck", "--image=stuck", "--annotations="+StuckAnnotation+"=")
 		kubectl(t, c, "wait", "pod/stuck", "--for=condition=PodScheduled", limit)
-		// One that came later has been looked after, so this one has been passed over.
+		// A later pod is ready, so the stuck one has been skipped.
 		kubectl(t, c, "run", "free", "--image=free")
 		kubectl(t, c, "wait", "pod/free", "--for=condition=Ready", limit)
 		if phase := kubectl(t, c, "get", "pod/stuck", "-o", "jsonpath={.status.phase}"); phase != "Pending" {
-			t.Errorf("the stuck pod is %s", phase)
+			t.Errorf("phase of the stuck pod = %s, want Pending", phase)
 		}
 		kubectl(t, c, "annotate", "pod/stuck", StuckAnnotation+"-")
 		kubectl(t, c, "wait", "pod/stuck", "--for=condition=Ready", limit)
 	})
-	t.Run("a namespace goes with all that is in it", func(t *testing.T) {
+	t.Run("a namespace is deleted with its content", func(t *testing.T) {
 		kubectl(t, c, "create", "namespace", "team")
 		kubectl(t, c, "-n", "team", "create", "deployment", "web", "--image=web", "--replicas=2")
 		kubectl(t, c, "-n", "team", "rollout", "status", "deployment/web", limit)
 		kubectl(t, c, "delete", "namespace", "team", "--wait", limit)
 		if left := kubectl(t, c, "get", "pods,replicasets,deployments", "-n", "team"); left != "" {
-			t.Errorf("left in a namespace that is gone:\n%s", left)
+			t.Errorf("objects left in a deleted namespace:\n%s", left)
 		}
 	})
 	t.Run("a pod is deleted once", func(t *testing.T) {
@@ -66,13 +64,13 @@ func TestControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(log), `"Delete pod"`) {
-			t.Error("none of the pods that are gone has been deleted by kwok")
+			t.Error("kwok has deleted no pod")
 		}
 		if strings.Contains(string(log), "failed to delete pod") {
-			t.Errorf("kwok deleted pods that were gone:\n%s", log)
+			t.Errorf("kwok has deleted a pod more than once:\n%s", log)
 		}
 	})
-	t.Run("a ServiceAccount has a kubeconfig of its own", func(t *testing.T) {
+	t.Run("a kubeconfig for a ServiceAccount", func(t *testing.T) {
 		client := newClient(t, c)
 		token, err := client.CoreV1().ServiceAccounts("default").
 			CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -85,7 +83,7 @@ func TestControlPlane(t *testing.T) {
 		}
 		checkUser(t, c, path, "system:serviceaccount:default:default")
 	})
-	t.Run("another user has one too", func(t *testing.T) {
+	t.Run("a kubeconfig for another user", func(t *testing.T) {
 		cfg := c.RESTConfig()
 		cfg.Impersonate.UserName = "jane"
 		path, err := c.KubeconfigFor("jane", cfg)
@@ -97,12 +95,12 @@ func TestControlPlane(t *testing.T) {
 			t.Error("RESTConfig does not return a copy")
 		}
 	})
-	t.Run("kubectl's errors say what is wrong", func(t *testing.T) {
+	t.Run("errors contain kubectl's message", func(t *testing.T) {
 		if _, err := c.Kubectl(t.Context(), "get", "pod", "nobody"); err == nil || !strings.Contains(err.Error(), `"nobody" not found`) {
 			t.Errorf("unexpected error: %v", err)
 		}
 	})
-	t.Run("all goes on after a restart of the API server", func(t *testing.T) {
+	t.Run("controllers work after a restart of the API server", func(t *testing.T) {
 		before := c.processes[apiServer].cmd.Process.Pid
 		if err := c.RestartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
@@ -117,19 +115,19 @@ func TestControlPlane(t *testing.T) {
 	t.Run("nothing is left after Stop", func(t *testing.T) {
 		pids := pids(c)
 		if len(pids) != 6 {
-			t.Fatalf("there are %d processes, want 5 and the guard", len(pids))
+			t.Fatalf("found %d processes, want 5 and the guard", len(pids))
 		}
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
 		checkNothingLeft(t, c.Dir(), pids)
 		if err := c.Stop(); err != nil {
-			t.Errorf("Stop again: %v", err)
+			t.Errorf("second Stop: %v", err)
 		}
 	})
 }
 
-// A start that fails must say which component is to blame, and why, and clean up.
+// A failed start must name the component and the cause, and clean up.
 func TestStartFails(t *testing.T) {
 	taken := takenPort(t)
 	tests := map[string]struct {
@@ -164,22 +162,22 @@ func TestStartFails(t *testing.T) {
 			c, err := Start(t.Context(), tt.options)
 			if err == nil {
 				_ = c.Stop()
-				t.Fatal("it started")
+				t.Fatal("Start succeeded, want an error")
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("no %q in the error:\n%v", want, err)
+					t.Errorf("want %q in the error; got:\n%v", want, err)
 				}
 			}
 			if tt.is != nil && !errors.Is(err, tt.is) {
-				t.Errorf("the error is not %q:\n%v", tt.is, err)
+				t.Errorf("want an error that is %q; got:\n%v", tt.is, err)
 			}
 			checkNothingLeft(t, tt.options.Dir, nil)
 		})
 	}
 }
 
-// A folder with other files must not become one that Stop removes.
+// Stop must not remove a folder with other files, so Start refuses it.
 func TestStartRefusesFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "precious")
@@ -188,14 +186,14 @@ func TestStartRefusesFolderInUse(t *testing.T) {
 	}
 	if c, err := Start(t.Context(), Options{Dir: dir, APIServerOnly: true}); err == nil {
 		_ = c.Stop()
-		t.Error("it started")
+		t.Error("Start succeeded, want an error")
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
 }
 
-// A component that ends in the middle of a test must not go unnoticed.
+// Stop must report a component that has exited during a test.
 func TestStopReportsWhatEndedBefore(t *testing.T) {
 	c := start(t, Options{APIServerOnly: true})
 	p := c.processes[etcd]
@@ -206,7 +204,7 @@ func TestStopReportsWhatEndedBefore(t *testing.T) {
 	if err := c.Stop(); err == nil || !strings.Contains(err.Error(), "etcd ended: signal: killed") {
 		t.Errorf("unexpected error: %v", err)
 	}
-	c.stopErr = nil // which the cleanup in start would report again
+	c.stopErr = nil // the cleanup in start would report it again
 }
 
 func start(t *testing.T, o Options) *ControlPlane {
@@ -250,7 +248,7 @@ func checkUser(t *testing.T, c *ControlPlane, kubeconfig, want string) {
 		t.Fatal(err)
 	}
 	if string(out) != want {
-		t.Errorf("the user is %s, want %s", out, want)
+		t.Errorf("user = %s, want %s", out, want)
 	}
 }
 
@@ -262,7 +260,8 @@ func pids(c *ControlPlane) []int {
 	return all
 }
 
-// checkNothingLeft waits, as a process that has just been killed is not gone at once.
+// checkNothingLeft checks that processes and a folder are gone. It waits, because a killed process does not exit
+// immediately.
 func checkNothingLeft(t *testing.T, dir string, pids []int) {
 	t.Helper()
 	var left []int
@@ -278,12 +277,11 @@ func checkNothingLeft(t *testing.T, dir string, pids []int) {
 	})
 	if err != nil {
 		_, statErr := os.Stat(dir)
-		t.Errorf("still there: processes %v, folder %v", left, statErr == nil)
+		t.Errorf("still left: processes %v, folder %v", left, statErr == nil)
 	}
 }
 
-// running reports whether a process runs. One that has ended and waits for its parent,
-// which may be an init that never asks, does not.
+// running reports whether a process runs. A zombie does not run; its parent may be an init that never reaps it.
 func running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// credentials are the identities of one control plane. The files are what components
-// are told by flags; the rest stays in memory.
+// credentials are the identities of a control plane. Credentials that components read by flags are in files, others
+// only in memory.
 type credentials struct {
 	authority *pki.Authority // of servers and of clients
 	admin     *pki.KeyPair
@@ -22,9 +22,8 @@ type credentials struct {
 	servingCertFile, servingKeyFile string
 	serviceAccountKeyFile           string
 
-	// The aggregator proves to aggregated API servers that it is the one whose
-	// X-Remote-User they may believe. Its authority is another one: with the same, any
-	// client certificate would be one step from being such a proof.
+	// With this certificate, the aggregator proves to aggregated API servers that they can trust its X-Remote-User. It
+	// has a separate authority, because otherwise any client certificate could be nearly sufficient for that.
 	proxyCAFile                 string
 	proxyCertFile, proxyKeyFile string
 }

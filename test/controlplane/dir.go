@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// newDir makes the folder for a control plane. One that is not empty is refused, as it
-// is not ours and would be removed in the end.
+// newDir creates the folder for a control plane. It refuses a folder that is not empty, because the folder is removed at
+// the end.
 func newDir(root, dir string) (string, error) {
 	if dir == "" {
 		parent := filepath.Join(root, ".cache", "run")

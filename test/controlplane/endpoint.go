@@ -9,13 +9,12 @@ import (
 	"net"
 )
 
-// EndpointIP is an IPv4 address of this machine that the API server accepts in an
-// EndpointSlice, unlike those of the loopback interface.
+// EndpointIP returns an IPv4 address of this machine that the API server accepts in an EndpointSlice, unlike a loopback
+// address.
 //
-// It is for API servers with --enable-aggregator-routing=true, which know Services of
-// type ExternalName no more: there, an aggregated API server needs a Service without
-// selector, one EndpointSlice per replica, as each has another port, and a server that
-// listens on this address.
+// It is for API servers with --enable-aggregator-routing=true, which do not support Services of type ExternalName for
+// aggregated API servers. These then need a Service without a selector, one EndpointSlice per replica, because each
+// replica has its own port, and must listen on this address.
 func EndpointIP() (net.IP, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

@@ -26,28 +26,28 @@ func (c *ControlPlane) etcd() component {
 			"--listen-peer-urls=" + peer,
 			"--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=" + name + "=" + peer,
-			"--unsafe-no-fsync", // nothing here has to survive a power cut
-			// It elects itself after this time, in milliseconds; by default a second.
+			"--unsafe-no-fsync", // no data must survive a power failure
+			// The member elects itself after this time in milliseconds. The default is a second.
 			"--election-timeout=200",
 			"--heartbeat-interval=20",
 			"--quota-backend-bytes=8589934592",
 			"--log-level=warn",
-			// As kubeadm sets it. Without progress notifications, the API server's
-			// watch cache lags behind for resources that do not change.
+			// As kubeadm sets it. Without progress notifications, the API server's watch cache lags behind for
+			// resources that do not change.
 			"--watch-progress-notify-interval=5s",
 		}, c.options.EtcdArgs...),
 		ready: func(ctx context.Context) error { return etcdReady(ctx, client, name) },
 	}
 }
 
-// etcdReady asks for the members of the cluster. That takes a leader, and it tells this
-// etcd from another one that may have been given the port.
+// etcdReady lists the members of the cluster. This requires a leader, and distinguishes this etcd from another process
+// that may have taken the port.
 func etcdReady(ctx context.Context, url, name string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v3/cluster/member/list", strings.NewReader("{}"))
 	if err != nil {
 		return fmt.Errorf("ask for members: %w", err)
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // and no proxy
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return fmt.Errorf("ask for members: %w", err)
@@ -62,7 +62,7 @@ func etcdReady(ctx context.Context, url, name string) error {
 		return fmt.Errorf("decode members (%s): %w", response.Status, err)
 	}
 	if len(list.Members) != 1 || list.Members[0].Name != name {
-		return fmt.Errorf("members are %v, want %s alone", list.Members, name)
+		return fmt.Errorf("members = %v, want only %s", list.Members, name)
 	}
 	return nil
 }

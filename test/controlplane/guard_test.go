@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// In a process with this variable there are no tests: it is the child of one.
+// A process with this variable runs no tests: it is the child process of a test.
 const victimVariable = "CONTROLPLANE_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -23,13 +23,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What a victim tells before it is killed.
+// belongings are the folder and the processes that a victim reports before it is killed.
 type belongings struct {
 	Dir  string
 	PIDs []int
 }
 
-// victim starts a control plane, says so, and waits for its end.
+// victim starts a control plane, reports its belongings, and waits to be killed.
 func victim() {
 	c, err := Start(context.Background(), Options{APIServerOnly: true, Log: os.Stderr})
 	if err != nil {
@@ -42,8 +42,8 @@ func victim() {
 	select {}
 }
 
-// Nothing must be left of a test that is killed, as it is by "go test -timeout" or ctrl-C.
-// A process that gets SIGKILL can do nothing at all.
+// A killed test must leave nothing behind. SIGKILL is the worst case, compared with "go test -timeout" or Ctrl-C,
+// because the process cannot clean up at all.
 func TestNothingSurvivesAKill(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), victimVariable+"=1")
@@ -59,7 +59,7 @@ func TestNothingSurvivesAKill(t *testing.T) {
 	decodeErr := json.NewDecoder(bufio.NewReader(stdout)).Decode(&had)
 	for _, pid := range had.PIDs {
 		if !running(pid) {
-			t.Errorf("process %d did not run in the first place", pid)
+			t.Errorf("process %d was not running before the kill", pid)
 		}
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -67,7 +67,7 @@ func TestNothingSurvivesAKill(t *testing.T) {
 	}
 	_ = cmd.Wait() // "signal: killed"
 	if decodeErr != nil {
-		t.Fatalf("the victim did not get as far as it should: %v", decodeErr)
+		t.Fatalf("the victim did not report its belongings: %v", decodeErr)
 	}
 	checkNothingLeft(t, had.Dir, had.PIDs)
 }

@@ -12,11 +12,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig is the path of a kubeconfig with all rights.
+// Kubeconfig returns the path of an administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.kubeconfigOf("admin") }
 
-// KubeconfigFor writes a kubeconfig for the user that cfg authenticates as, below Dir,
-// and returns its path.
+// KubeconfigFor writes a kubeconfig for the user that cfg authenticates as into Dir and returns its path.
 func (c *ControlPlane) KubeconfigFor(name string, cfg *rest.Config) (string, error) {
 	path := c.kubeconfigOf(name)
 	if err := writeKubeconfig(path, cfg); err != nil {
@@ -25,8 +24,7 @@ func (c *ControlPlane) KubeconfigFor(name string, cfg *rest.Config) (string, err
 	return path, nil
 }
 
-// WriteKubeconfig writes a kubeconfig for the user of the bearer token, which is
-// mostly a ServiceAccount.
+// WriteKubeconfig writes a kubeconfig for the user of the bearer token, typically a ServiceAccount.
 func (c *ControlPlane) WriteKubeconfig(path, token string) error {
 	cfg := rest.AnonymousClientConfig(c.RESTConfig())
 	cfg.BearerToken = token
@@ -35,8 +33,8 @@ func (c *ControlPlane) WriteKubeconfig(path, token string) error {
 
 func (c *ControlPlane) kubeconfigOf(name string) string { return c.file("kubeconfig", name+".yaml") }
 
-// writeKubeconfigs writes those of the administrator and of the components, which run
-// with the rights that they have in any cluster.
+// writeKubeconfigs writes the kubeconfigs of the administrator and of the components, which have the same permissions as
+// in any cluster.
 func (c *ControlPlane) writeKubeconfigs() error {
 	if _, err := c.KubeconfigFor("admin", c.RESTConfig()); err != nil {
 		return err

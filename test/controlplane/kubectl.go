@@ -14,11 +14,10 @@ import (
 	"strings"
 )
 
-// KubectlPath is the path of a kubectl of the control plane's version.
+// KubectlPath returns the path of a kubectl with the control plane's version.
 func (c *ControlPlane) KubectlPath() string { return filepath.Join(c.binaries, "kubectl") }
 
-// Kubectl runs kubectl with all rights and returns its standard output. An error says
-// what kubectl wrote to standard error.
+// Kubectl runs kubectl as an administrator and returns its standard output. An error includes its standard error.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := c.Command(ctx, c.KubectlPath(), args...)
@@ -32,9 +31,8 @@ func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) (string, err
 	return stdout.String(), nil
 }
 
-// Command prepares any program that belongs to this control plane, such as an aggregated
-// API server, or kubectl with an input. KUBECONFIG is set for it, its cache is below
-// Dir, and it never outlives this process or Stop.
+// Command prepares a program that belongs to this control plane, such as an aggregated API server, or kubectl with an
+// input. It has KUBECONFIG set and its cache in Dir, and never outlives this process or Stop.
 func (c *ControlPlane) Command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.file("kubectl-cache"))

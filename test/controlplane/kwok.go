@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// StuckAnnotation on a pod, with any value, keeps it Pending after it has been scheduled,
-// like one whose image cannot be pulled. This is how a rollout is made to get stuck.
+// StuckAnnotation on a pod, with any value, keeps the pod Pending after it has been scheduled, as if its image could not
+// be pulled. Tests use it to make a rollout stuck.
 const StuckAnnotation = "controlplane.test/stuck"
 
-// kwokConfig says what happens to nodes and pods. The binary has no defaults.
+// kwokConfig configures what happens to nodes and pods. The binary has no defaults.
 //
 //go:embed kwok.yaml
 var kwokConfig []byte
@@ -42,7 +42,7 @@ func (c *ControlPlane) writeKwokConfig() error {
 	return nil
 }
 
-// nodesReady creates the nodes that are missing and holds when all are Ready.
+// nodesReady creates missing nodes and returns nil once all are Ready.
 func (c *ControlPlane) nodesReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *ControlPlane) createNodes(ctx context.Context, client kubernetes.Interf
 	return fmt.Errorf("%d nodes are not Ready: they have just been created", c.options.Nodes-first)
 }
 
-// newNode is a node as its kubelet would register it, with room for a thousand pods.
+// newNode returns a node as its kubelet would register it, with capacity for a thousand pods.
 func newNode(i int) *corev1.Node {
 	name := fmt.Sprintf("node-%d", i)
 	capacity := corev1.ResourceList{

@@ -5,32 +5,28 @@ package controlplane
 
 import "io"
 
-// Options says what to start. The zero value is a full control plane with three nodes.
+// Options are the options of a control plane. The zero value is a full control plane with three nodes.
 type Options struct {
-	// Dir is the folder for state, credentials and logs. It must not exist yet, or be
-	// empty, as Stop removes it. By default it is a new one below .cache/run in the
-	// repository.
+	// Dir is the folder for state, credentials and logs. It must not exist yet or must be empty, because Stop
+	// removes it. The default is a new folder in .cache/run of the repository.
 	Dir string
-	// KeepDir leaves Dir in place at the end, so that its logs can be read.
+	// KeepDir keeps Dir at the end, so that its logs can be read.
 	KeepDir bool
 
-	// Nodes is the number of simulated nodes, 3 by default. Each takes 1000 pods.
+	// Nodes is the number of simulated nodes, 3 by default. Each has capacity for 1000 pods.
 	Nodes int
-	// NoNodes leaves out nodes, kwok and kube-scheduler: workloads get their pods, and
-	// the pods stay Pending.
+	// NoNodes omits nodes, kwok and kube-scheduler: workloads get their pods, and the pods stay Pending.
 	NoNodes bool
-	// APIServerOnly leaves out kube-controller-manager too: objects are stored and
-	// watched, and nothing acts on them. ServiceAccount admission is then off, as
-	// nothing creates the accounts that it asks for.
+	// APIServerOnly omits kube-controller-manager too: objects can be stored and watched, but no controller acts on
+	// them. ServiceAccount admission is then off, because no controller creates the accounts that it requires.
 	APIServerOnly bool
-	// EtcdOnly leaves out all but etcd, in which another control plane may keep some of its
-	// resources.
+	// EtcdOnly starts only etcd, in which another control plane may store some of its resources.
 	EtcdOnly bool
 
-	// APIServerArgs are added to the flags of kube-apiserver and win over the defaults,
+	// APIServerArgs are added to the flags of kube-apiserver and override the defaults,
 	// for example "--enable-aggregator-routing=true".
 	APIServerArgs []string
-	// EtcdArgs are added to the flags of etcd and win over the defaults.
+	// EtcdArgs are added to the flags of etcd and override the defaults.
 	EtcdArgs []string
 
 	// Log receives lines about progress, from within Start, RestartAPIServer and Stop.

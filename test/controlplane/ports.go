@@ -8,13 +8,13 @@ import (
 	"net"
 )
 
-// ports are where the components listen, all on the loopback interface.
+// ports are the ports of the components, all on the loopback interface.
 type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler int
 }
 
-// freePorts asks the kernel for ports that are not in use. Another process can still take
-// one before its component listens on it, so a start must be ready to try again.
+// freePorts returns unused ports from the kernel. Another process can still take one before its component listens on
+// it, so the start must be retried in that case.
 func freePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
@@ -22,7 +22,7 @@ func freePorts() (ports, error) {
 		if err != nil {
 			return ports{}, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // when all are known, so that they differ
+		defer l.Close() // after all ports are known, so that they differ
 		*port = l.Addr().(*net.TCPAddr).Port
 	}
 	return p, nil

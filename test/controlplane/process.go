@@ -15,22 +15,21 @@ import (
 	"time"
 )
 
-// A component that does not end by then, after it has been asked to, is killed. All
-// state is thrown away anyway.
+// A component that does not exit within this time after SIGTERM is killed. All state is discarded anyway.
 const stopLimit = 10 * time.Second
 
-// errPortTaken says that another process took a port after it had been picked and
-// before it was listened on. Other ports will do.
+// errPortTaken means that another process took a port after it was chosen and before the component listened on it. A
+// retry uses other ports.
 var errPortTaken = errors.New("a port was taken by another process")
 
-// A process is one run of a component.
+// process is one run of a component.
 type process struct {
 	name     string
 	cmd      *exec.Cmd
 	log      string        // path
-	logStart int64         // where the output of this run begins
-	exited   chan struct{} // closed when the process has ended and been reaped
-	state    error         // how it ended; valid once exited is closed
+	logStart int64         // offset of this run's output
+	exited   chan struct{} // closed when the process has exited and been reaped
+	state    error         // how the process exited; valid after exited is closed
 }
 
 // startProcess starts a component whose output is appended to its log file.
@@ -39,7 +38,7 @@ func startProcess(name, log string, cmd *exec.Cmd) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
 	}
-	defer out.Close() // the child has its own
+	defer out.Close() // the child has its own descriptor
 	start, err := out.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("find end of log of %s: %w", name, err)
@@ -56,7 +55,7 @@ func startProcess(name, log string, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// ended reports whether the process has ended by itself, as none of them should.
+// ended returns an error if the process has exited by itself, which none should.
 func (p *process) ended() error {
 	select {
 	case <-p.exited:
@@ -74,9 +73,9 @@ func (p *process) ended() error {
 	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", p.name, how, tail)
 }
 
-// stop ends the process and waits until it is gone.
+// stop ends the process and waits until it has exited.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if it is gone, which is fine
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has exited, which is fine
 	limit := time.NewTimer(stopLimit)
 	defer limit.Stop()
 	select {
@@ -87,7 +86,7 @@ func (p *process) stop() {
 	}
 }
 
-// tail is the last lines of what this run has logged.
+// tail returns the last lines of this run's log.
 func (p *process) tail() string {
 	const lines, size = 20, 64 << 10
 	f, err := os.Open(p.log)

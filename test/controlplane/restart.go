@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// RestartAPIServer stops kube-apiserver and starts it again at the same address. All
-// connections break, and all watches with them. It returns when the new one is ready.
+// RestartAPIServer restarts kube-apiserver at the same address. All connections and watches break. It returns when the
+// new process is ready.
 //
-// kube-scheduler, if there is one, is started again as well. It would end itself later, if
-// meanwhile a pod has been replaced by one of the same name on another node.
+// kube-scheduler, if there is one, is restarted too. Otherwise it would exit later if a pod had been replaced meanwhile
+// by one with the same name on another node.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 			c.progress("%s is ready again (%.1f s)", apiServer, time.Since(started).Seconds())
 			return c.startScheduler(ctx)
 		}
-		// An outgoing connection may have been given the port meanwhile.
+		// An outgoing connection may have taken the port meanwhile.
 		if !errors.Is(err, errPortTaken) || ctx.Err() != nil {
 			return fmt.Errorf("restart kube-apiserver: %w", err)
 		}

@@ -30,7 +30,7 @@ func (c *ControlPlane) scheduler() component {
 	}
 }
 
-// schedulerReady asks the scheduler itself, which answers when it knows the cluster.
+// schedulerReady queries the scheduler itself, which is ready when its caches are in sync.
 func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 	config := c.RESTConfig()
 	config.Host = loopback("https", c.ports.scheduler)

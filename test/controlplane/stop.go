@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// Stop ends all processes, waits until they are gone, and removes the folder. It reports
-// components that had ended before, as a test that passed without them has tested less
-// than it seems. Calling it again does no more.
+// Stop ends all processes, waits until they have exited, and removes the folder. It reports components that had exited
+// before, because a test that passed without them has tested less than intended. Further calls have no effect.
 func (c *ControlPlane) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +26,7 @@ func (c *ControlPlane) Stop() error {
 	return c.stopErr
 }
 
-// end undoes start, however far that came.
+// end undoes start, even if start has failed halfway.
 func (c *ControlPlane) end() error {
 	c.stopComponents()
 	remove := func() error {
@@ -39,14 +38,14 @@ func (c *ControlPlane) end() error {
 	if c.guard == nil {
 		return remove()
 	}
-	// The guard goes when there is nothing left to guard. A command that goes with it
-	// may write to the folder until then, hence once more.
+	// The guard ends last. A command in its group may write to the folder until then, so the folder is removed
+	// again.
 	_ = remove()
 	return errors.Join(c.guard.release(), remove())
 }
 
-// stopComponents ends clients before what they are clients of, so that their last
-// requests succeed and no client waits for an answer that never comes.
+// stopComponents stops clients before their servers, so that their last requests succeed and no client waits for an
+// answer in vain.
 func (c *ControlPlane) stopComponents() {
 	for _, stage := range [][]string{{kwok, scheduler, controllerManager}, {apiServer}, {etcd}} {
 		var stopping sync.WaitGroup

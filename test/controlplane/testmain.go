@@ -10,11 +10,10 @@ import (
 	"testing"
 )
 
-// Run is for TestMain: it starts one control plane for all tests of a package, gives it
-// to set, runs the tests, and returns the code to exit with. Where a test panics or the
-// tests are interrupted, nothing is left behind either.
+// Run is for TestMain: it starts one control plane for all tests of a package, passes it to set, runs the tests, and
+// returns the exit code. Nothing is left behind, even if a test panics or the tests are interrupted.
 //
-// CONTROLPLANE_KEEP=1 in the environment keeps the folder, for a look at the logs.
+// CONTROLPLANE_KEEP=1 in the environment keeps the folder, so that its logs can be read.
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { cluster = c }))

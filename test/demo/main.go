@@ -1,13 +1,12 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command demo runs the tours of the documents on a control plane of its own.
+// The command demo runs the tours of the documents on its own control plane.
 //
 // It starts a real control plane, installs the server, applies artifacts/examples, runs
-// the commands of docs/tour.md and of README.md one after the other and prints what they print. Then it
-// stays up until it is interrupted, or ends at once with DEMO_EXIT=1; it then fails when
-// a command fails or prints something else than the document says. With DEMO_UPDATE=1 it
-// writes what the commands print into the documents.
+// the commands of docs/tour.md and README.md one after the other, and prints their output. Then it runs until it is
+// interrupted. With DEMO_EXIT=1, it exits immediately, with an error if the output of a command differs from the
+// document. With DEMO_UPDATE=1, it writes the output of the commands into the documents.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	say("starting a control plane (the first time it is built, which takes minutes)")
+	say("starting a control plane (the first start builds it, which takes minutes)")
 	cluster, err := controlplane.Start(ctx, controlplane.Options{Log: os.Stderr})
 	if err != nil {
 		return err
@@ -55,7 +54,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	var differs error
-	for _, document := range []string{"docs/tour.md", "README.md"} { // the second goes on where the first ends
+	for _, document := range []string{"docs/tour.md", "README.md"} { // the second continues where the first ends
 		say("the tour of " + document + ":")
 		wrong, err := tour(ctx, cluster, document, os.Getenv("DEMO_UPDATE") == "1")
 		if err != nil {
@@ -72,8 +71,8 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
-// applyExamples applies the example shop and waits for all that can become ready: one
-// workload lacks a Secret, which simulated nodes do not notice.
+// applyExamples applies the example shop and waits until its Deployments are available, even the one without its
+// Secret, which simulated nodes do not notice.
 func applyExamples(ctx context.Context, cluster *controlplane.ControlPlane) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the examples were not ready within five minutes"))
 	defer cancel()
@@ -90,7 +89,7 @@ func applyExamples(ctx context.Context, cluster *controlplane.ControlPlane) erro
 
 func say(message string) { fmt.Fprintln(os.Stderr, "demo:", message) }
 
-// shell runs a command as the tour shows it.
+// shell runs a command of the tour.
 func shell(ctx context.Context, cluster *controlplane.ControlPlane, line string) (string, error) {
 	cmd := cluster.Command(ctx, "bash", "-c", line)
 	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(cluster.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))

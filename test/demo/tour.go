@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// A step of the tour is a command with what it prints, as it stands in the document:
+// step is a command of the tour with its expected output, as in the document:
 //
 //	```console
 //	$ kubectl get configdependencies
@@ -23,7 +23,7 @@ import (
 type step struct {
 	command string
 	output  []string
-	at, end int // the lines of the document that hold the output
+	at, end int // the lines of the output in the document
 }
 
 // steps finds the steps between the lines "<!-- tour -->" and "<!-- end of tour -->".
@@ -51,7 +51,7 @@ func steps(lines []string) []step {
 	return found
 }
 
-// tour runs the steps of a document and returns, as differs, what it does not say truly.
+// tour runs the steps of a document and returns, as differs, the differences from the document.
 func tour(ctx context.Context, cluster *controlplane.ControlPlane, document string, update bool) (differs, err error) {
 	content, err := os.ReadFile(document)
 	if err != nil {
@@ -76,7 +76,7 @@ func tour(ctx context.Context, cluster *controlplane.ControlPlane, document stri
 			printed = nil
 		}
 		if want, got := normalize(s.output), normalize(printed); want != got {
-			differs = errors.Join(differs, fmt.Errorf("%s says that %q prints\n%s\nbut it printed\n%s", document, s.command, want, got))
+			differs = errors.Join(differs, fmt.Errorf("%s: want the output of %q to be\n%s\ngot\n%s", document, s.command, want, got))
 		}
 		updated = append(append(updated, lines[from:s.at]...), printed...)
 		from = s.end
@@ -88,7 +88,7 @@ func tour(ctx context.Context, cluster *controlplane.ControlPlane, document stri
 	return differs, nil
 }
 
-// What differs from run to run.
+// Values that differ between runs.
 var volatile = []struct {
 	pattern *regexp.Regexp
 	name    string
