@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents tests that the documents refer to nothing that does not exist.
+// Package documents tests that files, tests and targets to which the documents refer exist.
 package documents
 
 import (
@@ -44,16 +44,16 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			if err != nil {
-				t.Errorf("%s: %s is not there", file, to)
+				t.Errorf("%s: %s does not exist", file, to)
 				continue
 			}
 			if anchor != "" && !anchors(string(content))[anchor] {
-				t.Errorf("%s: %s has no heading of that name", file, to)
+				t.Errorf("%s: no heading for %s", file, to)
 			}
 		}
 	}
 	if checked < 30 {
-		t.Errorf("there are %d links only", checked)
+		t.Errorf("found only %d links", checked)
 	}
 }
 
@@ -69,16 +69,16 @@ func TestMakeHasTheTargets(t *testing.T) {
 			name := found[1] + found[2]
 			checked++
 			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `:`).Match(makefile) {
-				t.Errorf("%s: there is no make %s", file, name)
+				t.Errorf("%s: the Makefile has no target %s", file, name)
 			}
 		}
 	}
 	if checked < 10 {
-		t.Errorf("there are %d only", checked)
+		t.Errorf("found only %d references", checked)
 	}
 }
 
-// A document that says where something is, or which test shows it, must not outlive that.
+// Files and tests that a document names exist.
 func TestFilesAndTestsExist(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
@@ -91,22 +91,22 @@ func TestFilesAndTestsExist(t *testing.T) {
 		for _, found := range inTree.FindAllStringSubmatch(text, -1) {
 			checked++
 			if paths, err := filepath.Glob(filepath.Join(root, found[1])); err != nil || len(paths) == 0 {
-				t.Errorf("%s: there is no %s (%v)", file, found[1], err)
+				t.Errorf("%s: %s does not exist (%v)", file, found[1], err)
 			}
 		}
 		for _, found := range aTest.FindAllStringSubmatch(text, -1) {
 			checked++
 			if !tests[found[1]] && found[1] != "TestX" {
-				t.Errorf("%s: there is no %s", file, found[1])
+				t.Errorf("%s: the test %s does not exist", file, found[1])
 			}
 		}
 	}
 	if checked < 60 {
-		t.Errorf("there are %d only", checked)
+		t.Errorf("found only %d references", checked)
 	}
 }
 
-// read returns the content of all files of the tree that match.
+// read returns the content of all files of the tree that match a pattern.
 func read(t *testing.T, pattern string) string {
 	t.Helper()
 	var all strings.Builder
@@ -135,7 +135,7 @@ func documents(t *testing.T) map[string]string {
 	return documents
 }
 
-// files returns those of the tree that match.
+// files returns the files of the tree that match a pattern.
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", pattern)
@@ -147,7 +147,7 @@ func files(t *testing.T, pattern string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
-// anchors returns those that GitHub makes of headings.
+// anchors returns the anchors that GitHub creates for headings.
 func anchors(text string) map[string]bool {
 	made := map[string]bool{}
 	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {

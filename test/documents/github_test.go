@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A tag can be moved to other code, which would then run with the rights of a workflow; what a comment says is for people.
-// Every script that a workflow calls exists, which actionlint does not look at.
+// Workflows pin actions to commits, because a tag can be moved to other code, which would then run with the permissions
+// of the workflow. A comment has the version for readers. All scripts that a workflow calls exist, which actionlint does
+// not check.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
 	var (
@@ -35,23 +36,23 @@ func TestWorkflows(t *testing.T) {
 		for _, found := range uses.FindAllStringSubmatch(string(content), -1) {
 			actions++
 			if !local.MatchString(found[1]) && !pinned.MatchString(found[1]) {
-				t.Errorf("%s: %s does not name a commit, with its version in a comment", file, found[1])
+				t.Errorf("%s: %s is not pinned to a commit with its version in a comment", file, found[1])
 			}
 		}
 		for _, path := range script.FindAllString(string(content), -1) {
 			scripts++
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-				t.Errorf("%s: there is no %s (%v)", file, path, err)
+				t.Errorf("%s: %s does not exist (%v)", file, path, err)
 			}
 		}
 	}
 	if len(workflows) < 2 || actions < 10 || scripts < 10 {
-		t.Errorf("there are %d workflows with %d actions and %d scripts only", len(workflows), actions, scripts)
+		t.Errorf("found only %d workflows with %d actions and %d scripts", len(workflows), actions, scripts)
 	}
 }
 
-// A module that Dependabot is not told of gets no updates, and no one notices. The same is true of a tool whose module is not
-// named, as everything that a module of tools requires counts as indirect.
+// Dependabot silently ignores modules that its configuration does not list. It also ignores a tool whose module is not
+// allowed by name, because all requirements of a module of tools count as indirect.
 func TestDependabotKnowsAllModules(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(root, ".github", "dependabot.yml"))
@@ -104,12 +105,12 @@ func TestDependabotKnowsAllModules(t *testing.T) {
 		for _, found := range tool.FindAllStringSubmatch(string(content), -1) {
 			tools++
 			u := of[folder]
-			updated := u.Limit != nil && *u.Limit == 0 || strings.HasPrefix(found[1], "k8s.io/kube-openapi/") // by hand
+			updated := u.Limit != nil && *u.Limit == 0 || strings.HasPrefix(found[1], "k8s.io/kube-openapi/") // updated manually
 			for _, allowed := range u.Allow {
 				updated = updated || allowed.Type == "all" && strings.HasPrefix(found[1]+"/", allowed.Name+"/")
 			}
 			if !updated {
-				t.Errorf("%s: no update of the tool %s is allowed", file, found[1])
+				t.Errorf("%s: dependabot.yml does not allow updates of the tool %s", file, found[1])
 			}
 		}
 	}
@@ -119,11 +120,11 @@ func TestDependabotKnowsAllModules(t *testing.T) {
 		t.Errorf("folders with a go.mod (-want +got):\n%s", diff)
 	}
 	if tools < 10 {
-		t.Errorf("there are %d tools only", tools)
+		t.Errorf("found only %d tools", tools)
 	}
 }
 
-// GitHub shows no form that it cannot read, and says so to no one.
+// GitHub silently ignores invalid issue forms.
 func TestIssueForms(t *testing.T) {
 	t.Parallel()
 	forms := 0
@@ -142,7 +143,7 @@ func TestIssueForms(t *testing.T) {
 				} `json:"contact_links"`
 			}
 			if err := yaml.UnmarshalStrict(content, &config); err != nil || !strings.Contains(string(content), "/security/advisories/new") {
-				t.Errorf("%s does not lead to private reports (%v)", file, err)
+				t.Errorf("%s has no link for private reports (%v)", file, err)
 			}
 			continue
 		}
@@ -171,26 +172,26 @@ func TestIssueForms(t *testing.T) {
 		}
 		forms++
 		if form.Name == "" || form.Description == "" || len(form.Body) == 0 {
-			t.Errorf("%s lacks a name, a description or fields", file)
+			t.Errorf("%s has no name, description or fields", file)
 		}
 		ids := map[string]bool{}
 		for _, field := range form.Body {
 			switch field.Type {
 			case "markdown":
 				if field.Attributes.Value == "" {
-					t.Errorf("%s has a text without a value", file)
+					t.Errorf("%s has a markdown field without a value", file)
 				}
 			case "textarea", "input":
 				if field.ID == "" || ids[field.ID] || field.Attributes.Label == "" {
-					t.Errorf("%s: the field %q has no label, or no ID of its own", file, field.ID)
+					t.Errorf("%s: the field %q has no label or no unique ID", file, field.ID)
 				}
 				ids[field.ID] = true
 			default:
-				t.Errorf("%s: %q is no type of a field that this test knows", file, field.Type)
+				t.Errorf("%s: unknown type %q of a field", file, field.Type)
 			}
 		}
 	}
 	if forms < 2 {
-		t.Errorf("there are %d forms only", forms)
+		t.Errorf("found only %d forms", forms)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What tools read about the project has the form of its specification, as far as that is required, and leads somewhere:
+// The description of the project for security tools has the required fields of its specification and valid links:
 // https://github.com/ossf/security-insights-spec/blob/v2.0.0/schema.cue
 func TestSecurityInsights(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestSecurityInsights(t *testing.T) {
 		"tools":          len(insights.Repository.Security.Tools) == 0,
 	} {
 		if empty {
-			t.Errorf("%s: something is missing, or has another form: %s", name, content)
+			t.Errorf("%s: a required field is missing or invalid: %s", name, content)
 		}
 	}
 	checked := 0
@@ -109,11 +109,11 @@ func TestSecurityInsights(t *testing.T) {
 		path, anchor, _ := strings.Cut(found[1], "#")
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil || anchor != "" && !anchors(string(text))[anchor] {
-			t.Errorf("%s leads nowhere (%v)", found[0], err)
+			t.Errorf("%s: no such file or heading (%v)", found[0], err)
 		}
 		checked++
 	}
 	if checked < 10 {
-		t.Errorf("there are %d links only", checked)
+		t.Errorf("found only %d links", checked)
 	}
 }

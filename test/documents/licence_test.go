@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every file that is written by hand gets the header where it is no part of a doc comment and no build constraint is lost.
+// Every hand-written file gets the header, in a place where it does not become part of a doc comment and build
+// constraints remain valid.
 func TestLicenceHeaders(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,7 +71,7 @@ func TestLicenceHeaders(t *testing.T) {
 		"command":   shebang + header + "\ntrue\n",
 		"part.sh":   header + "\ntrue\n",
 		"text.md":   "No code.\n",
-		// By its generator.
+		// The generator adds the header.
 		"made.go": "//go:build !x\n// +build !x\n\n" + goHeader + "\n" + by,
 	}
 	for file, content := range with {
@@ -81,14 +82,14 @@ func TestLicenceHeaders(t *testing.T) {
 	}
 	out, err := run("hack/licence-headers.sh", "check")
 	if err == nil || strings.Contains(out, "made.go") {
-		t.Errorf("before, it ends with %v, and says: %s", err, out)
+		t.Errorf("check before apply: error = %v, output: %s", err, out)
 	}
 	for file := range without {
 		if !strings.Contains(out, "missing in "+file+"\n") {
-			t.Errorf("%s is not missed: %s", file, out)
+			t.Errorf("%s is not reported: %s", file, out)
 		}
 	}
-	for range 2 { // the second time there is nothing left to do
+	for range 2 { // the second round changes nothing
 		if out, err := run("hack/licence-headers.sh", "apply"); err != nil {
 			t.Fatal(err, out)
 		}
@@ -99,15 +100,15 @@ func TestLicenceHeaders(t *testing.T) {
 			}
 			info, err := os.Stat(filepath.Join(tree, file))
 			if diff := cmp.Diff(want, string(content)); diff != "" || err != nil || info.Mode().Perm() != 0o755 {
-				t.Errorf("%s has mode %v, and (-want +got):\n%s", file, info.Mode(), diff)
+				t.Errorf("%s: mode = %v, content (-want +got):\n%s", file, info.Mode(), diff)
 			}
 		}
 		if out, err := run("hack/licence-headers.sh", "check"); err != nil {
-			t.Errorf("afterwards, it ends with %v, and says: %s", err, out)
+			t.Errorf("check after apply: error = %v, output: %s", err, out)
 		}
 	}
 	write("made.go", "//go:build !x\n\n"+by, 0o600)
 	if out, err := run("hack/licence-headers.sh", "check"); err == nil || !strings.Contains(out, "missing in made.go (make generate)") {
-		t.Errorf("what is generated without the header is not missed: %v, %s", err, out)
+		t.Errorf("a generated file without the header is not reported: error = %v, output: %s", err, out)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OSS-Fuzz is given every fuzz target that there is.
+// The build script of OSS-Fuzz lists all fuzz targets.
 func TestOSSFuzzHasAllTargets(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -32,7 +32,7 @@ func TestOSSFuzzHasAllTargets(t *testing.T) {
 			}
 			want = append(want, "./"+filepath.Dir(file)+" "+f.Name.Name)
 			if strings.HasSuffix(parsed.Name.Name, "_test") {
-				t.Errorf("%s is in a package of tests alone, which OSS-Fuzz cannot build", f.Name)
+				t.Errorf("%s is in an external test package, which OSS-Fuzz cannot build", f.Name)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// dashboard is Grafana's, as far as it is looked at here.
+// dashboard has the fields of a Grafana dashboard that are used here.
 type dashboard struct {
 	Title         string
 	UID           string
@@ -45,7 +45,7 @@ type datasource struct{ Type, UID string }
 
 type expression struct {
 	where, expression string
-	labels            []string // that the legend shows
+	labels            []string // labels in the legend
 }
 
 func readDashboard(file string) (*dashboard, error) {
@@ -65,7 +65,7 @@ var (
 	labelValues   = regexp.MustCompile(`^label_values\((.+), *([a-zA-Z_]+)\)$`)
 )
 
-// expressions returns those of the panels and of the variables.
+// expressions returns the expressions of the panels and the variables.
 func (d *dashboard) expressions() (all []expression) {
 	for _, p := range d.Panels {
 		for _, t := range p.Targets {
@@ -86,7 +86,7 @@ func (d *dashboard) expressions() (all []expression) {
 	return all
 }
 
-// substitute does what Grafana does before it asks Prometheus.
+// substitute replaces variables as Grafana does before a query.
 func substitute(expression string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$job", ".+").Replace(expression)
 }

@@ -8,30 +8,30 @@ import (
 	"testing"
 )
 
-// The dashboard can be imported anywhere: it names no data source, nothing overlaps, and
-// each panel says what it shows.
+// The dashboard can be imported into any Grafana: it has a variable for the data source, panels do not overlap, and each
+// panel has a description.
 func TestDashboard(t *testing.T) {
 	d, err := readDashboard(artifacts + "/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Title != "configdep" || d.UID != "configdep" || d.SchemaVersion < 39 { // that of Grafana 11
-		t.Errorf("it is %q, %q, of schema %d", d.Title, d.UID, d.SchemaVersion)
+	if d.Title != "configdep" || d.UID != "configdep" || d.SchemaVersion < 39 { // the schema of Grafana 11
+		t.Errorf("title = %q, UID = %q, schema version = %d", d.Title, d.UID, d.SchemaVersion)
 	}
 	if len(d.Templating.List) == 0 || d.Templating.List[0].Name != "datasource" || d.Templating.List[0].Type != "datasource" {
-		t.Errorf("the first variable is not the data source: %v", d.Templating.List)
+		t.Errorf("want the data source as the first variable; got %v", d.Templating.List)
 	}
 	ids, titles, taken := map[int]bool{}, map[string]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || titles[p.Title] || p.Title == "" {
-			t.Errorf("panel %d %q is there twice", p.ID, p.Title)
+			t.Errorf("panel %d %q has no title, or its ID or title is not unique", p.ID, p.Title)
 		}
 		ids[p.ID], titles[p.Title] = true, true
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if other := taken[cell]; other != "" || cell[0] >= 24 {
-					t.Fatalf("%q is where %q is, or outside", p.Title, other)
+					t.Fatalf("panel %q overlaps with %q, or is outside the grid", p.Title, other)
 				}
 				taken[cell] = p.Title
 			}
@@ -40,26 +40,26 @@ func TestDashboard(t *testing.T) {
 			continue
 		}
 		if p.Description == "" || len(p.Targets) == 0 {
-			t.Errorf("%q says nothing, or shows nothing", p.Title)
+			t.Errorf("panel %q has no description or no query", p.Title)
 		}
 		refs := map[string]bool{}
 		for _, target := range p.Targets {
 			if want := (datasource{"prometheus", "${datasource}"}); target.Datasource != want || p.Datasource != want {
-				t.Errorf("%q asks %v", p.Title, target.Datasource)
+				t.Errorf("panel %q has the data source %v", p.Title, target.Datasource)
 			}
 			if refs[target.RefID] || target.RefID == "" {
-				t.Errorf("%q has two queries %q", p.Title, target.RefID)
+				t.Errorf("panel %q has more than one query with the ID %q, or one without ID", p.Title, target.RefID)
 			}
 			refs[target.RefID] = true
-			// What Grafana does not know it leaves, and Prometheus would refuse.
+			// Grafana keeps unknown variables, which Prometheus would reject.
 			if rest := substitute(target.Expr); strings.Contains(strings.ReplaceAll(rest, `"$1"`, ""), "$") {
-				t.Errorf("%q uses an unknown variable: %s", p.Title, rest)
+				t.Errorf("panel %q uses an unknown variable: %s", p.Title, rest)
 			}
 		}
 	}
 }
 
-// What is not there is found, and what is there by another way is not missed.
+// Labels that a result cannot have are an error, and labels that a result gets in other ways are not.
 func TestAnalyze(t *testing.T) {
 	for expression, want := range map[string]struct {
 		shown []string
@@ -75,7 +75,7 @@ func TestAnalyze(t *testing.T) {
 		`time() - min by (resource) (configdep_ingest_last_progress_timestamp_seconds)`: {shown: []string{"resource"}},
 	} {
 		if uses, err := analyze("here", expression, want.shown); (err != nil) != want.fails {
-			t.Errorf("%s: %v, %v", expression, uses, err)
+			t.Errorf("%s: uses = %v, error = %v", expression, uses, err)
 		}
 	}
 	uses, err := analyze("here", `sum by (a) (label_replace(x{c="d"}, "a", "$1", "b", "(.+)")) / on (e) sum by (e) (y)`, nil)
@@ -83,6 +83,6 @@ func TestAnalyze(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(uses) != 2 || strings.Join(uses[0].Labels, " ") != "b" || uses[0].Matchers[0] != (matcher{"c", "=", "d"}) || strings.Join(uses[1].Labels, " ") != "e" {
-		t.Errorf("it uses %v", uses)
+		t.Errorf("uses = %v", uses)
 	}
 }

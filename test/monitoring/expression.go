@@ -11,15 +11,15 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// use is one metric in an expression, with what the expression wants of it.
+// use is a metric in an expression, with the matchers and labels that the expression needs.
 type use struct {
-	// Where the expression is.
+	// Where names the place of the expression.
 	Where string `json:"where"`
 	// Metric is the name of the time series, such as x_bucket.
 	Metric string `json:"metric"`
-	// Matchers are those of its selector.
+	// Matchers are the matchers of the metric's selector.
 	Matchers []matcher `json:"matchers,omitempty"`
-	// Labels are the other labels that the expression takes of it.
+	// Labels are the other labels of the metric that the expression uses.
 	Labels []string `json:"labels,omitempty"`
 }
 
@@ -31,8 +31,8 @@ type matcher struct {
 
 var language = parser.NewParser(parser.Options{})
 
-// analyze returns the metrics of an expression. The labels that it groups or joins by, and
-// those that are shown of its result, are wanted of all metrics below.
+// analyze returns the metrics of an expression. Metrics must have the labels by which the expression groups or joins
+// them, and the labels of the result that are shown.
 func analyze(where, expression string, shown []string) ([]use, error) {
 	parsed, err := language.ParseExpr(expression)
 	if err != nil {
@@ -40,7 +40,7 @@ func analyze(where, expression string, shown []string) ([]use, error) {
 	}
 	for _, label := range shown {
 		if !survives(parsed, label) {
-			return nil, fmt.Errorf("%s: %s: the label %s is shown, and is not in the result", where, expression, label)
+			return nil, fmt.Errorf("%s: %s: the label %s is shown but is not in the result", where, expression, label)
 		}
 	}
 	uses := []use{}
@@ -54,18 +54,18 @@ func analyze(where, expression string, shown []string) ([]use, error) {
 		uses = append(uses, u)
 	})
 	if len(uses) == 0 {
-		return nil, fmt.Errorf("%s: %s: it uses no metric", where, expression)
+		return nil, fmt.Errorf("%s: %s: the expression uses no metric", where, expression)
 	}
 	return uses, nil
 }
 
-// collect calls found for each selector, with the labels that are wanted of it.
+// collect calls found for each selector, with the labels that its metric must have.
 func collect(node parser.Node, wanted []string, found func(*parser.VectorSelector, []string)) {
 	switch n := node.(type) {
 	case *parser.VectorSelector:
 		found(n, wanted)
 	case *parser.AggregateExpr:
-		// Of what is above, nothing but the grouping is left below.
+		// An aggregation keeps only the labels of its grouping.
 		if !n.Without {
 			wanted = nil
 		}
@@ -79,7 +79,7 @@ func collect(node parser.Node, wanted []string, found func(*parser.VectorSelecto
 		case "histogram_quantile":
 			wanted = append(slices.Clone(wanted), "le")
 		case "label_replace":
-			// It makes the label, if it is there to begin with or not.
+			// The function sets the label, whether it exists or not.
 			to := n.Args[1].(*parser.StringLiteral).Val
 			wanted = slices.DeleteFunc(slices.Clone(wanted), func(label string) bool { return label == to })
 			wanted = append(wanted, n.Args[3].(*parser.StringLiteral).Val)
@@ -95,7 +95,7 @@ func survives(node parser.Node, label string) bool {
 	switch n := node.(type) {
 	case *parser.AggregateExpr:
 		switch n.Op {
-		case parser.TOPK, parser.BOTTOMK: // leave labels alone
+		case parser.TOPK, parser.BOTTOMK: // keep all labels
 			return survives(n.Expr, label)
 		}
 		return slices.Contains(n.Grouping, label) != n.Without

@@ -1,10 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command monitoring tells, as JSON, which metrics and labels the expressions of
-// artifacts/monitoring use, by the parser of Prometheus. A test compares that with what a
-// running server exposes (test/integration). It is a module of its own, so that Prometheus
-// is not among the dependencies of configdep.
+// The command monitoring prints, as JSON, the metrics and labels that the expressions in artifacts/monitoring use,
+// according to the parser of Prometheus. A test in test/integration compares them with the metrics of a running server.
+// The command has its own module, so that Prometheus is not a dependency of configdep.
 //
 //	go run . ../../artifacts/monitoring
 package main
@@ -36,7 +35,7 @@ func run() error {
 	return encoder.Encode(uses)
 }
 
-// read returns what the rules and the dashboard in a folder use.
+// read returns the metrics that the rules and the dashboard in a folder use.
 func read(dir string) ([]use, error) {
 	rules, err := readRules(filepath.Join(dir, "prometheusrule.yaml"))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// prometheusRule is the kind of the Prometheus operator, as far as ours goes. Its groups are
-// those of a file of rules of Prometheus.
+// prometheusRule has the fields of the Prometheus operator's kind that our rule uses. Its spec is a rule file of
+// Prometheus.
 type prometheusRule struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
@@ -41,13 +41,13 @@ func readRules(file string) ([]rulefmt.Rule, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Kind != "PrometheusRule" || rule.Metadata.Name == "" {
-		return nil, fmt.Errorf("%s: it is %s %s %q", file, rule.APIVersion, rule.Kind, rule.Metadata.Name)
+		return nil, fmt.Errorf("%s: want a named PrometheusRule; got %s %s %q", file, rule.APIVersion, rule.Kind, rule.Metadata.Name)
 	}
 	spec, err := yaml.Marshal(&rule.Spec)
 	if err != nil {
 		return nil, err
 	}
-	// As promtool check rules does: expressions, templates, durations, unknown fields.
+	// The same checks as promtool check rules: expressions, templates, durations, unknown fields.
 	groups, problems := rulefmt.Parse(spec, false, model.UTF8Validation, language, slog.Default())
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%s: %w", file, errors.Join(problems...))
@@ -61,7 +61,7 @@ func readRules(file string) ([]rulefmt.Rule, error) {
 
 var labelOfTemplate = regexp.MustCompile(`\$labels\.([a-zA-Z_]+)`)
 
-// fromAnnotations returns the labels that the annotations of an alert show.
+// fromAnnotations returns the labels that the annotations of an alert use.
 func fromAnnotations(r rulefmt.Rule) (labels []string) {
 	for _, text := range r.Annotations {
 		for _, found := range labelOfTemplate.FindAllStringSubmatch(text, -1) {

@@ -31,8 +31,8 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return rules
 }
 
-// Each alert fires when what it is for has happened, says of what, and is silent otherwise.
-// Time series are those of half an hour, of two replicas where that matters.
+// Each alert fires in its situation, with a description of it, and does not fire otherwise. The time series last half
+// an hour and are from two replicas where that matters.
 func TestAlertsFire(t *testing.T) {
 	const (
 		replica0, replica1 = `job="configdep-apiserver",instance="0"`, `job="configdep-apiserver",instance="1"`
@@ -40,7 +40,7 @@ func TestAlertsFire(t *testing.T) {
 	)
 	cases := map[string]struct {
 		bad    string
-		says   []string // the descriptions, or parts of them
+		says   []string // parts of the expected descriptions
 		quiets []string
 	}{
 		"ConfigdepAPIUnavailable": {
@@ -61,7 +61,7 @@ func TestAlertsFire(t *testing.T) {
 			quiets: []string{`configdep_leader{` + replica0 + `} 0` + all + "\n" + `configdep_leader{` + replica1 + `} 1` + all},
 		},
 		"ConfigdepReloadsFail": {
-			// However the label is called that both Prometheus and the server set.
+			// Prometheus and the server both set the label, which may be renamed.
 			bad: `configdep_rollouts_total{kind="Deployment",namespace="configdep-system",exported_namespace="shop",result="error"} 0+1` + all + `
 			      configdep_rollouts_total{kind="DaemonSet",namespace="logs",result="error"} 0+1` + all,
 			says: []string{"kind Deployment in namespace shop", "kind DaemonSet in namespace logs"},
@@ -76,7 +76,7 @@ func TestAlertsFire(t *testing.T) {
 			quiets: []string{
 				`configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0+10` + all + `
 				 configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0+10` + all,
-				// No restart at all.
+				// No restarts.
 				`configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0` + all + `
 				 configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0` + all,
 			},
@@ -108,12 +108,12 @@ func TestAlertsFire(t *testing.T) {
 				 apiserver_request_total{group="configdep.io",code="404"} 0+99` + all + `
 				 apiserver_request_total{group="configdep.io",code="503"} 0+1` + all + `
 				 apiserver_request_total{group="apps",code="500"} 0+99` + all,
-				// No request follows an error.
+				// No requests after an error.
 				`apiserver_request_total{group="configdep.io",code="503"} 1` + all,
 			},
 		},
 		"ConfigdepCertificateExpires": {
-			// Evaluated at half an hour.
+			// The rule is evaluated after half an hour.
 			bad: `configdep_serving_certificate_expiry_timestamp_seconds{` + replica0 + `} 88200` + all + `
 			      configdep_serving_certificate_expiry_timestamp_seconds{` + replica1 + `} 8640000` + all,
 			says:   []string{"expires in 1d 0h 0m 0s"},
@@ -126,7 +126,7 @@ func TestAlertsFire(t *testing.T) {
 			quiets: []string{`configdep_server_secret_missing{secret="configdep-hmac-key"} 0` + all},
 		},
 		"ConfigdepPolicyRefuses": {
-			// One refusal is enough: the first of a policy, and a later one.
+			// One refusal is enough, whether it is the first of a policy or a later one.
 			bad: `apiserver_validating_admission_policy_check_total{instance="a",policy="configdep-apiserver-workloads",enforcement_action="deny"} _x27 1x3
 			      apiserver_validating_admission_policy_check_total{instance="b",policy="configdep-apiserver-workloads",enforcement_action="deny"} 3` + all + `
 			      apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-registrations",enforcement_action="deny"} 1x20 2x9`,
@@ -152,30 +152,30 @@ func TestAlertsFire(t *testing.T) {
 		t.Run(rule.Alert, func(t *testing.T) {
 			test, known := cases[rule.Alert]
 			if !known {
-				t.Fatal("nothing is known of it here")
+				t.Fatal("the alert has no test case")
 			}
 			said := evaluate(t, rule, test.bad)
 			if len(said) != len(test.says) {
-				t.Errorf("it fires %d times, want %d: %q", len(said), len(test.says), said)
+				t.Errorf("the alert fires %d times, want %d: %q", len(said), len(test.says), said)
 			}
 			for _, want := range test.says {
 				if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, want) }) {
-					t.Errorf("it says %q, not %q", said, want)
+					t.Errorf("descriptions = %q, want %q", said, want)
 				}
 			}
 			for _, quiet := range append(test.quiets, "") {
 				if rule.Alert == "ConfigdepDown" && quiet == "" {
-					continue // that nothing is there is what it is about
+					continue // this alert fires without any time series
 				}
 				if said := evaluate(t, rule, quiet); len(said) > 0 {
-					t.Errorf("it fires without reason: %q, with\n%s", said, quiet)
+					t.Errorf("the alert fires unexpectedly: %q, with\n%s", said, quiet)
 				}
 			}
 		})
 		delete(cases, rule.Alert)
 	}
 	for name := range cases {
-		t.Errorf("there is no alert %s", name)
+		t.Errorf("no such alert: %s", name)
 	}
 }
 
@@ -207,7 +207,7 @@ func evaluate(t *testing.T, rule rulefmt.Rule, series string) (said []string) {
 	return said
 }
 
-// render fills in an annotation as Prometheus does.
+// render renders the template of an annotation as Prometheus does.
 func render(t *testing.T, text string, sample promql.Sample, at time.Time) string {
 	t.Helper()
 	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
@@ -220,7 +220,7 @@ func render(t *testing.T, text string, sample promql.Sample, at time.Time) strin
 	return rendered
 }
 
-// Users who are paged find what to do, under the name of the alert.
+// Every alert has a runbook under its name, a description and a severity.
 func TestAlertsHaveARunbook(t *testing.T) {
 	const file = "docs/operations.md"
 	content, err := os.ReadFile("../../" + file)
@@ -234,20 +234,20 @@ func TestAlertsHaveARunbook(t *testing.T) {
 	for _, rule := range alerts(t) {
 		want := fmt.Sprintf("https://github.com/configdep/configdep/blob/main/%s#%s", file, strings.ToLower(rule.Alert))
 		if rule.Annotations["runbook_url"] != want || !headings[rule.Alert] {
-			t.Errorf("%s: the runbook is %q, want %s, where a heading says so", rule.Alert, rule.Annotations["runbook_url"], want)
+			t.Errorf("%s: runbook = %q, want %s with that heading", rule.Alert, rule.Annotations["runbook_url"], want)
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-			t.Errorf("%s has no summary, or no description", rule.Alert)
+			t.Errorf("%s has no summary or no description", rule.Alert)
 		}
 		if !slices.Contains([]string{"info", "warning", "critical"}, rule.Labels["severity"]) {
-			t.Errorf("%s is %q", rule.Alert, rule.Labels["severity"])
+			t.Errorf("%s has the severity %q", rule.Alert, rule.Labels["severity"])
 		}
 		if rule.For == 0 {
-			t.Errorf("%s fires at once", rule.Alert)
+			t.Errorf("%s has no duration before it fires", rule.Alert)
 		}
 		delete(headings, rule.Alert)
 	}
 	for name := range headings {
-		t.Errorf("%s tells of an alert %s that is not there", file, name)
+		t.Errorf("%s documents an unknown alert %s", file, name)
 	}
 }
