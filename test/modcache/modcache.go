@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modcache gives tests a Go module cache of their own.
+// Package modcache provides separate Go module caches for tests.
 package modcache
 
 import (
@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// New returns the environment of an empty module cache, GOMODCACHE and GOPROXY, which is removed after the test. Modules
-// come from proxies (URLs) first, then from the usual cache, then from where they usually come.
+// New returns the environment variables GOMODCACHE and GOPROXY for an empty module cache, which is removed after the
+// test. Modules are downloaded from the given proxies (URLs) first, then from the user's module cache, then from the
+// configured proxies.
 func New(t *testing.T, proxies ...string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
@@ -23,7 +24,7 @@ func New(t *testing.T, proxies ...string) []string {
 	}
 	usual := strings.Split(strings.TrimSpace(string(out)), "\n")
 	dir := filepath.Join(t.TempDir(), "modules")
-	t.Cleanup(func() { // what is in it is read-only
+	t.Cleanup(func() { // the files in it are read-only
 		clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
 		clean.Env = append(os.Environ(), "GOMODCACHE="+dir)
 		if out, err := clean.CombinedOutput(); err != nil {

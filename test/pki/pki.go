@@ -1,10 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes certificates for tests and the demo: an authority in memory, and
-// serving and client certificates that it signs. Everything is ECDSA P-256, because a
-// control plane needs half a dozen keys and RSA would cost more time than all the rest
-// of its preparation. It is no example for production: nothing here is ever rotated.
+// Package pki creates certificates for tests and the demo: an authority in memory, and serving and client certificates
+// that it signs. All keys are ECDSA P-256, because a control plane needs half a dozen keys, and generating RSA keys would
+// take longer than the rest of its preparation. It is not an example for production: nothing here is ever rotated.
 package pki
 
 import (
@@ -27,7 +26,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that signs itself.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(commonName string) (*Authority, error) {
 	key, err := newKey()
 	if err != nil {
@@ -40,11 +39,11 @@ func NewAuthority(commonName string) (*Authority, error) {
 	return &Authority{cert: ca, key: key}, nil
 }
 
-// BundlePEM is what others need to trust this authority: the caBundle of an APIService
-// or a webhook, the certificate-authority-data of a kubeconfig.
+// BundlePEM returns the certificate of the authority, for the caBundle of an APIService or a webhook, or the
+// certificate-authority-data of a kubeconfig.
 func (a *Authority) BundlePEM() []byte { return certPEM(a.cert.Raw) }
 
-// Pool is the authority as crypto/tls wants it.
+// Pool returns the authority for crypto/tls.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -57,7 +56,7 @@ type KeyPair struct {
 	Key  []byte
 }
 
-// TLS is the pair as crypto/tls wants it.
+// TLS returns the pair for crypto/tls.
 func (p *KeyPair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
 
 // WriteFiles writes <name>.crt and <name>.key below dir, which must exist, and returns
@@ -74,9 +73,8 @@ func (p *KeyPair) WriteFiles(dir, name string) (certFile, keyFile string, err er
 	return certFile, keyFile, nil
 }
 
-// SigningKeyPEM makes a private key without a certificate, as kube-apiserver and
-// kube-controller-manager need one to sign ServiceAccount tokens. The public key is
-// part of it: both accept the same file for verification.
+// SigningKeyPEM creates a private key without a certificate, with which kube-apiserver and kube-controller-manager sign
+// ServiceAccount tokens. It includes the public key: both accept the same file for verification.
 func SigningKeyPEM() ([]byte, error) { return keyutil.MakeEllipticPrivateKeyPEM() }
 
 func newKey() (*ecdsa.PrivateKey, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// A server and a client that trust the same authority, and nothing else, must get
-// through to each other, and the server must learn the client's user and groups.
+// A server and a client that trust only the same authority can connect, and the server gets the client's user and
+// groups.
 func TestMutualTLS(t *testing.T) {
 	authority := newAuthority(t)
 	serving, err := authority.ServingCert([]string{"web.team.svc"}, []net.IP{net.IPv4(127, 0, 0, 1)})
@@ -67,8 +67,8 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// A certificate must be good for its own purpose, name and authority alone; otherwise a
-// test that expects a refusal would pass or fail for the wrong reason.
+// A certificate is only valid for its own purpose, name and authority; otherwise a test that expects a refusal would
+// pass or fail for the wrong reason.
 func TestCertificatesAreNarrow(t *testing.T) {
 	authority, stranger := newAuthority(t), newAuthority(t)
 	serving, err := authority.ServingCert([]string{"web.team.svc"}, nil)
@@ -83,16 +83,16 @@ func TestCertificatesAreNarrow(t *testing.T) {
 		options x509.VerifyOptions
 		valid   bool
 	}{
-		"its own authority":  {x509.VerifyOptions{Roots: authority.Pool()}, true},
-		"another authority":  {x509.VerifyOptions{Roots: stranger.Pool()}, false},
-		"as a client's":      {x509.VerifyOptions{Roots: authority.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, false},
-		"as another's":       {x509.VerifyOptions{Roots: authority.Pool(), DNSName: "other.team.svc"}, false},
-		"under its own name": {x509.VerifyOptions{Roots: authority.Pool(), DNSName: "web.team.svc"}, true},
+		"its own authority":       {x509.VerifyOptions{Roots: authority.Pool()}, true},
+		"another authority":       {x509.VerifyOptions{Roots: stranger.Pool()}, false},
+		"as a client certificate": {x509.VerifyOptions{Roots: authority.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, false},
+		"another name":            {x509.VerifyOptions{Roots: authority.Pool(), DNSName: "other.team.svc"}, false},
+		"its own name":            {x509.VerifyOptions{Roots: authority.Pool(), DNSName: "web.team.svc"}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if _, err := pair.Leaf.Verify(tt.options); (err == nil) != tt.valid {
-				t.Errorf("valid: %v, want %v (%v)", err == nil, tt.valid, err)
+				t.Errorf("valid = %v, want %v (%v)", err == nil, tt.valid, err)
 			}
 		})
 	}

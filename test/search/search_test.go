@@ -15,9 +15,9 @@ func TestForms(t *testing.T) {
 	const text = "swordfish>>>???"
 	for _, before := range []string{"", "a", "ab", "abc", "\xff\xfe"} {
 		for name, where := range map[string]string{
-			"as it is": before + text + "end",
-			"base64":   base64.StdEncoding.EncodeToString([]byte(before + text + "end")),
-			"for URLs": base64.RawURLEncoding.EncodeToString([]byte(before + text + "end")),
+			"unencoded":       before + text + "end",
+			"standard base64": base64.StdEncoding.EncodeToString([]byte(before + text + "end")),
+			"URL base64":      base64.RawURLEncoding.EncodeToString([]byte(before + text + "end")),
 		} {
 			found := false
 			for _, form := range Forms(text) {
@@ -32,17 +32,17 @@ func TestForms(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	if at := Find([]byte("xabxxab"), "ab"); len(at) != 2 || at[0] != 1 || at[1] != 5 {
-		t.Errorf("found at %v", at)
+		t.Errorf("offsets = %v, want 1 and 5", at)
 	}
 	if at := Find([]byte(strings.Repeat("ab", 100)), "ab"); len(at) != 5 {
-		t.Errorf("%d places", len(at))
+		t.Errorf("%d offsets, want 5", len(at))
 	}
 	if at := Find([]byte("xyz"), "ab"); at != nil {
-		t.Errorf("found at %v", at)
+		t.Errorf("offsets = %v, want none", at)
 	}
 }
 
-// The bodies of a log in text and of one in JSON.
+// Bodies are found in logs in text and in JSON.
 func TestBodies(t *testing.T) {
 	const body = "k8s\x00 a body that is longer than one line"
 	dump := "\t" + strings.ReplaceAll(hex.Dump([]byte(body)), "\n", "\n\t")
@@ -55,10 +55,10 @@ func TestBodies(t *testing.T) {
 		"JSON": string(line) + "\n",
 	} {
 		if got := string(Bodies([]byte(log))); got != body {
-			t.Errorf("%s: %q in\n%s", name, got, log)
+			t.Errorf("%s: bodies = %q in\n%s", name, got, log)
 		}
 	}
 	if got := Bodies([]byte("00000000 nothing of the kind\n")); len(got) > 0 {
-		t.Errorf("%q", got)
+		t.Errorf("bodies = %q, want none", got)
 	}
 }

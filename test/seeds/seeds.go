@@ -1,18 +1,17 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seeds decides with which seeds property tests run.
+// Package seeds selects the seeds of property tests.
 //
-// By default, and so in CI, a test runs with the same seeds each time: those that failed
-// once, and then 1 to n. So what is right cannot fail by chance. Two variables of the
-// environment change that, for every property test alike:
+// By default, as in CI, a test runs with the same seeds each time: seeds that have failed before, and then 1 to n. So
+// correct code cannot fail at random. Two environment variables change that for all property tests:
 //
-//   - SOAK_DURATION=30m (make soak) draws new seeds, for as long as that. Tests of packages
-//     share it: each runs for a part of it.
-//   - SOAK_SEED=n is the seed to begin with; without SOAK_DURATION it is the only one.
+//   - SOAK_DURATION=30m (make soak) draws new seeds for that time. Tests of packages share it: each runs for a part
+//     of it.
+//   - SOAK_SEED=n is the first seed; without SOAK_DURATION, it is the only one.
 //
-// A test that fails prints the command that repeats it. Its seed then becomes an argument of
-// Each, so that it runs from then on.
+// A failed test prints the command that repeats it. Add its seed to the arguments of Each, so that it is tested from
+// then on.
 package seeds
 
 import (
@@ -27,32 +26,30 @@ import (
 )
 
 const (
-	// Variable is the name of the variable that holds a seed.
+	// Variable is the name of the environment variable with the first seed.
 	Variable = "SOAK_SEED"
 
 	durationVariable = "SOAK_DURATION"
 
-	// parts is into how many parts tests of packages cut the duration: there are about as
-	// many of them, so that together they take about as long.
+	// parts is the number of parts into which tests of packages split the duration: there are about as many of these
+	// tests, so that together they take about that time.
 	parts = 20
 
-	// most is the greatest seed that is drawn. It is easy to copy, and every type of a seed
-	// has room for it.
+	// most is the largest seed that is drawn. It is easy to copy, and fits into every type of a seed.
 	most = 1_000_000_000
 )
 
-// Settings are what the environment asks for.
+// Settings are the settings from environment variables.
 type Settings struct {
-	// First is the seed to begin with. It is 1 unless the environment says otherwise.
+	// First is the first seed. It is 1 by default.
 	First uint64
-	// Duration is how long to go on with the seeds that follow; 0 if new seeds are not wanted.
+	// Duration is how long to continue with the seeds after First; 0 without new seeds.
 	Duration time.Duration
-	// Given is true if the environment names the first seed.
+	// Given is true if the environment sets the first seed.
 	Given bool
 }
 
-// Read returns what the environment asks for. With a duration but no seed, it draws the
-// first one.
+// Read returns the settings. With a duration but no seed, it draws the first one.
 func Read() (Settings, error) { return read(os.Getenv) }
 
 func read(getenv func(string) string) (s Settings, err error) {
@@ -72,9 +69,9 @@ func read(getenv func(string) string) (s Settings, err error) {
 	return s, nil
 }
 
-// Each runs a test with n seeds, each in a subtest of the seed's name, after those that
-// failed once. It stops after the first that fails. A test of which all randomness comes from
-// its seed fails again with that seed.
+// Each runs a test with the seeds that have failed before and then with n others, each in a subtest that is named after
+// the seed. It stops after the first failure. A test that takes all randomness from its seed fails again with that
+// seed.
 func Each(t *testing.T, n int, test func(*testing.T, uint64), failed ...uint64) {
 	t.Helper()
 	s, err := Read()
@@ -91,12 +88,11 @@ func Each(t *testing.T, n int, test func(*testing.T, uint64), failed ...uint64) 
 		}
 	}
 	if s.Duration > 0 {
-		t.Logf("passed with %d seeds, %d and those that follow", count, s.First)
+		t.Logf("passed with %d seeds, starting at %d", count, s.First)
 	}
 }
 
-// all returns the seeds of a test. With a duration they go on for as long as there is time,
-// and there is at least one.
+// all returns the seeds of a test. With a duration, they continue while there is time left, and there is at least one.
 func (s Settings) all(n int, failed []uint64, timeLeft func() bool) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		switch {
@@ -134,8 +130,7 @@ func repeat(t *testing.T, seed uint64) string {
 	return fmt.Sprintf("%s=%d go test %s -run '^%s$'", Variable, seed, packagePath(), t.Name())
 }
 
-// packagePath returns the path of the package under test, whose folder is the working
-// directory of its tests.
+// packagePath returns the path of the package under test, whose folder is the working directory of its tests.
 func packagePath() string {
 	dir, err := os.Getwd()
 	if err != nil {

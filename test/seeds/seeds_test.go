@@ -27,13 +27,13 @@ func TestRead(t *testing.T) {
 		"a seed and a duration": {map[string]string{Variable: "7", durationVariable: "30m"}, Settings{First: 7, Duration: 30 * time.Minute, Given: true}, ""},
 		"not a seed":            {map[string]string{Variable: "x"}, Settings{}, `SOAK_SEED="x" is not a seed`},
 		"not a duration":        {map[string]string{durationVariable: "30"}, Settings{}, `SOAK_DURATION="30" is not a positive duration`},
-		"no duration":           {map[string]string{durationVariable: "0s"}, Settings{}, `SOAK_DURATION="0s" is not a positive duration`},
+		"a duration of zero":    {map[string]string{durationVariable: "0s"}, Settings{}, `SOAK_DURATION="0s" is not a positive duration`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := read(environment(tt.environment))
 			if tt.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantError) {
-					t.Errorf("error %v, want %q", err, tt.wantError)
+					t.Errorf("error = %v, want %q", err, tt.wantError)
 				}
 				return
 			}
@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Two runs of "make soak" play different seeds, and two of "make test" the same.
+// Two runs of "make soak" use different seeds, and two runs of "make test" the same.
 func TestRead_DrawsForADurationOnly(t *testing.T) {
 	drawn := map[uint64]bool{}
 	for range 10 {
@@ -55,20 +55,20 @@ func TestRead_DrawsForADurationOnly(t *testing.T) {
 		drawn[s.First] = true
 	}
 	if len(drawn) < 9 {
-		t.Errorf("ten draws gave %d seeds", len(drawn))
+		t.Errorf("ten draws returned %d different seeds, want at least 9", len(drawn))
 	}
 }
 
 func TestSettings_All(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settings Settings
-		rounds   int // for which there is time
+		rounds   int // how often there is time left
 		want     []uint64
 	}{
-		"the default: those that failed, and then the first": {Settings{First: 1}, 0, []uint64{99, 5, 1, 2, 3}},
-		"a seed alone":      {Settings{First: 7, Given: true}, 0, []uint64{7}},
-		"a duration":        {Settings{First: 7, Duration: time.Hour}, 3, []uint64{7, 8, 9, 10}},
-		"too short for one": {Settings{First: 7, Duration: 1}, 0, []uint64{7}},
+		"the default: failed seeds, and then the first ones": {Settings{First: 1}, 0, []uint64{99, 5, 1, 2, 3}},
+		"only a seed": {Settings{First: 7, Given: true}, 0, []uint64{7}},
+		"a duration":  {Settings{First: 7, Duration: time.Hour}, 3, []uint64{7, 8, 9, 10}},
+		"a duration that is too short for one seed": {Settings{First: 7, Duration: 1}, 0, []uint64{7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rounds := tt.rounds
@@ -81,9 +81,9 @@ func TestSettings_All(t *testing.T) {
 	}
 }
 
-// What a failed test prints can be pasted into a shell in the root of the repository.
+// The command that a failed test prints works in the root of the repository.
 func TestRepeat(t *testing.T) {
 	if got, want := repeat(t, 7), "SOAK_SEED=7 go test ./test/seeds -run '^TestRepeat$'"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("command = %s, want %s", got, want)
 	}
 }
