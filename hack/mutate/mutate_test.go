@@ -66,7 +66,7 @@ func samplePackage(t *testing.T, source string) *goPackage {
 	return p
 }
 
-// Each kind of change is found, with what identifies it, and none that changes nothing.
+// All kinds of changes are found, with their identifiers, and each changes the code.
 func TestMutantsOf(t *testing.T) {
 	p := samplePackage(t, sample)
 	mutants := mutantsOf(p, &p.sources[0])
@@ -115,8 +115,7 @@ func TestMutantsOf(t *testing.T) {
 	}
 }
 
-// A schema compiles, with all changes that can be compiled beside others, and what is
-// selected by its number is the change.
+// A schema contains all changes that compile together with others, each selected by its number.
 func TestSchema(t *testing.T) {
 	p := samplePackage(t, sample)
 	mutants := mutantsOf(p, &p.sources[0])
@@ -129,7 +128,7 @@ func TestSchema(t *testing.T) {
 		m := &mutants[i]
 		constant := strings.Contains(m.key(), "const size = 3") || strings.Contains(m.key(), "const size = 1") // the length of an array
 		if m.form == alone != constant {
-			t.Errorf("%s is alone: %v", m, m.form == alone)
+			t.Errorf("%s must be compiled alone = %v", m, m.form == alone)
 		}
 		if !constant && !strings.Contains(content, fmt.Sprintf("mutateIs(%d)", i)) && !strings.Contains(content, fmt.Sprintf("](%d,", i)) {
 			t.Errorf("%s cannot be selected in\n%s", m, content)
@@ -143,13 +142,12 @@ func TestSchema(t *testing.T) {
 		"return false, mutatePick[error](",
 	} {
 		if !strings.Contains(strings.Replace(content, "(mutateIs(25) != (false))", "false", 1), want) {
-			t.Errorf("there is no %q in\n%s", want, content)
+			t.Errorf("%q is missing in\n%s", want, content)
 		}
 	}
 }
 
-// Where the code that a named change is about has moved, this says so before an hour of
-// tests does.
+// This test fails if the code of a named change has moved, which otherwise only an hour of tests would show.
 func TestNamedChangesFitTheCode(t *testing.T) {
 	for i := range named {
 		if _, err := named[i].mutant(filepath.Join("..", "..")); err != nil {
@@ -179,7 +177,7 @@ func TestAccepted(t *testing.T) {
 	}
 	write("pkg/p f: a => b\n")
 	if _, err := readAccepted(path); err == nil || !strings.Contains(err.Error(), "no reason") {
-		t.Errorf("an entry without a reason: %v", err)
+		t.Errorf("an entry without a reason: error = %v", err)
 	}
 	if _, err := readAccepted(filepath.Join("..", "..", acceptedFile)); err != nil {
 		t.Error(err)

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vulncheck tests hack/govulncheck.sh with databases of its own: that it fails on
-// what is called and on nothing else, and that it never takes silence for good news.
+// Package vulncheck tests hack/govulncheck.sh with its own databases: that the script fails if and only if a vulnerable
+// function is called, and that it never treats an unreachable database as a success of the check.
 package vulncheck
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/test/modcache"
 )
 
-// A small package that makes certificates, and cannot do so without this function.
+// A small package that creates certificates and calls this function.
 const (
 	scanned = "./test/pki"
 	called  = "CreateCertificate"
@@ -38,13 +38,13 @@ func TestMain(m *testing.M) {
 
 func TestGovulncheck(t *testing.T) {
 	t.Parallel()
-	// A server listens there and never answers.
+	// A server that accepts connections and never answers.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() }) // after the parallel tests
-	// Nothing listens there any longer.
+	// An address where no server listens.
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -56,22 +56,22 @@ func TestGovulncheck(t *testing.T) {
 		passes   bool
 		says     string
 	}{
-		"a function that is called is a finding": {
+		"a called function is a finding": {
 			db: database(t, called), says: "govulncheck: vulnerabilities are called",
 		},
-		"one that is not called is none": {
+		"a function that is not called is no finding": {
 			db: database(t, "CreateRevocationList"), passes: true, says: "govulncheck: no known vulnerability is called",
 		},
-		"a database that is not there is told, and passes": {
+		"an unreachable database is reported and passes": {
 			db: "http://" + closed.Addr().String(), passes: true, says: "govulncheck: NOT CHECKED",
 		},
-		"it does not pass where it is required": {
+		"an unreachable database fails if it is required": {
 			db: "http://" + closed.Addr().String(), mode: "required", says: "govulncheck: it has to be",
 		},
-		"a folder that holds no database is a mistake": {
+		"a folder without a database is an error": {
 			db: "file://" + t.TempDir(), says: "holds no vulnerability database",
 		},
-		"a mode that is none is a mistake": {
+		"an unknown mode is an error": {
 			db: database(t, called), mode: "perhaps", says: "GOVULNCHECK=perhaps is neither",
 		},
 	} {
@@ -79,20 +79,20 @@ func TestGovulncheck(t *testing.T) {
 			t.Parallel()
 			out, err := run(t, "GOVULNDB="+test.db, "GOVULNCHECK="+test.mode)
 			if (err == nil) != test.passes || !strings.Contains(out, test.says) {
-				t.Errorf("it ended with %v, and said:\n%s", err, out)
+				t.Errorf("error = %v, output:\n%s", err, out)
 			}
 		})
 	}
-	t.Run("a database that does not answer is waited for no longer than told", func(t *testing.T) {
+	t.Run("the wait for a silent database has a limit", func(t *testing.T) {
 		t.Parallel()
 		out, err := run(t, "GOVULNDB=http://"+silent.Addr().String(), "GOVULNCHECK=", "PROBE_TIMEOUT=2")
 		if err != nil || !strings.Contains(out, "cannot be reached (no answer within 2 seconds)") {
-			t.Errorf("it ended with %v, and said:\n%s", err, out)
+			t.Errorf("error = %v, output:\n%s", err, out)
 		}
 	})
 }
 
-// Where the database does not answer, it is the module of the same content, which says how old it is.
+// If the database does not answer, the script uses the module with the same content, whose version contains its age.
 func TestGovulncheck_ByModule(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,23 +103,23 @@ func TestGovulncheck_ByModule(t *testing.T) {
 	env := append(modules(t, "golang.org/x/vulndb", version, map[string][]byte{"data/osv/" + id + ".json": vulnerability(t, called)}),
 		"GOVULNDB=", "HTTPS_PROXY=http://"+closed.Addr().String(), "NO_PROXY=")
 	for name, test := range map[string]struct{ age, says string }{
-		"of any age": {"", "govulncheck: vulnerabilities are called"},
-		"too old":    {"3", "govulncheck: it is older than 3 days"},
-		"of no age":  {"many", "GOVULNDB_MAX_AGE=many is no number of days"},
+		"any age":        {"", "govulncheck: vulnerabilities are called"},
+		"too old":        {"3", "govulncheck: it is older than 3 days"},
+		"an invalid age": {"many", "GOVULNDB_MAX_AGE=many is no number of days"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, append(env, "GOVULNCHECK=required", "GOVULNDB_MAX_AGE="+test.age)...)
 			if err == nil || !strings.Contains(out, test.says) {
-				t.Errorf("it ended with %v, and said:\n%s", err, out)
+				t.Errorf("error = %v, output:\n%s", err, out)
 			}
-			if name != "of no age" && !strings.Contains(out, "golang.org/x/vulndb@"+version) {
-				t.Errorf("the database is another one:\n%s", out)
+			if name != "an invalid age" && !strings.Contains(out, "golang.org/x/vulndb@"+version) {
+				t.Errorf("the output does not name the version of the database:\n%s", out)
 			}
 		})
 	}
 }
 
-// modules returns the environment of a module cache of its own, for which one more module can be had.
+// modules returns the environment of a separate module cache, with a proxy for one additional module.
 // The format: https://go.dev/ref/mod#goproxy-protocol
 func modules(t *testing.T, path, version string, files map[string][]byte) []string {
 	t.Helper()
@@ -160,8 +160,8 @@ const id, modified = "GO-2026-0001", "2026-01-01T00:00:00Z"
 
 type object = map[string]any
 
-// database makes one that knows of one vulnerability, in a function of crypto/x509 of any
-// version, and returns its URL. The format: https://go.dev/security/vuln/database#api
+// database creates a database with one vulnerability, in a function of all versions of crypto/x509, and returns its URL.
+// The format: https://go.dev/security/vuln/database#api
 func database(t *testing.T, function string) string {
 	t.Helper()
 	dir := t.TempDir()
