@@ -35,6 +35,14 @@ const (
 	SourceMissing      What = "SourceMissing"
 )
 
+// Whats returns all values of What.
+func Whats() []What {
+	return []What{
+		Restarted, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
+	}
+}
+
 // Event is something that happened to a workload.
 type Event struct {
 	What     What

@@ -4,6 +4,9 @@
 package notify
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +97,25 @@ func TestMetrics(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s: %v, want %v; there are %v", name, got[name], want, got)
 		}
+	}
+}
+
+// Filters of sinks accept what Whats returns.
+func TestWhats_AreAll(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "notify.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []What
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, is := n.(*ast.ValueSpec); is && len(spec.Values) == 1 {
+			if value, is := spec.Values[0].(*ast.BasicLit); is {
+				want = append(want, What(strings.Trim(value.Value, `"`)))
+			}
+		}
+		return true
+	})
+	if diff := cmp.Diff(want, Whats()); diff != "" || len(want) < 10 {
+		t.Errorf("Whats (-constants +got):\n%s", diff)
 	}
 }
