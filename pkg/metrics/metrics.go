@@ -52,8 +52,16 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	notifications = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "configdep_notifications_total",
+		Help: "Number of events for a destination outside of the cluster, by destination and result: delivered; the others are lost: " +
+			"queue_full (too many were waiting), invalid (the template failed), rejected (a response that is not worth a retry), " +
+			"failed (all attempts), shutdown (the server ended before).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"destination", "result"})
+
 	register = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(rollouts, patchDelay, leading, webhookRequests, webhookDuration)
+		legacyregistry.MustRegister(rollouts, patchDelay, leading, webhookRequests, webhookDuration, notifications)
 	})
 )
 
@@ -87,6 +95,28 @@ const (
 func Webhook(operation, result string, took time.Duration) {
 	webhookRequests.WithLabelValues(operation, result).Inc()
 	webhookDuration.Observe(took.Seconds())
+}
+
+// Results of events for a destination outside of the cluster. All but the first are losses.
+const (
+	NotificationDelivered = "delivered"
+	NotificationQueueFull = "queue_full"
+	NotificationInvalid   = "invalid"
+	NotificationRejected  = "rejected"
+	NotificationFailed    = "failed"
+	NotificationShutdown  = "shutdown"
+)
+
+// NotificationResults returns all results of events for a destination.
+func NotificationResults() []string {
+	return []string{
+		NotificationDelivered, NotificationQueueFull, NotificationInvalid, NotificationRejected, NotificationFailed, NotificationShutdown,
+	}
+}
+
+// Notifications counts n events for a destination. Destinations are names from the configuration, so they are few.
+func Notifications(destination, result string, n int) {
+	notifications.WithLabelValues(destination, result).Add(float64(n))
 }
 
 // Leading sets whether this replica restarts workloads.

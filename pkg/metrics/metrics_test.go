@@ -73,6 +73,7 @@ func everything() {
 	Webhook("CREATE", WebhookUnchanged, time.Millisecond)
 	Rollout("Deployment", "shop", Success, "Secret")
 	PatchDelay(5 * time.Millisecond)
+	Notifications("oncall", NotificationDelivered, 1)
 	Leading(true)
 	Observe(&server{
 		states:    map[string]int{"InSync": 2, "Failed": 0},
@@ -98,7 +99,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 	slices.Sort(names)
 	want := []string{
 		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds",
-		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader",
+		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader", "configdep_notifications_total",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
 		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds",
 		"configdep_watch_events_kept", "configdep_watches", "configdep_webhook_duration_seconds", "configdep_webhook_requests_total",
