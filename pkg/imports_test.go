@@ -50,6 +50,8 @@ var mayImport = map[string][]string{
 	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
+	// A sink of its own, with its HTTP.
+	"pkg/notify/webhook": {"pkg/dependency", "pkg/metrics", "pkg/notify"},
 	// For tests alone; see testPackages.
 	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},

@@ -1,0 +1,139 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/configdep/configdep/pkg/notify"
+)
+
+// Format is the form in which a destination expects events.
+type Format string
+
+// The values of Format.
+const (
+	Generic    Format = "generic" // CloudEvents 1.0, in the structured JSON format
+	Slack      Format = "slack"   // an incoming webhook of Slack, or of a chat that accepts the same
+	Teams      Format = "teams"   // a workflow of Microsoft Teams that posts the cards it receives
+	GoogleChat Format = "gchat"   // an incoming webhook of Google Chat
+)
+
+// Formats returns all formats.
+func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
+
+// format is how events are encoded.
+type format struct {
+	contentType string
+	// message returns what is encoded for a text. Nil: the event is sent as a CloudEvent.
+	message func(text string) any
+	// escape changes values of an event so that they cannot mention users or disguise links: messages may contain the
+	// text of annotations, which tenants write.
+	escape *strings.Replacer
+}
+
+var formats = map[Format]format{
+	Generic: {contentType: "application/cloudevents+json"},
+	// https://docs.slack.dev/messaging/formatting-message-text#escaping
+	Slack: {"application/json", textMessage, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")},
+	// A card mentions only the users that it lists besides its text, but its text can have links, [text](URL).
+	Teams: {"application/json", cardMessage, strings.NewReplacer("](", "] (")},
+	// Google Chat has no way to escape <users/all> and <URL|text>.
+	GoogleChat: {"application/json; charset=UTF-8", textMessage, strings.NewReplacer("<", "‹", ">", "›")},
+}
+
+func textMessage(text string) any {
+	return struct {
+		Text string `json:"text"`
+	}{text}
+}
+
+type (
+	card struct {
+		Type        string       `json:"type"`
+		Attachments []attachment `json:"attachments"`
+	}
+	attachment struct {
+		ContentType string       `json:"contentType"`
+		Content     adaptiveCard `json:"content"`
+	}
+	adaptiveCard struct {
+		Schema  string      `json:"$schema"`
+		Type    string      `json:"type"`
+		Version string      `json:"version"`
+		Body    []textBlock `json:"body"`
+	}
+	textBlock struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+		Wrap bool   `json:"wrap"`
+	}
+)
+
+func cardMessage(text string) any {
+	return card{Type: "message", Attachments: []attachment{{
+		ContentType: "application/vnd.microsoft.card.adaptive",
+		Content: adaptiveCard{
+			Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4",
+			Body: []textBlock{{Type: "TextBlock", Text: text, Wrap: true}},
+		},
+	}}}
+}
+
+// eventType begins the type of all CloudEvents, before the What.
+const eventType = "io.configdep.workload."
+
+// cloudEvent is an event in the JSON format of CloudEvents 1.0. Its fields, and the types, are an API.
+type cloudEvent struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            data      `json:"data"`
+}
+
+type (
+	data struct {
+		What     notify.What `json:"what"`
+		Workload workload    `json:"workload"`
+		Trigger  string      `json:"trigger"`
+		Message  string      `json:"message"`
+	}
+	workload struct {
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+		UID       string `json:"uid"`
+	}
+)
+
+// render returns the body of the requests for an event. It is called once for each event, so that the ID of a CloudEvent
+// is the same in all attempts.
+func (s *Sink) render(e *notify.Event) ([]byte, error) {
+	if s.format.message != nil {
+		text, err := execute(s.template, s.format.escape, e)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(s.format.message(text))
+	}
+	w := e.Workload
+	return json.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: uuid.NewString(), Source: s.source, Type: eventType + string(e.What),
+		Subject: w.Namespace + "/" + string(w.Kind) + "/" + w.Name, Time: e.At.UTC(), DataContentType: "application/json",
+		Data: data{
+			What: e.What, Trigger: e.Trigger, Message: e.Message,
+			Workload: workload{Kind: string(w.Kind), Namespace: w.Namespace, Name: w.Name, UID: string(e.UID)},
+		},
+	})
+}

@@ -1,0 +1,97 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
+)
+
+// A template with a mistake stops the start, or it would fail when it is needed.
+func TestParseTemplate_RefusesMistakes(t *testing.T) {
+	for name, tt := range map[string]struct{ text, want string }{
+		"syntax":            {"{{.Name", "the template is invalid"},
+		"unknown function":  {"{{upper .Name}}", `function "upper" not defined`},
+		"unknown field":     {"{{.Labels}}", "can't evaluate field Labels"},
+		"in one event only": {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "the template fails for a sample of the event SourceMissing"},
+		"no text":           {" \n", "its text must not be empty"},
+		"too long":          {strings.Repeat("x", maxText+1), "its text must have at most 4000 bytes"},
+		"too long in parts": {"{{range 5000}}x{{end}}", "its text must have at most 4000 bytes"},
+		"endless":           {`{{define "x"}}x{{template "x"}}{{end}}{{template "x"}}`, "its text must have at most 4000 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Config{Name: "oncall", URL: secretURL, Format: Slack, Template: tt.text})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestTemplate_HasAllOfAnEvent(t *testing.T) {
+	r := send(t, Config{Format: Slack, Template: `{{.What}} {{.Kind}} {{.Namespace}} {{.Name}} {{.UID}} {{.Trigger}} {{.Message}} {{.Time.Format "15:04"}}`}, restarted("web"))[0]
+	const want = `{"text":"Restarted Deployment shop web 5f0b1c1e-0000-4000-8000-000000000001 Secret/db Restarted because Secret/db has changed 03:04"}`
+	if diff := cmp.Diff(want, string(r.body)); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
+// A conflict has no message.
+func TestDefaultTemplate_WithoutAMessage(t *testing.T) {
+	e := restarted("web")
+	e.What, e.Message = notify.RestartConflicted, ""
+	if got, want := string(send(t, Config{Format: Slack}, e)[0].body), `{"text":"Deployment shop/web: RestartConflicted"}`; got != want {
+		t.Errorf("body = %s, want %s", got, want)
+	}
+}
+
+func TestExecute_BoundsTheText(t *testing.T) {
+	s := mustNew(t, Config{Format: GoogleChat, Template: "{{.Message}}{{.Message}}"})
+	for length, want := range map[int]int{maxText / 2: maxText, maxText/2 + 1: maxText, 50_000: maxText} {
+		e := restarted("web")
+		e.Message = strings.Repeat("m", length)
+		text, err := execute(s.template, s.format.escape, &e)
+		if err != nil || len(text) != want || strings.HasSuffix(text, "…") != (length > maxText/2) {
+			t.Errorf("with a message of %d bytes: %d bytes, %v, want %d", length, len(text), err, want)
+		}
+	}
+	e := restarted("web")
+	e.Message = "m" + strings.Repeat("é", 5000)
+	if text, err := execute(s.template, s.format.escape, &e); err != nil || !utf8.ValidString(text) || len(text) > maxText {
+		t.Errorf("a character is cut in %d bytes, %v", len(text), err)
+	}
+}
+
+func TestClip(t *testing.T) {
+	for text, want := range map[string]string{"": "", "1234": "1234", "12345": "12345", "123456": "12…", "1éxxx": "1…", "12xéx": "12…"} {
+		if got := clip(text, 5); got != want {
+			t.Errorf("clip(%q, 5) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// What no sample showed is counted and logged, and the next event is sent.
+func TestSink_TemplateFailsLater(t *testing.T) {
+	for name, tt := range map[string]struct{ template, want string }{
+		"error":   {"{{slice .Name 0 3}}", `executing the template for the event Restarted: `},
+		"no text": {`{{if ne .Name "db"}}x{{end}}`, "its text must not be empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, _ := logs(t)
+			d := statuses(200)
+			s := mustNew(t, Config{Format: Slack, Template: tt.template, Transport: d})
+			e := restarted("db")
+			result, err := s.deliver(ctx, &e)
+			if result != metrics.NotificationInvalid || err == nil || !strings.Contains(err.Error(), tt.want) || len(d.received()) > 0 {
+				t.Errorf("result = %s, %v, want invalid, %q", result, err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook sends events about workloads over HTTP, to receivers of CloudEvents and to the incoming webhooks of
+// chats. Each Sink has one destination, one bounded queue and one worker, so that a slow destination delays neither
+// restarts nor other destinations.
+//
+// The URL of a chat is a credential. Nothing in this package logs it, returns it in an error or counts by it; the same
+// holds for its parts, for keys, and for what a destination answers, which may repeat them. Only host names and
+// addresses appear, in errors of connections.
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
+)
+
+const (
+	// DefaultTimeout limits a request, from connecting to the end of the response.
+	DefaultTimeout = 10 * time.Second
+	// DefaultSource is the source of CloudEvents.
+	DefaultSource = "/configdep"
+
+	// Limits of an event, in bytes. Texts of annotations, which may be far longer, become part of messages.
+	maxMessage = 2048
+	maxTrigger = 512
+
+	// The first request is followed by up to seven more, within about two minutes.
+	maxAttempts = 8
+)
+
+// Config is a destination, and which events are sent to it.
+type Config struct {
+	// Name identifies the destination in logs and metrics. It must be a DNS label.
+	Name string
+	// URL is where events are sent, with POST. A user and a password in it are sent as basic authentication.
+	URL string
+	// Format is the form in which events are sent.
+	Format Format
+	// Key signs the body, with the format generic only. Nil: the body is not signed.
+	Key []byte
+	// Source is the source attribute of CloudEvents, a URI reference that tells clusters apart. Only with the format
+	// generic. Empty: DefaultSource.
+	Source string
+	// Template is a text/template for the text of a message, executed with a Text. Not with the format generic. Empty:
+	// DefaultTemplate.
+	Template string
+	// Events are the events that are sent; empty: all.
+	Events []notify.What
+	// Namespaces are the names of the namespaces whose events are sent; empty: all.
+	Namespaces []string
+	// Timeout limits a request; zero: DefaultTimeout.
+	Timeout time.Duration
+	// Transport sends the requests; nil: one that uses the proxy of the environment and the CAs of the system. It must
+	// not follow redirects.
+	Transport http.RoundTripper
+	// Clock times everything but the limit of a request; nil: the real one.
+	Clock clock.Clock
+}
+
+// Sink sends events to one destination, in their order.
+type Sink struct {
+	name       string
+	url        string
+	user       *url.Userinfo
+	format     format
+	key        []byte
+	source     string
+	template   *template.Template
+	events     sets.Set[notify.What]
+	namespaces sets.Set[string]
+	timeout    time.Duration
+	transport  http.RoundTripper
+	closeIdle  func()
+	clock      clock.Clock
+	backoff    wait.Backoff
+
+	queue  *queue
+	losses *losses
+	// notBefore is the earliest time of the next request, by a Retry-After. Only the worker uses it.
+	notBefore time.Time
+}
+
+// New returns a sink, which sends nothing until Run. An error names everything that is wrong with the configuration.
+func New(c Config) (*Sink, error) {
+	s := &Sink{
+		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, transport: c.Transport, clock: c.Clock,
+		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
+		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
+		queue:   newQueue(), losses: newLosses(),
+	}
+	var errs []error
+	if len(validation.IsDNS1123Label(c.Name)) > 0 {
+		s.name = ""
+		errs = append(errs, errors.New("the name must be a DNS label: at most 63 lower case letters, digits and hyphens"))
+	}
+	errs = append(errs, s.setURL(c.URL), s.setFormat(c), s.validateFilters())
+	switch {
+	case s.timeout < 0:
+		errs = append(errs, errors.New("the time limit of a request must be positive, or zero for the default"))
+	case s.timeout == 0:
+		s.timeout = DefaultTimeout
+	}
+	if err := utilerrors.NewAggregate(errs); err != nil { // without those that are nil
+		return nil, fmt.Errorf("webhook %q: %w", s.name, err)
+	}
+	if s.transport == nil {
+		// Compression is off because what is bounded is the size of the decompressed response.
+		own := utilnet.SetTransportDefaults(&http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 64 << 10})
+		s.transport, s.closeIdle = own, own.CloseIdleConnections
+	}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
+	// From the start, so that the first loss is an increase.
+	for _, result := range metrics.NotificationResults() {
+		metrics.Notifications(s.name, result, 0)
+	}
+	return s, nil
+}
+
+// setURL sets the URL. The errors of net/url contain it, so they are not returned.
+func (s *Sink) setURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return errors.New("the URL is invalid: must be https://HOST/PATH or http://HOST/PATH, without spaces and line ends")
+	}
+	s.user, u.User = u.User, nil
+	s.url = u.String()
+	return nil
+}
+
+// setFormat sets the format, and what depends on it.
+func (s *Sink) setFormat(c Config) (err error) {
+	f, found := formats[c.Format]
+	if !found {
+		return fmt.Errorf("the format is unknown: must be one of %s", joined(Formats()))
+	}
+	s.format = f
+	if f.message == nil {
+		return s.validateCloudEvents(c)
+	}
+	if c.Key != nil {
+		return fmt.Errorf("the format %s has no signature: a key requires the format %s", c.Format, Generic)
+	}
+	if c.Source != "" {
+		return fmt.Errorf("the format %s has no source: a source requires the format %s", c.Format, Generic)
+	}
+	s.template, err = parseTemplate(c.Template, f.escape)
+	return err
+}
+
+func (s *Sink) validateCloudEvents(c Config) error {
+	if c.Key != nil && len(c.Key) == 0 {
+		return errors.New("the key is empty: must have at least one byte; without a key, nothing is signed")
+	}
+	if c.Template != "" {
+		return fmt.Errorf("the format %s has no text: a template requires one of the other formats", c.Format)
+	}
+	if s.source == "" {
+		s.source = DefaultSource
+	}
+	if _, err := url.Parse(s.source); err != nil { // an error that contains it
+		return errors.New("the source is invalid: must be a URI reference, such as " + DefaultSource)
+	}
+	return nil
+}
+
+func (s *Sink) validateFilters() error {
+	var errs []error
+	known := notify.Whats()
+	for _, what := range sets.List(s.events) {
+		if !slices.Contains(known, what) {
+			errs = append(errs, fmt.Errorf("the event %q is unknown: must be one of %s", what, joined(known)))
+		}
+	}
+	for _, namespace := range sets.List(s.namespaces) {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			errs = append(errs, fmt.Errorf("the namespace %q is invalid: must be the name of a namespace; patterns are not supported", namespace))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func joined[T ~string](values []T) string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, string(v))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Notify implements notify.Sink. An event that does not fit into the queue is lost.
+func (s *Sink) Notify(e notify.Event) {
+	if s.events.Len() > 0 && !s.events.Has(e.What) || s.namespaces.Len() > 0 && !s.namespaces.Has(e.Workload.Namespace) {
+		return
+	}
+	if e.At.IsZero() {
+		e.At = s.clock.Now()
+	}
+	e.Message, e.Trigger = clip(e.Message, maxMessage), clip(e.Trigger, maxTrigger)
+	if lost := s.queue.put(e); lost != "" {
+		s.lose(lost, 1, nil)
+	}
+}

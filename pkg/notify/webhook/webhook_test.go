@@ -1,0 +1,190 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
+)
+
+func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
+	const urls = "must be https://HOST/PATH or http://HOST/PATH"
+	for name, tt := range map[string]struct {
+		change func(*Config)
+		want   []string
+	}{
+		"no name":              {func(c *Config) { c.Name = "" }, []string{"the name must be a DNS label"}},
+		"a URL as name":        {func(c *Config) { c.Name = c.URL }, []string{"the name must be a DNS label"}},
+		"no URL":               {func(c *Config) { c.URL = "" }, []string{urls}},
+		"another scheme":       {func(c *Config) { c.URL = "ftp://chat.example.com/s3cret" }, []string{urls}},
+		"no scheme":            {func(c *Config) { c.URL = "chat.example.com/s3cret" }, []string{urls}},
+		"no host":              {func(c *Config) { c.URL = "https:///s3cret" }, []string{urls}},
+		"a port without host":  {func(c *Config) { c.URL = "https://:443/s3cret" }, []string{urls}},
+		"no authority":         {func(c *Config) { c.URL = "https:s3cret" }, []string{urls}},
+		"a line end":           {func(c *Config) { c.URL += "\n" }, []string{urls}},
+		"an invalid escape":    {func(c *Config) { c.URL = "https://chat.example.com/s3cret%zz" }, []string{urls}},
+		"no format":            {func(c *Config) { c.Format = "" }, []string{"the format is unknown: must be one of gchat, generic, slack, teams"}},
+		"an empty key":         {func(c *Config) { c.Key = []byte{} }, []string{"the key is empty"}},
+		"a key for slack":      {func(c *Config) { c.Format = Slack }, []string{"the format slack has no signature: a key requires the format generic"}},
+		"a source for slack":   {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"the format slack has no source"}},
+		"an invalid source":    {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{"the source is invalid: must be a URI reference"}},
+		"a template":           {func(c *Config) { c.Template = "x" }, []string{"the format generic has no text"}},
+		"an unknown event":     {func(c *Config) { c.Events = []notify.What{"Restarted", "Rebooted"} }, []string{`the event "Rebooted" is unknown: must be one of Restarted, RestartFailed, `}},
+		"a pattern":            {func(c *Config) { c.Namespaces = []string{"shop", "team-*"} }, []string{`the namespace "team-*" is invalid`}},
+		"an empty namespace":   {func(c *Config) { c.Namespaces = []string{""} }, []string{`the namespace "" is invalid`}},
+		"a negative time":      {func(c *Config) { c.Timeout = -1 }, []string{"the time limit of a request must be positive"}},
+		"all at once":          {func(c *Config) { c.URL, c.Format, c.Timeout = "", "x", -1 }, []string{`webhook "oncall": [`, urls, "the format is unknown", "the time limit"}},
+		"an invalid template":  {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{" }, []string{"the template is invalid: must be a Go text/template with built-in functions only"}},
+		"a template that ends": {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{.Nope}}" }, []string{"the template fails for a sample of the event Restarted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Config{Name: "oncall", URL: secretURL, Format: Generic, Key: []byte(secretKey)}
+			tt.change(&c)
+			_, err := New(c)
+			if err == nil {
+				t.Fatal("New returned no error")
+			}
+			noSecrets(t, strings.ReplaceAll(err.Error(), "https://HOST/PATH", ""))
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error = %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNew_Defaults(t *testing.T) {
+	for _, u := range []string{secretURL, "http://localhost:8080", "HTTPS://[::1]/x"} {
+		s := mustNew(t, Config{URL: u})
+		if s.timeout != 10*time.Second || s.source != "/configdep" || s.clock == nil || s.transport == nil {
+			t.Errorf("defaults for a sink: %v, %q, clock %v, transport %v", s.timeout, s.source, s.clock, s.transport)
+		}
+	}
+}
+
+// Each destination has a series for each result from the start, or the first loss would be no increase.
+func TestNew_CountsFromZero(t *testing.T) {
+	mustNew(t, Config{Name: "fresh"})
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if labels := m.GetLabel(); f.GetName() == "configdep_notifications_total" && labels[0].GetValue() == "fresh" {
+				got[labels[1].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{"delivered": 0, "queue_full": 0, "invalid": 0, "rejected": 0, "failed": 0, "shutdown": 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// The caller may clear a key once it is no longer needed.
+func TestNew_CopiesTheKey(t *testing.T) {
+	key := []byte(secretKey)
+	s := mustNew(t, Config{Key: key})
+	clear(key)
+	if string(s.key) != secretKey {
+		t.Error("the key of the sink changed with that of the caller")
+	}
+}
+
+func TestNotify_Filters(t *testing.T) {
+	event := func(what notify.What, namespace string) notify.Event {
+		e := restarted("web")
+		e.What, e.Workload.Namespace = what, namespace
+		return e
+	}
+	events := []notify.Event{
+		event(notify.Restarted, "shop"), event(notify.RestartFailed, "shop"), event(notify.Restarted, "shop-2"), event(notify.SwitchedOff, "bank"),
+	}
+	for name, tt := range map[string]struct {
+		whats      []notify.What
+		namespaces []string
+		want       []int
+	}{
+		"all":              {nil, nil, []int{0, 1, 2, 3}},
+		"some events":      {[]notify.What{notify.Restarted, notify.SwitchedOff}, nil, []int{0, 2, 3}},
+		"one namespace":    {nil, []string{"shop"}, []int{0, 1}},
+		"some namespaces":  {nil, []string{"shop", "bank"}, []int{0, 1, 3}},
+		"both":             {[]notify.What{notify.RestartFailed}, []string{"shop"}, []int{1}},
+		"none that is met": {[]notify.What{notify.RestartFailed}, []string{"bank"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			counted := counting(t)
+			s := mustNew(t, Config{Events: tt.whats, Namespaces: tt.namespaces})
+			for _, e := range events {
+				s.Notify(e)
+			}
+			var want []notify.Event
+			for _, i := range tt.want {
+				want = append(want, events[i])
+			}
+			if diff := cmp.Diff(want, s.queue.events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]int{}, counted()); diff != "" { // others are not lost
+				t.Errorf("counted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Texts of annotations end up in messages; they must not fill the queue.
+func TestNotify_ClipsLongTexts(t *testing.T) {
+	s := mustNew(t, Config{})
+	e := restarted("web")
+	e.Message, e.Trigger = strings.Repeat("é", 5000), strings.Repeat("t", 5000)
+	s.Notify(e)
+	got := s.queue.events[0]
+	// An é has two bytes and the ellipsis three, so that one byte is left.
+	if want := strings.Repeat("é", (maxMessage-3)/2) + "…"; got.Message != want {
+		t.Errorf("message has %d bytes and ends with %q, want %d", len(got.Message), got.Message[len(got.Message)-5:], len(want))
+	}
+	if want := strings.Repeat("t", maxTrigger-3) + "…"; got.Trigger != want {
+		t.Errorf("trigger has %d bytes, want %d", len(got.Trigger), len(want))
+	}
+}
+
+// A destination that does not answer must not delay restarts: the queue is bounded, and what does not fit is counted.
+func TestNotify_NeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, log := logs(t)
+		counted := counting(t)
+		s := mustNew(t, Config{Transport: hanging()})
+		begin := time.Now()
+		running := start(ctx, t, s)
+		s.Notify(restarted("first")) // the worker takes it
+		synctest.Wait()
+		for range maxQueued + 7 {
+			s.Notify(restarted("web"))
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("Notify blocked for %v", took)
+		}
+		if diff := cmp.Diff(map[string]int{metrics.NotificationQueueFull: 7}, counted()); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+		running.stop()
+		if diff := cmp.Diff(map[string]int{metrics.NotificationQueueFull: 7, metrics.NotificationShutdown: maxQueued + 1}, counted()); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+		if got := strings.Count(log(), "Lost events"); got == 0 {
+			t.Errorf("the log does not report the lost events:\n%s", log())
+		}
+	})
+}
