@@ -156,38 +156,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	return d
 }
 
-// timed returns Decision.Timed.
-func (e *Evaluation) timed(d *Decision) bool {
-	switch {
-	case e.recalls, e.Workload.RecordDropped(), e.Workload.RecordRekeyed(): // another replica may not remember the same
-		return true
-	case d.State == Unmanaged, !e.Workload.Rollable:
-		return false
-	case d.State == Settling, d.State == Pending:
-		return true
-	case d.State == Blocked:
-		return d.Stale || e.Record.Hash != e.Hash || e.InDoubt()
-	default: // what is recorded next may be only this process's idea
-		return !e.Comparable() || d.Action != None && d.Action != Continue
-	}
-}
-
-// provisional returns Decision.Provisional of a decision that is timed.
-func (e *Evaluation) provisional(d *Decision) bool {
-	if d.State == Unmanaged { // the record is shown, though nothing is decided by it
-		return e.Workload.RecordDropped() || e.Workload.RecordRekeyed()
-	}
-	return !e.writtenStale() && (d.Stale || e.inquires())
-}
-
-// writtenStale reports whether annotations say that pods run with other content, or may: every replica reads them.
-func (e *Evaluation) writtenStale() bool {
-	changed, _ := e.stale()
-	return e.superseded() != nil || slices.ContainsFunc(changed, func(c change) bool {
-		return e.hashDiffers() || e.differs(c.trackedSource) || e.recordedMixed(c.trackedSource)
-	})
-}
-
+// decide is Decide, but for Timed and Provisional.
 func (e *Evaluation) decide(o Observed) Decision {
 	if !e.Workload.Rollable {
 		return e.decideOther()
