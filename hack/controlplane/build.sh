@@ -17,6 +17,11 @@ assets=${KUBEBUILDER_ASSETS:-}
 
 say() { printf 'control plane: %s\n' "$*" >&2; }
 
+if [[ -n $assets ]]; then
+  [[ -d $assets ]] || { say "KUBEBUILDER_ASSETS is not a folder: $assets"; exit 1; }
+  assets=$(cd "$assets" && pwd) # links to what it holds must not depend on where this was called
+fi
+
 command -v go >/dev/null || { say "go is not installed; see https://go.dev/doc/install"; exit 1; }
 
 key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets"; } | git hash-object --stdin)
