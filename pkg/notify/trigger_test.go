@@ -6,6 +6,8 @@ package notify
 import (
 	"strings"
 	"testing"
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A label has the documented values, whatever text a client writes into an annotation.
@@ -13,8 +15,8 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 	for trigger, want := range map[string]string{
 		"Secret/db":                         "Secret",
 		"ConfigMap/feature-*":               "ConfigMap",
-		"Request":                           "Request",
-		"Unknown":                           "Unknown",
+		policy.TriggerRequest:               "Request",
+		policy.TriggerUnknown:               "Unknown",
 		"":                                  "Unknown",
 		"Secret":                            "Unknown",
 		"Request/x":                         "Unknown",

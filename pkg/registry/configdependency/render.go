@@ -14,6 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/view"
 )
 
 // uidSpace is the namespace of the UIDs of ConfigDependencies, which are UUIDs of version 5
@@ -61,7 +62,7 @@ func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency 
 			Conditions:  conditions(e, d),
 		},
 	}
-	usages, keys, missingKeys := budget(maxUsageBytes), budget(maxKeyBytes), budget(maxKeyBytes)
+	usages, keys, missingKeys := view.Budget(maxUsageBytes), view.Budget(maxKeyBytes), view.Budget(maxKeyBytes)
 	for i := range e.Sources {
 		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
 		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
@@ -76,20 +77,6 @@ const (
 	maxUsageBytes = 128 << 10
 	maxKeyBytes   = 32 << 10
 )
-
-// budget is the number of bytes that may still be listed.
-type budget int
-
-// take returns the first elements that fit into a budget, and the number of the others.
-func take[E any](b *budget, all []E, size func(*E) int) (some []E, more int64) {
-	for i := range all {
-		if *b -= budget(size(&all[i])); *b < 0 {
-			*b = 0 // so that later, smaller elements are not listed instead
-			return all[:i:i], int64(len(all) - i)
-		}
-	}
-	return all, 0
-}
 
 func sizeOfKey(key *string) int { return len(*key) + len(`"",`) }
 
@@ -167,8 +154,8 @@ func readable(t metav1.Time) bool {
 	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
-func renderSource(s *policy.Source, usages, keys *budget) v1alpha1.Source {
-	uses, moreUses := take(usages, s.Uses, sizeOfUse)
+func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
+	uses, moreUses := view.Fit(usages, s.Uses, sizeOfUse)
 	out := v1alpha1.Source{
 		Kind:           v1alpha1.SourceKind(s.Kind),
 		Name:           s.Name,
@@ -179,7 +166,7 @@ func renderSource(s *policy.Source, usages, keys *budget) v1alpha1.Source {
 		MoreUsages:     moreUses,
 	}
 	read, _ := s.Keys()
-	out.Keys, out.MoreKeys = take(keys, read, sizeOfKey)
+	out.Keys, out.MoreKeys = view.Fit(keys, read, sizeOfKey)
 	for i := range uses {
 		u := &uses[i]
 		out.Usages[i] = v1alpha1.Usage{
@@ -197,9 +184,9 @@ func renderSource(s *policy.Source, usages, keys *budget) v1alpha1.Source {
 	return out
 }
 
-func renderSourceStatus(s *policy.Source, missingKeys *budget) v1alpha1.SourceStatus {
+func renderSourceStatus(s *policy.Source, missingKeys *view.Budget) v1alpha1.SourceStatus {
 	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
-	out.MissingKeys, out.MoreMissingKeys = take(missingKeys, s.MissingKeys, sizeOfKey)
+	out.MissingKeys, out.MoreMissingKeys = view.Fit(missingKeys, s.MissingKeys, sizeOfKey)
 	if s.Observed || s.Unread != nil {
 		present := s.Source != nil || s.Unread != nil
 		out.Present = &present

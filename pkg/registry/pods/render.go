@@ -9,6 +9,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/podstate"
+	"github.com/configdep/configdep/pkg/registry/view"
 )
 
 // How many bytes of an answer list containers, their sources, and the stale sources of pods; the rest is counted. The
@@ -19,27 +20,15 @@ const (
 	maxStaleSourceBytes = 4 << 20
 )
 
-// budget is how many bytes may yet be listed.
-type budget int
-
-// take reports whether so many bytes may be listed.
-func (b *budget) take(bytes int) bool {
-	if *b -= budget(bytes); *b < 0 {
-		*b = 0 // what comes later is not shown instead
-		return false
-	}
-	return true
-}
-
 // renderer renders the pods of one answer.
 type renderer struct {
-	containers, sources, staleSources budget // that are left
+	containers, sources, staleSources view.Budget // that are left
 }
 
 // render returns what is shown of a pod.
 func (r *renderer) render(p *corev1.Pod, known *podstate.Knowledge) v1alpha1.PodContent {
 	reduced := podstate.FromPod(p)
-	v := known.Judge(reduced, func(s *podstate.SourceVerdict) bool { return r.sources.take(sizeOfSource(s)) })
+	v := known.Judge(reduced, func(s *podstate.SourceVerdict) bool { return r.sources.Take(sizeOfSource(s)) })
 	out := v1alpha1.PodContent{
 		Name:              p.Name,
 		UID:               p.UID,
@@ -52,15 +41,9 @@ func (r *renderer) render(p *corev1.Pod, known *podstate.Knowledge) v1alpha1.Pod
 		Reason:            v.Reason,
 		Message:           v.Message,
 	}
-	for i, s := range v.Stale {
-		if !r.staleSources.take(len(s) + len(`"",`)) {
-			out.MoreStaleSources = int64(len(v.Stale) - i)
-			break
-		}
-		out.StaleSources = append(out.StaleSources, s)
-	}
+	out.StaleSources, out.MoreStaleSources = view.Fit(&r.staleSources, v.Stale, func(s *string) int { return len(*s) + len(`"",`) })
 	for i := range v.Containers {
-		if !r.containers.take(sizeOfContainer(&reduced.Containers[i], &v.Containers[i])) {
+		if !r.containers.Take(sizeOfContainer(&reduced.Containers[i], &v.Containers[i])) {
 			out.MoreContainers = int64(len(v.Containers) - i)
 			break
 		}
