@@ -37,6 +37,6 @@ func (e *Evaluation) provisional(d *Decision) bool {
 func (e *Evaluation) writtenStale() bool {
 	changed, _ := e.stale()
 	return e.superseded() != nil || slices.ContainsFunc(changed, func(c change) bool {
-		return e.hashDiffers() || e.differs(c.trackedSource) || e.recordedMixed(c.trackedSource)
+		return e.hashDiffers() || e.differs(c.trackedSource)
 	})
 }

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // A decision says whether a replica that has read the same, but has seen less of it happen, may decide otherwise, and
@@ -35,19 +37,36 @@ func TestDecide_TimedAndProvisional(t *testing.T) {
 		want certainty
 	}{
 		"the strategy was changed during evictions": {func(x *world) { x.annotate(policy.RecreatingAnnotation, "abc") }, timed},
-		"content is recorded":                       {func(*world) {}, final},
-		"content has changed":                       {change, timed},
-		"content has changed, and has settled":      {both(change, func(x *world) { x.tick(time.Hour) }), timed},
-		"content has changed, on hold":              {both(change, paused), timed},
-		"content has changed and changed back":      {thereAndBack, provisional},
-		"the same, on hold for another reason":      {both(thereAndBack, invalid), provisional},
-		"the same, not seen by this process":        {func(x *world) { x.away(func() { thereAndBack(x) }) }, final},
-		"on hold, and nothing has changed":          {invalid, final},
-		"on hold, and content has changed":          {both(change, invalid), timed},
-		"a source is missing":                       {func(x *world) { x.remove(dependency.Secret, "db") }, timed},
-		"the record is removed":                     {dropped, timed},
-		"the record is removed, and the workload":   {both(dropped, deleted), provisional},
-		"the workload is deleted":                   {deleted, final},
+		"pods were found to differ": {func(x *world) {
+			thereAndBack(x)
+			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
+		}, timed},
+		"only the hash was recorded when this process began, and content changes": {both(func(x *world) {
+			x.away(func() { x.annotate(policy.AppliedSourcesAnnotation, "") })
+		}, change), timed},
+		"pods are being evicted": {func(x *world) {
+			x.annotate(policy.RecreatingAnnotation, policy.EncodePods(nil), policy.StrategyAnnotation, "recreate")
+		}, final},
+		"what counts has changed, and has yet to be recorded": {func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db") }, timed},
+		"pods of a new template have read what has changed back, on hold": {both(change, func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation, d.Status.ObservedGeneration = "app:2", 3, 3
+			})
+			x.set(secret("db", "password", "1"))
+		}, paused), provisional},
+		"content is recorded":                     {func(*world) {}, final},
+		"content has changed":                     {change, timed},
+		"content has changed, and has settled":    {both(change, func(x *world) { x.tick(time.Hour) }), timed},
+		"content has changed, on hold":            {both(change, paused), timed},
+		"content has changed and changed back":    {thereAndBack, provisional},
+		"the same, on hold for another reason":    {both(thereAndBack, invalid), provisional},
+		"the same, not seen by this process":      {func(x *world) { x.away(func() { thereAndBack(x) }) }, final},
+		"on hold, and nothing has changed":        {invalid, final},
+		"on hold, and content has changed":        {both(change, invalid), timed},
+		"a source is missing":                     {func(x *world) { x.remove(dependency.Secret, "db") }, timed},
+		"the record is removed":                   {dropped, timed},
+		"the record is removed, and the workload": {both(dropped, deleted), provisional},
+		"the workload is deleted":                 {deleted, final},
 		"matched, and a source that counted has gone": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "matched")
 			marked := secret("db", "password", "1")
@@ -76,6 +95,33 @@ func TestDecide_TimedAndProvisional(t *testing.T) {
 				t.Errorf("%s, %s (%s): %+v, want %+v", d.State, d.Reason, d.Message, got, tt.want)
 			}
 		})
+	}
+}
+
+// What does not depend on a record is final, for any number of workloads without one: clients are sent all others when they
+// change the replica.
+func TestDecide_FinalWithoutARecord(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	template := x.deployment.Spec.Template
+	auto := map[string]string{policy.ReloadAnnotation: "auto"}
+	for name, tt := range map[string]struct {
+		workload *dependency.Workload
+		timed    bool
+	}{
+		"a Deployment that has not opted in": {workloadtest.Read(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: template}}), false},
+		"a CronJob": {workloadtest.Read(&batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Annotations: auto},
+			Spec:       batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}},
+		}), false},
+		"a DaemonSet without nodes, with a record of another key": {workloadtest.Read(&appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.00000000.00"}},
+			Spec:       appsv1.DaemonSetSpec{Template: template},
+		}), true},
+	} {
+		tt.workload.Namespace = namespace
+		if d := x.known().Evaluate(tt.workload).Decide(policy.Observed{Now: epoch}); d.Timed != tt.timed || d.Provisional {
+			t.Errorf("%s: %s, %s is timed: %t, provisional: %t; want %t, false", name, d.State, d.Reason, d.Timed, d.Provisional, tt.timed)
+		}
 	}
 }
 
