@@ -20,7 +20,7 @@ func withAssets(t *testing.T, value string) (folder, messages string, err error)
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "hack/controlplane"), os.DirFS(filepath.Join(root, "hack/controlplane"))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "hack", "controlplane"), os.DirFS(filepath.Join(root, "hack", "controlplane"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
