@@ -5,13 +5,15 @@ package dependency
 
 import (
 	"path"
+	"regexp"
 	"strings"
 )
 
 // Pattern names sources of the namespace of a workload: one, or all that a glob matches.
 type Pattern struct {
 	Kind SourceKind
-	// Name is the name of a source, or a glob as in path.Match.
+	// Name is the name of a source, a glob as in path.Match, or a regular expression that begins with ^, which no name
+	// does. What is said of globs holds for regular expressions too.
 	Name string
 }
 
@@ -22,14 +24,21 @@ const (
 )
 
 // Glob reports whether the pattern may name several sources.
-func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, meta) }
+func (p Pattern) Glob() bool { return p.Regexp() || strings.ContainsAny(p.Name, meta) }
+
+// Regexp reports whether the pattern is a regular expression.
+func (p Pattern) Regexp() bool { return strings.HasPrefix(p.Name, "^") }
 
 // Matches reports whether the pattern names a source. A glob that is malformed names none.
 func (p Pattern) Matches(kind SourceKind, name string) bool {
 	if p.Kind != kind {
 		return false
 	}
-	if !p.Glob() {
+	switch {
+	case p.Regexp():
+		re := regexpOf(p.Name)
+		return re != nil && re.MatchString(name)
+	case !p.Glob():
 		return p.Name == name
 	}
 	matched, err := path.Match(p.Name, name)
@@ -37,9 +46,12 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 }
 
 // Work returns the relative cost of matching a name: 0 for a plain name, 1 for a glob with only stars, else 1 plus its
-// length, because path.Match reads it again from each place where it may begin.
+// length, because path.Match reads it again from each place where it may begin. For a regular expression it is 1 plus the
+// number of its instructions.
 func (p Pattern) Work() int {
 	switch {
+	case p.Regexp():
+		return 1 + instructions(p.Name)
 	case !p.Glob():
 		return 0
 	case strings.ContainsAny(p.Name, beyondStars):
@@ -97,14 +109,18 @@ func (m *Matcher) anyGlob(kind SourceKind, name string) bool {
 	return false
 }
 
-// globMatcher matches as path.Match does, which reads the whole glob for each name.
+// globMatcher matches as path.Match does, which reads the whole glob for each name, or package regexp.
 type globMatcher struct {
 	Pattern
+	regexp *regexp.Regexp // nil: it is none
 	prefix string
 	parts  []string // behind the prefix, between stars; nil: there is more to the glob than stars
 }
 
 func newGlobMatcher(p Pattern) globMatcher {
+	if p.Regexp() {
+		return globMatcher{Pattern: p, regexp: regexpOf(p.Name)}
+	}
 	m := globMatcher{Pattern: p, prefix: p.Name[:strings.IndexAny(p.Name, meta)]}
 	if !strings.ContainsAny(p.Name, beyondStars) {
 		m.parts = strings.Split(p.Name, "*")[1:]
@@ -115,6 +131,9 @@ func newGlobMatcher(p Pattern) globMatcher {
 func (m *globMatcher) matches(kind SourceKind, name string) bool {
 	if m.Kind != kind || !strings.HasPrefix(name, m.prefix) {
 		return false
+	}
+	if m.regexp != nil {
+		return m.regexp.MatchString(name)
 	}
 	if m.parts == nil || strings.IndexByte(name, '/') >= 0 {
 		return m.Matches(kind, name)

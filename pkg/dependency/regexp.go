@@ -1,0 +1,171 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dependency
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/lru"
+)
+
+// Some tools let annotations name sources by regular expressions, which match whole names. Most of these only have a few
+// alternatives, or end in ".*". They become names and globs, which cost less; see Pattern.Work.
+
+const (
+	regexpPrefix, regexpSuffix = "^(?:", ")$"
+	// maxAlternatives limits the names and globs that stand for one regular expression.
+	maxAlternatives = 64
+	// maxRegexpStars limits the stars in one of them, as with more the expression itself is cheaper to match.
+	maxRegexpStars = 4
+)
+
+// PatternsOfRegexp returns patterns that together name the sources of a kind whose whole name a regular expression
+// matches, in the syntax of package regexp. An error says what is wrong with the expression.
+func PatternsOfRegexp(kind SourceKind, expression string) ([]Pattern, error) {
+	if most := maxName - len(regexpPrefix+regexpSuffix); len(expression) > most {
+		return nil, fmt.Errorf("must not have more than %d bytes", most)
+	}
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		var wrong *syntax.Error
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("is not a regular expression: %v", wrong.Code)
+		}
+		return nil, fmt.Errorf("is not a regular expression: %w", err)
+	}
+	if names, simple := globsOf(withoutAnchors(parsed)); simple {
+		patterns := make([]Pattern, len(names))
+		for i, name := range names {
+			patterns[i] = Pattern{kind, name}
+		}
+		return patterns, nil
+	}
+	p := Pattern{kind, regexpPrefix + expression + regexpSuffix}
+	if work := p.Work(); work > MaxWorkOfGlob {
+		return nil, fmt.Errorf("is too complex: it counts as %d, and no pattern may count as more than %d", work, MaxWorkOfGlob)
+	}
+	return []Pattern{p}, nil
+}
+
+// withoutAnchors removes ^ from the beginning and $ from the end, where they have no effect.
+func withoutAnchors(re *syntax.Regexp) *syntax.Regexp {
+	if re.Op != syntax.OpConcat {
+		return re
+	}
+	out := *re
+	out.Sub = slices.Clone(re.Sub)
+	for len(out.Sub) > 0 && out.Sub[0].Op == syntax.OpBeginText {
+		out.Sub = out.Sub[1:]
+	}
+	for len(out.Sub) > 0 && out.Sub[len(out.Sub)-1].Op == syntax.OpEndText {
+		out.Sub = out.Sub[:len(out.Sub)-1]
+	}
+	return &out
+}
+
+// globsOf returns names and globs that together match the same names as a regular expression; false: there are none, or
+// too many.
+func globsOf(re *syntax.Regexp) (globs []string, simple bool) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return []string{""}, true
+	case syntax.OpLiteral:
+		text := string(re.Rune)
+		return []string{text}, re.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(text, meta+"^")
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return []string{"?"}, true
+	case syntax.OpCharClass:
+		return globsOfClass(re.Rune)
+	case syntax.OpStar, syntax.OpPlus:
+		if any := re.Sub[0].Op; any != syntax.OpAnyChar && any != syntax.OpAnyCharNotNL {
+			return nil, false
+		}
+		if re.Op == syntax.OpPlus {
+			return []string{"?*"}, true
+		}
+		return []string{"*"}, true
+	case syntax.OpQuest:
+		globs, simple = globsOf(re.Sub[0])
+		return append([]string{""}, globs...), simple
+	case syntax.OpCapture:
+		return globsOf(re.Sub[0])
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			more, simple := globsOf(sub)
+			if globs = append(globs, more...); !simple || len(globs) > maxAlternatives {
+				return nil, false
+			}
+		}
+		return globs, true
+	case syntax.OpConcat:
+		globs = []string{""}
+		for _, sub := range re.Sub {
+			ends, simple := globsOf(sub)
+			if !simple || len(globs)*len(ends) > maxAlternatives {
+				return nil, false
+			}
+			globs = joined(globs, ends)
+		}
+		return globs, !slices.ContainsFunc(globs, func(g string) bool { return strings.Count(g, "*") > maxRegexpStars })
+	default:
+		return nil, false
+	}
+}
+
+func joined(beginnings, ends []string) (all []string) {
+	for _, b := range beginnings {
+		for _, e := range ends {
+			all = append(all, b+e)
+		}
+	}
+	return all
+}
+
+// globsOfClass returns the characters of a small class that names can have, from pairs of the first and the last of a
+// range.
+func globsOfClass(ranges []rune) (all []string, simple bool) {
+	for i := 0; i < len(ranges); i += 2 {
+		for r := ranges[i]; r <= ranges[i+1]; r++ {
+			if all = append(all, string(r)); len(all) > maxAlternatives || strings.ContainsRune(meta+"^", r) {
+				return nil, false
+			}
+		}
+	}
+	return all, true
+}
+
+// compiled holds the last regular expressions that were compiled.
+var compiled = lru.New(256)
+
+// regexpOf returns the regular expression of a pattern; nil: it is malformed.
+func regexpOf(name string) *regexp.Regexp {
+	if known, found := compiled.Get(name); found {
+		return known.(*regexp.Regexp)
+	}
+	re, err := regexp.Compile(name)
+	if err != nil {
+		return nil
+	}
+	compiled.Add(name, re)
+	return re
+}
+
+// instructions returns how many instructions a regular expression has when it is compiled: each may be executed for
+// each character of a name.
+func instructions(name string) int {
+	parsed, err := syntax.Parse(name, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0
+	}
+	return len(program.Inst)
+}
