@@ -64,7 +64,7 @@ func secret(name, key, value string) *corev1.Secret { return ingesttest.Secret(n
 // lookedUp returns the result of a look-up of a Secret.
 func lookedUp(s *corev1.Secret) *dependency.Source {
 	s.Namespace = namespace
-	return dependency.FromSecret(ingesttest.DigesterOf(0), s, policy.ReadSource(s.Annotations))
+	return dependency.FromSecret(ingesttest.DigesterOf(0), s, policy.Dialects(nil).ReadSource(s.Annotations))
 }
 
 // Read implements policy.Index.

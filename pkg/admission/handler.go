@@ -44,6 +44,8 @@ type Config struct {
 	Clock  clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all.
 	Namespaces []string
+	// Dialects are those whose annotations are read.
+	Dialects policy.Dialects
 	// Exempt reports whether workloads of a namespace are admitted unchanged, for every caller; nil: no
 	// namespace is exempt.
 	Exempt func(namespace string) bool
@@ -184,7 +186,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if r.malformed != nil {
 		return nil, "", fmt.Errorf("reading a %s: %w", r.Kind.Kind, r.malformed)
 	}
-	object, err := readWorkload(r.kind, r.Namespace, r.Name, r.object)
+	object, err := readWorkload(r.kind, h.Dialects, r.Namespace, r.Name, r.object)
 	if err != nil {
 		return nil, "", err
 	}

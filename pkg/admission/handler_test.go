@@ -55,13 +55,13 @@ func TestGarbageIsRefused(t *testing.T) {
 		"too many elements": {
 			"", "application/json",
 			strings.NewReader(about(`, "namespace": "shop", "operation": "CREATE", "object": {"spec": {"template": {"spec": {"containers": [` + strings.Repeat("0,", decoding/ofElement) + `0]}}}}`)),
-			http.StatusRequestEntityTooLarge, "too large to evaluate here: the annotations have 0 bytes with 1 elements, the pod template 49181 bytes with 24580 elements",
+			http.StatusRequestEntityTooLarge, "too large to evaluate here: the annotations have 0 bytes with 1 elements, the labels 0 bytes with 1 elements, the pod template 49181 bytes with 24580 elements",
 		},
 		"a long annotation": {
 			"", "application/json",
 			strings.NewReader(about(`, "namespace": "shop", "operation": "UPDATE", "object": {"metadata": {"annotations": {"a": "` + strings.Repeat(",", decoding/ofAnnotation) + `"}}, "spec": {"template": {}}}, "oldObject": {}`)),
 			http.StatusRequestEntityTooLarge,
-			"the annotations have 196617 bytes with 196610 elements, the pod template 2 bytes with 2 elements; before: the annotations have 0 bytes",
+			"the annotations have 196617 bytes with 196610 elements, the labels 0 bytes with 1 elements, the pod template 2 bytes with 2 elements; before: the annotations have 0 bytes",
 		},
 		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "more than 6291456 bytes"},
 		"a connection that ends": {"", "application/json; charset=utf-8", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, "reading the request"},

@@ -24,6 +24,7 @@ import (
 type shape struct {
 	Metadata struct {
 		Annotations json.RawMessage `json:"annotations"`
+		Labels      json.RawMessage `json:"labels"`
 	} `json:"metadata"`
 	Spec struct {
 		Paused   bool            `json:"paused"`
@@ -45,8 +46,8 @@ func readShape(raw []byte) (*shape, error) {
 // cost returns an upper bound on the memory of a workload when it is decoded, to be compared and
 // patched.
 func (s *shape) cost() int64 {
-	return int64(len(s.Metadata.Annotations)+2*len(s.Spec.Template)) + // its strings, of the template by each way
-		elements(s.Metadata.Annotations)*ofAnnotation + elements(s.Spec.Template)*ofAny
+	return int64(len(s.Metadata.Annotations)+len(s.Metadata.Labels)+2*len(s.Spec.Template)) + // its strings, of the template by each way
+		(elements(s.Metadata.Annotations)+elements(s.Metadata.Labels))*ofAnnotation + elements(s.Spec.Template)*ofAny
 }
 
 // size says what cost depends on.
@@ -54,7 +55,7 @@ func (s *shape) size() string {
 	part := func(raw json.RawMessage) string {
 		return fmt.Sprintf("%d bytes with %d elements", len(raw), elements(raw))
 	}
-	return "the annotations have " + part(s.Metadata.Annotations) + ", the pod template " + part(s.Spec.Template)
+	return "the annotations have " + part(s.Metadata.Annotations) + ", the labels " + part(s.Metadata.Labels) + ", the pod template " + part(s.Spec.Template)
 }
 
 // costOfTypes returns what is added if it is decoded with its type as well.
@@ -64,13 +65,13 @@ func (s *shape) costOfTypes() int64 { return elements(s.Spec.Template) * ofEleme
 type written struct {
 	*dependency.Workload
 
-	annotations map[string]string
+	annotations, labels map[string]string
 	// The raw JSON, which may have fields that our libraries do not know.
 	template map[string]any
 }
 
 // readWorkload reads a workload of a kind whose pods can be restarted.
-func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, error) {
+func readWorkload(k *kind.Kind, dialects policy.Dialects, namespace, name string, s *shape) (*written, error) {
 	w, err := s.marked()
 	if err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
@@ -82,9 +83,9 @@ func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, err
 		}
 	}
 	// The namespace may be absent on create.
-	w.Workload = policy.ReadWorkload(&dependency.Object{
+	w.Workload = dialects.ReadWorkload(&dependency.Object{
 		Kind: k.Name, Traits: k.Traits, Template: &template,
-		Meta:   &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations},
+		Meta:   &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations, Labels: w.labels},
 		Status: dependency.Status{Paused: s.Spec.Paused},
 	})
 	if w.Truncated {
@@ -93,11 +94,16 @@ func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, err
 	return w, nil
 }
 
-// marked reads the annotations, and the template without its type.
+// marked reads the annotations and labels, and the template without its type.
 func (s *shape) marked() (*written, error) {
 	w := &written{}
 	if len(s.Metadata.Annotations) > 0 {
 		if err := json.Unmarshal(s.Metadata.Annotations, &w.annotations); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Metadata.Labels) > 0 {
+		if err := json.Unmarshal(s.Metadata.Labels, &w.labels); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +119,7 @@ func (s *shape) marked() (*written, error) {
 
 // remembered returns the record in the annotations of a workload.
 func (w *written) remembered() *policy.Written {
-	return &policy.Written{Workload: w.annotations, Template: w.templateAnnotations()}
+	return &policy.Written{Workload: w.annotations, Template: w.templateAnnotations(), Labels: w.labels}
 }
 
 // templateAnnotations returns nil if there are none, and an empty map if they are empty.

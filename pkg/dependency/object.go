@@ -89,9 +89,10 @@ type Marks struct {
 
 // Annotations are what is kept of the annotations of a workload.
 type Annotations struct {
-	// Settings are those by which users say how the workload is to be restarted, by their keys.
-	Settings map[string]string
-	Marks    Marks
+	// Settings are those by which users say how the workload is to be restarted, by their keys, and Template are those of
+	// the pod template.
+	Settings, Template map[string]string
+	Marks              Marks
 }
 
 // NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.
@@ -103,14 +104,14 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		ResourceVersion: o.Meta.ResourceVersion,
 		Created:         o.Meta.CreationTimestamp,
 		Labels:          o.Meta.Labels,
-		Annotations:     annotations.Settings,
-		Marks:           annotations.Marks,
-		References:      references,
-		Truncated:       truncated,
-		Terminating:     o.Meta.DeletionTimestamp != nil,
-		Traits:          o.Traits,
-		Status:          o.Status,
-		stages:          stagesOf(&o.Template.Spec),
+		Annotations:     annotations.Settings, TemplateAnnotations: annotations.Template,
+		Marks:       annotations.Marks,
+		References:  references,
+		Truncated:   truncated,
+		Terminating: o.Meta.DeletionTimestamp != nil,
+		Traits:      o.Traits,
+		Status:      o.Status,
+		stages:      stagesOf(&o.Template.Spec),
 	}
 	w.numberStages()
 	if w.Rollable {

@@ -42,9 +42,9 @@ type Workload struct {
 	CreatedAt Moment
 	Labels    map[string]string
 	// Annotations are the annotations by which users declare how the workload is
-	// restarted.
-	Annotations map[string]string
-	Marks       Marks
+	// restarted, and TemplateAnnotations are those of its pod template.
+	Annotations, TemplateAnnotations map[string]string
+	Marks                            Marks
 	Traits
 	Status
 	References []Reference

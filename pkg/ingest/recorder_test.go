@@ -91,7 +91,7 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 }
 
 func patternsOf(g *dependency.Graph, w *dependency.Workload) dependency.Patterns {
-	p := policy.NewPolicy(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
+	p := policy.NewPolicy(policy.Annotated{Workload: w.Annotations, Namespace: g.Namespace(w.Namespace)}, policy.Defaults{Mode: policy.Auto})
 	return p.Patterns()
 }
 

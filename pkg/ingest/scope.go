@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Scope says which objects are read. The zero value: all.
+// Scope says which objects are read, and what of them. The zero value: all.
 type Scope struct {
 	// Namespaces are those that are read one by one; empty: all.
 	Namespaces []string
@@ -21,6 +22,8 @@ type Scope struct {
 	WithoutSecrets bool
 	// UnreadTypes are the types of Secrets of which only the metadata is read, so that only their existence is known.
 	UnreadTypes []string
+	// Dialects are those whose annotations are read.
+	Dialects policy.Dialects
 }
 
 // secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
@@ -29,7 +32,7 @@ func (c Scope) secrets(digester *dependency.Digester) []*stream {
 	if c.WithoutSecrets {
 		return nil
 	}
-	whole := sources(dependency.Secret, "secrets", digester, dependency.FromSecret)
+	whole := sources(dependency.Secret, "secrets", c.Dialects, digester, dependency.FromSecret)
 	all := []*stream{whole}
 	read := make([]fields.Selector, len(c.UnreadTypes))
 	for i, typ := range c.UnreadTypes {
@@ -60,7 +63,7 @@ func unread(typ string) *stream {
 		return o, nil
 	}
 	s.decode = func(raw []byte) (*object, error) {
-		m, err := decodeMetadata(raw)
+		m, err := decodeMetadata(raw, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -95,11 +95,11 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 // resources returns what is read of each resource, in all namespaces.
 func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	for _, k := range kind.All() {
-		all = append(all, workloads(k))
+		all = append(all, c.workloads(k))
 	}
-	all = append(all, sources(dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap))
+	all = append(all, sources(dependency.ConfigMap, "configmaps", c.Dialects, digester, dependency.FromConfigMap))
 	all = append(all, c.secrets(digester)...)
-	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", readNamespace))
+	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", c.readNamespace))
 }
 
 // message is a pointer to an API object.
@@ -130,7 +130,7 @@ func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string
 }
 
 // workloads returns a stream of a kind of workloads.
-func workloads(k *kind.Kind) *stream {
+func (c Scope) workloads(k *kind.Kind) *stream {
 	s := &stream{
 		name: k.Resource.Resource, resource: k.Resource, kind: string(k.Name), workloads: k.Name,
 		labels: k.LabelSelector, fields: k.FieldSelector,
@@ -151,7 +151,7 @@ func workloads(k *kind.Kind) *stream {
 		case read == nil:
 			o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
 		default:
-			o.workload = policy.ReadWorkload(read)
+			o.workload = c.Dialects.ReadWorkload(read)
 		}
 		return o, nil
 	}
@@ -193,18 +193,18 @@ func workloads(k *kind.Kind) *stream {
 type unmarshaler interface{ Unmarshal(raw []byte) error }
 
 func sources[T any, P message[T]](
-	source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
+	source dependency.SourceKind, resource string, dialects policy.Dialects, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
 ) *stream {
 	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, func(p P, o *object) {
-		o.source = from(digester, p, policy.ReadSource(p.GetAnnotations()))
+		o.source = from(digester, p, dialects.ReadSource(p.GetAnnotations()))
 	})
-	s.sources, s.decode = source, (&sourceDecoder{source, digester}).decode
+	s.sources, s.decode = source, (&sourceDecoder{source, dialects, digester}).decode
 	return s
 }
 
 // readNamespace reads the defaults for the workloads of a namespace.
-func readNamespace(n *corev1.Namespace, o *object) {
-	annotations := policy.ReadNamespace(n.Annotations, n.Labels)
+func (c Scope) readNamespace(n *corev1.Namespace, o *object) {
+	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels)
 	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 

@@ -164,7 +164,7 @@ func TestModeOfANamespaceByItsLabel(t *testing.T) {
 		"both, which differ":          {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
 	} {
 		var o object
-		readNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}}, &o)
+		Scope{}.readNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}}, &o)
 		if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -113,6 +113,7 @@ func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime
 // object with content is ever created.
 type sourceDecoder struct {
 	kind     dependency.SourceKind
+	dialects policy.Dialects
 	digester *dependency.Digester
 }
 
@@ -143,7 +144,7 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 		binary := isBinary(field)
 		switch {
 		case field == metadataField:
-			if err := blankAnnotations(value); err != nil {
+			if err := blankAnnotations(value, d.dialects); err != nil {
 				return err
 			}
 			return m.Unmarshal(value)
@@ -160,19 +161,19 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	}
 	o := reduced(&m)
 	if m.Name != "" { // a bookmark has no name
-		o.source = dependency.NewSource(d.digester, d.kind, &m, policy.ReadSource(m.Annotations), keys)
+		o.source = dependency.NewSource(d.digester, d.kind, &m, d.dialects.ReadSource(m.Annotations), keys)
 	}
 	return o, nil
 }
 
 // decodeMetadata decodes the metadata of an object, and nothing else.
-func decodeMetadata(raw []byte) (*metav1.ObjectMeta, error) {
+func decodeMetadata(raw []byte, dialects policy.Dialects) (*metav1.ObjectMeta, error) {
 	m := &metav1.ObjectMeta{}
 	err := eachField(raw, func(field protowire.Number, value []byte) error {
 		if field != metadataField {
 			return nil
 		}
-		if err := blankAnnotations(value); err != nil {
+		if err := blankAnnotations(value, dialects); err != nil {
 			return err
 		}
 		return m.Unmarshal(value)
@@ -183,13 +184,13 @@ func decodeMetadata(raw []byte) (*metav1.ObjectMeta, error) {
 // blankAnnotations overwrites the values of annotations that no dialect reads and that do not
 // belong to bookmarks: one of them, kubectl's last-applied-configuration, contains all content
 // again.
-func blankAnnotations(metadata []byte) error {
+func blankAnnotations(metadata []byte, dialects policy.Dialects) error {
 	return eachField(metadata, func(field protowire.Number, entry []byte) error {
 		if field != annotationsField {
 			return nil
 		}
 		key, value, err := entryOf(entry)
-		if !policy.Owns(key) && key != metav1.InitialEventsAnnotationKey {
+		if !dialects.Owns(key) && key != metav1.InitialEventsAnnotationKey {
 			clear(value)
 		}
 		return err

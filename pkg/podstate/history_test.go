@@ -217,7 +217,7 @@ func (h *history) secret() *dependency.Source {
 	for k, v := range h.data {
 		o.Data[k] = []byte(v)
 	}
-	return dependency.FromSecret(h.digester, o, policy.ReadSource(o.Annotations))
+	return dependency.FromSecret(h.digester, o, policy.Dialects(nil).ReadSource(o.Annotations))
 }
 
 // api is a time as the API server writes it.

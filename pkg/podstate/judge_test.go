@@ -84,7 +84,7 @@ func (x *scene) written(data map[string]string, second int, version uint64) *dep
 	for k, v := range data {
 		o.Data[k] = []byte(v)
 	}
-	s := dependency.FromSecret(x.digester, o, policy.ReadSource(o.Annotations))
+	s := dependency.FromSecret(x.digester, o, policy.Dialects(nil).ReadSource(o.Annotations))
 	s.After(nil, nil, dependency.Arrival{})
 	return s
 }

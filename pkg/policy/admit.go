@@ -22,9 +22,9 @@ type Admission struct {
 	Unsure bool
 }
 
-// Written are the annotations of a workload and of its pod template, as they are written.
+// Written are the annotations of a workload and of its pod template, and its labels, as they are written.
 type Written struct {
-	Workload, Template map[string]string
+	Workload, Template, Labels map[string]string
 }
 
 // AdmissionAction is what is to be done about a workload that is about to be written.
@@ -80,7 +80,9 @@ func (a *Admission) restore() AdmissionAction {
 // wasIn reports whether the workload had already opted in, or tried to: then only the
 // controller knows whether its pods have read the current content.
 func (a *Admission) wasIn() bool {
-	p := NewPolicy(a.Before.Workload, a.graph.Namespace(a.Workload.Namespace), a.defaults)
+	p := NewPolicy(Annotated{
+		a.Before.Workload, a.Before.Template, a.graph.Namespace(a.Workload.Namespace), a.Before.Labels, a.Workload.Namespace,
+	}, a.defaults)
 	return p.Mode != Off || len(p.Problems) > 0
 }
 

@@ -19,7 +19,7 @@ func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *po
 	d := x.deployment.DeepCopy()
 	change(d)
 	w := workloadtest.Read(d)
-	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
+	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{Workload: x.deployment.Annotations, Template: x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
 // The action is also a label of a metric, so it must be right even if the workload stays the same.

@@ -66,14 +66,14 @@ func TestNewPolicy_AnnotationValues(t *testing.T) {
 		{"configdep.io/relaod", "auto", base},
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, policy.NewPolicy(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+			if diff := cmp.Diff(tc.want, policy.NewPolicy(policy.Annotated{Workload: map[string]string{tc.key: tc.value}}, defaults)); diff != "" {
 				t.Errorf("on the workload (-want +got):\n%s", diff)
 			}
 			want := tc.want
 			if tc.key == policy.ReloadAnnotation {
 				want.DeclaredBy = "Namespace configdep.io/reload"
 			}
-			if diff := cmp.Diff(want, policy.NewPolicy(nil, map[string]string{tc.key: tc.value}, defaults)); diff != "" {
+			if diff := cmp.Diff(want, policy.NewPolicy(policy.Annotated{Namespace: map[string]string{tc.key: tc.value}}, defaults)); diff != "" {
 				t.Errorf("on the namespace (-want +got):\n%s", diff)
 			}
 		})
@@ -111,15 +111,15 @@ func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			defaults := policy.Defaults{Mode: policy.Auto, Settle: time.Second, MinInterval: 10 * time.Second}
-			want := policy.NewPolicy(nil, nil, defaults)
+			want := policy.NewPolicy(policy.Annotated{Workload: nil}, defaults)
 			want.Problems = []string{tc.problem}
 			if tc.key == policy.ReloadAnnotation {
 				want.DeclaredBy = policy.ReloadAnnotation
 			}
-			if diff := cmp.Diff(want, policy.NewPolicy(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+			if diff := cmp.Diff(want, policy.NewPolicy(policy.Annotated{Workload: map[string]string{tc.key: tc.value}}, defaults)); diff != "" {
 				t.Errorf("on the workload (-want +got):\n%s", diff)
 			}
-			got := policy.NewPolicy(nil, map[string]string{tc.key: tc.value}, defaults)
+			got := policy.NewPolicy(policy.Annotated{Namespace: map[string]string{tc.key: tc.value}}, defaults)
 			wantProblem := strings.Replace(tc.problem, `": `, `" on the Namespace: `, 1)
 			if tc.key == policy.ReloadAnnotation { // a label says the same
 				wantProblem = strings.Replace(wantProblem, "annotation", "annotation or label", 1)
@@ -139,7 +139,7 @@ func TestNewPolicy_BoundsPatterns(t *testing.T) {
 		most = append(most, fmt.Sprintf("secret/s-%d", i))
 	}
 	of := func(patterns ...string) policy.Policy {
-		return policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: strings.Join(patterns, ",")}, nil, policy.Defaults{})
+		return policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: strings.Join(patterns, ",")}}, policy.Defaults{})
 	}
 	if p := of(append(most, most...)...); len(p.Problems) != 0 || len(p.Exclude) != policy.MaxPatterns {
 		t.Errorf("as many patterns as allowed: got %d patterns and problems %q", len(p.Exclude), p.Problems)
@@ -165,7 +165,7 @@ func TestNewPolicy_BoundsGlobs(t *testing.T) {
 		"one pattern too many":        {append(slices.Clone(globs), "secret/*"), "must not have more than 32 patterns"},
 		"many stars":                  {[]string{"secret/*a*b*c*d*"}, "must not have more than 4 *"},
 	} {
-		p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, policy.Defaults{})
+		p := policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(tt.patterns, ",")}}, policy.Defaults{})
 		if got := strings.Join(p.Problems, "; "); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
 			t.Errorf("%s: problems = %q", what, got)
 		}
@@ -193,7 +193,7 @@ func TestNewPolicy_NamesEveryInvalidAnnotation(t *testing.T) {
 	for _, key := range policy.EveryAnnotation {
 		bad[key] = "?"
 	}
-	problems := policy.NewPolicy(bad, nil, policy.Defaults{Mode: policy.Off}).Problems
+	problems := policy.NewPolicy(policy.Annotated{Workload: bad}, policy.Defaults{Mode: policy.Off}).Problems
 	if len(problems) != len(policy.EveryAnnotation) {
 		t.Errorf("got %d problems, want %d: %q", len(problems), len(policy.EveryAnnotation), problems)
 	}
@@ -222,7 +222,7 @@ func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := policy.Policy{Mode: policy.Off, DeclaredBy: tc.declaredBy, Strategy: policy.Annotate, Settle: time.Second}
-			if diff := cmp.Diff(want, policy.NewPolicy(tc.workload, tc.namespace, policy.Defaults{Mode: policy.Off, Settle: time.Second})); diff != "" {
+			if diff := cmp.Diff(want, policy.NewPolicy(policy.Annotated{Workload: tc.workload, Namespace: tc.namespace}, policy.Defaults{Mode: policy.Off, Settle: time.Second})); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}
 		})
@@ -252,7 +252,7 @@ func TestNewPolicy_PatternsNameWhatCanExist(t *testing.T) {
 		"UPPER-*": false, "a_b*": false, "*..*": false, "-*": false, "*-": false, "*.": false, "*_[a-z]": false,
 		`\*`: false, `\A*`: false, `\[a*`: false, "[a": false, "shop/*": false, strings.Repeat("a", 253) + "*": false,
 	} {
-		p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/" + name}, nil, policy.Defaults{})
+		p := policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/" + name}}, policy.Defaults{})
 		if (len(p.Problems) == 0) != possible {
 			t.Errorf("secret/%s: problems = %q", name, p.Problems)
 		}

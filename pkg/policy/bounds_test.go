@@ -41,7 +41,7 @@ func TestNewPolicy_BoundsOfValues(t *testing.T) {
 		"a value that a message shortens":        {policy.SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", tt.key: tt.value}, nil, policy.Defaults{})
+			p := policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "auto", tt.key: tt.value}}, policy.Defaults{})
 			if tt.problem == "" && len(p.Problems) > 0 || tt.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0], tt.problem)) {
 				t.Errorf("problems = %q", p.Problems)
 			}
@@ -61,12 +61,12 @@ func longestList() string {
 // Values that are too long are not kept, but for what shows that they are.
 func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
 	long := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Repeat("secret/a,", 25_000)}
-	w := policy.ReadWorkload(&dependency.Object{Meta: &metav1.ObjectMeta{Annotations: long}, Template: &corev1.PodTemplateSpec{}})
-	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.ReadNamespace(long, nil)} {
+	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{Meta: &metav1.ObjectMeta{Annotations: long}, Template: &corev1.PodTemplateSpec{}})
+	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.Dialects(nil).ReadNamespace(long, nil)} {
 		if n := len(kept[policy.SourcesAnnotation]); n != 67_585 {
 			t.Errorf("%s: %d bytes are kept", where, n)
 		}
-		if p := policy.NewPolicy(kept, nil, policy.Defaults{}); len(p.Problems) != 1 {
+		if p := policy.NewPolicy(policy.Annotated{Workload: kept}, policy.Defaults{}); len(p.Problems) != 1 {
 			t.Errorf("%s: problems = %q, want one", where, p.Problems)
 		}
 	}

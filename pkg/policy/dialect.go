@@ -4,24 +4,30 @@
 package policy
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Dialect reads the annotations of one tool: configdep's, or those of another tool, whose users then need not change
-// their manifests. A dialect is one file, and one line in dialects. Its methods get the annotations of all dialects,
+// their manifests. A dialect is one file, and one line in allDialects. Its methods get the annotations of all dialects,
 // and may be called with nil maps.
 type Dialect interface {
-	// Owns reports whether annotations with a key, on workloads, pod templates, namespaces, ConfigMaps or Secrets,
-	// belong to the dialect. Annotations of no dialect are dropped when objects are read.
+	// Name identifies the dialect in --dialects.
+	Name() string
+	// Owns reports whether annotations with a key, on workloads, namespaces, ConfigMaps or Secrets, belong to the
+	// dialect. Annotations of no dialect are dropped when objects are read.
 	Owns(key string) bool
-	// Declares reports whether the annotations of a workload or a namespace say whether the workload is restarted.
-	Declares(annotations map[string]string) bool
-	// Policy fills in a policy, which has the defaults, from the annotations of a workload and its namespace.
-	Policy(p *Policy, workload, namespace map[string]string, defaults *Defaults)
-	// Scope returns the keys of the annotations that say which sources count.
-	Scope() []string
+	// OwnsOnTemplate is the same for annotations of pod templates by which users declare something.
+	OwnsOnTemplate(key string) bool
+	// Declare adds to a declaration what the annotations of a workload and its namespace say about whether it is
+	// restarted, and by which sources.
+	Declare(d *Declaration)
+	// Scope adds the annotations that say which sources count: with these alone, Declare adds the same.
+	Scope(from Annotated, to *Annotated)
 	// Own returns what the annotations of a workload say about whether it is restarted; empty:
 	// nothing.
 	Own(annotations map[string]string) string
@@ -32,68 +38,160 @@ type Dialect interface {
 	Source(annotations map[string]string) dependency.SourceMarks
 }
 
-// dialects are all dialects. If several declare a mode on the same object, the first
-// counts.
-var dialects = []Dialect{native{}}
+// Annotated are the annotations by which users declare how a workload is restarted, those of its pod template and of
+// its namespace, and its labels.
+type Annotated struct {
+	Workload, Template, Namespace, Labels map[string]string
+	// InNamespace is the name of the namespace.
+	InNamespace string
+}
 
-// dialectOf returns the dialect in which restarts of a workload are declared: on itself, else on its namespace, else the first.
-func dialectOf(workload, namespace map[string]string) Dialect {
-	for _, annotations := range []map[string]string{workload, namespace} {
-		for _, d := range dialects {
-			if d.Declares(annotations) {
-				return d
-			}
+// annotated returns what a workload is annotated with.
+func annotated(w *dependency.Workload, namespace map[string]string) Annotated {
+	return Annotated{w.Annotations, w.TemplateAnnotations, namespace, w.Labels, w.Namespace}
+}
+
+func (a *Annotated) empty() bool {
+	return len(a.Workload) == 0 && len(a.Template) == 0 && len(a.Namespace) == 0
+}
+
+// set adds an annotation to one of the maps.
+func set(annotations *map[string]string, key, value string) {
+	if *annotations == nil {
+		*annotations = map[string]string{}
+	}
+	(*annotations)[key] = value
+}
+
+// Dialects are those whose annotations are read. Nil: all of them, with their usual annotations.
+type Dialects []Dialect
+
+// allDialects are all dialects. Their order is that in which declaredBy names them.
+var allDialects = Dialects{native{}, NewReloader(ReloaderAnnotations{}), podReloader{}, wave{}}
+
+func (ds Dialects) orAll() Dialects {
+	if ds == nil {
+		return allDialects
+	}
+	return ds
+}
+
+// DialectNames are the names of all dialects.
+func DialectNames() (names []string) {
+	for _, d := range allDialects {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+// NewDialects returns dialects by their names, and always the one of configdep itself. The annotations of Reloader can have
+// other names than usual.
+func NewDialects(names []string, annotations ReloaderAnnotations) (Dialects, error) {
+	all := slices.Clone(allDialects)
+	for i, d := range all {
+		if _, is := d.(*reloader); is {
+			all[i] = NewReloader(annotations)
 		}
 	}
-	return dialects[0]
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(d Dialect) bool { return d.Name() == name }) {
+			return nil, fmt.Errorf("%q is no dialect: must be any of %s", abbreviate(name), strings.Join(DialectNames(), ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(d Dialect) bool { return d != Dialect(native{}) && !slices.Contains(names, d.Name()) }), nil
 }
 
 // Owns reports whether annotations with a key belong to a dialect, and so are kept when objects are
 // read.
-func Owns(key string) bool {
-	return slices.ContainsFunc(dialects, func(d Dialect) bool { return d.Owns(key) })
+func (ds Dialects) Owns(key string) bool {
+	return slices.ContainsFunc(ds.orAll(), func(d Dialect) bool { return d.Owns(key) })
 }
 
 // ReadWorkload returns the part of a workload that is kept.
-func ReadWorkload(o *dependency.Object) *dependency.Workload {
-	return dependency.NewWorkload(o, readAnnotations(o.Meta.Annotations, o.Template.Annotations))
+func (ds Dialects) ReadWorkload(o *dependency.Object) *dependency.Workload {
+	return dependency.NewWorkload(o, ds.readAnnotations(o.Meta.Annotations, o.Template.Annotations))
 }
 
 // readAnnotations returns the annotations of a workload and of its pod template that are kept.
-func readAnnotations(object, template map[string]string) dependency.Annotations {
+func (ds Dialects) readAnnotations(object, template map[string]string) dependency.Annotations {
 	out := dependency.Annotations{Marks: MarksOf(object)}
 	out.Marks.TemplateHash, out.Marks.ReloadedAt = template[ConfigHashAnnotation], template[ReloadedAtAnnotation]
 	for key, value := range object {
-		if !Owns(key) || slices.Contains(workloadMarks, key) {
-			continue
+		if ds.Owns(key) && !slices.Contains(workloadMarks, key) {
+			set(&out.Settings, key, keep(value))
 		}
-		if out.Settings == nil {
-			out.Settings = map[string]string{}
+	}
+	for key, value := range template {
+		if slices.ContainsFunc(ds.orAll(), func(d Dialect) bool { return d.OwnsOnTemplate(key) }) {
+			set(&out.Template, key, keep(value))
 		}
-		out.Settings[key] = keep(value)
 	}
 	return out
 }
 
 // ReadNamespace returns the annotations and labels of a namespace that are kept: the defaults for the workloads in it.
-func ReadNamespace(annotations, labels map[string]string) map[string]string {
+func (ds Dialects) ReadNamespace(annotations, labels map[string]string) map[string]string {
 	var out map[string]string
-	for _, d := range dialects {
+	for _, d := range ds.orAll() {
 		for key, value := range d.Namespace(annotations, labels) {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[key] = keep(value)
+			set(&out, key, keep(value))
 		}
 	}
 	return out
 }
 
 // ReadSource returns what the annotations of a ConfigMap or Secret say in any dialect.
-func ReadSource(annotations map[string]string) (marks dependency.SourceMarks) {
-	for _, d := range dialects {
+func (ds Dialects) ReadSource(annotations map[string]string) (marks dependency.SourceMarks) {
+	for _, d := range ds.orAll() {
 		said := d.Source(annotations)
 		marks.Ignored, marks.Match = marks.Ignored || said.Ignored, marks.Match || said.Match
 	}
 	return marks
+}
+
+// own returns what the annotations of a workload say about whether it is restarted; empty: nothing.
+func (ds Dialects) own(annotations map[string]string) string {
+	for _, d := range ds.orAll() {
+		if said := d.Own(annotations); said != "" {
+			return said
+		}
+	}
+	return ""
+}
+
+// scope returns the annotations that say which sources count, in a text from which scopeFrom restores them.
+func (ds Dialects) scope(from Annotated) string {
+	var to Annotated
+	for _, d := range ds.orAll() {
+		d.Scope(from, &to)
+	}
+	var text strings.Builder
+	for _, m := range to.maps() {
+		for _, key := range slices.Sorted(maps.Keys(*m)) {
+			text.WriteString(key + "=" + (*m)[key] + "\x00")
+		}
+		text.WriteByte('\x01')
+	}
+	if strings.Trim(text.String(), "\x01") == "" {
+		return ""
+	}
+	return strings.TrimRight(text.String(), "\x01")
+}
+
+func (a *Annotated) maps() []*map[string]string {
+	return []*map[string]string{&a.Workload, &a.Template, &a.Namespace, &a.Labels}
+}
+
+func scopeFrom(text string) (a Annotated) {
+	maps := a.maps()
+	i := 0
+	for part := range strings.SplitSeq(text, "\x00") {
+		for strings.HasPrefix(part, "\x01") && i < len(maps)-1 {
+			part, i = part[1:], i+1
+		}
+		if key, value, found := strings.Cut(part, "="); found {
+			set(maps[i], key, value)
+		}
+	}
+	return a
 }

@@ -36,39 +36,46 @@ const (
 // in the defaults.
 type native struct{}
 
+// Name implements Dialect.
+func (native) Name() string { return "configdep" }
+
 // Owns implements Dialect.
 func (native) Owns(key string) bool { return strings.HasPrefix(key, prefix) }
 
-// Declares implements Dialect.
-func (native) Declares(annotations map[string]string) bool {
-	_, found := annotations[ReloadAnnotation]
-	return found
-}
+// OwnsOnTemplate implements Dialect.
+func (native) OwnsOnTemplate(string) bool { return false }
 
 // Own implements Dialect.
 func (native) Own(annotations map[string]string) string { return annotations[ReloadAnnotation] }
 
-// Scope implements Dialect.
-func (native) Scope() []string {
-	return []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation}
+// Declare implements Dialect. A mode on the namespace is a default, like that of the server.
+func (native) Declare(d *Declaration) {
+	r := reader{workload: d.Workload, namespace: d.Namespace, problems: &d.policy.Problems}
+	mode := d.base.Mode
+	switch by := parse(&r, ReloadAnnotation, ParseMode, &mode, d.base.DeclaredBy); {
+	case by != ReloadAnnotation:
+		d.base = KindMode{mode, by}
+	case mode == Off && len(d.policy.Problems) == 0:
+		d.Never(by)
+	default:
+		d.Restart(mode, by, observedKinds...)
+		d.Instead(by, observedKinds...)
+		d.Ignores(false)
+	}
 }
 
-// Policy implements Dialect.
-func (native) Policy(p *Policy, workload, namespace map[string]string, defaults *Defaults) {
-	r := reader{workload: workload, namespace: namespace, problems: &p.Problems}
-	p.DeclaredBy = parse(&r, ReloadAnnotation, ParseMode, &p.Mode, p.DeclaredBy)
-	if p.Mode == Off && len(p.Problems) == 0 {
-		return // the other annotations say nothing then
-	}
+// settings reads the annotations that say how a workload is restarted, whichever dialect says that it is.
+func (native) settings(p *Policy, d *Declaration) {
+	r := reader{workload: d.Workload, namespace: d.Namespace, problems: &p.Problems}
 	parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
 		strategy, err := ParseStrategy(value)
-		if err == nil && defaults.Strategies != nil && !slices.Contains(defaults.Strategies, strategy) {
+		if err == nil && d.defaults.Strategies != nil && !slices.Contains(d.defaults.Strategies, strategy) {
 			p.StrategyNotAllowed, err = true, errNotAllowed
 		}
 		return strategy, err
 	}, &p.Strategy, "")
-	parse(&r, SourcesAnnotation, parsePatterns, &p.Sources, "")
-	parse(&r, ExcludeAnnotation, parsePatterns, &p.Exclude, "")
+	p.addNative(&r, SourcesAnnotation, &p.Sources, p.NamedBy)
+	p.addNative(&r, ExcludeAnnotation, &p.Exclude, p.ExcludedBy)
 	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
 	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
 	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
@@ -77,23 +84,46 @@ func (native) Policy(p *Policy, workload, namespace map[string]string, defaults 
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 }
 
+// addNative adds the patterns of an annotation to those of other dialects.
+func (p *Policy) addNative(r *reader, key string, to *[]dependency.Pattern, others Declarers) {
+	var patterns []dependency.Pattern
+	where := parse(r, key, parsePatterns, &patterns, "")
+	if len(*to) == 0 {
+		*to = patterns
+		return
+	}
+	for _, x := range patterns {
+		if by := others[x]; by != "" {
+			others[x] = where + ", " + by
+		} else {
+			*to = append(*to, x)
+		}
+	}
+}
+
+// Scope implements Dialect.
+func (native) Scope(from Annotated, to *Annotated) {
+	for _, key := range []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation} {
+		if value, found := from.Workload[key]; found {
+			set(&to.Workload, key, value)
+		} else if value, found := from.Namespace[key]; found {
+			set(&to.Namespace, key, value)
+		}
+	}
+}
+
 // Namespace implements Dialect. A label may declare the mode, because webhooks can select by labels only; if there
 // are both, the annotation counts.
 func (d native) Namespace(annotations, labels map[string]string) map[string]string {
 	var out map[string]string
-	set := func(key, value string) {
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[key] = value
-	}
 	for key, value := range annotations {
 		if d.Owns(key) {
-			set(key, value)
+			set(&out, key, value)
 		}
 	}
-	if mode, labelled := labels[ReloadAnnotation]; labelled && !d.Declares(annotations) {
-		set(ReloadAnnotation, mode)
+	_, annotated := annotations[ReloadAnnotation]
+	if mode, labelled := labels[ReloadAnnotation]; labelled && !annotated {
+		set(&out, ReloadAnnotation, mode)
 	}
 	return out
 }

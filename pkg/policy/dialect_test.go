@@ -6,6 +6,7 @@ package policy_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,17 +22,21 @@ const (
 	foreignIgnore  = "other.example.com/ignore"
 )
 
+func (foreign) Name() string                             { return "foreign" }
 func (foreign) Owns(key string) bool                     { return strings.HasPrefix(key, "other.example.com/") }
-func (foreign) Scope() []string                          { return []string{foreignRestart} }
+func (foreign) OwnsOnTemplate(string) bool               { return false }
 func (foreign) Own(annotations map[string]string) string { return annotations[foreignRestart] }
 
-func (foreign) Declares(annotations map[string]string) bool {
-	_, found := annotations[foreignRestart]
-	return found
+func (foreign) Declare(d *policy.Declaration) {
+	if d.Workload[foreignRestart] != "" {
+		d.Restart(policy.Auto, foreignRestart, dependency.ConfigMap, dependency.Secret)
+	}
 }
 
-func (foreign) Policy(p *policy.Policy, _, _ map[string]string, _ *policy.Defaults) {
-	p.Mode, p.DeclaredBy = policy.Auto, foreignRestart
+func (foreign) Scope(from policy.Annotated, to *policy.Annotated) {
+	if value, found := from.Workload[foreignRestart]; found {
+		to.Workload = map[string]string{foreignRestart: value}
+	}
 }
 
 func (foreign) Namespace(annotations, _ map[string]string) map[string]string {
@@ -48,8 +53,8 @@ func withForeign(t *testing.T) {
 	t.Cleanup(policy.AddDialect(foreign{}))
 }
 
-// Annotations on the workload take precedence over those on its namespace, and on one object the first dialect does.
-func TestNewPolicy_ChoosesTheDialect(t *testing.T) {
+// What several dialects declare is united. Only off, on the workload itself, applies to all of them.
+func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 	withForeign(t)
 	type m = map[string]string
 	for name, tt := range map[string]struct {
@@ -57,20 +62,22 @@ func TestNewPolicy_ChoosesTheDialect(t *testing.T) {
 		mode                policy.Mode
 		by                  string
 	}{
-		"no annotations":                                        {nil, nil, policy.Off, policy.DeclaredByDefault},
-		"a setting without a mode":                              {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
-		"another tool's annotation":                             {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
-		"another tool's default":                                {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
-		"both on one object":                                    {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Listed, policy.ReloadAnnotation},
-		"another tool's on the workload, ours on the namespace": {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
-		"ours on the workload, another tool's on the namespace": {m{policy.ReloadAnnotation: "off"}, m{foreignRestart: "yes"}, policy.Off, policy.ReloadAnnotation},
-		"both on the namespace":                                 {nil, m{foreignRestart: "yes", policy.ReloadAnnotation: "matched"}, policy.Matched, "Namespace " + policy.ReloadAnnotation},
-		"our settings without a mode, another tool's default":   {m{policy.SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
+		"no annotations":               {nil, nil, policy.Off, policy.DeclaredByDefault},
+		"a setting without a mode":     {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
+		"another tool's annotation":    {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
+		"both on the workload":         {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Auto, policy.ReloadAnnotation + ", " + foreignRestart},
+		"off on the workload":          {m{foreignRestart: "yes", policy.ReloadAnnotation: "off"}, nil, policy.Off, policy.ReloadAnnotation},
+		"a default of the namespace":   {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
+		"off as a default":             {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "off"}, policy.Auto, foreignRestart},
+		"a setting and another tool's": {m{policy.SettleAnnotation: "1s", foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := policy.NewPolicy(tt.workload, tt.namespace, policy.Defaults{Mode: policy.Off})
+			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: tt.namespace}, policy.Defaults{Mode: policy.Off, Settle: time.Minute})
 			if p.Mode != tt.mode || p.DeclaredBy != tt.by || len(p.Problems) > 0 {
-				t.Errorf("mode = %s, declared by %s, problems = %v", p.Mode, p.DeclaredBy, p.Problems)
+				t.Errorf("mode = %s, declared by %s, by kind %v, problems = %v; want %s, %s", p.Mode, p.DeclaredBy, p.Modes, p.Problems, tt.mode, tt.by)
+			}
+			if settle := tt.workload[policy.SettleAnnotation]; p.Mode != policy.Off && settle != "" && p.Settle != time.Second {
+				t.Errorf("settle = %v, want %s", p.Settle, settle)
 			}
 		})
 	}
@@ -81,12 +88,12 @@ func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
 		policy.ReloadAnnotation: true, policy.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
 	} {
-		if got := policy.Owns(key); got != want {
+		if got := policy.Dialects(nil).Owns(key); got != want {
 			t.Errorf("Owns(%q) = %v, want %v", key, got, want)
 		}
 	}
 	withForeign(t)
-	if !policy.Owns(foreignRestart) {
+	if !policy.Dialects(nil).Owns(foreignRestart) {
 		t.Error("the annotations of another dialect are dropped")
 	}
 	read := policy.ReadAnnotations(map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"}, nil)
@@ -94,7 +101,7 @@ func TestOwns(t *testing.T) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("annotations that are kept (-want +got):\n%s", diff)
 	}
-	if got := policy.ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}); len(got) != 3 {
+	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}); len(got) != 3 {
 		t.Errorf("annotations of a namespace that are kept = %v, want 3", got)
 	}
 }
@@ -114,15 +121,15 @@ func TestNote_OfAnotherDialect(t *testing.T) {
 // Owners mark a source with annotations, of which only the documented values count.
 func TestReadSource(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "false": false, "True": false, "true\n": false, "yes": false, "": false} {
-		if m := policy.ReadSource(map[string]string{policy.IgnoreAnnotation: value}); m != (dependency.SourceMarks{Ignored: want}) {
+		if m := policy.Dialects(nil).ReadSource(map[string]string{policy.IgnoreAnnotation: value}); m != (dependency.SourceMarks{Ignored: want}) {
 			t.Errorf("ignore %q: marks = %+v", value, m)
 		}
-		if m := policy.ReadSource(map[string]string{policy.MatchAnnotation: value}); m != (dependency.SourceMarks{Match: want}) {
+		if m := policy.Dialects(nil).ReadSource(map[string]string{policy.MatchAnnotation: value}); m != (dependency.SourceMarks{Match: want}) {
 			t.Errorf("match %q: marks = %+v", value, m)
 		}
 	}
 	withForeign(t)
-	if m := policy.ReadSource(map[string]string{foreignIgnore: "x", policy.MatchAnnotation: "true"}); m != (dependency.SourceMarks{Ignored: true, Match: true}) {
+	if m := policy.Dialects(nil).ReadSource(map[string]string{foreignIgnore: "x", policy.MatchAnnotation: "true"}); m != (dependency.SourceMarks{Ignored: true, Match: true}) {
 		t.Errorf("annotations of two dialects: marks = %+v", m)
 	}
 }

@@ -18,6 +18,9 @@ type Source struct {
 	// Triggers reports whether a change restarts the workload; Reason why it does not.
 	Triggers bool
 	Reason   string
+	// DeclaredBy is the annotation that names or excludes the source, or selects the sources of its kind; empty: it is
+	// that of the policy.
+	DeclaredBy string
 	// unseen: a change would, if it was seen.
 	unseen bool
 }
@@ -83,7 +86,7 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 // policy and the record. Sources, Globs and Hash are set by Complete.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	p := NewPolicy(w.Annotations, g.NamespaceOf(w), v.Defaults)
+	p := NewPolicy(annotated(w, g.NamespaceOf(w)), v.Defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()
@@ -111,11 +114,12 @@ func (e *Evaluation) Complete() {
 		source := s.Source
 		n = matchers.of(r.Kind, r.Name, n)
 		s.Triggers, s.Reason = p.verdict(n, r, source, source == nil && e.remembers(r))
+		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
 		if !s.Observed {
 			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers
 		}
 		if s.Triggers {
-			all = append(all, counted{Reference: p.effective(r), source: source})
+			all = append(all, counted{Reference: p.effective(r, n), source: source})
 			c := &all[len(all)-1]
 			begin := len(content)
 			content = dependency.AppendContent(content, &c.Reference, source)

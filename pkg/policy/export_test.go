@@ -4,6 +4,10 @@
 package policy
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -18,6 +22,7 @@ const (
 	SettleLimit   = settleLimit
 	DoubtRecheck  = doubtRecheck
 	Mixed         = mixed
+	MaxValue      = maxValue
 	NoPod         = noPod
 )
 
@@ -29,17 +34,18 @@ var (
 	SettledAt       = settledAt
 	Enumerate       = enumerate
 	EncodePods      = podsToEvict
-	ReadAnnotations = readAnnotations
+	ReadAnnotations = Dialects(nil).readAnnotations
 	UpperFirst      = upperFirst
 	IDOf            = idOf
 	ScopeOf         = scopeOf
+	ScopeFrom       = scopeFrom
 )
 
 // AddDialect adds a dialect until remove is called.
 func AddDialect(d Dialect) (remove func()) {
-	before := dialects
-	dialects = append([]Dialect{}, append(before, d)...)
-	return func() { dialects = before }
+	before := allDialects
+	allDialects = append(slices.Clone(before), d)
+	return func() { allDialects = before }
 }
 
 func (l *LastReload) JSON() string { return l.json() }
@@ -78,6 +84,30 @@ var EveryAnnotation = []string{
 
 // AnnotatedWorkload returns a workload with annotations, on itself and on its pod template.
 func AnnotatedWorkload(object, template map[string]string) *dependency.Workload {
-	a := readAnnotations(object, template)
-	return &dependency.Workload{Annotations: a.Settings, Marks: a.Marks}
+	a := Dialects(nil).readAnnotations(object, template)
+	return &dependency.Workload{Annotations: a.Settings, TemplateAnnotations: a.Template, Marks: a.Marks}
+}
+
+// Scope returns the text that stands for which sources count.
+func (ds Dialects) Scope(a Annotated) string { return ds.scope(a) }
+
+// Restarts reports whether changes of a source, which the pods read or not, restart a workload with the policy, and by
+// which annotation; empty: by those that declare the mode.
+func (p *Policy) Restarts(kind dependency.SourceKind, name string, read bool, marks dependency.SourceMarks) (restarts bool, by string) {
+	m := p.matchers()
+	n := m.of(kind, name, naming{})
+	if p.Mode == Off || !read && !n.named() {
+		return false, ""
+	}
+	r := &dependency.Reference{Kind: kind, Name: name, Uses: dependency.Wholly}
+	restarts, _ = p.verdict(n, r, &dependency.Source{SourceMarks: marks}, false)
+	return restarts, cmp.Or(m.declaredBy(kind, name, &n), declaredAlone(p))
+}
+
+// declaredAlone returns the annotation that opts a workload in, if it is one.
+func declaredAlone(p *Policy) string {
+	if p.DeclaredBy == DeclaredByDefault || strings.Contains(p.DeclaredBy, ",") {
+		return ""
+	}
+	return p.DeclaredBy
 }

@@ -88,7 +88,7 @@ func FuzzOf(f *testing.F) {
 			maps.Copy(workload, other)
 			other = nil
 		}
-		p := NewPolicy(workload, other, Defaults{Mode: Auto, Settle: time.Second})
+		p := NewPolicy(Annotated{Workload: workload, Namespace: other}, Defaults{Mode: Auto, Settle: time.Second})
 		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
 			t.Errorf("annotations %v and %v lead to the invalid policy %+v", workload, other, p)
 		}

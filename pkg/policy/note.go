@@ -4,34 +4,22 @@
 package policy
 
 import (
-	"strings"
-
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Note notes on a workload what its annotations and those of its namespace say about it;
 // version is the version with which some of them came. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
-	p := NewPolicy(w.Annotations, namespace, defaults)
+	said := annotated(w, namespace)
+	p := NewPolicy(said, defaults)
 	in := p.Mode != Off || len(p.Problems) > 0 // one whose annotations have a mistake has tried to opt in
-	dialect := dialectOf(w.Annotations, namespace)
-	var scope strings.Builder
-	for _, key := range dialect.Scope() {
-		value, found := w.Annotations[key]
-		if !found {
-			value, found = namespace[key]
-		}
-		if found {
-			scope.WriteString(key + "=" + value + "\x00")
-		}
-	}
-	opting := dependency.Opting{In: in, Scope: dependency.ShareText(scope.String())}
+	opting := dependency.Opting{In: in, Scope: dependency.ShareText(defaults.Dialects.scope(said))}
 	if previous != nil {
-		opting.Over = dialectOf(previous.Annotations, nil).Own(previous.Annotations)
+		opting.Over = defaults.Dialects.own(previous.Annotations)
 	}
 	w.Opt(opting, previous, version, at)
 	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
-	if previous != nil && in && late && w.OptedOver == "" && NewPolicy(nil, namespace, defaults).Mode != Off {
+	if previous != nil && in && late && w.OptedOver == "" && NewPolicy(Annotated{Namespace: namespace}, defaults).Mode != Off {
 		w.OptBefore(version)
 	}
 	p.bound(len(w.References)) // what is not used is not kept either

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,6 +24,13 @@ type Defaults struct {
 	MinInterval   time.Duration
 	// Strategies are those that workloads may ask for; nil: all. Some need rights that the server may lack.
 	Strategies []Strategy
+	// Dialects are those that are read.
+	Dialects Dialects
+	// AutoReloadAll: Mode is that of Reloader's flag of this name, with what it ignores.
+	AutoReloadAll bool
+	// ReloadOnCreate and ReloadOnDelete: for workloads that only annotations of Reloader opt in, a source that appears
+	// where there was none, or disappears, is a change.
+	ReloadOnCreate, ReloadOnDelete bool
 }
 
 // Values of Policy.DeclaredBy: DeclaredByDefault if no annotation declares a mode, else the key of the annotation, which
@@ -34,14 +42,25 @@ const (
 
 // Policy is the effective policy of one workload.
 type Policy struct {
+	// Mode is the broadest of the modes for sources of each kind.
 	Mode Mode
-	// DeclaredBy says where the mode comes from.
+	// DeclaredBy says where the mode comes from: the annotations that opt the workload in, separated by commas.
 	DeclaredBy string
-	Strategy   Strategy
+	// Modes are those for sources of each kind; nil: each is Mode, declared by DeclaredBy.
+	Modes    map[dependency.SourceKind]KindMode
+	Strategy Strategy
 	// Sources trigger, whether or not the template consumes them. Exclude never do.
 	Sources, Exclude []dependency.Pattern
+	// NamedBy and ExcludedBy are the annotations of other dialects that name Sources and Exclude; of the sources that
+	// they name all keys count.
+	NamedBy, ExcludedBy Declarers
 	// Kinds limits the modes Auto and Matched; nil means all.
 	Kinds []dependency.SourceKind
+	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: nor is one that
+	// disappears; it is compared with what it was when it is there again.
+	IgnoreCreated, IgnoreDeleted bool
+	// PausePeriod is how long a Deployment stays paused when it is restarted; zero: it is not paused.
+	PausePeriod time.Duration
 	// LiveVolumes: the application reloads mounted files, so only environment variables
 	// and subPath mounts need a restart.
 	LiveVolumes bool
@@ -63,9 +82,9 @@ type Policy struct {
 	StrategyNotAllowed bool
 }
 
-// NewPolicy returns the policy of a workload, from its annotations and those of its namespace, in their dialect, and
-// from the defaults.
-func NewPolicy(workload, namespace map[string]string, defaults Defaults) Policy {
+// NewPolicy returns the policy of a workload, from what it and its namespace are annotated with, in all dialects, and from
+// the defaults.
+func NewPolicy(a Annotated, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
 		DeclaredBy:  DeclaredByDefault,
@@ -76,11 +95,28 @@ func NewPolicy(workload, namespace map[string]string, defaults Defaults) Policy 
 	if defaults.ReleaseSettle > p.Settle {
 		p.ReleaseSettle = defaults.ReleaseSettle
 	}
-	if len(workload) == 0 && len(namespace) == 0 {
+	if a.empty() && !defaults.AutoReloadAll {
 		return p
 	}
-	dialectOf(workload, namespace).Policy(&p, workload, namespace, &defaults)
+	d := Declaration{Annotated: a, defaults: &defaults, policy: &p, base: KindMode{defaults.Mode, DeclaredByDefault}}
+	for _, dialect := range defaults.Dialects.orAll() {
+		dialect.Declare(&d)
+	}
+	d.finish()
+	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
+		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.PausePeriod = nil, nil, nil, nil, 0
+		return p
+	}
+	native{}.settings(&p, &d)
 	return p
+}
+
+// modeOf returns the mode for sources of a kind.
+func (p *Policy) modeOf(kind dependency.SourceKind) Mode {
+	if p.Modes == nil {
+		return p.Mode
+	}
+	return p.Modes[kind].Mode
 }
 
 // errNotAllowed: a strategy is valid, but not enabled.
@@ -122,7 +158,7 @@ func (p *Policy) notAdmitted() {
 
 func (p *Policy) refuse(problem string) {
 	p.Problems, p.TooManyPatterns = append(p.Problems, problem), true
-	p.Sources, p.Exclude = nil, nil
+	p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy = nil, nil, nil, nil
 }
 
 // reader looks annotations up.
@@ -177,10 +213,16 @@ func abbreviate(value string) string {
 // matchers match many sources against the patterns of a policy.
 type matchers struct {
 	sources, exclude dependency.Matcher
+	policy           *Policy
+	globs            []dependency.Pattern // of the sources, if other dialects name any
 }
 
 func (p *Policy) matchers() matchers {
-	return matchers{dependency.NewMatcher(p.Sources), dependency.NewMatcher(p.Exclude)}
+	m := matchers{sources: dependency.NewMatcher(p.Sources), exclude: dependency.NewMatcher(p.Exclude), policy: p}
+	if p.NamedBy != nil {
+		m.globs = slices.DeleteFunc(slices.Clone(p.Sources), func(x dependency.Pattern) bool { return !x.Glob() })
+	}
+	return m
 }
 
 // naming is what the patterns of a policy say about a source.
@@ -188,16 +230,48 @@ type naming struct {
 	excluded bool
 	byName   bool
 	globs    []int // the numbers of those that name it; valid until the next source
+	whole    bool  // all its keys count, because of the dialect that names it
 }
 
 func (n *naming) named() bool { return n.byName || len(n.globs) > 0 }
 
 // of returns what they say about a source. Buffer is reused from the previous result.
 func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) naming {
-	return naming{
+	n := naming{
 		excluded: m.exclude.Matches(kind, name),
 		byName:   m.sources.Names(kind, name),
 		globs:    m.sources.Globs(kind, name, buffer.globs[:0]),
+	}
+	n.whole = m.policy.NamedBy != nil && m.namedBy(kind, name, &n) != ""
+	return n
+}
+
+// namedBy returns the annotation of another dialect that names a source.
+func (m *matchers) namedBy(kind dependency.SourceKind, name string, n *naming) string {
+	if by := m.policy.NamedBy[dependency.Pattern{Kind: kind, Name: name}]; by != "" || m.policy.NamedBy == nil {
+		return by
+	}
+	for _, i := range n.globs {
+		if by := m.policy.NamedBy[m.globs[i]]; by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// declaredBy returns the annotation that excludes or names a source, or selects the sources of its kind; empty: it is
+// Policy.DeclaredBy.
+func (m *matchers) declaredBy(kind dependency.SourceKind, name string, n *naming) string {
+	p := m.policy
+	switch {
+	case n.excluded:
+		return cmp.Or(p.ExcludedBy[dependency.Pattern{Kind: kind, Name: name}], ExcludeAnnotation)
+	case n.named():
+		return cmp.Or(m.namedBy(kind, name, n), SourcesAnnotation)
+	case p.Modes != nil:
+		return p.Modes[kind].DeclaredBy
+	default:
+		return ""
 	}
 }
 
@@ -205,6 +279,7 @@ func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) na
 // reports whether an absent source counted: it has no annotations any longer, but its deletion is a
 // change for workloads in mode Matched.
 func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
+	mode := p.modeOf(r.Kind)
 	switch {
 	case !r.Kind.Observed():
 		return false, ReasonNotObserved
@@ -216,7 +291,9 @@ func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.S
 		return true, ""
 	case p.Mode == Listed:
 		return false, ReasonNotListed
-	case p.Mode == Matched && (source == nil && !remembered || source != nil && !source.Match):
+	case p.Modes != nil && breadth[mode] <= breadth[Listed]:
+		return false, ReasonKindNotWatched
+	case mode == Matched && (source == nil && !remembered || source != nil && !source.Match):
 		return false, ReasonNotMatched
 	case p.Kinds != nil && !slices.Contains(p.Kinds, r.Kind):
 		return false, ReasonKindNotWatched
@@ -251,9 +328,13 @@ func needsRestart(u dependency.Use) bool {
 }
 
 // effective narrows a reference to the uses whose content counts, and widens it to the
-// whole source when the policy names it though nothing reads it.
-func (p *Policy) effective(r *dependency.Reference) dependency.Reference {
+// whole source when the policy names it though nothing reads it, or in a dialect in which all keys count.
+func (p *Policy) effective(r *dependency.Reference, n naming) dependency.Reference {
 	out := *r
+	if n.whole {
+		out.Uses = dependency.Wholly
+		return out
+	}
 	if p.LiveVolumes && slices.ContainsFunc(r.Uses, needsRestart) {
 		out.Uses = slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !needsRestart(u) })
 	}

@@ -60,7 +60,7 @@ func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	}
 	check := func(t *testing.T, want policy.Policy, workload, namespace map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, policy.NewPolicy(workload, namespace, defaults)); diff != "" {
+		if diff := cmp.Diff(want, policy.NewPolicy(policy.Annotated{Workload: workload, Namespace: namespace}, defaults)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -87,11 +87,11 @@ func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 }
 
 func TestNewPolicy_AnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
-	p := policy.NewPolicy(map[string]string{policy.SettleAnnotation: "2s"}, map[string]string{policy.SettleAnnotation: "soon"}, policy.Defaults{Mode: policy.Auto})
+	p := policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.SettleAnnotation: "2s"}, Namespace: map[string]string{policy.SettleAnnotation: "soon"}}, policy.Defaults{Mode: policy.Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
 		t.Errorf("policy = %+v, want the settle time of the workload and no problems", p)
 	}
-	p = policy.NewPolicy(map[string]string{policy.SettleAnnotation: "soon"}, map[string]string{policy.SettleAnnotation: "2s"}, policy.Defaults{Mode: policy.Auto})
+	p = policy.NewPolicy(policy.Annotated{Workload: map[string]string{policy.SettleAnnotation: "soon"}, Namespace: map[string]string{policy.SettleAnnotation: "2s"}}, policy.Defaults{Mode: policy.Auto})
 	if len(p.Problems) != 1 {
 		t.Errorf("policy = %+v, want a problem instead of the annotation of the namespace", p)
 	}

@@ -38,15 +38,12 @@ func (e *Evaluation) scopeBefore() *scope {
 	if e.Workload.ScopedAt.Version == 0 {
 		return e.before
 	}
-	annotations := map[string]string{}
-	for part := range strings.SplitSeq(e.Workload.ScopedFrom.String(), "\x00") {
-		if key, value, found := strings.Cut(part, "="); found {
-			annotations[key] = value
-		}
-	}
-	p := NewPolicy(annotations, nil, e.defaults)
+	from := scopeFrom(e.Workload.ScopedFrom.String())
+	from.InNamespace = e.Workload.Namespace
+	p := NewPolicy(from, e.defaults)
 	p.bound(len(e.Workload.References))
-	e.before = &scope{p, p.matchers(), true}
+	e.before = &scope{Policy: p, known: true}
+	e.before.matchers = e.before.Policy.matchers()
 	return e.before
 }
 
@@ -56,7 +53,7 @@ func (e *Evaluation) remembers(r *dependency.Reference) bool {
 	if _, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]; !remembered {
 		return false
 	}
-	e.recalls = e.recalls || e.Policy.Mode == Matched
+	e.recalls = e.recalls || e.Policy.modeOf(r.Kind) == Matched
 	deleted := e.graph.Deleted(e.sourceKey(r))
 	return deleted == nil || deleted.Match
 }
@@ -94,7 +91,7 @@ func (e *Evaluation) readBefore(kind dependency.SourceKind, name string) (effect
 		return effective, false
 	}
 	counts, _ = before.verdict(n, s.Reference, s.Source, e.remembers(s.Reference))
-	return before.effective(s.Reference), counts
+	return before.effective(s.Reference, n), counts
 }
 
 // countedBeforeInGlob is countedBefore for a source that belongs to a glob, of which everything counts.

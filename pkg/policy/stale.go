@@ -312,7 +312,7 @@ func (e *Evaluation) markedAt(s *dependency.Source, countedBefore bool) dependen
 	switch {
 	case s == nil:
 		return dependency.Moment{}
-	case e.Policy.Mode == Matched && (!countedBefore || e.graph.Before(e.Workload.ScopedAt, s.MatchAt)):
+	case e.Policy.modeOf(s.Kind) == Matched && (!countedBefore || e.graph.Before(e.Workload.ScopedAt, s.MatchAt)):
 		return e.graph.Latest(s.IgnoredAt, s.MatchAt)
 	default:
 		return s.IgnoredAt

@@ -34,8 +34,9 @@ type Live struct {
 	kind.Progress
 }
 
-// Get reads a workload that can be restarted. It returns the errors of the API server.
-func Get(ctx context.Context, objects Objects, key dependency.WorkloadKey) (*Live, error) {
+// Get reads a workload that can be restarted, with its annotations of some dialects. It returns the errors of the API
+// server.
+func Get(ctx context.Context, objects Objects, dialects policy.Dialects, key dependency.WorkloadKey) (*Live, error) {
 	k, err := rollable(key.Kind)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func Get(ctx context.Context, objects Objects, key dependency.WorkloadKey) (*Liv
 	if read == nil {
 		return nil, apierrors.NewNotFound(k.Resource.GroupResource(), key.Name)
 	}
-	return &Live{policy.ReadWorkload(read), o.GetGeneration(), k.Progress(o)}, nil
+	return &Live{dialects.ReadWorkload(read), o.GetGeneration(), k.Progress(o)}, nil
 }
 
 func rollable(name dependency.WorkloadKind) (*kind.Kind, error) {

@@ -41,9 +41,9 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 		}
 		switch o := s.object(slot).(type) {
 		case *corev1.ConfigMap:
-			return dependency.FromConfigMap(digester, o, policy.ReadSource(o.Annotations)), nil
+			return dependency.FromConfigMap(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
 		case *corev1.Secret:
-			return dependency.FromSecret(digester, o, policy.ReadSource(o.Annotations)), nil
+			return dependency.FromSecret(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
 		}
 	}
 	return nil, nil //nolint:nilnil // no source, as admission.Finder has it

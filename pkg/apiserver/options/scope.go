@@ -32,7 +32,7 @@ const helmRelease = "helm.sh/release.v1"
 
 // Scope returns which objects are read.
 func (o *Options) Scope() ingest.Scope {
-	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes}
+	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes, Dialects: o.Reload.Dialects}
 }
 
 // maxNamespaces is how many namespaces may be read one by one. Each needs eleven watches, two of them for types of

@@ -43,7 +43,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 
 	var refused error // not an error of the API server, so retrying does not help
 	err := retry.RetryOnConflict(conflicts, func() error {
-		live, err := workload.Get(ctx, r.Client, key)
+		live, err := workload.Get(ctx, r.Client, r.Dialects, key)
 		if err != nil {
 			return err
 		}

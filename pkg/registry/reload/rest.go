@@ -29,8 +29,10 @@ type REST struct {
 	Views  Views
 	Index  policy.Index
 	Client workload.Client
-	Sink   notify.Sink
-	Clock  clock.PassiveClock
+	// Dialects are those whose annotations are read.
+	Dialects policy.Dialects
+	Sink     notify.Sink
+	Clock    clock.PassiveClock
 }
 
 var (

@@ -18,5 +18,5 @@ func Read(o kind.Object) *dependency.Workload {
 	if read == nil {
 		return nil
 	}
-	return policy.ReadWorkload(read)
+	return policy.Dialects(nil).ReadWorkload(read)
 }

@@ -1,0 +1,87 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const (
+	podReloaderPrefix     = "pod-reloader.cs.sap.com/"
+	podReloaderConfigMaps = podReloaderPrefix + "configmaps"
+	podReloaderSecrets    = podReloaderPrefix + "secrets"
+	podReloaderHash       = podReloaderPrefix + "config-hash"
+)
+
+// podReloaderLists are the annotations that name sources.
+var podReloaderLists = []sourceList{{podReloaderConfigMaps, dependency.ConfigMap}, {podReloaderSecrets, dependency.Secret}}
+
+// sourceList is an annotation that names sources of a kind.
+type sourceList struct {
+	key  string
+	kind dependency.SourceKind
+}
+
+// podReloaderOff are labels of a workload that turn pod-reloader off.
+var podReloaderOff = []string{podReloaderPrefix + "ignored", podReloaderPrefix + "disabled"}
+
+// podReloader is the dialect of SAP pod-reloader: annotations of workloads name sources.
+type podReloader struct{}
+
+// Name implements Dialect.
+func (podReloader) Name() string { return "pod-reloader" }
+
+// Owns implements Dialect.
+func (podReloader) Owns(key string) bool { return strings.HasPrefix(key, podReloaderPrefix) }
+
+// OwnsOnTemplate implements Dialect.
+func (podReloader) OwnsOnTemplate(string) bool { return false }
+
+// Own implements Dialect.
+func (podReloader) Own(annotations map[string]string) string {
+	return annotations[podReloaderConfigMaps] + annotations[podReloaderSecrets]
+}
+
+// Declare implements Dialect.
+func (podReloader) Declare(d *Declaration) {
+	for _, label := range podReloaderOff {
+		if d.Labels[label] == "true" {
+			return
+		}
+	}
+	for _, list := range podReloaderLists {
+		value := d.Workload[list.key]
+		if value == "" {
+			continue
+		}
+		names, err := namesOfKind(list.kind, value)
+		if err != nil {
+			d.Problem(list.key, value, err)
+		}
+		d.Name(names, list.key)
+		d.Ignores(false)
+	}
+}
+
+// Scope implements Dialect.
+func (podReloader) Scope(from Annotated, to *Annotated) {
+	for _, key := range []string{podReloaderConfigMaps, podReloaderSecrets} {
+		if value, found := from.Workload[key]; found {
+			set(&to.Workload, key, value)
+		}
+	}
+	for _, label := range podReloaderOff {
+		if value, found := from.Labels[label]; found && to.Workload != nil {
+			set(&to.Labels, label, value)
+		}
+	}
+}
+
+// Namespace implements Dialect: pod-reloader has no defaults of namespaces.
+func (podReloader) Namespace(map[string]string, map[string]string) map[string]string { return nil }
+
+// Source implements Dialect: pod-reloader reads no annotations of sources.
+func (podReloader) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }

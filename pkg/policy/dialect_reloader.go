@@ -1,0 +1,252 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// ReloaderAnnotations are the annotations of Stakater Reloader whose names its users can change. An empty one has the usual
+// name.
+type ReloaderAnnotations struct {
+	ConfigMap     string // names ConfigMaps
+	Secret        string // names Secrets
+	Auto          string
+	ConfigMapAuto string
+	SecretAuto    string
+	Search        string
+	PausePeriod   string
+	PausedAt      string
+	Ignore        string // on ConfigMaps and Secrets
+	Match         string // the same
+}
+
+// withDefaults returns the annotations with the usual names of those that are empty.
+func (a ReloaderAnnotations) withDefaults() ReloaderAnnotations {
+	for name, usual := range map[*string]string{
+		&a.ConfigMap:     "configmap.reloader.stakater.com/reload",
+		&a.Secret:        "secret.reloader.stakater.com/reload",
+		&a.Auto:          "reloader.stakater.com/auto",
+		&a.ConfigMapAuto: "configmap.reloader.stakater.com/auto",
+		&a.SecretAuto:    "secret.reloader.stakater.com/auto",
+		&a.Search:        "reloader.stakater.com/search",
+		&a.PausePeriod:   "deployment.reloader.stakater.com/pause-period",
+		&a.PausedAt:      "deployment.reloader.stakater.com/paused-at",
+		&a.Ignore:        "reloader.stakater.com/ignore",
+		&a.Match:         "reloader.stakater.com/match",
+	} {
+		*name = cmp.Or(*name, usual)
+	}
+	return a
+}
+
+// reloader is the dialect of Stakater Reloader. It reads annotations of the workload; if none of those that opt in is
+// there, of the pod template.
+type reloader struct {
+	names ReloaderAnnotations
+	kinds []reloaderKind
+}
+
+// reloaderKind has the annotations for sources of one kind.
+type reloaderKind struct {
+	kind                dependency.SourceKind
+	list, auto, exclude string
+}
+
+// NewReloader returns the dialect of Stakater Reloader, with the names of its annotations.
+func NewReloader(names ReloaderAnnotations) Dialect {
+	names = names.withDefaults()
+	return &reloader{names, []reloaderKind{
+		{dependency.ConfigMap, names.ConfigMap, names.ConfigMapAuto, "configmaps.exclude.reloader.stakater.com/reload"},
+		{dependency.Secret, names.Secret, names.SecretAuto, "secrets.exclude.reloader.stakater.com/reload"},
+		{
+			dependency.SecretProviderClass, "secretproviderclass.reloader.stakater.com/reload",
+			"secretproviderclass.reloader.stakater.com/auto", "secretproviderclasses.exclude.reloader.stakater.com/reload",
+		},
+	}}
+}
+
+// Name implements Dialect.
+func (*reloader) Name() string { return "reloader" }
+
+// Owns implements Dialect.
+func (r *reloader) Owns(key string) bool {
+	n := &r.names
+	return r.OwnsOnTemplate(key) || key == n.PausePeriod || key == n.PausedAt || key == n.Ignore || key == n.Match ||
+		slices.ContainsFunc(r.kinds, func(k reloaderKind) bool { return key == k.exclude })
+}
+
+// OwnsOnTemplate implements Dialect.
+func (r *reloader) OwnsOnTemplate(key string) bool {
+	return key == r.names.Auto || key == r.names.Search ||
+		slices.ContainsFunc(r.kinds, func(k reloaderKind) bool { return key == k.list || key == k.auto })
+}
+
+// Own implements Dialect.
+func (r *reloader) Own(annotations map[string]string) string {
+	for _, k := range r.kinds {
+		for _, key := range []string{k.list, k.auto, r.names.Auto, r.names.Search} {
+			if said := annotations[key]; said != "" {
+				return said
+			}
+		}
+	}
+	return ""
+}
+
+// Declare implements Dialect.
+func (r *reloader) Declare(d *Declaration) {
+	for _, k := range r.kinds {
+		r.declareKind(d, &k)
+	}
+	if value := d.Workload[r.names.PausePeriod]; value != "" {
+		period, err := time.ParseDuration(value)
+		if err != nil || period < 0 {
+			d.Problem(r.names.PausePeriod, value, errors.New(`must be a duration such as "30s" or "5m"`))
+			return
+		}
+		d.policy.PausePeriod = period
+	}
+}
+
+// declareKind declares what the annotations say about sources of one kind. The pod template counts only if the workload
+// has none of the four annotations that opt in, whatever their values.
+func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
+	from := d.Workload
+	if !slices.ContainsFunc([]string{k.list, r.names.Search, r.names.Auto, k.auto}, func(key string) bool { _, found := from[key]; return found }) {
+		from = d.Template
+	}
+	if value := d.Workload[k.exclude]; value != "" {
+		names, err := namesOfKind(k.kind, value)
+		if err != nil {
+			d.Problem(k.exclude, value, err)
+		}
+		d.Exclude(names, k.exclude)
+	}
+	in := false
+	if value := from[k.list]; value != "" {
+		patterns, err := regexpsOfKind(k.kind, value)
+		if err != nil {
+			d.Problem(k.list, value, err)
+		}
+		d.Name(patterns, k.list)
+		in = true
+	}
+	if from[r.names.Search] == "true" {
+		d.Restart(Matched, r.names.Search, k.kind)
+		in = true
+	}
+	for _, key := range []string{r.names.Auto, k.auto} {
+		value := from[key]
+		if value == "" {
+			continue
+		}
+		auto, err := strconv.ParseBool(value)
+		if err != nil {
+			d.Problem(key, value, errors.New(`must be "true" or "false"`))
+		}
+		d.Instead(key, k.kind)
+		if auto {
+			d.Restart(Auto, key, k.kind)
+			in = true
+		}
+	}
+	if in {
+		d.Ignores(true)
+	}
+}
+
+// Scope implements Dialect.
+func (r *reloader) Scope(from Annotated, to *Annotated) {
+	take := func(from map[string]string, to *map[string]string, keys ...string) {
+		for _, key := range keys {
+			if value, found := from[key]; found {
+				set(to, key, value)
+			}
+		}
+	}
+	for _, k := range r.kinds {
+		take(from.Workload, &to.Workload, k.list, k.auto, k.exclude, r.names.Auto, r.names.Search)
+		take(from.Template, &to.Template, k.list, k.auto, r.names.Auto, r.names.Search)
+	}
+}
+
+// Namespace implements Dialect: Reloader has no defaults of namespaces.
+func (*reloader) Namespace(map[string]string, map[string]string) map[string]string { return nil }
+
+// Source implements Dialect.
+func (r *reloader) Source(annotations map[string]string) dependency.SourceMarks {
+	return dependency.SourceMarks{Ignored: annotations[r.names.Ignore] == "true", Match: annotations[r.names.Match] == "true"}
+}
+
+// namesOfKind parses a comma-separated list of names. It leaves out names that no object can have.
+func namesOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
+	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) { return named(kind, part), nil })
+}
+
+// named returns the pattern for one name, or none if no object can have it.
+func named(kind dependency.SourceKind, name string) []dependency.Pattern {
+	p := dependency.Pattern{Kind: kind, Name: name}
+	if p.Glob() {
+		return nil
+	}
+	return []dependency.Pattern{p}
+}
+
+// plainName matches names in which only dots are special in a regular expression. There they stand for themselves: a
+// user who writes app.config does not mean app-config.
+var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
+
+// regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. It leaves out
+// those that match no name of an object, as far as that is seen.
+func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
+	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
+		if plainName.MatchString(part) {
+			return named(kind, part), nil
+		}
+		patterns, err := dependency.PatternsOfRegexp(kind, part)
+		if err != nil {
+			return nil, fmt.Errorf("%q %w", abbreviate(part), err)
+		}
+		return patterns, nil
+	})
+}
+
+// patternsOfKind parses the parts of a comma-separated list.
+func patternsOfKind(value string, parse func(string) ([]dependency.Pattern, error)) (patterns []dependency.Pattern, err error) {
+	if len(value) > maxValue {
+		return nil, fmt.Errorf("must not have more than %d bytes", maxValue)
+	}
+	known, globs := map[dependency.Pattern]bool{}, 0
+	for part := range listed(value) {
+		more, err := parse(part)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range more {
+			if known[p] || !p.Regexp() && !possible(p.Name) {
+				continue
+			}
+			known[p] = true
+			if len(patterns) == maxPatterns {
+				return nil, fmt.Errorf("must not name more than %d sources", maxPatterns)
+			}
+			if p.Glob() {
+				if globs++; globs > maxGlobs {
+					return nil, fmt.Errorf("must not have more than %d patterns", maxGlobs)
+				}
+			}
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns, nil
+}

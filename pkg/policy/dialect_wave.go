@@ -1,0 +1,89 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const (
+	wavePrefix     = "wave.pusher.com/"
+	waveRestart    = wavePrefix + "update-on-config-change"
+	waveConfigMaps = wavePrefix + "extra-configmaps"
+	waveSecrets    = wavePrefix + "extra-secrets"
+	waveHash       = wavePrefix + "config-hash"
+)
+
+// waveLists are the annotations that name sources.
+var waveLists = []sourceList{{waveConfigMaps, dependency.ConfigMap}, {waveSecrets, dependency.Secret}}
+
+// wave is the dialect of wave: an annotation opts in all that the pods read, and others name more sources.
+type wave struct{}
+
+// Name implements Dialect.
+func (wave) Name() string { return "wave" }
+
+// Owns implements Dialect.
+func (wave) Owns(key string) bool { return strings.HasPrefix(key, wavePrefix) }
+
+// OwnsOnTemplate implements Dialect.
+func (wave) OwnsOnTemplate(string) bool { return false }
+
+// Own implements Dialect.
+func (wave) Own(annotations map[string]string) string { return annotations[waveRestart] }
+
+// Declare implements Dialect.
+func (wave) Declare(d *Declaration) {
+	if d.Workload[waveRestart] != "true" {
+		return
+	}
+	d.Restart(Auto, waveRestart, observedKinds...)
+	d.Ignores(false)
+	for _, list := range waveLists {
+		value := d.Workload[list.key]
+		if value == "" {
+			continue
+		}
+		names, err := waveNames(list.kind, value, d.InNamespace)
+		if err != nil {
+			d.Problem(list.key, value, err)
+		}
+		d.Name(names, list.key)
+	}
+}
+
+// waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: whoever may edit a
+// workload could find out when the Secrets of others change.
+func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependency.Pattern, error) {
+	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
+		if of, name, found := strings.Cut(part, "/"); found {
+			if of != namespace {
+				return nil, fmt.Errorf("%q is in another namespace: only sources in the namespace of the workload restart it", abbreviate(part))
+			}
+			part = name
+		}
+		return named(kind, part), nil
+	})
+}
+
+// Scope implements Dialect.
+func (wave) Scope(from Annotated, to *Annotated) {
+	if _, in := from.Workload[waveRestart]; !in {
+		return
+	}
+	for _, key := range []string{waveRestart, waveConfigMaps, waveSecrets} {
+		if value, found := from.Workload[key]; found {
+			set(&to.Workload, key, value)
+		}
+	}
+}
+
+// Namespace implements Dialect: wave has no defaults of namespaces.
+func (wave) Namespace(map[string]string, map[string]string) map[string]string { return nil }
+
+// Source implements Dialect: wave reads no annotations of sources.
+func (wave) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
