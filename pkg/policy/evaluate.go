@@ -32,6 +32,7 @@ type Glob struct {
 	*dependency.Matched
 	// Observed reports whether sources of its kind are read. If not, the glob names none.
 	Observed bool
+	expanded bool // see trackedSource
 }
 
 // Evaluation is a workload seen through its policy and the current content.
@@ -101,9 +102,9 @@ func (e *Evaluation) Complete() {
 	defer func() { p.Sources = whole }()
 	unseen := func(x dependency.Pattern) bool { return x.Glob() && !g.Observes(x.Kind) }
 	p.Sources = slices.DeleteFunc(slices.Clone(whole), unseen)
-	references := g.References(w, p.Sources)
-	e.Sources = make([]Source, len(references))
 	globs, matchers := e.globs(), p.matchers()
+	references := g.References(w, append(e.expand(globs), p.Sources...))
+	e.Sources = make([]Source, len(references))
 	var n naming
 	var content []byte                         // of all that counts
 	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
@@ -135,20 +136,20 @@ func (e *Evaluation) Complete() {
 	}
 	for i := range globs {
 		e.match(&globs[i])
-		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched, true})
+		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched, true, globs[i].expanded})
 	}
 	for _, x := range whole {
 		if unseen(x) {
-			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude, nil), false})
+			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude, nil), false, false})
 		}
 	}
 	slices.SortFunc(e.Globs, func(a, b Glob) int { return strings.Compare(idOf(a.Kind, a.Name), idOf(b.Kind, b.Name)) })
 	for i := range e.Globs {
-		if e.Globs[i].Observed {
+		if e.Globs[i].Observed && !e.Globs[i].expanded {
 			content = e.Globs[i].AppendContent(content)
 		}
 	}
-	e.tracked = append(e.tracked, globs...)
+	e.tracked = append(e.tracked, slices.DeleteFunc(globs, func(u trackedSource) bool { return u.expanded })...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
 }
 

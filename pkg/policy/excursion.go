@@ -131,7 +131,7 @@ func (e *Evaluation) undone() (out []Excursion) {
 		case before.Sources == nil, dependency.KeyOf(before.Hash) != dependency.KeyOf(e.Hash):
 			differs = before.Hash != e.Hash
 		default:
-			differs = known && !u.isCurrent(entry)
+			differs = known && !u.isCurrent(entry) && !u.appearedSince(entry)
 		}
 		if !differs {
 			continue

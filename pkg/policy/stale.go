@@ -201,6 +201,8 @@ func (e *Evaluation) changed() (changed []change) {
 		switch {
 		case !e.knows(u):
 			found = e.changedSinceCounted(u)
+		case e.appeared(u): // content that came after that is a change
+			found = e.sawChangeAfter(u)
 		case e.outdated(u):
 			found = e.sawChangeAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
 		default:
@@ -327,7 +329,7 @@ func (e *Evaluation) knows(u *trackedSource) bool {
 }
 
 func (e *Evaluation) differs(u *trackedSource) bool {
-	return e.Record.abandoned() || e.knows(u) && !u.isCurrent(e.Record.Sources[u.id])
+	return e.Record.abandoned() || e.knows(u) && !u.isCurrent(e.Record.Sources[u.id]) && !e.appeared(u)
 }
 
 // change is what is known of the last change of a tracked source.
@@ -360,6 +362,9 @@ func (e *Evaluation) findChange(u *trackedSource) change {
 			c.addChange(e, gone)
 			return false
 		})
+		return c
+	}
+	if e.ignored(u) {
 		return c
 	}
 	r := e.lookUp(u.counted)

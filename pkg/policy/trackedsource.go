@@ -26,6 +26,8 @@ type trackedSource struct {
 	glob    *dependency.Pattern
 	matched *dependency.Matched
 	others  []string
+	// expanded: each source that the glob names is tracked instead.
+	expanded bool
 
 	// A cache that is valid as long as the graph stays the same; nil: not computed yet.
 	cachedSummary *summary
@@ -77,6 +79,9 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 
 // entry is the entry of the tracked source in a record.
 func (u *trackedSource) entry() string {
+	if u.keepsEntry() {
+		return u.of.Record.Sources[u.id]
+	}
 	s := u.summary()
 	if s.digest == "" {
 		return s.scope + "."
@@ -108,12 +113,13 @@ func (e *Evaluation) globs() (globs []trackedSource) {
 }
 
 // count adds a reference to the tracked sources. A source that only annotations name belongs, while it exists,
-// to each glob that names it, and also has its own tracked source if it is named without a glob: so an edit of
-// one of them changes nothing for the others. Sources that the template reads do not belong to the globs that
+// to each glob that names it and is not expanded, and also has its own tracked source if it is named without a glob: so
+// an edit of one of them changes nothing for the others. Sources that the template reads do not belong to the globs that
 // also name them.
 func (e *Evaluation) count(c *counted, n naming, globs []trackedSource) {
 	if onlyAnnotated(&c.Reference) {
-		if !n.byName && len(n.globs) > 0 && c.source != nil {
+		whole := func(i int) bool { return !globs[i].expanded }
+		if !n.byName && slices.ContainsFunc(n.globs, whole) && c.source != nil {
 			return
 		}
 	} else {

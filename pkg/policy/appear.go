@@ -1,0 +1,100 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// With Policy.IgnoreCreated and IgnoreDeleted, a source that appears where there was none, or disappears, is no change.
+// But what disappeared and comes back with other content is one: so its entry stays in the record while it is absent.
+
+// keepsEntry reports whether the entry of the record stands for a tracked source that is absent.
+func (u *trackedSource) keepsEntry() bool {
+	return u.counted != nil && u.counted.source == nil && u.of.Policy.IgnoreDeleted && u.of.knows(u)
+}
+
+// appeared reports whether a tracked source was absent when the record was made, and its appearance is no change.
+func (e *Evaluation) appeared(u *trackedSource) bool { return u.appearedSince(e.Record.Sources[u.id]) }
+
+// appearedSince is appeared for an entry of any record.
+func (u *trackedSource) appearedSince(entry string) bool {
+	if u.counted == nil || u.counted.source == nil || !u.of.Policy.IgnoreCreated {
+		return false
+	}
+	absent := u.of.digest(dependency.AppendContent(nil, &u.counted.Reference, nil))[:16]
+	return strings.HasPrefix(entry, u.summary().scope+"."+absent+".")
+}
+
+// ignored reports whether nothing has happened to a tracked source, as far as this process remembers, but that it
+// appeared, disappeared, or came back as it was, and that is no change. What the record says to the contrary counts.
+func (e *Evaluation) ignored(u *trackedSource) bool {
+	p := &e.Policy
+	switch {
+	case !p.IgnoreCreated && !p.IgnoreDeleted, e.differs(u), e.recordedMixed(u):
+		return false
+	case u.counted.source == nil:
+		return p.IgnoreDeleted
+	}
+	r, key := &u.counted.Reference, e.sourceKey(&u.counted.Reference)
+	same := func(s *dependency.Source) bool {
+		return bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, s))
+	}
+	next, absent := u.counted.source.Change, false // absent: it was, between two contents
+	past := e.graph.Past(key)
+	for i := len(past) - 1; i >= 0; i-- {
+		gap := past[i].Until != next
+		if gap && e.appeared(u) { // what it was before it was absent, the pods have not read
+			return true
+		}
+		if !same(past[i].Source) {
+			return false
+		}
+		absent = absent || gap
+		next = past[i].Change
+	}
+	first, known := e.graph.First(key)
+	switch {
+	case !known:
+		return false
+	case first != nil && len(first.Keys) == 0: // it was absent when this process began to look
+		return p.IgnoreCreated && (!absent || p.IgnoreDeleted)
+	default:
+		return same(first) && absent && p.IgnoreDeleted
+	}
+}
+
+// maxExpanded limits the sources that are tracked each by itself instead of by the globs that name them.
+const maxExpanded = 64
+
+// expand chooses the globs whose sources are tracked each by itself, because it is no change if one of them appears, nor if
+// one disappears; of a glob only the sum of all that it names is known. It returns names for these, with those of sources
+// that the record remembers. A glob that names too many stays as it is: then both are changes.
+func (e *Evaluation) expand(globs []trackedSource) (names []dependency.Pattern) {
+	if !e.Policy.IgnoreCreated || !e.Policy.IgnoreDeleted {
+		return nil
+	}
+	for i := range globs {
+		u := &globs[i]
+		m := e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, nil)
+		if len(names)+m.Count > maxExpanded {
+			continue
+		}
+		u.expanded = true
+		for _, name := range m.Names() {
+			names = append(names, dependency.Pattern{Kind: u.glob.Kind, Name: name})
+		}
+		for id := range e.Record.Sources {
+			name, found := strings.CutPrefix(id, string(u.glob.Kind)+"/")
+			if p := (dependency.Pattern{Kind: u.glob.Kind, Name: name}); found && len(names) < maxExpanded && !p.Glob() && m.Has(name) &&
+				e.graph.Source(dependency.SourceKey{Kind: p.Kind, Namespace: e.Workload.Namespace, Name: name}) == nil {
+				names = append(names, p)
+			}
+		}
+	}
+	return names
+}
