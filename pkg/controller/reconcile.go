@@ -30,6 +30,7 @@ type step struct {
 	workload *dependency.Workload
 	policy   policy.Policy
 	present  policy.Record
+	changed  []policy.Changed
 	order    uint64 // the place of the latest change that was read
 	// data is the patch, or err is why there is none, for actions that need the
 	// evaluation to create it.
@@ -107,6 +108,10 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		err = c.record(ctx, s)
 	case policy.RollOut:
 		err = c.rollOut(ctx, s)
+	case policy.Resume:
+		if err = s.err; err == nil {
+			err = c.patch(ctx, s, s.data)
+		}
 	case policy.Continue:
 		after, err = c.continueRestart(ctx, s)
 	case policy.Verify:
@@ -159,8 +164,13 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		if s.Action != policy.None {
 			s.present, s.order = e.Present(), g.Order()
 		}
-		if s.Action == policy.WriteMixed {
+		switch s.Action {
+		case policy.WriteMixed:
 			s.data, s.err = e.MixedPatch(s.Mixed)
+		case policy.Resume:
+			s.data, s.err = e.ResumePatch()
+		case policy.RollOut:
+			s.changed = e.Changed()
 		}
 	})
 	return s
@@ -230,7 +240,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	always := w.Marks.TemplateHash == s.present.Hash
 	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
-	restart := policy.Restart{Present: s.present, Always: always}
+	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always}
 	var data []byte
 	var err error
 	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(), w)
@@ -369,6 +379,8 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 	case s.Action == policy.Verify, s.Action == policy.Inspect:
 		c.notify(s.workload, notify.LookUpFailed,
 			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
+	case s.Action == policy.Resume:
+		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Resuming the %s failed and will be retried: %v", s.workload.Kind, err))
 	case s.Action == policy.Continue:
 		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("%s failed and will be retried: %v", policy.UnderWay(s.workload).Progress().Step, err))
 	}

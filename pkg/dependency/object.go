@@ -39,6 +39,10 @@ type Traits struct {
 	ReplacesTerminating bool
 	// UndoRestores: kubectl rollout undo restores the annotations of the workload, too.
 	UndoRestores bool
+	// Pausable: rollouts can be paused by spec.paused.
+	Pausable bool
+	// RestartsAt: a time in spec.restartAt replaces the pods.
+	RestartsAt bool
 }
 
 // Status is what a workload reports about its pods.
@@ -93,7 +97,20 @@ type Annotations struct {
 	// the pod template.
 	Settings, Template map[string]string
 	Marks              Marks
+	// Foreign are the marks of other tools on the pod template; nil: there are none.
+	Foreign *Foreign
 }
+
+// Foreign is what other tools that restart workloads have written to a pod template. It stays until the next restart.
+type Foreign struct {
+	// Annotations are the keys of annotations.
+	Annotations []string
+	// Variables are environment variables.
+	Variables []Variable
+}
+
+// Variable is an environment variable of a container.
+type Variable struct{ Container, Name string }
 
 // NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.
 func NewWorkload(o *Object, annotations Annotations) *Workload {
@@ -105,6 +122,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Created:         o.Meta.CreationTimestamp,
 		Labels:          o.Meta.Labels,
 		Annotations:     annotations.Settings, TemplateAnnotations: annotations.Template,
+		Foreign: annotations.Foreign, Containers: containerNames(&o.Template.Spec),
 		Marks:       annotations.Marks,
 		References:  references,
 		Truncated:   truncated,
@@ -118,6 +136,20 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		w.setTemplate(o.Meta, o.Template)
 	}
 	return w
+}
+
+// maxContainers limits the containers whose names are kept.
+const maxContainers = 256
+
+// containerNames returns the names of the containers that are no init containers.
+func containerNames(pod *corev1.PodSpec) (names []string) {
+	if n := min(len(pod.Containers), maxContainers); n > 0 {
+		names = make([]string, n)
+		for i := range names {
+			names[i] = pod.Containers[i].Name
+		}
+	}
+	return names
 }
 
 // setTemplate notes the values that show whether the pod template has changed.

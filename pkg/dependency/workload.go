@@ -44,7 +44,11 @@ type Workload struct {
 	// Annotations are the annotations by which users declare how the workload is
 	// restarted, and TemplateAnnotations are those of its pod template.
 	Annotations, TemplateAnnotations map[string]string
-	Marks                            Marks
+	// Foreign are the marks of other tools on the pod template; nil: there are none.
+	Foreign *Foreign
+	// Containers are the names of the first containers that are no init containers.
+	Containers []string
+	Marks      Marks
 	Traits
 	Status
 	References []Reference

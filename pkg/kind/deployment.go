@@ -20,7 +20,7 @@ var deployment = &Kind{
 	Name:     Deployment,
 	Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
 	Traits: dependency.Traits{
-		Rollable: true, CountsAll: true, ReplacesTerminating: true, UndoRestores: true,
+		Rollable: true, CountsAll: true, ReplacesTerminating: true, UndoRestores: true, Pausable: true,
 	},
 	New:       func() Object { return &appsv1.Deployment{} },
 	Revisions: ReplicaSets,

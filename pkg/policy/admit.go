@@ -81,7 +81,7 @@ func (a *Admission) restore() AdmissionAction {
 // controller knows whether its pods have read the current content.
 func (a *Admission) wasIn() bool {
 	p := NewPolicy(Annotated{
-		a.Before.Workload, a.Before.Template, a.graph.Namespace(a.Workload.Namespace), a.Before.Labels, a.Workload.Namespace,
+		a.Before.Workload, a.Before.Template, a.graph.Namespace(a.Workload.Namespace), a.Before.Labels, a.Workload.Namespace, a.Workload.Traits,
 	}, a.defaults)
 	return p.Mode != Off || len(p.Problems) > 0
 }
@@ -108,7 +108,7 @@ type DesiredAnnotations struct {
 // The annotations that are ours to write.
 var (
 	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, VerifiedAnnotation, LastReloadAnnotation, RecreatingAnnotation}
-	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation}
+	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation, lastReloadedFrom}
 )
 
 // WorkloadMarks are the annotations of workloads that are ours to write.

@@ -43,6 +43,7 @@ const (
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
 	Continue      Action = "Continue" // go on with an eviction: evict the next pod, or end it
+	Resume        Action = "Resume"   // resume a Deployment that was paused when it was restarted
 	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
 
@@ -63,6 +64,7 @@ const (
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted
 	ReasonScalingDown     = "ScalingDown"     // Pending: content has changed, and the last pods are terminating
 	ReasonNotRecorded     = "NotRecorded"     // Pending: the content with which the pods were started has not been recorded yet
+	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
 	ReasonVerifying       = "Verifying"       // Pending: the content that pods were started with is being looked up
 
 	ReasonRecreating = "Recreating" // RollingOut: pods are being evicted
@@ -164,6 +166,9 @@ func (e *Evaluation) decide(o Observed) Decision {
 	if e.graph.Terminating(e.Workload) {
 		return Decision{State: Unmanaged, Reason: ReasonTerminating,
 			Message: fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", e.Workload.Kind)}
+	}
+	if d, paused := e.decidePause(o.Now); paused {
+		return d
 	}
 	if len(e.Policy.Problems) > 0 { // only workloads that have opted in, or tried to, have any
 		return e.invalid()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -36,6 +38,10 @@ type Dialect interface {
 	Namespace(annotations, labels map[string]string) map[string]string
 	// Source returns what the annotations of a ConfigMap or Secret say.
 	Source(annotations map[string]string) dependency.SourceMarks
+	// MarksAnnotation and MarksVariable report whether the tool writes annotations with a key, or environment variables
+	// with a name, to pod templates to restart them. The next restart removes them.
+	MarksAnnotation(key string) bool
+	MarksVariable(name string) bool
 }
 
 // Annotated are the annotations by which users declare how a workload is restarted, those of its pod template and of
@@ -44,11 +50,12 @@ type Annotated struct {
 	Workload, Template, Namespace, Labels map[string]string
 	// InNamespace is the name of the namespace.
 	InNamespace string
+	dependency.Traits
 }
 
 // annotated returns what a workload is annotated with.
 func annotated(w *dependency.Workload, namespace map[string]string) Annotated {
-	return Annotated{w.Annotations, w.TemplateAnnotations, namespace, w.Labels, w.Namespace}
+	return Annotated{w.Annotations, w.TemplateAnnotations, namespace, w.Labels, w.Namespace, w.Traits}
 }
 
 func (a *Annotated) empty() bool {
@@ -109,7 +116,37 @@ func (ds Dialects) Owns(key string) bool {
 
 // ReadWorkload returns the part of a workload that is kept.
 func (ds Dialects) ReadWorkload(o *dependency.Object) *dependency.Workload {
-	return dependency.NewWorkload(o, ds.readAnnotations(o.Meta.Annotations, o.Template.Annotations))
+	annotations := ds.readAnnotations(o.Meta.Annotations, o.Template.Annotations)
+	annotations.Foreign = ds.foreign(o.Template)
+	return dependency.NewWorkload(o, annotations)
+}
+
+// maxForeign limits the marks of other tools that are remembered of a pod template, and so removed at once.
+const maxForeign = 256
+
+// foreign returns the marks of other tools on a pod template; nil: there are none.
+func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign {
+	var out dependency.Foreign
+	any := func(marks func(Dialect) bool) bool {
+		return len(out.Annotations)+len(out.Variables) < maxForeign && slices.ContainsFunc(ds.orAll(), marks)
+	}
+	for _, key := range slices.Sorted(maps.Keys(template.Annotations)) {
+		if any(func(d Dialect) bool { return d.MarksAnnotation(key) }) {
+			out.Annotations = append(out.Annotations, key)
+		}
+	}
+	for i := range template.Spec.Containers {
+		c := &template.Spec.Containers[i]
+		for j := range c.Env {
+			if name := c.Env[j].Name; any(func(d Dialect) bool { return d.MarksVariable(name) }) {
+				out.Variables = append(out.Variables, dependency.Variable{Container: c.Name, Name: name})
+			}
+		}
+	}
+	if len(out.Annotations)+len(out.Variables) == 0 {
+		return nil
+	}
+	return &out
 }
 
 // readAnnotations returns the annotations of a workload and of its pod template that are kept.

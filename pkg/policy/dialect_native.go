@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -81,6 +82,9 @@ func (native) settings(p *Policy, d *Declaration) {
 	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
 		p.ReleaseSettle = 0
 	}
+	if p.Strategy == RestartAt && !d.RestartsAt {
+		p.Problems = append(p.Problems, fmt.Sprintf("annotation %s=%q: workloads of this kind have no spec.restartAt", StrategyAnnotation, RestartAt.Name()))
+	}
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 }
 
@@ -127,6 +131,12 @@ func (d native) Namespace(annotations, labels map[string]string) map[string]stri
 	}
 	return out
 }
+
+// MarksAnnotation implements Dialect: configdep's own marks are no other tool's.
+func (native) MarksAnnotation(string) bool { return false }
+
+// MarksVariable implements Dialect.
+func (native) MarksVariable(string) bool { return false }
 
 // Source implements Dialect.
 func (native) Source(annotations map[string]string) dependency.SourceMarks {

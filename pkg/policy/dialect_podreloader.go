@@ -85,3 +85,9 @@ func (podReloader) Namespace(map[string]string, map[string]string) map[string]st
 
 // Source implements Dialect: pod-reloader reads no annotations of sources.
 func (podReloader) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
+
+// MarksAnnotation implements Dialect.
+func (podReloader) MarksAnnotation(key string) bool { return key == podReloaderHash }
+
+// MarksVariable implements Dialect.
+func (podReloader) MarksVariable(string) bool { return false }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -49,6 +50,9 @@ func (a ReloaderAnnotations) withDefaults() ReloaderAnnotations {
 	return a
 }
 
+// rolloutStrategy, with the value restart, restarts a workload by spec.restartAt, if its kind has that.
+const rolloutStrategy = "reloader.stakater.com/rollout-strategy"
+
 // reloader is the dialect of Stakater Reloader. It reads annotations of the workload; if none of those that opt in is
 // there, of the pod template.
 type reloader struct {
@@ -81,7 +85,7 @@ func (*reloader) Name() string { return "reloader" }
 // Owns implements Dialect.
 func (r *reloader) Owns(key string) bool {
 	n := &r.names
-	return r.OwnsOnTemplate(key) || key == n.PausePeriod || key == n.PausedAt || key == n.Ignore || key == n.Match ||
+	return r.OwnsOnTemplate(key) || key == n.PausePeriod || key == n.PausedAt || key == rolloutStrategy || key == n.Ignore || key == n.Match ||
 		slices.ContainsFunc(r.kinds, func(k reloaderKind) bool { return key == k.exclude })
 }
 
@@ -108,13 +112,20 @@ func (r *reloader) Declare(d *Declaration) {
 	for _, k := range r.kinds {
 		r.declareKind(d, &k)
 	}
+	if d.Workload[rolloutStrategy] == "restart" && d.RestartsAt {
+		d.policy.Strategy = RestartAt
+	}
+	pause := &d.policy.Pause
+	if pause.Since = d.Workload[r.names.PausedAt]; pause.Since != "" {
+		pause.Key = r.names.PausedAt
+	}
 	if value := d.Workload[r.names.PausePeriod]; value != "" {
 		period, err := time.ParseDuration(value)
 		if err != nil || period < 0 {
 			d.Problem(r.names.PausePeriod, value, errors.New(`must be a duration such as "30s" or "5m"`))
 			return
 		}
-		d.policy.PausePeriod = period
+		pause.Key, pause.Period = r.names.PausedAt, period
 	}
 }
 
@@ -162,6 +173,7 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 	}
 	if in {
 		d.Ignores(true)
+		d.policy.ReportsSource = true
 	}
 }
 
@@ -187,6 +199,19 @@ func (*reloader) Namespace(map[string]string, map[string]string) map[string]stri
 func (r *reloader) Source(annotations map[string]string) dependency.SourceMarks {
 	return dependency.SourceMarks{Ignored: annotations[r.names.Ignore] == "true", Match: annotations[r.names.Match] == "true"}
 }
+
+// lastReloadedFrom, on a pod template, tells which source caused the last restart. Reloader writes it, and so does configdep
+// for workloads that Reloader's annotations opt in, because dashboards and scripts read it.
+const lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
+
+// variablePrefix is that of the environment variables by which Reloader restarts pods.
+const variablePrefix = "STAKATER_"
+
+// MarksAnnotation implements Dialect.
+func (*reloader) MarksAnnotation(key string) bool { return key == lastReloadedFrom }
+
+// MarksVariable implements Dialect.
+func (*reloader) MarksVariable(name string) bool { return strings.HasPrefix(name, variablePrefix) }
 
 // namesOfKind parses a comma-separated list of names. It leaves out names that no object can have.
 func namesOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {

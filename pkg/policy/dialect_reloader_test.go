@@ -199,8 +199,8 @@ func TestReloader_OtherNamesOfAnnotations(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	if p, _ := restarts(t, policy.Annotated{Workload: annotations{names.Auto: "true", names.PausePeriod: "10s", pausePeriod: "20s"}}, defaults); p.PausePeriod != 10*time.Second {
-		t.Errorf("pause = %v, want 10s", p.PausePeriod)
+	if p, _ := restarts(t, policy.Annotated{Workload: annotations{names.Auto: "true", names.PausePeriod: "10s", pausePeriod: "20s"}}, defaults); p.Pause.Period != 10*time.Second {
+		t.Errorf("pause = %v, want 10s", p.Pause.Period)
 	}
 	got := dialects.ReadSource(annotations{names.Ignore: "true", names.Match: "true"})
 	if usual := dialects.ReadSource(annotations{"reloader.stakater.com/ignore": "true", "reloader.stakater.com/match": "true"}); got != (dependency.SourceMarks{Ignored: true, Match: true}) || usual != (dependency.SourceMarks{}) {

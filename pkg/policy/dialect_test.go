@@ -25,6 +25,8 @@ const (
 func (foreign) Name() string                             { return "foreign" }
 func (foreign) Owns(key string) bool                     { return strings.HasPrefix(key, "other.example.com/") }
 func (foreign) OwnsOnTemplate(string) bool               { return false }
+func (foreign) MarksAnnotation(string) bool              { return false }
+func (foreign) MarksVariable(string) bool                { return false }
 func (foreign) Own(annotations map[string]string) string { return annotations[foreignRestart] }
 
 func (foreign) Declare(d *policy.Declaration) {

@@ -87,3 +87,9 @@ func (wave) Namespace(map[string]string, map[string]string) map[string]string { 
 
 // Source implements Dialect: wave reads no annotations of sources.
 func (wave) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
+
+// MarksAnnotation implements Dialect.
+func (wave) MarksAnnotation(key string) bool { return key == waveHash }
+
+// MarksVariable implements Dialect.
+func (wave) MarksVariable(string) bool { return false }

@@ -24,6 +24,8 @@ type Defaults struct {
 	MinInterval   time.Duration
 	// Strategies are those that workloads may ask for; nil: all. Some need rights that the server may lack.
 	Strategies []Strategy
+	// Strategy is that of workloads that ask for none; nil: Annotate.
+	Strategy Strategy
 	// Dialects are those that are read.
 	Dialects Dialects
 	// AutoReloadAll: Mode is that of Reloader's flag of this name, with what it ignores.
@@ -59,8 +61,10 @@ type Policy struct {
 	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: nor is one that
 	// disappears; it is compared with what it was when it is there again.
 	IgnoreCreated, IgnoreDeleted bool
-	// PausePeriod is how long a Deployment stays paused when it is restarted; zero: it is not paused.
-	PausePeriod time.Duration
+	// Pause is for how long a Deployment is paused when it is restarted.
+	Pause Pause
+	// ReportsSource: a restart leaves on the pod template which source caused it, as Reloader does.
+	ReportsSource bool
 	// LiveVolumes: the application reloads mounted files, so only environment variables
 	// and subPath mounts need a restart.
 	LiveVolumes bool
@@ -88,7 +92,7 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
 		DeclaredBy:  DeclaredByDefault,
-		Strategy:    Annotate,
+		Strategy:    defaults.strategy(),
 		Settle:      defaults.Settle,
 		MinInterval: defaults.MinInterval,
 	}
@@ -104,7 +108,7 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 	}
 	d.finish()
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
-		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.PausePeriod = nil, nil, nil, nil, 0
+		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource = nil, nil, nil, nil, 0, false
 		return p
 	}
 	native{}.settings(&p, &d)
@@ -117,6 +121,13 @@ func (p *Policy) modeOf(kind dependency.SourceKind) Mode {
 		return p.Mode
 	}
 	return p.Modes[kind].Mode
+}
+
+func (d *Defaults) strategy() Strategy {
+	if d.Strategy == nil {
+		return Annotate
+	}
+	return d.Strategy
 }
 
 // errNotAllowed: a strategy is valid, but not enabled.

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -202,21 +203,24 @@ type Restart struct {
 	// Present is the record of the content that the pods are restarted with.
 	Present Record
 	Last    LastReload
+	// Changed are the sources that have changed, the trigger first; none: it is a restart on request.
+	Changed []Changed
 	// Always makes the template differ even when the hash does not.
 	Always bool
 	// Pods are all existing pods, for a strategy that names them.
 	Pods []types.UID
 }
 
-// RestartPatch returns the JSON merge patch that restarts the pods of a workload according to
-// the policy, and records with which content. It names only our annotations, and the API server
+// RestartPatch returns the patch that restarts the pods of a workload according to
+// the policy, and records with which content: a JSON merge patch, or a strategic one (see Strategic). It names only our
+// annotations and those of other tools that do the same, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
 	s := p.RestartsBy()
 	if len(r.Pods) > MaxPods {
 		s = Annotate
 	}
-	out := restartPatch{last: r.Last, workload: object{
+	out := restartPatch{last: r.Last, spec: object{}, workload: object{
 		ConfigHashAnnotation:     r.Present.Hash,
 		AppliedSourcesAnnotation: r.Present.sources(),
 	}}
@@ -226,11 +230,60 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 	end(w, out.workload) // of one that is under way
 	s.begin(w, r, &out)
 	out.workload[LastReloadAnnotation] = out.last.json()
-	if out.template == nil {
+	if out.template != nil {
+		p.Pause.begin(w, r.Last.Time.Time, &out)
+		out.replaceForeign(w)
+		if p.ReportsSource && len(r.Changed) > 0 {
+			out.template[lastReloadedFrom] = r.Changed[0].reloadedFrom(w, r.Last.Time.Time)
+		}
+		out.spec["template"] = out.templatePatch()
+	}
+	if len(out.spec) == 0 {
 		return patch(w, out.workload, nil)
 	}
-	return patch(w, out.workload, object{"template": object{"metadata": object{"annotations": out.template}}})
+	return patch(w, out.workload, out.spec)
 }
+
+// replaceForeign removes the marks of other tools, except variables that the restart sets.
+func (out *restartPatch) replaceForeign(w *dependency.Workload) {
+	if w.Foreign == nil {
+		return
+	}
+	for _, key := range w.Foreign.Annotations {
+		out.template[key] = nil
+	}
+	for _, v := range w.Foreign.Variables {
+		if !slices.ContainsFunc(out.variables, func(set variable) bool { return set.Variable == v }) {
+			out.variables = append(out.variables, variable{Variable: v})
+		}
+	}
+}
+
+// templatePatch returns the part of the patch for the pod template.
+func (out *restartPatch) templatePatch() object {
+	template := object{"metadata": object{"annotations": out.template}}
+	if len(out.variables) == 0 {
+		return template
+	}
+	var containers []object
+	for _, v := range out.variables {
+		i := slices.IndexFunc(containers, func(c object) bool { return c["name"] == v.Container })
+		if i < 0 {
+			i, containers = len(containers), append(containers, object{"name": v.Container, "env": []object(nil)})
+		}
+		env := object{"name": v.Name, "value": v.value}
+		if v.value == "" {
+			env = object{"name": v.Name, "$patch": "delete"}
+		}
+		containers[i]["env"] = append(containers[i]["env"].([]object), env)
+	}
+	template["spec"] = object{"containers": containers}
+	return template
+}
+
+// Strategic reports whether a patch is a strategic merge patch, because it names entries of lists, and no JSON merge
+// patch. In texts, quotes are escaped.
+func Strategic(patch []byte) bool { return bytes.Contains(patch, []byte(`"containers":[`)) }
 
 // BaselinePatch returns the JSON merge patch that records the current content on the
 // workload and restarts nothing.

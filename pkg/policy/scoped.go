@@ -39,7 +39,7 @@ func (e *Evaluation) scopeBefore() *scope {
 		return e.before
 	}
 	from := scopeFrom(e.Workload.ScopedFrom.String())
-	from.InNamespace = e.Workload.Namespace
+	from.InNamespace, from.Traits = e.Workload.Namespace, e.Workload.Traits
 	p := NewPolicy(from, e.defaults)
 	p.bound(len(e.Workload.References))
 	e.before = &scope{Policy: p, known: true}

@@ -34,7 +34,7 @@ type Strategy interface {
 }
 
 // strategies are all strategies.
-var strategies = []Strategy{Annotate, Recreate}
+var strategies = []Strategy{Annotate, EnvVar, RestartAt, Recreate}
 
 // Strategies returns all strategies. The first needs no rights that a server may lack.
 func Strategies() []Strategy { return slices.Clone(strategies) }
@@ -100,7 +100,15 @@ type Progress struct {
 // restartPatch is the content of a patch that restarts a workload.
 type restartPatch struct {
 	workload, template object // annotations; no template: it stays as it is
+	spec               object // other fields of the workload
+	variables          []variable
 	last               LastReload
+}
+
+// variable is an environment variable that is set, or removed.
+type variable struct {
+	dependency.Variable
+	value string // empty: it is removed
 }
 
 // end removes from annotations what says that a restart of any strategy is under way.

@@ -9,7 +9,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// rollout has nothing to do: the controller of the workload replaces the pods once the pod template
+// rollout has nothing to do: the controller of the workload replaces the pods once the pod template, or spec.restartAt,
 // has changed.
 type rollout struct{}
 

@@ -26,8 +26,10 @@ type Effects interface {
 
 // effects are the effects of each strategy.
 var effects = map[policy.Strategy]Effects{
-	policy.Annotate: rollout{},
-	policy.Recreate: eviction{},
+	policy.Annotate:  rollout{},
+	policy.EnvVar:    rollout{},
+	policy.RestartAt: rollout{},
+	policy.Recreate:  eviction{},
 }
 
 // Of returns the effects of a strategy.

@@ -29,8 +29,8 @@ type Client struct {
 type Objects interface {
 	// Get returns the current state of a workload.
 	Get(ctx context.Context, k *kind.Kind, namespace, name string) (kind.Object, error)
-	// Patch sends a JSON merge patch to a workload, and returns the metadata of the result.
-	Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error)
+	// Patch sends a patch to a workload, and returns the metadata of the result.
+	Patch(ctx context.Context, k *kind.Kind, namespace, name string, typ types.PatchType, data []byte, options metav1.PatchOptions) (metav1.Object, error)
 }
 
 // NewClient returns a Client for a configuration. It does no I/O.
@@ -80,6 +80,6 @@ func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (ki
 }
 
 // Patch implements Objects.
-func (l live) Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
-	return l.patches.Resource(k.Resource).Namespace(namespace).Patch(ctx, name, types.MergePatchType, data, options)
+func (l live) Patch(ctx context.Context, k *kind.Kind, namespace, name string, typ types.PatchType, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
+	return l.patches.Resource(k.Resource).Namespace(namespace).Patch(ctx, name, typ, data, options)
 }

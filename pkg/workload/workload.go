@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
@@ -24,7 +25,11 @@ func Patch(ctx context.Context, objects Objects, key dependency.WorkloadKey, dat
 	if err != nil {
 		return nil, err
 	}
-	return objects.Patch(ctx, k, key.Namespace, key.Name, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	typ := types.MergePatchType
+	if policy.Strategic(data) {
+		typ = types.StrategicMergePatchType
+	}
+	return objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
 }
 
 // Live is the current state of a workload at the API server.

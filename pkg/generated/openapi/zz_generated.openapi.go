@@ -702,7 +702,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 					},
 					"pattern": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pattern is a name with *, ? and [ ].",
+							Description: "pattern is a name with *, ? and [ ], or a regular expression that begins with ^.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1020,17 +1020,17 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"declaredBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation on the workload), Namespace configdep.io/reload (an annotation or label on its namespace), or Default (a flag of the server).",
+							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation on the workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod template, Namespace configdep.io/reload (an annotation or label on its namespace), or Default (a flag of the server). If there are several, they are separated by commas.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. Recreate: its pods are evicted one by one.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one by one.",
+							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"RestartAt\"` : spec.restartAt of the workload is set.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Annotation", "Recreate"},
+							Enum:        []interface{}{"Annotation", "EnvVar", "Recreate", "RestartAt"},
 						},
 					},
 					"settle": {
@@ -1051,6 +1051,12 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
+					"pausePeriod": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pausePeriod is how long a Deployment stays paused when it is restarted, from the annotation deployment.reloader.stakater.com/pause-period.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
 					"exclude": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -1058,7 +1064,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "exclude are the sources that never restart the workload automatically, from the annotation configdep.io/exclude. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].",
+							Description: "exclude are the sources that never restart the workload automatically, from the annotation configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1276,7 +1282,14 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why a change of the source does not restart the workload automatically: ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reloads the files), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).",
+							Description: "reason says in one word why a change of the source does not restart the workload automatically: ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"declaredBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "declaredBy is the annotation that names or excludes the source, or that selects the sources of its kind. It is absent if that is spec.reload.declaredBy.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1403,7 +1416,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret or Annotation.\n\nPossible enum values:\n - `\"Annotation\"` is a source that the annotation configdep.io/sources names.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
+							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret or Annotation.\n\nPossible enum values:\n - `\"Annotation\"` is a source that an annotation names, such as configdep.io/sources.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

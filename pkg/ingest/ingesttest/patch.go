@@ -7,24 +7,22 @@ import (
 	"encoding/json"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Patch applies a merge patch of configdep to a Deployment. The patch must be bound to the UID and the version,
-// and otherwise contain only annotations, of the Deployment and its pod template.
+// Patch applies a patch of configdep to a Deployment, as the API server does. The patch must be bound to the UID and the version
+// .
 func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 	t.Helper()
 	var p struct {
 		Metadata struct {
 			UID             types.UID
 			ResourceVersion string
-			Annotations     map[string]*string
-		}
-		Spec struct {
-			Template struct {
-				Metadata struct{ Annotations map[string]*string }
-			}
 		}
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -33,19 +31,22 @@ func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 	if p.Metadata.UID != d.UID || p.Metadata.ResourceVersion != d.ResourceVersion {
 		t.Fatalf("patch %s is not bound to Deployment %s at version %s", data, d.UID, d.ResourceVersion)
 	}
-	merge(&d.Annotations, p.Metadata.Annotations)
-	merge(&d.Spec.Template.Annotations, p.Spec.Template.Metadata.Annotations)
-}
-
-func merge(into *map[string]string, changes map[string]*string) {
-	for k, v := range changes {
-		switch {
-		case v == nil:
-			delete(*into, k)
-		case *into == nil:
-			*into = map[string]string{k: *v}
-		default:
-			(*into)[k] = *v
+	before, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := jsonpatch.MergePatch
+	if policy.Strategic(data) {
+		apply = func(before, data []byte) ([]byte, error) {
+			return strategicpatch.StrategicMergePatch(before, data, appsv1.Deployment{})
 		}
+	}
+	after, err := apply(before, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*d = appsv1.Deployment{}
+	if err := json.Unmarshal(after, d); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -98,6 +98,9 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 		if p.ReleaseSettle > 0 {
 			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
 		}
+		if p.Pause.Period > 0 {
+			out.PausePeriod = &metav1.Duration{Duration: p.Pause.Period}
+		}
 		out.LiveVolumes = p.LiveVolumes
 		for _, x := range p.Exclude {
 			out.Exclude = append(out.Exclude, string(x.Kind)+"/"+x.Name)
@@ -133,8 +136,11 @@ var modes = map[policy.Mode]v1alpha1.ReloadMode{
 
 // strategyOf returns the API value for a strategy: its name in UpperCamelCase.
 func strategyOf(s policy.Strategy) v1alpha1.ReloadStrategy {
-	name := s.Name()
-	return v1alpha1.ReloadStrategy(strings.ToUpper(name[:1]) + name[1:])
+	var value strings.Builder
+	for word := range strings.SplitSeq(s.Name(), "-") {
+		value.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return v1alpha1.ReloadStrategy(value.String())
 }
 
 func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
@@ -162,6 +168,7 @@ func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
 		Optional:       s.Optional(),
 		TriggersReload: s.Triggers,
 		Reason:         s.Reason,
+		DeclaredBy:     s.DeclaredBy,
 		Usages:         make([]v1alpha1.Usage, len(uses)),
 		MoreUsages:     moreUses,
 	}

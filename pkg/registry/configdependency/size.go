@@ -61,7 +61,7 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	}
 	if !shares(o.Spec.Sources, other.Spec.Sources) {
 		n += sizeOfSlice(o.Spec.Sources, func(s *v1alpha1.Source) int {
-			return len(s.Kind) + len(s.Name) + len(s.Reason) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
+			return len(s.Kind) + len(s.Name) + len(s.Reason) + len(s.DeclaredBy) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
 		})
 		eachPair(o.Spec.Sources, other.Spec.Sources, func(s, was *v1alpha1.Source) {
 			if shares(s.Usages, was.Usages) {

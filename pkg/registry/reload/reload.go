@@ -69,12 +69,16 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 			refused = conflict(shown, "%s", strings.Join(content.policy.Problems, "; "))
 			return nil
 		}
+		if pause := &content.policy.Pause; live.Paused && pause.Since != "" {
+			refused = conflict(shown, "%s %s was paused when it was restarted, and its pods will be replaced when the pause period of %v is over", ref.Kind, ref.Name, pause.Period)
+			return nil
+		}
 		if live.Paused {
 			refused = conflict(shown, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
 			return nil
 		}
 		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
-		restart := policy.Restart{Present: content.present, Last: last, Always: true}
+		restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
 		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(), live.Workload); err != nil {
 			return err
 		}
@@ -116,7 +120,8 @@ type content struct {
 	stale    []string      // the sources that have changed since
 	known    bool          // whether stale could be determined
 	inDoubt  bool          // pods may have been started with other content than recorded
-	missing  []string      // the missing sources and keys without which new pods cannot start
+	changed  []policy.Changed
+	missing  []string // the missing sources and keys without which new pods cannot start
 
 	terminating bool // it is being deleted, or its namespace is
 }
@@ -133,6 +138,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		e := now.Evaluate(w)
 		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
+		c.changed = e.Changed()
 		c.inDoubt = e.InDoubt()
 		c.missing, _ = e.Missing()
 		c.terminating = g.Terminating(w)

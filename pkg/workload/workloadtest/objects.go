@@ -70,14 +70,14 @@ func otherwise(err error, k *kind.Kind, name string) error {
 }
 
 // Patch implements workload.Objects.
-func (c objects) Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
+func (c objects) Patch(ctx context.Context, k *kind.Kind, namespace, name string, typ types.PatchType, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
 	switch apps := c.client.AppsV1(); k.Name {
 	case "Deployment":
-		return apps.Deployments(namespace).Patch(ctx, name, types.MergePatchType, data, options)
+		return apps.Deployments(namespace).Patch(ctx, name, typ, data, options)
 	case "StatefulSet":
-		return apps.StatefulSets(namespace).Patch(ctx, name, types.MergePatchType, data, options)
+		return apps.StatefulSets(namespace).Patch(ctx, name, typ, data, options)
 	case "DaemonSet":
-		return apps.DaemonSets(namespace).Patch(ctx, name, types.MergePatchType, data, options)
+		return apps.DaemonSets(namespace).Patch(ctx, name, typ, data, options)
 	}
 	return nil, fmt.Errorf("%s are not patched in tests", k.Resource.Resource)
 }

@@ -102,6 +102,10 @@ type ReloadStrategy string
 const (
 	// StrategyAnnotation: a rollout, caused by an annotation on the pod template.
 	StrategyAnnotation ReloadStrategy = "Annotation"
+	// StrategyEnvVar: a rollout like Annotation, which also sets an environment variable for each source that has changed.
+	StrategyEnvVar ReloadStrategy = "EnvVar"
+	// StrategyRestartAt: spec.restartAt of the workload is set.
+	StrategyRestartAt ReloadStrategy = "RestartAt"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
 )
@@ -114,12 +118,14 @@ type ReloadPolicy struct {
 	// sources that the annotation configdep.io/sources names.
 	Mode ReloadMode `json:"mode"`
 	// declaredBy says where the mode comes from: configdep.io/reload (an annotation on the
-	// workload), Namespace configdep.io/reload (an annotation or label on its namespace),
-	// or Default (a flag of the server).
+	// workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod
+	// template, Namespace configdep.io/reload (an annotation or label on its namespace),
+	// or Default (a flag of the server). If there are several, they are separated by commas.
 	// +optional
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
-	// Recreate: its pods are evicted one by one.
+	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
+	// RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
 	// settle is how long content must stay unchanged before a restart, so that changes
@@ -136,8 +142,12 @@ type ReloadPolicy struct {
 	// doubles while they follow each other closely.
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+	// pausePeriod is how long a Deployment stays paused when it is restarted, from the annotation
+	// deployment.reloader.stakater.com/pause-period.
+	// +optional
+	PausePeriod *metav1.Duration `json:"pausePeriod,omitempty"`
 	// exclude are the sources that never restart the workload automatically, from the annotation
-	// configdep.io/exclude. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].
+	// configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].
 	// +optional
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
@@ -184,12 +194,16 @@ type Source struct {
 	// reason says in one word why a change of the source does not restart the workload automatically:
 	// ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore),
 	// Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by
-	// configdep.io/kinds), LiveVolume (the application reloads the files), NotMounted (a volume that
+	// configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that
 	// no container mounts), NotRead (a use that passes no content to a container, such as an image
 	// pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret
 	// of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// declaredBy is the annotation that names or excludes the source, or that selects the sources of its kind. It is absent
+	// if that is spec.reload.declaredBy.
+	// +optional
+	DeclaredBy string `json:"declaredBy,omitempty"`
 	// usages are the places of the pod template that consume the source.
 	// +optional
 	// +listType=atomic
@@ -219,7 +233,7 @@ const (
 	UsageVolumeSecret UsageType = "VolumeSecret"
 	// UsageImagePullSecret is an entry of imagePullSecrets.
 	UsageImagePullSecret UsageType = "ImagePullSecret"
-	// UsageAnnotation is a source that the annotation configdep.io/sources names.
+	// UsageAnnotation is a source that an annotation names, such as configdep.io/sources.
 	UsageAnnotation UsageType = "Annotation"
 )
 
@@ -390,7 +404,7 @@ type SourceStatus struct {
 type PatternStatus struct {
 	// kind is the kind of the sources: ConfigMap or Secret.
 	Kind SourceKind `json:"kind"`
-	// pattern is a name with *, ? and [ ].
+	// pattern is a name with *, ? and [ ], or a regular expression that begins with ^.
 	Pattern string `json:"pattern"`
 	// count is how many sources it matches.
 	Count int64 `json:"count"`

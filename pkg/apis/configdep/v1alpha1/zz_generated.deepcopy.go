@@ -362,6 +362,11 @@ func (in *ReloadPolicy) DeepCopyInto(out *ReloadPolicy) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.PausePeriod != nil {
+		in, out := &in.PausePeriod, &out.PausePeriod
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Exclude != nil {
 		in, out := &in.Exclude, &out.Exclude
 		*out = make([]string, len(*in))
