@@ -11,26 +11,26 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// prefix is that of all annotations of configdep.
-const prefix = "configdep.io/"
+// Prefix is that of all annotations of configdep.
+const Prefix = "configdep.io/"
 
 // The annotations that users set on workloads, and on namespaces as defaults for the
 // workloads in them.
 const (
-	ReloadAnnotation      = prefix + "reload"
-	SourcesAnnotation     = prefix + "sources"
-	ExcludeAnnotation     = prefix + "exclude"
-	KindsAnnotation       = prefix + "kinds"
-	LiveVolumesAnnotation = prefix + "live-volumes"
-	SettleAnnotation      = prefix + "settle"
-	MinIntervalAnnotation = prefix + "min-interval"
-	StrategyAnnotation    = prefix + "strategy"
+	ReloadAnnotation      = Prefix + "reload"
+	SourcesAnnotation     = Prefix + "sources"
+	ExcludeAnnotation     = Prefix + "exclude"
+	KindsAnnotation       = Prefix + "kinds"
+	LiveVolumesAnnotation = Prefix + "live-volumes"
+	SettleAnnotation      = Prefix + "settle"
+	MinIntervalAnnotation = Prefix + "min-interval"
+	StrategyAnnotation    = Prefix + "strategy"
 )
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
 const (
-	IgnoreAnnotation = prefix + "ignore"
-	MatchAnnotation  = prefix + "match"
+	IgnoreAnnotation = Prefix + "ignore"
+	MatchAnnotation  = Prefix + "match"
 )
 
 // native is the dialect of configdep itself. Each annotation is looked up on the workload, then on its namespace, then
@@ -41,7 +41,7 @@ type native struct{}
 func (native) Name() string { return "configdep" }
 
 // Owns implements Dialect.
-func (native) Owns(key string) bool { return strings.HasPrefix(key, prefix) }
+func (native) Owns(key string) bool { return strings.HasPrefix(key, Prefix) }
 
 // OwnsOnTemplate implements Dialect.
 func (native) OwnsOnTemplate(string) bool { return false }

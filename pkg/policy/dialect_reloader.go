@@ -31,8 +31,8 @@ type ReloaderAnnotations struct {
 	Match         string // the same
 }
 
-// withDefaults returns the annotations with the usual names of those that are empty.
-func (a ReloaderAnnotations) withDefaults() ReloaderAnnotations {
+// WithDefaults returns the annotations with the usual names of those that are empty.
+func (a ReloaderAnnotations) WithDefaults() ReloaderAnnotations {
 	for name, usual := range map[*string]string{
 		&a.ConfigMap:     "configmap.reloader.stakater.com/reload",
 		&a.Secret:        "secret.reloader.stakater.com/reload",
@@ -68,7 +68,7 @@ type reloaderKind struct {
 
 // NewReloader returns the dialect of Stakater Reloader, with the names of its annotations.
 func NewReloader(names ReloaderAnnotations) Dialect {
-	names = names.withDefaults()
+	names = names.WithDefaults()
 	return &reloader{names, []reloaderKind{
 		{dependency.ConfigMap, names.ConfigMap, names.ConfigMapAuto, "configmaps.exclude.reloader.stakater.com/reload"},
 		{dependency.Secret, names.Secret, names.SecretAuto, "secrets.exclude.reloader.stakater.com/reload"},

@@ -21,22 +21,22 @@ import (
 const (
 	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
 	// the workload, and on the pod template, where it causes the rollout.
-	ConfigHashAnnotation = prefix + "config-hash"
+	ConfigHashAnnotation = Prefix + "config-hash"
 	// AppliedSourcesAnnotation, on the workload, records the same content source by source. So
 	// a change can be attributed to a source, and distinguished from a change of the policy.
-	AppliedSourcesAnnotation = prefix + "applied-sources"
+	AppliedSourcesAnnotation = Prefix + "applied-sources"
 	// VerifiedAnnotation, on the workload, is when its pods were last looked up, after a doubt,
 	// and found to have been started with the recorded content; with the resourceVersion of the
 	// workload at that time.
-	VerifiedAnnotation = prefix + "verified-at"
+	VerifiedAnnotation = Prefix + "verified-at"
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
-	ReloadedAtAnnotation = prefix + "reloaded-at"
+	ReloadedAtAnnotation = Prefix + "reloaded-at"
 	// LastReloadAnnotation, on the workload, describes the last restart (a LastReload).
-	LastReloadAnnotation = prefix + "last-reload"
+	LastReloadAnnotation = Prefix + "last-reload"
 	// RecreatingAnnotation is on the workload while its pods are evicted, and names the pods
 	// to evict; see PodsToEvict.
-	RecreatingAnnotation = prefix + "recreating"
+	RecreatingAnnotation = Prefix + "recreating"
 )
 
 // MarksOf returns the annotations of a workload that are ours to write.

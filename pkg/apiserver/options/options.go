@@ -53,6 +53,8 @@ type Options struct {
 	MaxWatchesPerUser int
 	// Reload has the defaults for what annotations do not set, and the strategies that they may ask for.
 	Reload policy.Defaults
+	// Dialects are which annotations of other tools are read.
+	Dialects DialectOptions
 	// ControllerRevisions is whether to look up ControllerRevisions.
 	ControllerRevisions bool
 	// ConcurrentReloads is how many workloads are patched at the same time.
@@ -110,8 +112,8 @@ func NewOptions() *Options {
 		HistoryBytes: resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload: policy.Defaults{
 			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
-			// The default of workloads. Others need additional rights.
-			Strategies: []policy.Strategy{policy.Annotate},
+			// Others need additional rights.
+			Strategies: []policy.Strategy{policy.Annotate, policy.EnvVar, policy.RestartAt},
 		},
 		ControllerRevisions: true,
 		ConcurrentReloads:   8,
@@ -126,6 +128,7 @@ func NewOptions() *Options {
 			ResourceName:  "configdep-apiserver",
 		},
 		Certificate: newCertificateOptions(),
+		Dialects:    newDialectOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Validating policies and webhooks of the cluster may refuse a Reload. Mutating ones have
@@ -169,6 +172,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addScopeFlags(own)
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
+	o.addDialectFlags(sets.FlagSet("annotations of other tools"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
 	o.addCertificateFlags(sets.FlagSet("serving certificate"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
@@ -197,6 +201,7 @@ func (o *Options) Complete() Completed {
 	if o.Authorization.RemoteKubeConfigFile == "" {
 		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
+	o.completeDialects()
 	return Completed{&completed{o}}
 }
 
@@ -227,6 +232,7 @@ func (o Completed) Validate() error {
 		errs = append(errs, errors.New("--max-watches-per-user must be at least 1"))
 	}
 	errs = append(errs, o.validateReload()...)
+	errs = append(errs, o.validateDialects()...)
 	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateScope()...)
 	errs = append(errs, o.validateCertificate()...)

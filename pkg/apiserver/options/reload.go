@@ -30,7 +30,7 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"The minimum time between two automatic restarts of a workload; it doubles, up to an hour, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
 	fs.Var((*strategiesValue)(&o.Reload.Strategies), "strategies",
-		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, and "+
+		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, env-var, restart-at, and "+
 			"recreate, which needs the right to evict pods. A workload that asks for another strategy is not restarted, and reports that.")
 	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,
 		"Look up ControllerRevisions, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
@@ -64,7 +64,7 @@ func (o *Options) validateReload() (errs []error) {
 		errs = append(errs, errors.New("--min-interval must not be negative"))
 	}
 	if !slices.Contains(o.Reload.Strategies, policy.Annotate) {
-		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that ask for none", policy.Annotate.Name()))
+		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that have not opted in", policy.Annotate.Name()))
 	}
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
