@@ -1,0 +1,119 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// DialectOptions are which annotations of other tools are read.
+type DialectOptions struct {
+	// Names are the dialects that are read, besides that of configdep itself.
+	Names []string
+	// Reloader are the names of Reloader's annotations.
+	Reloader policy.ReloaderAnnotations
+	// Strategy is the name of the strategy of workloads that ask for none, ours or Reloader's.
+	Strategy string
+}
+
+func newDialectOptions() DialectOptions {
+	return DialectOptions{
+		Names: policy.DialectNames(), Strategy: policy.Annotate.Name(), Reloader: policy.ReloaderAnnotations{}.WithDefaults(),
+	}
+}
+
+// addDialectFlags adds the flags for annotations of other tools. Those for names have the names that they have in Reloader.
+func (o *Options) addDialectFlags(fs *pflag.FlagSet) {
+	d := &o.Dialects
+	fs.StringSliceVar(&d.Names, "dialects", d.Names,
+		"The tools whose annotations are read: any of "+strings.Join(policy.DialectNames(), ", ")+". Those of configdep itself are always read.")
+	fs.StringVar(&d.Strategy, "reload-strategy", d.Strategy,
+		"The strategy of workloads that ask for none: annotation (or annotations, as in Reloader), a rollout; env-var (or env-vars), "+
+			"a rollout that also sets an environment variable as Reloader does; or another one that --strategies contains.")
+	fs.BoolVar(&o.Reload.ReloadOnCreate, "reload-on-create", o.Reload.ReloadOnCreate,
+		"For workloads that only annotations of Reloader opt in: restart them when a source appears where there was none. For others that is a change anyway.")
+	fs.BoolVar(&o.Reload.ReloadOnDelete, "reload-on-delete", o.Reload.ReloadOnDelete,
+		"The same when a source is deleted.")
+	for _, n := range d.names() {
+		fs.StringVar(n.value, n.flag, *n.value, n.usage)
+	}
+}
+
+// annotationName is a flag for the name of an annotation.
+type annotationName struct {
+	flag, usage string
+	value       *string
+}
+
+func (d *DialectOptions) names() []annotationName {
+	r := &d.Reloader
+	return []annotationName{
+		{"configmap-annotation", "The annotation of Reloader that names ConfigMaps.", &r.ConfigMap},
+		{"secret-annotation", "The annotation of Reloader that names Secrets.", &r.Secret},
+		{"auto-annotation", "The annotation of Reloader for all ConfigMaps and Secrets that the pods read.", &r.Auto},
+		{"configmap-auto-annotation", "The same for ConfigMaps.", &r.ConfigMapAuto},
+		{"secret-auto-annotation", "The same for Secrets.", &r.SecretAuto},
+		{"auto-search-annotation", "The annotation of Reloader for all that is marked by --search-match-annotation.", &r.Search},
+		{"search-match-annotation", "The annotation of Reloader that marks ConfigMaps and Secrets.", &r.Match},
+		{"ignore-annotation", "The annotation of Reloader on ConfigMaps and Secrets that restart nothing.", &r.Ignore},
+		{"pause-deployment-annotation", "The annotation of Reloader for how long a Deployment stays paused when it is restarted.", &r.PausePeriod},
+		{"pause-deployment-time-annotation", "The annotation for when a Deployment was paused. It is written, and needs to be allowed by the admission policies.", &r.PausedAt},
+	}
+}
+
+// completeDialects derives the policy's dialects and strategy. What is wrong is found by validateDialects.
+func (o *Options) completeDialects() {
+	if dialects, err := policy.NewDialects(o.Dialects.Names, o.Dialects.Reloader); err == nil {
+		o.Reload.Dialects = dialects
+	}
+	if s, err := o.Dialects.strategy(); err == nil {
+		o.Reload.Strategy = s
+	}
+}
+
+// strategy returns the strategy of workloads that ask for none. Reloader's names are plural.
+func (d *DialectOptions) strategy() (policy.Strategy, error) {
+	switch d.Strategy {
+	case "annotations":
+		return policy.Annotate, nil
+	case "env-vars":
+		return policy.EnvVar, nil
+	}
+	return policy.ParseStrategy(d.Strategy)
+}
+
+func (o *Options) validateDialects() (errs []error) {
+	if _, err := policy.NewDialects(o.Dialects.Names, o.Dialects.Reloader); err != nil {
+		errs = append(errs, fmt.Errorf("--dialects: %w", err))
+	}
+	switch s, err := o.Dialects.strategy(); {
+	case err != nil:
+		errs = append(errs, fmt.Errorf("--reload-strategy %w, annotations, env-vars", err))
+	case s == policy.RestartAt:
+		errs = append(errs, errors.New("--reload-strategy must not be restart-at, which most kinds of workloads do not have"))
+	case !slices.Contains(o.Reload.Strategies, s):
+		errs = append(errs, fmt.Errorf("--reload-strategy is %s, which --strategies must then contain", s.Name()))
+	}
+	keys := map[string]string{}
+	for _, n := range o.Dialects.names() {
+		key := *n.value
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("--%s: %q is not the name of an annotation: %s", n.flag, key, strings.Join(problems, "; ")))
+		} else if strings.HasPrefix(key, policy.Prefix) {
+			errs = append(errs, fmt.Errorf("--%s: %q is an annotation of configdep", n.flag, key))
+		} else if other := keys[key]; other != "" {
+			errs = append(errs, fmt.Errorf("--%s and --%s are both %q", other, n.flag, key))
+		}
+		keys[key] = n.flag
+	}
+	return errs
+}

@@ -1,0 +1,75 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// parsed returns completed options with some flags, separated by blanks.
+func parsed(t *testing.T, flags string) (Completed, error) {
+	t.Helper()
+	o := NewOptions()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range o.Flags().FlagSets {
+		fs.AddFlagSet(set)
+	}
+	if err := fs.Parse(append(strings.Fields(flags), "--kubeconfig=x")); err != nil {
+		return Completed{}, err
+	}
+	c := o.Complete()
+	return c, c.Validate()
+}
+
+func TestDialectFlags_Invalid(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--dialects=reloader,kured":                      `--dialects: "kured" is no dialect: must be any of configdep, reloader, pod-reloader, wave`,
+		"--reload-strategy=reboot":                       "--reload-strategy must be one of annotation, env-var, restart-at, recreate, annotations, env-vars",
+		"--reload-strategy=restart-at":                   "--reload-strategy must not be restart-at",
+		"--reload-strategy=recreate":                     "--reload-strategy is recreate, which --strategies must then contain",
+		"--auto-annotation=":                             `--auto-annotation: "" is not the name of an annotation`,
+		"--secret-annotation=a/b/c":                      `--secret-annotation: "a/b/c" is not the name of an annotation`,
+		"--ignore-annotation=configdep.io/x":             `--ignore-annotation: "configdep.io/x" is an annotation of configdep`,
+		"--auto-annotation=reloader.stakater.com/search": `--auto-annotation and --auto-search-annotation are both "reloader.stakater.com/search"`,
+		"--reload-on-create=maybe":                       "invalid argument",
+	} {
+		if _, err := parsed(t, flags); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", flags, err, want)
+		}
+	}
+}
+
+func TestDialectFlags(t *testing.T) {
+	c, err := parsed(t, "--dialects=wave,reloader --auto-annotation=example.com/auto --reload-strategy=env-vars --reload-on-create=true --reload-on-delete")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Reload; r.Strategy != policy.EnvVar || !r.ReloadOnCreate || !r.ReloadOnDelete {
+		t.Errorf("defaults = %+v, want the strategy env-var, and sources that appear and disappear to count", r)
+	}
+	for key, want := range map[string]string{
+		"example.com/auto": "example.com/auto", "reloader.stakater.com/auto": policy.DeclaredByDefault,
+		"wave.pusher.com/update-on-config-change": "wave.pusher.com/update-on-config-change", "pod-reloader.cs.sap.com/secrets": policy.DeclaredByDefault,
+	} {
+		if p := policy.NewPolicy(policy.Annotated{Workload: map[string]string{key: "true"}}, c.Reload); p.DeclaredBy != want {
+			t.Errorf("%s: declared by %s, want %s", key, p.DeclaredBy, want)
+		}
+	}
+	if scope := c.Scope(); len(scope.Dialects) != 3 {
+		t.Errorf("annotations of %d dialects are read, want 3", len(scope.Dialects))
+	}
+	for flags, want := range map[string]policy.Strategy{
+		"": policy.Annotate, "--reload-strategy=annotations": policy.Annotate, "--reload-strategy=annotation": policy.Annotate,
+		"--reload-strategy=env-var": policy.EnvVar, "--reload-strategy=recreate --strategies=annotation,recreate": policy.Recreate,
+	} {
+		if c, err := parsed(t, flags); err != nil || c.Reload.Strategy != want {
+			t.Errorf("%s: strategy %v, %v; want %s", flags, c.Reload.Strategy, err, want.Name())
+		}
+	}
+}
