@@ -44,6 +44,8 @@ type Config struct {
 	Clock  clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all.
 	Namespaces []string
+	// Observe: all workloads are admitted unchanged.
+	Observe bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
 	// Exempt reports whether workloads of a namespace are admitted unchanged, for every caller; nil: no
@@ -172,7 +174,7 @@ func (h *Handler) review(ctx context.Context, r *request) *admissionv1.Admission
 
 // passes reports whether a workload is admitted unchanged, whatever its content.
 func (h *Handler) passes(r *request) bool {
-	return r.SubResource != "" || r.operation() == "" ||
+	return h.Observe || r.SubResource != "" || r.operation() == "" ||
 		h.Exempt != nil && h.Exempt(r.Namespace) ||
 		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace) || // nothing is known of it
 		r.Options.FieldManager == policy.FieldManager // a webhook configuration without our match conditions; any client may claim to be

@@ -74,7 +74,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	storage := s.resources.storage()
 	storage["configdependencies/reload"] = &reload.REST{
-		Views: s.dependencies, Index: s.index, Client: c.Workloads, Dialects: c.Reload.Dialects, Sink: sinks, Clock: clock.RealClock{},
+		Views: s.dependencies, Index: s.index, Client: c.Workloads, Dialects: c.Reload.Dialects, Observe: c.Reload.Observe, Sink: sinks, Clock: clock.RealClock{},
 	}
 	storage["configdependencies/pods"] = pods.NewREST(pods.Config{
 		Views: s.dependencies, Index: s.index, Client: c.Workloads, Clock: clock.RealClock{}, NoRevisions: c.NoRevisions,
@@ -141,7 +141,8 @@ func (s *Server) begin(d *dependency.Digester) {
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
 		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces, Dialects: s.config.Reload.Dialects,
-		Exempt: func(namespace string) bool { return s.config.exemptions.Exempt(namespace, s.namespaces) },
+		Observe: s.config.Reload.Observe,
+		Exempt:  func(namespace string) bool { return s.config.exemptions.Exempt(namespace, s.namespaces) },
 	})
 }
 

@@ -108,6 +108,8 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		err = c.record(ctx, s)
 	case policy.RollOut:
 		err = c.rollOut(ctx, s)
+	case policy.Observe:
+		c.observe(s)
 	case policy.Resume:
 		if err = s.err; err == nil {
 			err = c.patch(ctx, s, s.data)
@@ -231,6 +233,20 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
 	}
 	return err
+}
+
+// observe reports, once for each change, that the workload would be restarted.
+func (c *Controller) observe(s *step) {
+	n := c.note(s.workload.WorkloadKey)
+	if n.shown == s.present.Hash {
+		return
+	}
+	n.shown = s.present.Hash
+	w := s.workload
+	c.Sink.Notify(notify.Event{
+		What: notify.WouldRestart, Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt,
+		Message: "Not restarted, because configdep only observes (--observe), although " + s.Because,
+	})
 }
 
 // rollOut restarts the pods of the workload.

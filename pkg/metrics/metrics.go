@@ -20,7 +20,7 @@ var (
 	rollouts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_rollouts_total",
 		Help: "Number of attempted restarts of workloads, by kind of the workload, namespace (_other beyond the first 200), " +
-			"result (success, conflict, error) and kind of the trigger (ConfigMap, Secret, Request, Unknown).",
+			"result (success, conflict, error, observed: only with --observe) and kind of the trigger (ConfigMap, Secret, Request, Unknown).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind", "namespace", "result", "trigger"})
 
@@ -73,6 +73,7 @@ const (
 	Success  = "success"
 	Conflict = "conflict"
 	Error    = "error"
+	Observed = "observed"
 )
 
 // Rollout counts an attempted restart.

@@ -17,6 +17,7 @@ type KubernetesEvents struct{ Recorder record.EventRecorder }
 // missing here.
 var reasons = map[What]struct{ eventType, reason string }{
 	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
+	WouldRestart:       {corev1.EventTypeNormal, "ConfigReloadObserved"},
 	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},
 	RestartWaits:       {corev1.EventTypeNormal, "ConfigReloadWaiting"},
 	LookUpFailed:       {corev1.EventTypeWarning, "ConfigReloadFailed"},

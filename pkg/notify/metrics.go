@@ -15,7 +15,7 @@ type Metrics struct{}
 
 // Notify implements Sink.
 func (Metrics) Notify(e Event) {
-	result, counted := map[What]string{Restarted: metrics.Success, RestartConflicted: metrics.Conflict, RestartFailed: metrics.Error}[e.What]
+	result, counted := map[What]string{Restarted: metrics.Success, WouldRestart: metrics.Observed, RestartConflicted: metrics.Conflict, RestartFailed: metrics.Error}[e.What]
 	if !counted {
 		return
 	}

@@ -19,6 +19,7 @@ type What string
 // The values of What.
 const (
 	Restarted         What = "Restarted"
+	WouldRestart      What = "WouldRestart"      // but the server only observes
 	RestartFailed     What = "RestartFailed"     // it will be retried
 	RestartConflicted What = "RestartConflicted" // the workload had changed, so that it is decided again
 	RestartWaits      What = "RestartWaits"      // its next step, such as an eviction, has to wait
@@ -38,7 +39,7 @@ const (
 // Whats returns all values of What.
 func Whats() []What {
 	return []What{
-		Restarted, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		Restarted, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
 	}
 }

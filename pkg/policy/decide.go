@@ -43,6 +43,7 @@ const (
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
 	Continue      Action = "Continue" // go on with an eviction: evict the next pod, or end it
+	Observe       Action = "Observe"  // nothing but to report that the workload would be restarted
 	Resume        Action = "Resume"   // resume a Deployment that was paused when it was restarted
 	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
@@ -64,6 +65,7 @@ const (
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted
 	ReasonScalingDown     = "ScalingDown"     // Pending: content has changed, and the last pods are terminating
 	ReasonNotRecorded     = "NotRecorded"     // Pending: the content with which the pods were started has not been recorded yet
+	ReasonObserved        = "Observed"        // Pending: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
 	ReasonVerifying       = "Verifying"       // Pending: the content that pods were started with is being looked up
 
@@ -153,12 +155,32 @@ type Decision struct {
 // Decide returns the state of a workload and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
 	d := e.decide(o)
+	if e.defaults.Observe {
+		e.observe(&d)
+	}
 	d.Timed = e.timed(&d)
 	d.Provisional = d.Timed && e.provisional(&d)
 	return d
 }
 
-// decide is Decide, but for Timed and Provisional.
+// observe turns a decision into that of a server that only observes. It shows what would be done, and says nothing about
+// doubts that only a record could settle.
+func (e *Evaluation) observe(d *Decision) {
+	const only = " configdep only observes (--observe)"
+	switch d.Action {
+	case None, Verify:
+	case RollOut:
+		d.Action, d.Reason = Observe, ReasonObserved
+		d.Message = upperFirst(d.Because) + "." + only + ": otherwise, it would restart the workload now."
+	case WriteBaseline, WriteVerified, WriteMixed, Inspect:
+		*d = e.inSync(None)
+	default:
+		d.Action = None
+		d.Message += only + ", and leaves that to others."
+	}
+}
+
+// decide is Decide, but for Timed, Provisional and Defaults.Observe.
 func (e *Evaluation) decide(o Observed) Decision {
 	if !e.Workload.Rollable {
 		return e.decideOther()

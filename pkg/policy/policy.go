@@ -26,6 +26,8 @@ type Defaults struct {
 	Strategies []Strategy
 	// Strategy is that of workloads that ask for none; nil: Annotate.
 	Strategy Strategy
+	// Observe: nothing is written to workloads; what would be done is only shown.
+	Observe bool
 	// Dialects are those that are read.
 	Dialects Dialects
 	// AutoReloadAll: Mode is that of Reloader's flag of this name, with what it ignores.

@@ -38,7 +38,7 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		"a source for slack":   {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"the format slack has no source"}},
 		"an invalid source":    {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{"the source is invalid: must be a URI reference"}},
 		"a template":           {func(c *Config) { c.Template = "x" }, []string{"the format generic has no text"}},
-		"an unknown event":     {func(c *Config) { c.Events = []notify.What{"Restarted", "Rebooted"} }, []string{`the event "Rebooted" is unknown: must be one of Restarted, RestartFailed, `}},
+		"an unknown event":     {func(c *Config) { c.Events = []notify.What{"Restarted", "Rebooted"} }, []string{`the event "Rebooted" is unknown: must be one of Restarted, WouldRestart, RestartFailed, `}},
 		"a pattern":            {func(c *Config) { c.Namespaces = []string{"shop", "team-*"} }, []string{`the namespace "team-*" is invalid`}},
 		"an empty namespace":   {func(c *Config) { c.Namespaces = []string{""} }, []string{`the namespace "" is invalid`}},
 		"a negative time":      {func(c *Config) { c.Timeout = -1 }, []string{"the time limit of a request must be positive"}},

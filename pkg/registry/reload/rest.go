@@ -31,8 +31,10 @@ type REST struct {
 	Client workload.Client
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
-	Sink     notify.Sink
-	Clock    clock.PassiveClock
+	// Observe: only dry runs are allowed.
+	Observe bool
+	Sink    notify.Sink
+	Clock   clock.PassiveClock
 }
 
 var (
