@@ -174,6 +174,7 @@ func (e *Evaluation) observe(d *Decision) {
 		d.Message = upperFirst(d.Because) + "." + only + ": otherwise, it would restart the workload now."
 	case WriteBaseline, WriteVerified, WriteMixed, Inspect:
 		*d = e.inSync(None)
+		d.Action = None // of an eviction that another server began
 	default:
 		d.Action = None
 		d.Message += only + ", and leaves that to others."
