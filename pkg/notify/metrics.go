@@ -3,12 +3,7 @@
 
 package notify
 
-import (
-	"strings"
-
-	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/metrics"
-)
+import "github.com/configdep/configdep/pkg/metrics"
 
 // Metrics counts restarts.
 type Metrics struct{}
@@ -19,7 +14,7 @@ func (Metrics) Notify(e Event) {
 	if !counted {
 		return
 	}
-	metrics.Rollout(string(e.Workload.Kind), e.Workload.Namespace, result, triggerLabel(e.Trigger))
+	metrics.Rollout(string(e.Workload.Kind), e.Workload.Namespace, result, triggerLabel(&e))
 	if e.What == Restarted && !e.DueAt.IsZero() {
 		metrics.PatchDelay(e.At.Sub(e.DueAt))
 	}
@@ -31,13 +26,14 @@ const (
 	triggerUnknown = "Unknown"
 )
 
-// triggerLabel returns the value of a label for a trigger: its kind, as there may be any number of names. A trigger may
-// come from an annotation, which other clients can write, so that any other text is Unknown.
-func triggerLabel(trigger string) string {
-	kind, _, named := strings.Cut(trigger, "/")
+// triggerLabel returns the value of a label for the trigger of an event: its kind, as there may be any number of names.
+func triggerLabel(e *Event) string {
+	kind, _, isSource := e.Source()
 	switch {
-	case named && (kind == string(dependency.ConfigMap) || kind == string(dependency.Secret)), trigger == triggerRequest:
-		return kind
+	case isSource:
+		return string(kind)
+	case e.Trigger == triggerRequest:
+		return triggerRequest
 	default:
 		return triggerUnknown
 	}

@@ -6,6 +6,7 @@
 package notify
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,17 @@ type Event struct {
 	Trigger string
 	// At is the time of a restart, and DueAt is when it was due; zero: that is not known.
 	At, DueAt time.Time
+}
+
+// Source returns the kind and the name, or the pattern, of the source that caused a restart. It returns false if a user
+// did, or if the cause is not known: a trigger may come from an annotation, which other clients can write.
+func (e *Event) Source() (kind dependency.SourceKind, name string, found bool) {
+	text, name, _ := strings.Cut(e.Trigger, "/")
+	kind = dependency.SourceKind(text)
+	if name == "" || kind != dependency.ConfigMap && kind != dependency.Secret {
+		return "", "", false
+	}
+	return kind, name, true
 }
 
 // Sink receives events, and must not block.

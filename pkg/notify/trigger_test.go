@@ -19,14 +19,28 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 		policy.TriggerUnknown:               "Unknown",
 		"":                                  "Unknown",
 		"Secret":                            "Unknown",
+		"Secret/":                           "Unknown",
 		"Request/x":                         "Unknown",
 		"SecretProviderClass/keys":          "Unknown",
 		"whatever a tenant writes":          "Unknown",
 		"whatever/a tenant writes":          "Unknown",
 		strings.Repeat("x", 100_000) + "/y": "Unknown",
 	} {
-		if got := triggerLabel(trigger); got != want {
+		if got := triggerLabel(&Event{Trigger: trigger}); got != want {
 			t.Errorf("%.40q is counted as %.40q, want %q", trigger, got, want)
+		}
+	}
+}
+
+// What names a source is one of the kinds, and a name that may be a pattern.
+func TestEvent_Source(t *testing.T) {
+	for trigger, want := range map[string]string{
+		"Secret/db": "Secret db", "ConfigMap/feature-*": "ConfigMap feature-*", "Secret/a/b": "Secret a/b",
+		"": "", "Secret": "", "Secret/": "", "/db": "", "secret/db": "", "Pod/web": "", policy.TriggerRequest: "", policy.TriggerUnknown: "",
+	} {
+		kind, name, found := (&Event{Trigger: trigger}).Source()
+		if got := strings.TrimSpace(string(kind) + " " + name); got != want || found != (want != "") {
+			t.Errorf("source of %q = %q, %t, want %q", trigger, got, found, want)
 		}
 	}
 }
