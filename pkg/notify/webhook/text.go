@@ -41,7 +41,7 @@ func parseTemplate(text string, escape *strings.Replacer) (*template.Template, e
 	}
 	t, err := template.New("message").Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("the template is invalid: must be a Go text/template with built-in functions only: %w", err)
+		return nil, fmt.Errorf("must be a Go text/template with built-in functions only: %w", err)
 	}
 	for _, what := range notify.Whats() {
 		sample := notify.Event{
@@ -55,7 +55,7 @@ func parseTemplate(text string, escape *strings.Replacer) (*template.Template, e
 			err = errEmpty
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the template fails for a sample of the event %s: %w", what, err)
+			return nil, fmt.Errorf("fails for a sample of the event %s: %w", what, err)
 		}
 	}
 	return t, nil

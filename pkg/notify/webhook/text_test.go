@@ -17,10 +17,10 @@ import (
 // A template with a mistake stops the start, or it would fail when it is needed.
 func TestParseTemplate_RefusesMistakes(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"syntax":            {"{{.Name", "the template is invalid"},
+		"syntax":            {"{{.Name", "must be a Go text/template with built-in functions only"},
 		"unknown function":  {"{{upper .Name}}", `function "upper" not defined`},
 		"unknown field":     {"{{.Labels}}", "can't evaluate field Labels"},
-		"in one event only": {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "the template fails for a sample of the event SourceMissing"},
+		"in one event only": {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "fails for a sample of the event SourceMissing"},
 		"no text":           {" \n", "its text must not be empty"},
 		"too long":          {strings.Repeat("x", maxText+1), "its text must have at most 4000 bytes"},
 		"too long in parts": {"{{range 5000}}x{{end}}", "its text must have at most 4000 bytes"},

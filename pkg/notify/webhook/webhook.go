@@ -41,6 +41,11 @@ const (
 	maxMessage = 2048
 	maxTrigger = 512
 
+	// Limits of what is configured, in bytes.
+	maxURL    = 4096
+	maxKey    = 4096
+	maxSource = 1024
+
 	// The first request is followed by up to seven more, within about two minutes.
 	maxAttempts = 8
 )
@@ -97,28 +102,73 @@ type Sink struct {
 	notBefore time.Time
 }
 
+// FieldError says what a field of a Config has to be. It contains no value of the configuration, as any may be a secret
+// in the wrong place.
+type FieldError struct {
+	// Field is the name of the field, with an index if it is a list: name, url, events[0].
+	Field   string
+	Problem string
+	// Err is the cause, if there is one; it is part of Problem.
+	Err error
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+// Unwrap returns the cause.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+func wrong(field, format string, args ...any) *FieldError {
+	err := fmt.Errorf(format, args...)
+	return &FieldError{Field: field, Problem: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Validate returns everything that is wrong with a configuration.
+func (c *Config) Validate() []*FieldError {
+	_, errs := c.sink()
+	return errs
+}
+
 // New returns a sink, which sends nothing until Run. An error names everything that is wrong with the configuration.
 func New(c Config) (*Sink, error) {
-	s := &Sink{
+	s, wrongs := c.sink()
+	if len(wrongs) > 0 {
+		var errs []error
+		for _, err := range wrongs {
+			errs = append(errs, err)
+		}
+		return nil, fmt.Errorf("webhook %q: %w", s.name, utilerrors.NewAggregate(errs))
+	}
+	// From the start, so that the first loss is an increase.
+	for _, result := range metrics.NotificationResults() {
+		metrics.Notifications(s.name, result, 0)
+	}
+	return s, nil
+}
+
+// sink returns the sink of a configuration, and what is wrong with it.
+func (c *Config) sink() (s *Sink, errs []*FieldError) {
+	s = &Sink{
 		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, transport: c.Transport, clock: c.Clock,
 		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
 		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
 		queue:   newQueue(), losses: newLosses(),
 	}
-	var errs []error
 	if len(validation.IsDNS1123Label(c.Name)) > 0 {
 		s.name = ""
-		errs = append(errs, errors.New("the name must be a DNS label: at most 63 lower case letters, digits and hyphens"))
+		errs = append(errs, wrong("name", "must be a DNS label: at most 63 lower case letters, digits and hyphens"))
 	}
-	errs = append(errs, s.setURL(c.URL), s.setFormat(c), s.validateFilters())
+	for _, err := range []*FieldError{s.setURL(c.URL), s.setFormat(c)} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, c.validateFilters()...)
 	switch {
 	case s.timeout < 0:
-		errs = append(errs, errors.New("the time limit of a request must be positive, or zero for the default"))
+		errs = append(errs, wrong("timeout", "must be positive, or zero for the default, %v", DefaultTimeout))
 	case s.timeout == 0:
 		s.timeout = DefaultTimeout
-	}
-	if err := utilerrors.NewAggregate(errs); err != nil { // without those that are nil
-		return nil, fmt.Errorf("webhook %q: %w", s.name, err)
 	}
 	if s.transport == nil {
 		// Compression is off because what is bounded is the size of the decompressed response.
@@ -128,18 +178,14 @@ func New(c Config) (*Sink, error) {
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
-	// From the start, so that the first loss is an increase.
-	for _, result := range metrics.NotificationResults() {
-		metrics.Notifications(s.name, result, 0)
-	}
-	return s, nil
+	return s, errs
 }
 
 // setURL sets the URL. The errors of net/url contain it, so they are not returned.
-func (s *Sink) setURL(text string) error {
+func (s *Sink) setURL(text string) *FieldError {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
-		return errors.New("the URL is invalid: must be https://HOST/PATH or http://HOST/PATH, without spaces and line ends")
+	if err != nil || len(text) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return wrong("url", "must be https://HOST/PATH or http://HOST/PATH, at most %d bytes, without spaces and line ends", maxURL)
 	}
 	s.user, u.User = u.User, nil
 	s.url = u.String()
@@ -147,55 +193,57 @@ func (s *Sink) setURL(text string) error {
 }
 
 // setFormat sets the format, and what depends on it.
-func (s *Sink) setFormat(c Config) (err error) {
+func (s *Sink) setFormat(c *Config) *FieldError {
 	f, found := formats[c.Format]
 	if !found {
-		return fmt.Errorf("the format is unknown: must be one of %s", joined(Formats()))
+		return wrong("format", "must be one of %s", joined(Formats()))
 	}
 	s.format = f
 	if f.message == nil {
 		return s.validateCloudEvents(c)
 	}
 	if c.Key != nil {
-		return fmt.Errorf("the format %s has no signature: a key requires the format %s", c.Format, Generic)
+		return wrong("key", "requires the format %s: the format %s has no signature", Generic, c.Format)
 	}
 	if c.Source != "" {
-		return fmt.Errorf("the format %s has no source: a source requires the format %s", c.Format, Generic)
+		return wrong("source", "requires the format %s: the format %s has no source", Generic, c.Format)
 	}
-	s.template, err = parseTemplate(c.Template, f.escape)
-	return err
-}
-
-func (s *Sink) validateCloudEvents(c Config) error {
-	if c.Key != nil && len(c.Key) == 0 {
-		return errors.New("the key is empty: must have at least one byte; without a key, nothing is signed")
-	}
-	if c.Template != "" {
-		return fmt.Errorf("the format %s has no text: a template requires one of the other formats", c.Format)
-	}
-	if s.source == "" {
-		s.source = DefaultSource
-	}
-	if _, err := url.Parse(s.source); err != nil { // an error that contains it
-		return errors.New("the source is invalid: must be a URI reference, such as " + DefaultSource)
+	var err error
+	if s.template, err = parseTemplate(c.Template, f.escape); err != nil {
+		return wrong("template", "%w", err)
 	}
 	return nil
 }
 
-func (s *Sink) validateFilters() error {
-	var errs []error
+func (s *Sink) validateCloudEvents(c *Config) *FieldError {
+	if c.Key != nil && (len(c.Key) == 0 || len(c.Key) > maxKey) {
+		return wrong("key", "must have 1 to %d bytes; without a key, nothing is signed", maxKey)
+	}
+	if c.Template != "" {
+		return wrong("template", "requires a format other than %s, which has no text", Generic)
+	}
+	if s.source == "" {
+		s.source = DefaultSource
+	}
+	if _, err := url.Parse(s.source); err != nil || len(s.source) > maxSource { // an error that contains it
+		return wrong("source", "must be a URI reference, such as %s, at most %d bytes", DefaultSource, maxSource)
+	}
+	return nil
+}
+
+func (c *Config) validateFilters() (errs []*FieldError) {
 	known := notify.Whats()
-	for _, what := range sets.List(s.events) {
+	for i, what := range c.Events {
 		if !slices.Contains(known, what) {
-			errs = append(errs, fmt.Errorf("the event %q is unknown: must be one of %s", what, joined(known)))
+			errs = append(errs, wrong(fmt.Sprintf("events[%d]", i), "must be one of %s", joined(known)))
 		}
 	}
-	for _, namespace := range sets.List(s.namespaces) {
+	for i, namespace := range c.Namespaces {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			errs = append(errs, fmt.Errorf("the namespace %q is invalid: must be the name of a namespace; patterns are not supported", namespace))
+			errs = append(errs, wrong(fmt.Sprintf("namespaces[%d]", i), "must be the name of a namespace; patterns are not supported"))
 		}
 	}
-	return utilerrors.NewAggregate(errs)
+	return errs
 }
 
 func joined[T ~string](values []T) string {

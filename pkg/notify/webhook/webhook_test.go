@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,38 +18,58 @@ import (
 )
 
 func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
-	const urls = "must be https://HOST/PATH or http://HOST/PATH"
+	const (
+		urls   = "url: must be https://HOST/PATH or http://HOST/PATH, at most 4096 bytes, without spaces and line ends"
+		names  = "name: must be a DNS label: at most 63 lower case letters, digits and hyphens"
+		sample = `template: fails for a sample of the event Restarted: template: message:1:2: executing "message" at <.Nope>: can't evaluate field Nope in type webhook.Text`
+		whats  = "must be one of Restarted, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, " +
+			"InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing"
+		keys    = "key: must have 1 to 4096 bytes; without a key, nothing is signed"
+		sources = "source: must be a URI reference, such as /configdep, at most 1024 bytes"
+	)
 	for name, tt := range map[string]struct {
 		change func(*Config)
 		want   []string
 	}{
-		"no name":              {func(c *Config) { c.Name = "" }, []string{"the name must be a DNS label"}},
-		"a URL as name":        {func(c *Config) { c.Name = c.URL }, []string{"the name must be a DNS label"}},
-		"no URL":               {func(c *Config) { c.URL = "" }, []string{urls}},
-		"another scheme":       {func(c *Config) { c.URL = "ftp://chat.example.com/s3cret" }, []string{urls}},
-		"no scheme":            {func(c *Config) { c.URL = "chat.example.com/s3cret" }, []string{urls}},
-		"no host":              {func(c *Config) { c.URL = "https:///s3cret" }, []string{urls}},
-		"a port without host":  {func(c *Config) { c.URL = "https://:443/s3cret" }, []string{urls}},
-		"no authority":         {func(c *Config) { c.URL = "https:s3cret" }, []string{urls}},
-		"a line end":           {func(c *Config) { c.URL += "\n" }, []string{urls}},
-		"an invalid escape":    {func(c *Config) { c.URL = "https://chat.example.com/s3cret%zz" }, []string{urls}},
-		"no format":            {func(c *Config) { c.Format = "" }, []string{"the format is unknown: must be one of gchat, generic, slack, teams"}},
-		"an empty key":         {func(c *Config) { c.Key = []byte{} }, []string{"the key is empty"}},
-		"a key for slack":      {func(c *Config) { c.Format = Slack }, []string{"the format slack has no signature: a key requires the format generic"}},
-		"a source for slack":   {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"the format slack has no source"}},
-		"an invalid source":    {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{"the source is invalid: must be a URI reference"}},
-		"a template":           {func(c *Config) { c.Template = "x" }, []string{"the format generic has no text"}},
-		"an unknown event":     {func(c *Config) { c.Events = []notify.What{"Restarted", "Rebooted"} }, []string{`the event "Rebooted" is unknown: must be one of Restarted, WouldRestart, RestartFailed, `}},
-		"a pattern":            {func(c *Config) { c.Namespaces = []string{"shop", "team-*"} }, []string{`the namespace "team-*" is invalid`}},
-		"an empty namespace":   {func(c *Config) { c.Namespaces = []string{""} }, []string{`the namespace "" is invalid`}},
-		"a negative time":      {func(c *Config) { c.Timeout = -1 }, []string{"the time limit of a request must be positive"}},
-		"all at once":          {func(c *Config) { c.URL, c.Format, c.Timeout = "", "x", -1 }, []string{`webhook "oncall": [`, urls, "the format is unknown", "the time limit"}},
-		"an invalid template":  {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{" }, []string{"the template is invalid: must be a Go text/template with built-in functions only"}},
-		"a template that ends": {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{.Nope}}" }, []string{"the template fails for a sample of the event Restarted"}},
+		"no name":             {func(c *Config) { c.Name = "" }, []string{names}},
+		"a URL as name":       {func(c *Config) { c.Name = c.URL }, []string{names}},
+		"no URL":              {func(c *Config) { c.URL = "" }, []string{urls}},
+		"another scheme":      {func(c *Config) { c.URL = "ftp://chat.example.com/s3cret" }, []string{urls}},
+		"no scheme":           {func(c *Config) { c.URL = "chat.example.com/s3cret" }, []string{urls}},
+		"no host":             {func(c *Config) { c.URL = "https:///s3cret" }, []string{urls}},
+		"a port without host": {func(c *Config) { c.URL = "https://:443/s3cret" }, []string{urls}},
+		"no authority":        {func(c *Config) { c.URL = "https:s3cret" }, []string{urls}},
+		"a line end":          {func(c *Config) { c.URL += "\n" }, []string{urls}},
+		"an invalid escape":   {func(c *Config) { c.URL = "https://chat.example.com/s3cret%zz" }, []string{urls}},
+		"a long URL":          {func(c *Config) { c.URL += strings.Repeat("x", maxURL) }, []string{urls}},
+		"no format":           {func(c *Config) { c.Format = "" }, []string{"format: must be one of gchat, generic, slack, teams"}},
+		"an empty key":        {func(c *Config) { c.Key = []byte{} }, []string{keys}},
+		"a long key":          {func(c *Config) { c.Key = make([]byte, maxKey+1) }, []string{keys}},
+		"a key for slack":     {func(c *Config) { c.Format = Slack }, []string{"key: requires the format generic: the format slack has no signature"}},
+		"a source for slack":  {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"source: requires the format generic: the format slack has no source"}},
+		"an invalid source":   {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{sources}},
+		"a long source":       {func(c *Config) { c.Source = strings.Repeat("x", maxSource+1) }, []string{sources}},
+		"a template":          {func(c *Config) { c.Template = "x" }, []string{"template: requires a format other than generic, which has no text"}},
+		"an unknown event":    {func(c *Config) { c.Events = []notify.What{"Restarted", "s3cret"} }, []string{"events[1]: " + whats}},
+		"a pattern":           {func(c *Config) { c.Namespaces = []string{"shop", "s3cret-*"} }, []string{"namespaces[1]: must be the name of a namespace; patterns are not supported"}},
+		"an empty namespace":  {func(c *Config) { c.Namespaces = []string{""} }, []string{"namespaces[0]: must be the name of a namespace; patterns are not supported"}},
+		"a negative time":     {func(c *Config) { c.Timeout = -1 }, []string{"timeout: must be positive, or zero for the default, 10s"}},
+		"several at once": {func(c *Config) { c.Name, c.URL, c.Format, c.Timeout = "", "", "x", -1 },
+			[]string{names, urls, "format: must be one of gchat, generic, slack, teams", "timeout: must be positive, or zero for the default, 10s"}},
+		"an invalid template": {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{" },
+			[]string{"template: must be a Go text/template with built-in functions only: template: message:1: unclosed action"}},
+		"a template that ends": {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{.Nope}}" }, []string{sample}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Config{Name: "oncall", URL: secretURL, Format: Generic, Key: []byte(secretKey)}
 			tt.change(&c)
+			var got []string
+			for _, err := range c.Validate() {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
 			_, err := New(c)
 			if err == nil {
 				t.Fatal("New returned no error")
@@ -60,6 +81,14 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The cause of an error can be told apart from others.
+func TestFieldError_Unwrap(t *testing.T) {
+	_, err := New(Config{Name: "oncall", URL: secretURL, Format: Slack, Template: " "})
+	if !errors.Is(err, errEmpty) {
+		t.Errorf("error = %v, want that of a template without text", err)
 	}
 }
 
