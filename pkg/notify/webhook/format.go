@@ -24,6 +24,7 @@ const (
 	Slack      Format = "slack"   // an incoming webhook of Slack, or of a chat that accepts the same
 	Teams      Format = "teams"   // a workflow of Microsoft Teams that posts the cards it receives
 	GoogleChat Format = "gchat"   // an incoming webhook of Google Chat
+	PlainText  Format = "text"    // the text of a message, and nothing else
 )
 
 // Formats returns all formats.
@@ -32,27 +33,33 @@ func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
 // format is how events are encoded.
 type format struct {
 	contentType string
-	// message returns what is encoded for a text. Nil: the event is sent as a CloudEvent.
-	message func(text string) any
+	// message returns the body for a text. Nil: the event is sent as a CloudEvent.
+	message func(text string) ([]byte, error)
 	// escape changes values of an event so that they cannot mention users or disguise links: messages may contain the
 	// text of annotations, which tenants write.
 	escape *strings.Replacer
+	// plain removes the asterisks with which templates emphasize words, because this format shows them as they are.
+	plain bool
 }
 
 var formats = map[Format]format{
 	Generic: {contentType: "application/cloudevents+json"},
 	// https://docs.slack.dev/messaging/formatting-message-text#escaping
-	Slack: {"application/json", textMessage, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")},
+	Slack: {contentType: "application/json", message: textMessage, escape: strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")},
 	// A card mentions only the users that it lists besides its text, but its text can have links, [text](URL).
-	Teams: {"application/json", cardMessage, strings.NewReplacer("](", "] (")},
+	Teams: {contentType: "application/json", message: cardMessage, escape: strings.NewReplacer("](", "] (")},
 	// Google Chat has no way to escape <users/all> and <URL|text>.
-	GoogleChat: {"application/json; charset=UTF-8", textMessage, strings.NewReplacer("<", "‹", ">", "›")},
+	GoogleChat: {contentType: "application/json; charset=UTF-8", message: textMessage, escape: strings.NewReplacer("<", "‹", ">", "›")},
+	// In plain text, nothing has a meaning.
+	PlainText: {contentType: "text/plain; charset=utf-8", message: plainMessage, escape: strings.NewReplacer(), plain: true},
 }
 
-func textMessage(text string) any {
-	return struct {
+func plainMessage(text string) ([]byte, error) { return []byte(text), nil }
+
+func textMessage(text string) ([]byte, error) {
+	return json.Marshal(struct {
 		Text string `json:"text"`
-	}{text}
+	}{text})
 }
 
 type (
@@ -77,14 +84,14 @@ type (
 	}
 )
 
-func cardMessage(text string) any {
-	return card{Type: "message", Attachments: []attachment{{
+func cardMessage(text string) ([]byte, error) {
+	return json.Marshal(card{Type: "message", Attachments: []attachment{{
 		ContentType: "application/vnd.microsoft.card.adaptive",
 		Content: adaptiveCard{
 			Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4",
 			Body: []textBlock{{Type: "TextBlock", Text: text, Wrap: true}},
 		},
-	}}}
+	}}})
 }
 
 // eventType begins the type of all CloudEvents, before the What.
@@ -121,11 +128,11 @@ type (
 // is the same in all attempts.
 func (s *Sink) render(e *notify.Event) ([]byte, error) {
 	if s.format.message != nil {
-		text, err := execute(s.template, s.format.escape, e)
+		text, err := execute(s.template, &s.format, e)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(s.format.message(text))
+		return s.format.message(text)
 	}
 	w := e.Workload
 	return json.Marshal(cloudEvent{

@@ -51,6 +51,7 @@ func TestFormats(t *testing.T) {
 		Slack:      {"application/json", text},
 		Teams:      {"application/json", card},
 		GoogleChat: {"application/json; charset=UTF-8", text},
+		PlainText:  {"text/plain; charset=utf-8", "Deployment shop/web: Restarted because Secret/db has changed"},
 	} {
 		t.Run(string(format), func(t *testing.T) {
 			e := restarted("web")
@@ -84,7 +85,7 @@ func TestFormats(t *testing.T) {
 }
 
 func TestFormats_AreListed(t *testing.T) {
-	if diff := cmp.Diff([]Format{GoogleChat, Generic, Slack, Teams}, Formats()); diff != "" {
+	if diff := cmp.Diff([]Format{GoogleChat, Generic, Slack, Teams, PlainText}, Formats()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -171,8 +172,11 @@ func TestFormats_EscapeWhatTenantsWrite(t *testing.T) {
 	} {
 		e := restarted("web")
 		e.Message = "<!channel> <https://evil|a> [a](https://evil) &lt;"
-		for _, field := range []string{"Message", "Trigger"} {
+		for _, field := range []string{"Message", "Trigger", "SourceName"} {
 			e.Trigger = e.Message
+			if field == "SourceName" {
+				e.Trigger = "Secret/" + e.Message
+			}
 			r := send(t, Config{Format: format, Template: "<!here> {{." + field + "}}"}, e)[0]
 			var message struct {
 				Text        string

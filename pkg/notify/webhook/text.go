@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,6 +26,7 @@ type Text struct {
 	What                       string // such as Restarted
 	Kind, Namespace, Name, UID string // of the workload
 	Trigger                    string // the cause of a restart, such as Secret/db; empty for other events
+	SourceKind, SourceName     string // of the source that is the trigger, such as Secret and db; empty if none is
 	Message                    string // what happened and why, in a sentence; empty for some events
 	Time                       time.Time
 }
@@ -35,7 +37,7 @@ var (
 )
 
 // parseTemplate parses a template, and executes it with a sample of each event, so that mistakes appear at the start.
-func parseTemplate(text string, escape *strings.Replacer) (*template.Template, error) {
+func parseTemplate(text string, f *format) (*template.Template, error) {
 	if text == "" {
 		text = DefaultTemplate
 	}
@@ -43,57 +45,80 @@ func parseTemplate(text string, escape *strings.Replacer) (*template.Template, e
 	if err != nil {
 		return nil, fmt.Errorf("must be a Go text/template with built-in functions only: %w", err)
 	}
-	for _, what := range notify.Whats() {
-		sample := notify.Event{
-			What: what, Workload: dependency.WorkloadKey{Kind: "Deployment", Namespace: "default", Name: "web"},
-			UID: "00000000-0000-4000-8000-000000000000", At: time.Unix(1_700_000_000, 0).UTC(),
-			Message: "Restarted because Secret/db has changed", Trigger: "Secret/db",
-		}
-		var out limited
-		err := t.Execute(&out, textOf(&sample, escape))
-		if err == nil && strings.TrimSpace(out.text.String()) == "" {
-			err = errEmpty
-		}
-		if err != nil {
-			return nil, fmt.Errorf("fails for a sample of the event %s: %w", what, err)
+	for _, sample := range samples() {
+		if _, err := run(t, f, &sample); err != nil {
+			return nil, fmt.Errorf("fails for a sample of the event %s: %w", sample.What, err)
 		}
 	}
 	return t, nil
 }
 
+// samples returns an event of each kind, and one of a restart that no source caused.
+func samples() (all []notify.Event) {
+	sample := notify.Event{
+		Workload: dependency.WorkloadKey{Kind: "Deployment", Namespace: "default", Name: "web"},
+		UID:      "00000000-0000-4000-8000-000000000000", At: time.Unix(1_700_000_000, 0).UTC(),
+		Message: "Restarted because Secret/db has changed", Trigger: "Secret/db",
+	}
+	for _, what := range notify.Whats() {
+		sample.What = what
+		all = append(all, sample)
+	}
+	sample.What, sample.Trigger, sample.Message = notify.Restarted, "Request", "Restarted at the request of alice"
+	return append(all, sample)
+}
+
 // execute returns the text for an event, which ends early if it is too long.
-func execute(t *template.Template, escape *strings.Replacer, e *notify.Event) (string, error) {
-	var out limited
-	err := t.Execute(&out, textOf(e, escape))
-	switch text := out.text.String(); {
+func execute(t *template.Template, f *format, e *notify.Event) (string, error) {
+	text, err := run(t, f, e)
+	switch {
 	case errors.Is(err, errLong):
 		return clip(text, maxText), nil
 	case err != nil:
 		return "", fmt.Errorf("executing the template for the event %s: %w", e.What, err)
-	case strings.TrimSpace(text) == "":
-		return "", fmt.Errorf("executing the template for the event %s: %w", e.What, errEmpty)
 	default:
 		return text, nil
 	}
 }
 
+// run executes a template. With errLong, it returns the beginning of the text, which is too long by at least one byte.
+func run(t *template.Template, f *format, e *notify.Event) (string, error) {
+	out := limited{plain: f.plain}
+	err := t.Execute(&out, textOf(e, f.escape))
+	text := out.text.String()
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = errEmpty
+	}
+	return text, err
+}
+
 func textOf(e *notify.Event, escape *strings.Replacer) Text {
+	kind, name, _ := e.Source()
 	return Text{
 		What: string(e.What), Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: string(e.UID),
-		Trigger: escape.Replace(e.Trigger), Message: escape.Replace(e.Message), Time: e.At.UTC(),
+		Trigger: escape.Replace(e.Trigger), SourceKind: string(kind), SourceName: escape.Replace(name),
+		Message: escape.Replace(e.Message), Time: e.At.UTC(),
 	}
 }
 
 // limited holds what a template writes, up to one byte more than a text may have. Then it stops the template.
-type limited struct{ text strings.Builder }
+type limited struct {
+	text  strings.Builder
+	plain bool // without asterisks
+}
 
 // Write implements io.Writer.
 func (l *limited) Write(p []byte) (int, error) {
-	if left := maxText + 1 - l.text.Len(); len(p) >= left {
-		n, _ := l.text.Write(p[:left])
-		return n, errLong
+	text := p
+	if l.plain {
+		text = bytes.ReplaceAll(p, []byte("*"), nil)
 	}
-	return l.text.Write(p)
+	if left := maxText + 1 - l.text.Len(); len(text) >= left {
+		l.text.Write(text[:left])
+		return 0, errLong
+	}
+	l.text.Write(text)
+	return len(p), nil
 }
 
 // clip returns a text that has at most the given number of bytes. If it is shortened, it ends with an ellipsis.

@@ -21,6 +21,7 @@ func TestParseTemplate_RefusesMistakes(t *testing.T) {
 		"unknown function":  {"{{upper .Name}}", `function "upper" not defined`},
 		"unknown field":     {"{{.Labels}}", "can't evaluate field Labels"},
 		"in one event only": {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "fails for a sample of the event SourceMissing"},
+		"for a request":     {`{{if .SourceKind}}x{{else}}{{.Nope}}{{end}}`, "fails for a sample of the event Restarted"},
 		"no text":           {" \n", "its text must not be empty"},
 		"too long":          {strings.Repeat("x", maxText+1), "its text must have at most 4000 bytes"},
 		"too long in parts": {"{{range 5000}}x{{end}}", "its text must have at most 4000 bytes"},
@@ -36,10 +37,41 @@ func TestParseTemplate_RefusesMistakes(t *testing.T) {
 }
 
 func TestTemplate_HasAllOfAnEvent(t *testing.T) {
-	r := send(t, Config{Format: Slack, Template: `{{.What}} {{.Kind}} {{.Namespace}} {{.Name}} {{.UID}} {{.Trigger}} {{.Message}} {{.Time.Format "15:04"}}`}, restarted("web"))[0]
-	const want = `{"text":"Restarted Deployment shop web 5f0b1c1e-0000-4000-8000-000000000001 Secret/db Restarted because Secret/db has changed 03:04"}`
+	r := send(t, Config{Format: Slack, Template: `{{.What}} {{.Kind}} {{.Namespace}} {{.Name}} {{.UID}} {{.Trigger}} {{.SourceKind}} {{.SourceName}} {{.Message}} {{.Time.Format "15:04"}}`}, restarted("web"))[0]
+	const want = `{"text":"Restarted Deployment shop web 5f0b1c1e-0000-4000-8000-000000000001 Secret/db Secret db Restarted because Secret/db has changed 03:04"}`
 	if diff := cmp.Diff(want, string(r.body)); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
+// Only a source has a kind and a name.
+func TestTemplate_WithoutASource(t *testing.T) {
+	e := restarted("web")
+	e.Trigger = "Request"
+	r := send(t, Config{Format: Slack, Template: `{{.Trigger}} {{with .SourceKind}}of a {{.}}{{else}}of a user{{end}}{{.SourceName}}`}, e)[0]
+	if got, want := string(r.body), `{"text":"Request of a user"}`; got != want {
+		t.Errorf("body = %s, want %s", got, want)
+	}
+}
+
+// Receivers of plain text would show the asterisks with which templates for chats emphasize words. Nothing else changes.
+func TestPlainText_WithoutEmphasis(t *testing.T) {
+	e := restarted("web")
+	e.Message = "<!channel> *[a](b)* & all of ConfigMap/feature-*"
+	if got, want := string(send(t, Config{Format: PlainText, Template: "*{{.Name}}*: {{.Message}}"}, e)[0].body), "web: <!channel> [a](b) & all of ConfigMap/feature-"; got != want {
+		t.Errorf("body = %q, want %q", got, want)
+	}
+	_, err := New(Config{Name: "oncall", URL: secretURL, Format: PlainText, Template: "***"})
+	if err == nil || !strings.Contains(err.Error(), "its text must not be empty") {
+		t.Errorf("error for a template of asterisks = %v", err)
+	}
+	s := mustNew(t, Config{Format: PlainText, Template: "{{.Message}}"})
+	for length, shortened := range map[int]bool{maxText: false, maxText + 1: true} {
+		e.Message = strings.Repeat("*m", length)
+		text, err := execute(s.template, &s.format, &e)
+		if err != nil || len(text) != maxText || strings.HasSuffix(text, "…") != shortened || strings.Contains(text, "*") {
+			t.Errorf("a text of %d bytes besides asterisks has %d, %v", length, len(text), err)
+		}
 	}
 }
 
@@ -57,14 +89,14 @@ func TestExecute_BoundsTheText(t *testing.T) {
 	for length, want := range map[int]int{maxText / 2: maxText, maxText/2 + 1: maxText, 50_000: maxText} {
 		e := restarted("web")
 		e.Message = strings.Repeat("m", length)
-		text, err := execute(s.template, s.format.escape, &e)
+		text, err := execute(s.template, &s.format, &e)
 		if err != nil || len(text) != want || strings.HasSuffix(text, "…") != (length > maxText/2) {
 			t.Errorf("with a message of %d bytes: %d bytes, %v, want %d", length, len(text), err, want)
 		}
 	}
 	e := restarted("web")
 	e.Message = "m" + strings.Repeat("é", 5000)
-	if text, err := execute(s.template, s.format.escape, &e); err != nil || !utf8.ValidString(text) || len(text) > maxText {
+	if text, err := execute(s.template, &s.format, &e); err != nil || !utf8.ValidString(text) || len(text) > maxText {
 		t.Errorf("a character is cut in %d bytes, %v", len(text), err)
 	}
 }

@@ -209,7 +209,7 @@ func (s *Sink) setFormat(c *Config) *FieldError {
 		return wrong("source", "requires the format %s: the format %s has no source", Generic, c.Format)
 	}
 	var err error
-	if s.template, err = parseTemplate(c.Template, f.escape); err != nil {
+	if s.template, err = parseTemplate(c.Template, &s.format); err != nil {
 		return wrong("template", "%w", err)
 	}
 	return nil
