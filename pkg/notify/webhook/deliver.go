@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -164,6 +165,23 @@ func (e statusError) final() bool {
 	}
 }
 
+// proxyError is the status code with which a proxy refuses to connect to a destination.
+type proxyError int
+
+// Error implements error.
+func (e proxyError) Error() string {
+	return fmt.Sprintf("the proxy answered %d %s", int(e), http.StatusText(int(e)))
+}
+
+// proxyAnswered is called with the response of a proxy to a request for a connection. The transport would return the text
+// of the status as the error, which is the proxy's.
+func proxyAnswered(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return proxyError(resp.StatusCode)
+	}
+	return nil
+}
+
 // withoutSecrets returns an error with as much of the text of a transport's error as cannot contain the URL, or what a
 // destination answered. It does not wrap the error.
 func withoutSecrets(err error) error {
@@ -171,7 +189,10 @@ func withoutSecrets(err error) error {
 	var network *net.OpError
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
+	var proxy proxyError
 	switch {
+	case errors.As(err, &proxy):
+		return proxy
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return errors.New("the destination did not answer in time")
 	case errors.As(err, &network):

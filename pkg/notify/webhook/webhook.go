@@ -72,8 +72,11 @@ type Config struct {
 	Namespaces []string
 	// Timeout limits a request; zero: DefaultTimeout.
 	Timeout time.Duration
-	// Transport sends the requests; nil: one that uses the proxy of the environment and the CAs of the system. It must
-	// not follow redirects.
+	// Proxy is the URL of the proxy through which requests are sent. A user and a password in it are sent to the proxy as
+	// basic authentication. Empty: the proxy of the environment, if there is one.
+	Proxy string
+	// Transport sends the requests; nil: one that uses the proxy and the CAs of the system. It must not follow redirects,
+	// and excludes a Proxy.
 	Transport http.RoundTripper
 	// Clock times everything but the limit of a request; nil: the real one.
 	Clock clock.Clock
@@ -149,7 +152,7 @@ func New(c Config) (*Sink, error) {
 // sink returns the sink of a configuration, and what is wrong with it.
 func (c *Config) sink() (s *Sink, errs []*FieldError) {
 	s = &Sink{
-		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, transport: c.Transport, clock: c.Clock,
+		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, clock: c.Clock,
 		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
 		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
 		queue:   newQueue(), losses: newLosses(),
@@ -158,7 +161,7 @@ func (c *Config) sink() (s *Sink, errs []*FieldError) {
 		s.name = ""
 		errs = append(errs, wrong("name", "must be a DNS label: at most 63 lower case letters, digits and hyphens"))
 	}
-	for _, err := range []*FieldError{s.setURL(c.URL), s.setFormat(c)} {
+	for _, err := range []*FieldError{s.setURL(c.URL), s.setFormat(c), s.setTransport(c)} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -169,11 +172,6 @@ func (c *Config) sink() (s *Sink, errs []*FieldError) {
 		errs = append(errs, wrong("timeout", "must be positive, or zero for the default, %v", DefaultTimeout))
 	case s.timeout == 0:
 		s.timeout = DefaultTimeout
-	}
-	if s.transport == nil {
-		// Compression is off because what is bounded is the size of the decompressed response.
-		own := utilnet.SetTransportDefaults(&http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 64 << 10})
-		s.transport, s.closeIdle = own, own.CloseIdleConnections
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -212,6 +210,28 @@ func (s *Sink) setFormat(c *Config) *FieldError {
 	if s.template, err = parseTemplate(c.Template, &s.format); err != nil {
 		return wrong("template", "%w", err)
 	}
+	return nil
+}
+
+// setTransport sets what sends the requests.
+func (s *Sink) setTransport(c *Config) *FieldError {
+	if c.Transport != nil {
+		if c.Proxy != "" {
+			return wrong("proxy", "requires the default transport")
+		}
+		s.transport = c.Transport
+		return nil
+	}
+	// Compression is off because what is bounded is the size of the decompressed response.
+	own := &http.Transport{DisableCompression: true, MaxResponseHeaderBytes: 64 << 10, OnProxyConnectResponse: proxyAnswered}
+	if c.Proxy != "" {
+		proxy, err := url.Parse(c.Proxy) // an error that contains it
+		if err != nil || len(c.Proxy) > maxURL || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) || proxy.Hostname() == "" {
+			return wrong("proxy", "must be http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, at most %d bytes, without spaces and line ends", maxURL)
+		}
+		own.Proxy = http.ProxyURL(proxy)
+	}
+	s.transport, s.closeIdle = utilnet.SetTransportDefaults(own), own.CloseIdleConnections
 	return nil
 }
 

@@ -25,6 +25,7 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		whats  = "must be one of Restarted, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, " +
 			"InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing"
 		keys    = "key: must have 1 to 4096 bytes; without a key, nothing is signed"
+		proxies = "proxy: must be http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, at most 4096 bytes, without spaces and line ends"
 		sources = "source: must be a URI reference, such as /configdep, at most 1024 bytes"
 	)
 	for name, tt := range map[string]struct {
@@ -54,6 +55,13 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		"a pattern":           {func(c *Config) { c.Namespaces = []string{"shop", "s3cret-*"} }, []string{"namespaces[1]: must be the name of a namespace; patterns are not supported"}},
 		"an empty namespace":  {func(c *Config) { c.Namespaces = []string{""} }, []string{"namespaces[0]: must be the name of a namespace; patterns are not supported"}},
 		"a negative time":     {func(c *Config) { c.Timeout = -1 }, []string{"timeout: must be positive, or zero for the default, 10s"}},
+		"no proxy's scheme":   {func(c *Config) { c.Proxy = "proxy.example.com:3128" }, []string{proxies}},
+		"a proxy for files":   {func(c *Config) { c.Proxy = "ftp://s3cret-user:s3cret-password@proxy.example.com" }, []string{proxies}},
+		"no proxy's host":     {func(c *Config) { c.Proxy = "http://:3128" }, []string{proxies}},
+		"an invalid proxy":    {func(c *Config) { c.Proxy = "http://s3cret-user:s3cret%zz@proxy.example.com" }, []string{proxies}},
+		"a long proxy":        {func(c *Config) { c.Proxy = "http://proxy.example.com/" + strings.Repeat("x", maxURL) }, []string{proxies}},
+		"a proxy for another transport": {func(c *Config) { c.Proxy, c.Transport = "http://proxy.example.com", statuses(200) },
+			[]string{"proxy: requires the default transport"}},
 		"several at once": {func(c *Config) { c.Name, c.URL, c.Format, c.Timeout = "", "", "x", -1 },
 			[]string{names, urls, "format: must be one of gchat, generic, slack, teams, text", "timeout: must be positive, or zero for the default, 10s"}},
 		"an invalid template": {func(c *Config) { c.Format, c.Key, c.Template = Teams, nil, "{{" },
@@ -74,7 +82,7 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 			if err == nil {
 				t.Fatal("New returned no error")
 			}
-			noSecrets(t, strings.ReplaceAll(err.Error(), "https://HOST/PATH", ""))
+			noSecrets(t, strings.NewReplacer("https://HOST/PATH", "", "https://HOST:PORT", "").Replace(err.Error()))
 			for _, want := range tt.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("error = %q, want %q in it", err, want)
