@@ -36,26 +36,33 @@ const (
 	signatureHeader = "X-Hub-Signature-256"
 )
 
-// Run sends events until the context is done. Then it ends at once: it aborts the current request, and the events that
-// are left are lost. It must be called once.
+// Run sends events until the context is done, and for the time of Drain those that are left. Then it ends at once: it
+// aborts the current request, and the events that are still left are lost. It must be called once.
 func (s *Sink) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "webhook", s.name))
-	var reporting sync.WaitGroup
-	reporting.Go(func() { s.losses.report(ctx, s.clock) })
+	var helping sync.WaitGroup
+	helping.Go(func() { s.losses.report(ctx, s.clock) })
+	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	helping.Go(func() {
+		<-ctx.Done()
+		sleep(sending, s.clock, s.drain)
+		abort()
+	})
 	for {
-		e, more := s.queue.take(ctx)
+		e, more := s.queue.take(ctx, sending)
 		if !more {
 			break
 		}
-		switch result, err := s.deliver(ctx, &e); result {
+		switch result, err := s.deliver(sending, &e); result {
 		case metrics.NotificationDelivered:
 			metrics.Notifications(s.name, result, 1)
 		default:
 			s.lose(result, 1, err)
 		}
 	}
+	abort()
 	s.closeIdle()
-	reporting.Wait()
+	helping.Wait()
 	s.lose(metrics.NotificationShutdown, s.queue.close(), nil)
 	s.losses.log(ctx)
 }

@@ -47,11 +47,16 @@ func (q *queue) put(e notify.Event) (lost string) {
 	return ""
 }
 
-// take waits for an event and removes it. It returns false once the context is done, even if there are events.
-func (q *queue) take(ctx context.Context) (notify.Event, bool) {
-	for ctx.Err() == nil {
+// take waits for an event and removes it. Once ctx is done, it returns false if there is none. Once sending is done, it
+// returns false even if there are events.
+func (q *queue) take(ctx, sending context.Context) (notify.Event, bool) {
+	for sending.Err() == nil {
+		done := ctx.Err() != nil // before the queue is looked at
 		if e, found := q.pop(); found {
 			return e, true
+		}
+		if done {
+			break
 		}
 		select {
 		case <-ctx.Done():

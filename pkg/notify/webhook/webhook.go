@@ -72,6 +72,8 @@ type Config struct {
 	Namespaces []string
 	// Timeout limits a request; zero: DefaultTimeout.
 	Timeout time.Duration
+	// Drain is for how long Run goes on, once its context is done, to send the events that are left. Zero: not at all.
+	Drain time.Duration
 	// Proxy is the URL of the proxy through which requests are sent. A user and a password in it are sent to the proxy as
 	// basic authentication. Empty: the proxy of the environment, if there is one.
 	Proxy string
@@ -94,6 +96,7 @@ type Sink struct {
 	events     sets.Set[notify.What]
 	namespaces sets.Set[string]
 	timeout    time.Duration
+	drain      time.Duration
 	transport  http.RoundTripper
 	closeIdle  func()
 	clock      clock.Clock
@@ -152,7 +155,7 @@ func New(c Config) (*Sink, error) {
 // sink returns the sink of a configuration, and what is wrong with it.
 func (c *Config) sink() (s *Sink, errs []*FieldError) {
 	s = &Sink{
-		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, clock: c.Clock,
+		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, drain: c.Drain, clock: c.Clock,
 		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
 		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
 		queue:   newQueue(), losses: newLosses(),
