@@ -128,7 +128,7 @@ type (
 // is the same in all attempts.
 func (s *Sink) render(e *notify.Event) ([]byte, error) {
 	if s.format.message != nil {
-		text, err := execute(s.template, &s.format, e)
+		text, err := s.execute(e)
 		if err != nil {
 			return nil, err
 		}

@@ -16,13 +16,14 @@ import (
 )
 
 // DefaultTemplate is the template of messages.
-const DefaultTemplate = `{{.Kind}} {{.Namespace}}/{{.Name}}: {{or .Message .What}}`
+const DefaultTemplate = `{{with .Cluster}}{{.}}: {{end}}{{.Kind}} {{.Namespace}}/{{.Name}}: {{or .Message .What}}`
 
 // maxText limits the text of a message, in bytes, to what all chats show in one message.
 const maxText = 4000
 
 // Text is what a template is executed with.
 type Text struct {
+	Cluster                    string // its name, if it is configured
 	What                       string // such as Restarted
 	Kind, Namespace, Name, UID string // of the workload
 	Trigger                    string // the cause of a restart, such as Secret/db; empty for other events
@@ -37,7 +38,7 @@ var (
 )
 
 // parseTemplate parses a template, and executes it with a sample of each event, so that mistakes appear at the start.
-func parseTemplate(text string, f *format) (*template.Template, error) {
+func parseTemplate(text string, f *format, cluster string) (*template.Template, error) {
 	if text == "" {
 		text = DefaultTemplate
 	}
@@ -46,7 +47,7 @@ func parseTemplate(text string, f *format) (*template.Template, error) {
 		return nil, fmt.Errorf("must be a Go text/template with built-in functions only: %w", err)
 	}
 	for _, sample := range samples() {
-		if _, err := run(t, f, &sample); err != nil {
+		if _, err := run(t, f, cluster, &sample); err != nil {
 			return nil, fmt.Errorf("fails for a sample of the event %s: %w", sample.What, err)
 		}
 	}
@@ -69,8 +70,8 @@ func samples() (all []notify.Event) {
 }
 
 // execute returns the text for an event, which ends early if it is too long.
-func execute(t *template.Template, f *format, e *notify.Event) (string, error) {
-	text, err := run(t, f, e)
+func (s *Sink) execute(e *notify.Event) (string, error) {
+	text, err := run(s.template, &s.format, s.cluster, e)
 	switch {
 	case errors.Is(err, errLong):
 		return clip(text, maxText), nil
@@ -82,9 +83,9 @@ func execute(t *template.Template, f *format, e *notify.Event) (string, error) {
 }
 
 // run executes a template. With errLong, it returns the beginning of the text, which is too long by at least one byte.
-func run(t *template.Template, f *format, e *notify.Event) (string, error) {
+func run(t *template.Template, f *format, cluster string, e *notify.Event) (string, error) {
 	out := limited{plain: f.plain}
-	err := t.Execute(&out, textOf(e, f.escape))
+	err := t.Execute(&out, textOf(e, f.escape, cluster))
 	text := out.text.String()
 	if err == nil && strings.TrimSpace(text) == "" {
 		err = errEmpty
@@ -92,10 +93,10 @@ func run(t *template.Template, f *format, e *notify.Event) (string, error) {
 	return text, err
 }
 
-func textOf(e *notify.Event, escape *strings.Replacer) Text {
+func textOf(e *notify.Event, escape *strings.Replacer, cluster string) Text {
 	kind, name, _ := e.Source()
 	return Text{
-		What: string(e.What), Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: string(e.UID),
+		Cluster: cluster, What: string(e.What), Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: string(e.UID),
 		Trigger: escape.Replace(e.Trigger), SourceKind: string(kind), SourceName: escape.Replace(name),
 		Message: escape.Replace(e.Message), Time: e.At.UTC(),
 	}

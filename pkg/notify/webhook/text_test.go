@@ -68,7 +68,7 @@ func TestPlainText_WithoutEmphasis(t *testing.T) {
 	s := mustNew(t, Config{Format: PlainText, Template: "{{.Message}}"})
 	for length, shortened := range map[int]bool{maxText: false, maxText + 1: true} {
 		e.Message = strings.Repeat("*m", length)
-		text, err := execute(s.template, &s.format, &e)
+		text, err := s.execute(&e)
 		if err != nil || len(text) != maxText || strings.HasSuffix(text, "…") != shortened || strings.Contains(text, "*") {
 			t.Errorf("a text of %d bytes besides asterisks has %d, %v", length, len(text), err)
 		}
@@ -84,19 +84,27 @@ func TestDefaultTemplate_WithoutAMessage(t *testing.T) {
 	}
 }
 
+// Several clusters may send to the same chat.
+func TestDefaultTemplate_NamesTheCluster(t *testing.T) {
+	r := send(t, Config{Format: Slack, Cluster: "eu-1"}, restarted("web"))[0]
+	if got, want := string(r.body), `{"text":"eu-1: Deployment shop/web: Restarted because Secret/db has changed"}`; got != want {
+		t.Errorf("body = %s, want %s", got, want)
+	}
+}
+
 func TestExecute_BoundsTheText(t *testing.T) {
 	s := mustNew(t, Config{Format: GoogleChat, Template: "{{.Message}}{{.Message}}"})
 	for length, want := range map[int]int{maxText / 2: maxText, maxText/2 + 1: maxText, 50_000: maxText} {
 		e := restarted("web")
 		e.Message = strings.Repeat("m", length)
-		text, err := execute(s.template, &s.format, &e)
+		text, err := s.execute(&e)
 		if err != nil || len(text) != want || strings.HasSuffix(text, "…") != (length > maxText/2) {
 			t.Errorf("with a message of %d bytes: %d bytes, %v, want %d", length, len(text), err, want)
 		}
 	}
 	e := restarted("web")
 	e.Message = "m" + strings.Repeat("é", 5000)
-	if text, err := execute(s.template, &s.format, &e); err != nil || !utf8.ValidString(text) || len(text) > maxText {
+	if text, err := s.execute(&e); err != nil || !utf8.ValidString(text) || len(text) > maxText {
 		t.Errorf("a character is cut in %d bytes, %v", len(text), err)
 	}
 }

@@ -63,6 +63,8 @@ type Config struct {
 	// Source is the source attribute of CloudEvents, a URI reference that tells clusters apart. Only with the format
 	// generic. Empty: DefaultSource.
 	Source string
+	// Cluster is the name of the cluster, for templates; it may be empty.
+	Cluster string
 	// Template is a text/template for the text of a message, executed with a Text. Not with the format generic. Empty:
 	// DefaultTemplate.
 	Template string
@@ -92,6 +94,7 @@ type Sink struct {
 	format     format
 	key        []byte
 	source     string
+	cluster    string
 	template   *template.Template
 	events     sets.Set[notify.What]
 	namespaces sets.Set[string]
@@ -155,7 +158,7 @@ func New(c Config) (*Sink, error) {
 // sink returns the sink of a configuration, and what is wrong with it.
 func (c *Config) sink() (s *Sink, errs []*FieldError) {
 	s = &Sink{
-		name: c.Name, key: slices.Clone(c.Key), source: c.Source, timeout: c.Timeout, drain: c.Drain, clock: c.Clock,
+		name: c.Name, key: slices.Clone(c.Key), source: c.Source, cluster: c.Cluster, timeout: c.Timeout, drain: c.Drain, clock: c.Clock,
 		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
 		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
 		queue:   newQueue(), losses: newLosses(),
@@ -210,7 +213,7 @@ func (s *Sink) setFormat(c *Config) *FieldError {
 		return wrong("source", "requires the format %s: the format %s has no source", Generic, c.Format)
 	}
 	var err error
-	if s.template, err = parseTemplate(c.Template, &s.format); err != nil {
+	if s.template, err = parseTemplate(c.Template, &s.format, c.Cluster); err != nil {
 		return wrong("template", "%w", err)
 	}
 	return nil
