@@ -55,6 +55,8 @@ var mayImport = map[string][]string{
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
 	// A sink of its own, with its HTTP.
 	"pkg/notify/webhook": {"pkg/dependency", "pkg/metrics", "pkg/notify"},
+	// Where it sends to, from a file and the environment.
+	"pkg/notify/destination": {"pkg/notify", "pkg/notify/webhook"},
 	// For tests alone; see testPackages.
 	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},

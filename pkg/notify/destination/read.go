@@ -1,0 +1,167 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package destination
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/notify/webhook"
+)
+
+const (
+	// Limits of the file, and of a file with a URL or a key, in bytes.
+	maxFile       = 256 << 10
+	maxSecretFile = 8 << 10
+
+	maxDestinations = 16
+
+	leastTimeout, mostTimeout = time.Second, time.Minute
+)
+
+// Read returns the destinations in a file, or everything that is wrong with it. The name of the cluster, if it is not
+// empty, has to be valid in the path of a URL.
+func Read(path, cluster string) ([]webhook.Config, error) {
+	configs, errs := read(path, cluster)
+	if len(errs) == 0 {
+		return configs, nil
+	}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s: %w", path, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func read(path, cluster string) (configs []webhook.Config, errs []error) {
+	content, err := readFile(path, maxFile)
+	if err != nil {
+		return nil, []error{err}
+	}
+	file, errs := decode(content)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	names := map[string]bool{Alert: true}
+	for i := range file.Destinations {
+		d := &file.Destinations[i]
+		config, wrong := d.config(filepath.Dir(path), cluster)
+		where := fmt.Sprintf("destination %q", d.Name)
+		for _, err := range wrong {
+			if err.Field == "name" {
+				where = fmt.Sprintf("destinations[%d]", i) // it may be a URL
+			}
+		}
+		switch {
+		case d.Name == Alert:
+			wrong = append(wrong, &webhook.FieldError{Field: "name", Problem: "must not be " + Alert + ", which is the destination of the variable " + alertOnReload})
+		case names[d.Name]:
+			where = fmt.Sprintf("destinations[%d]", i)
+			wrong = append(wrong, &webhook.FieldError{Field: "name", Problem: "must be unique"})
+		}
+		names[d.Name] = true
+		for _, err := range wrong {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		}
+		configs = append(configs, config)
+	}
+	return configs, errs
+}
+
+// config returns the configuration of a destination, and what is wrong with it.
+func (d *Destination) config(folder, cluster string) (c webhook.Config, errs []*webhook.FieldError) {
+	c = webhook.Config{
+		Name: d.Name, URL: d.URL, Format: d.Format, Source: d.Source, Template: d.Template,
+		Events: d.Events, Namespaces: d.Namespaces, Proxy: d.Proxy, Cluster: cluster,
+	}
+	if len(c.Events) == 0 {
+		c.Events = DefaultEvents()
+	}
+	if c.Source == "" && c.Format == webhook.Generic && cluster != "" {
+		c.Source = webhook.DefaultSource + "/" + cluster
+	}
+	unread := map[string]bool{} // fields of c whose values could not be read, so that they cannot be judged
+	wrong := func(field, inConfig, problem string) {
+		errs = append(errs, &webhook.FieldError{Field: field, Problem: problem})
+		unread[inConfig] = true
+	}
+	switch {
+	case d.URL == "" && d.URLFile == "":
+		wrong("url", "url", "must be set, unless urlFile is")
+	case d.URL != "" && d.URLFile != "":
+		wrong("url", "url", "excludes urlFile: set one of them")
+	case d.URLFile != "":
+		content, err := readSecret(folder, d.URLFile)
+		if err != nil {
+			wrong("urlFile", "url", err.Error())
+		}
+		c.URL = content
+	}
+	if d.KeyFile != "" {
+		content, err := readSecret(folder, d.KeyFile)
+		if err != nil {
+			wrong("keyFile", "key", err.Error())
+		}
+		c.Key = []byte(content)
+	}
+	if d.Timeout != "" {
+		var err error
+		if c.Timeout, err = time.ParseDuration(d.Timeout); err != nil || c.Timeout < leastTimeout || c.Timeout > mostTimeout {
+			wrong("timeout", "timeout", fmt.Sprintf("must be a duration from %v to %v, such as 10s", leastTimeout, mostTimeout))
+		}
+	}
+	for _, err := range c.Validate() {
+		if unread[err.Field] {
+			continue
+		}
+		if err.Field == "key" || err.Field == "url" && d.URLFile != "" {
+			err.Field += "File"
+			if content, is := strings.CutPrefix(err.Problem, "must "); is {
+				err.Problem = "its content must " + content
+			}
+		}
+		errs = append(errs, err)
+	}
+	return c, errs
+}
+
+// readSecret returns the content of a file in a folder, without a newline at its end. Its errors do not contain the path,
+// because it may be a URL that is in the wrong field.
+func readSecret(folder, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	content, err := readFile(path, maxSecretFile)
+	text := strings.TrimSuffix(string(content), "\n")
+	return strings.TrimSuffix(text, "\r"), err
+}
+
+// readFile returns the content of a file. Its errors do not contain the path.
+func readFile(path string, limit int) ([]byte, error) {
+	content, err := readAtMost(path, limit+1)
+	var cause *fs.PathError
+	switch {
+	case errors.As(err, &cause):
+		return nil, fmt.Errorf("cannot be read: %w", cause.Err)
+	case err != nil:
+		return nil, errors.New("cannot be read")
+	case len(content) > limit:
+		return nil, fmt.Errorf("must have at most %d bytes", limit)
+	}
+	return content, nil
+}
+
+func readAtMost(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(limit)))
+}
