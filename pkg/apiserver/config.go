@@ -58,6 +58,7 @@ type ExtraConfig struct {
 	certificates   *certificates
 	webhook        *webhook.Webhook
 	exemptions     webhook.Exemptions
+	notifications  notifications
 	unregistration *unregistration
 }
 
@@ -176,7 +177,10 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	if c.webhook, err = webhook.New(o, generic.SecureServing, client); err != nil {
 		return nil, err
 	}
-	c.exemptions, err = webhook.NewExemptions(o)
+	if c.exemptions, err = webhook.NewExemptions(o); err != nil {
+		return nil, err
+	}
+	c.notifications, err = newNotifications(o.Destinations())
 	return c, err
 }
 

@@ -58,6 +58,9 @@ func (c CompletedConfig) New() (*Server, error) {
 		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})},
 		notify.Metrics{},
 	}
+	for _, n := range c.notifications {
+		sinks = append(sinks, n)
+	}
 	s.controller = controller.New(controller.Config{
 		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, NoRevisions: c.NoRevisions,
 	})
@@ -95,6 +98,7 @@ func (c CompletedConfig) New() (*Server, error) {
 // Run serves until the context is done and the server has drained. The controller ends
 // first. The index is kept up to date until the drain is over, so that no stale data is served.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.config.notifications.start(ctx)() // until nothing can happen to workloads any longer
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.broadcaster.StartStructuredLogging(2)
 	events := &corev1client.EventSinkImpl{Interface: s.config.Client.CoreV1().Events("")}

@@ -61,6 +61,7 @@ type Options struct {
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
 	Certificate       CertificateOptions
+	Notifications     NotificationOptions
 
 	// Namespaces are the namespaces that are read; empty: all.
 	Namespaces []string
@@ -173,6 +174,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addDialectFlags(sets.FlagSet("annotations of other tools"))
+	o.addNotificationFlags(sets.FlagSet("notifications"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
 	o.addCertificateFlags(sets.FlagSet("serving certificate"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
@@ -190,9 +192,13 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 // creating them.
 type Completed struct{ *completed }
 
-type completed struct{ *Options }
+type completed struct {
+	*Options
 
-// Complete derives options that were not set.
+	destinations destinations // of notifications
+}
+
+// Complete derives options that were not set, and reads the destinations of notifications.
 func (o *Options) Complete() Completed {
 	// Outside a cluster, servers usually use one kubeconfig for everything.
 	if o.Authentication.RemoteKubeConfigFile == "" {
@@ -202,7 +208,7 @@ func (o *Options) Complete() Completed {
 		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
 	o.completeDialects()
-	return Completed{&completed{o}}
+	return Completed{&completed{o, o.Notifications.read()}}
 }
 
 // Validate returns all errors, joined.
@@ -236,6 +242,7 @@ func (o Completed) Validate() error {
 	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateScope()...)
 	errs = append(errs, o.validateCertificate()...)
+	errs = append(errs, o.destinations.errs...)
 	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {
 		errs = append(errs, fmt.Errorf("--namespace: %q is not the name of a namespace: %s", o.Namespace, wrong))
 	}

@@ -4,7 +4,6 @@
 package destination
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ reloaded *{{.Name}}* of type *{{.Kind}}* in namespace *{{.Namespace}}*: {{.Messa
 
 // FromEnvironment returns the destination that environment variables configure, as they do for Reloader: there is one if
 // ALERT_ON_RELOAD is exactly true. It receives a message after each restart.
-func FromEnvironment(getenv func(string) string) ([]webhook.Config, error) {
+func FromEnvironment(getenv func(string) string) ([]webhook.Config, []error) {
 	if getenv(alertOnReload) != "true" {
 		return nil, nil
 	}
@@ -63,7 +62,7 @@ func FromEnvironment(getenv func(string) string) ([]webhook.Config, error) {
 		errs = append(errs, fmt.Errorf("%s: %s", variables[err.Field], problem))
 	}
 	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		return nil, errs
 	}
 	return []webhook.Config{c}, nil
 }

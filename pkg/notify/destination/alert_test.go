@@ -4,6 +4,7 @@
 package destination
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -56,9 +57,9 @@ func TestFromEnvironment_Destinations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			variables := map[string]string{"ALERT_ON_RELOAD": "true", "ALERT_WEBHOOK_URL": url}
 			maps.Copy(variables, tt.variables)
-			got, err := FromEnvironment(environment(variables))
-			if err != nil {
-				t.Fatal(err)
+			got, errs := FromEnvironment(environment(variables))
+			if len(errs) > 0 {
+				t.Fatal(errs)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("destinations (-want +got):\n%s", diff)
@@ -85,9 +86,9 @@ func TestFromEnvironment_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			variables := map[string]string{"ALERT_ON_RELOAD": "true", "ALERT_WEBHOOK_URL": "https://chat.example.com/s3cret"}
 			maps.Copy(variables, tt.variables)
-			got, err := FromEnvironment(environment(variables))
-			if err == nil || err.Error() != tt.want || got != nil {
-				t.Errorf("error = %v, want %s", err, tt.want)
+			got, errs := FromEnvironment(environment(variables))
+			if err := errors.Join(errs...); err == nil || err.Error() != tt.want || got != nil {
+				t.Errorf("errors = %v, want %s", err, tt.want)
 			}
 		})
 	}
@@ -137,9 +138,9 @@ func TestFromEnvironment_Texts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			variables := map[string]string{"ALERT_ON_RELOAD": "true", "ALERT_WEBHOOK_URL": "https://chat.example.com/s3cret"}
 			maps.Copy(variables, tt.variables)
-			configs, err := FromEnvironment(environment(variables))
-			if err != nil {
-				t.Fatal(err)
+			configs, errs := FromEnvironment(environment(variables))
+			if len(errs) > 0 {
+				t.Fatal(errs)
 			}
 			sent := make(bodies, 1)
 			configs[0].Transport = sent

@@ -28,15 +28,15 @@ const (
 
 // Read returns the destinations in a file, or everything that is wrong with it. The name of the cluster, if it is not
 // empty, has to be valid in the path of a URL.
-func Read(path, cluster string) ([]webhook.Config, error) {
+func Read(path, cluster string) ([]webhook.Config, []error) {
 	configs, errs := read(path, cluster)
-	if len(errs) == 0 {
-		return configs, nil
-	}
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("%s: %w", path, err)
 	}
-	return nil, errors.Join(errs...)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return configs, nil
 }
 
 func read(path, cluster string) (configs []webhook.Config, errs []error) {

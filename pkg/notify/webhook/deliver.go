@@ -40,6 +40,7 @@ const (
 // aborts the current request, and the events that are still left are lost. It must be called once.
 func (s *Sink) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "webhook", s.name))
+	klog.FromContext(ctx).Info("Sending events")
 	var helping sync.WaitGroup
 	helping.Go(func() { s.losses.report(ctx, s.clock) })
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
