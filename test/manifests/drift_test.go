@@ -23,6 +23,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
 		"overlay-configmaps-only.yaml":   "chart-configmaps-only.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
+		"overlay-notifications.yaml":     "chart-notifications.yaml",
 		"overlay-network-policy.yaml":    "chart-network-policy.yaml",
 		"overlay-recreate.yaml":          "chart-recreate.yaml",
 		"overlay-without-revisions.yaml": "chart-without-revisions.yaml",

@@ -78,6 +78,12 @@ Deployment configdep-apiserver
 	"overlay-network-policy.yaml": {"base.yaml", `
 + NetworkPolicy configdep-apiserver
 `},
+	"overlay-notifications.yaml": {"base.yaml", `
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--notifications-config=/etc/configdep/notifications/config.yaml]
+  + spec.template.spec.containers[configdep-apiserver].volumeMounts[notifications]: {"mountPath":"/etc/configdep/notifications","name":"notifications","readOnly":true}
+  + spec.template.spec.volumes[notifications]: {"name":"notifications","secret":{"secretName":"configdep-notifications"}}
+`},
 	"overlay-recreate.yaml": {"base.yaml", `
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}]

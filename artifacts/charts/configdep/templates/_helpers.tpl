@@ -60,6 +60,11 @@ configdep-serving-cert
 {{- end -}}
 {{- end }}
 
+{{- /* The Secret with the destinations of notifications; empty: there are none. */ -}}
+{{- define "configdep.notificationsSecret" -}}
+{{- default (ternary "configdep-notifications" "" (not (empty .Values.notifications.config))) .Values.notifications.existingSecret -}}
+{{- end }}
+
 {{- /* Whether workloads without an annotation are restarted: the webhook is then called for all workloads. */ -}}
 {{- define "configdep.reloadsAll" -}}
 {{- if not (has .Values.reload.default (list "" "off")) }}true{{ end -}}
