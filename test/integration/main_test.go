@@ -8,6 +8,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
@@ -49,6 +51,9 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
+	// Restarts are sent out of the cluster, too, so that the metrics about that are exposed.
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
 	server, err = install.Install(ctx, cluster, install.Options{
 		Manifests: "overlays/recreate", // has all permissions
 		Replicas:  2,
@@ -56,6 +61,7 @@ func run(m *testing.M) (code int, err error) {
 		// The manifest has ten seconds, so that kubelets and endpoints can follow.
 		// A test is not so slow that a release seems to have ended.
 		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},
+		Env:  []string{"ALERT_ON_RELOAD=true", "ALERT_WEBHOOK_URL=" + receiver.URL},
 	})
 	if err != nil {
 		return 1, err

@@ -141,6 +141,19 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"Requests for UPDATE fail"},
 			quiets: []string{`configdep_webhook_requests_total{operation="UPDATE",result="unchanged"} 0+1` + all},
 		},
+		"ConfigdepNotificationsLost": {
+			bad: `configdep_notifications_total{` + replica0 + `,destination="oncall",result="delivered"} 0+1` + all + `
+			      configdep_notifications_total{` + replica0 + `,destination="oncall",result="rejected"} 0` + all + `
+			      configdep_notifications_total{` + replica1 + `,destination="oncall",result="rejected"} 0x20 1x10
+			      configdep_notifications_total{` + replica1 + `,destination="audit",result="queue_full"} 0+1` + all,
+			says: []string{"destination oncall are lost with the result rejected", "destination audit are lost with the result queue_full"},
+			quiets: []string{
+				`configdep_notifications_total{destination="oncall",result="delivered"} 0+1` + all + `
+				 configdep_notifications_total{destination="oncall",result="failed"} 0` + all,
+				// Losses that are over.
+				`configdep_notifications_total{destination="oncall",result="failed"} 7` + all,
+			},
+		},
 		"ConfigdepWebhookNotReached": {
 			bad: `apiserver_admission_webhook_fail_open_count{name="workloads.configdep.io",type="admit"} 0+1` + all + `
 			      apiserver_admission_webhook_fail_open_count{name="other.example.com",type="admit"} 0+1` + all,
