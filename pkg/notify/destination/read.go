@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 
 	maxDestinations = 16
 
-	leastTimeout, mostTimeout = time.Second, time.Minute
+	leastTimeout, mostTimeout = time.Second, time.Minute // as errors say
 )
 
 // Read returns the destinations in a file, or everything that is wrong with it. The name of the cluster, if it is not
@@ -48,17 +49,14 @@ func read(path, cluster string) (configs []webhook.Config, errs []error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	names := map[string]bool{Alert: true}
+	names := map[string]bool{}
 	for i := range file.Destinations {
 		d := &file.Destinations[i]
-		config, wrong := d.config(filepath.Dir(path), cluster)
 		where := fmt.Sprintf("destination %q", d.Name)
-		for _, err := range wrong {
-			if err.Field == "name" {
-				where = fmt.Sprintf("destinations[%d]", i) // it may be a URL
-			}
-		}
+		config, wrong := d.config(filepath.Dir(path), cluster)
 		switch {
+		case slices.ContainsFunc(wrong, func(err *webhook.FieldError) bool { return err.Field == "name" }):
+			where = fmt.Sprintf("destinations[%d]", i) // the name may be a URL
 		case d.Name == Alert:
 			wrong = append(wrong, &webhook.FieldError{Field: "name", Problem: "must not be " + Alert + ", which is the destination of the variable " + alertOnReload})
 		case names[d.Name]:
@@ -77,7 +75,7 @@ func read(path, cluster string) (configs []webhook.Config, errs []error) {
 // config returns the configuration of a destination, and what is wrong with it.
 func (d *Destination) config(folder, cluster string) (c webhook.Config, errs []*webhook.FieldError) {
 	c = webhook.Config{
-		Name: d.Name, URL: d.URL, Format: d.Format, Source: d.Source, Template: d.Template,
+		Name: d.Name, Format: d.Format, Source: d.Source, Template: d.Template,
 		Events: d.Events, Namespaces: d.Namespaces, Proxy: d.Proxy, Cluster: cluster,
 	}
 	if len(c.Events) == 0 {
@@ -86,38 +84,16 @@ func (d *Destination) config(folder, cluster string) (c webhook.Config, errs []*
 	if c.Source == "" && c.Format == webhook.Generic && cluster != "" {
 		c.Source = webhook.DefaultSource + "/" + cluster
 	}
-	unread := map[string]bool{} // fields of c whose values could not be read, so that they cannot be judged
-	wrong := func(field, inConfig, problem string) {
-		errs = append(errs, &webhook.FieldError{Field: field, Problem: problem})
-		unread[inConfig] = true
-	}
-	switch {
-	case d.URL == "" && d.URLFile == "":
-		wrong("url", "url", "must be set, unless urlFile is")
-	case d.URL != "" && d.URLFile != "":
-		wrong("url", "url", "excludes urlFile: set one of them")
-	case d.URLFile != "":
-		content, err := readSecret(folder, d.URLFile)
+	missing := map[string]bool{} // fields of c whose values are not known, so that they cannot be judged
+	for field, err := range map[string]*webhook.FieldError{"url": d.setURL(&c, folder), "key": d.setKey(&c, folder), "timeout": d.setTimeout(&c)} {
 		if err != nil {
-			wrong("urlFile", "url", err.Error())
-		}
-		c.URL = content
-	}
-	if d.KeyFile != "" {
-		content, err := readSecret(folder, d.KeyFile)
-		if err != nil {
-			wrong("keyFile", "key", err.Error())
-		}
-		c.Key = []byte(content)
-	}
-	if d.Timeout != "" {
-		var err error
-		if c.Timeout, err = time.ParseDuration(d.Timeout); err != nil || c.Timeout < leastTimeout || c.Timeout > mostTimeout {
-			wrong("timeout", "timeout", fmt.Sprintf("must be a duration from %v to %v, such as 10s", leastTimeout, mostTimeout))
+			missing[field] = true
+			errs = append(errs, err)
 		}
 	}
+	slices.SortFunc(errs, func(a, b *webhook.FieldError) int { return strings.Compare(a.Field, b.Field) })
 	for _, err := range c.Validate() {
-		if unread[err.Field] {
+		if missing[err.Field] {
 			continue
 		}
 		if err.Field == "key" || err.Field == "url" && d.URLFile != "" {
@@ -129,6 +105,48 @@ func (d *Destination) config(folder, cluster string) (c webhook.Config, errs []*
 		errs = append(errs, err)
 	}
 	return c, errs
+}
+
+func (d *Destination) setURL(c *webhook.Config, folder string) *webhook.FieldError {
+	switch {
+	case d.URL == "" && d.URLFile == "":
+		return &webhook.FieldError{Field: "url", Problem: "must be set, unless urlFile is"}
+	case d.URL != "" && d.URLFile != "":
+		return &webhook.FieldError{Field: "url", Problem: "excludes urlFile: set one of them"}
+	case d.URL != "":
+		c.URL = d.URL
+		return nil
+	}
+	content, err := readSecret(folder, d.URLFile)
+	if err != nil {
+		return &webhook.FieldError{Field: "urlFile", Problem: err.Error(), Err: err}
+	}
+	c.URL = content
+	return nil
+}
+
+func (d *Destination) setKey(c *webhook.Config, folder string) *webhook.FieldError {
+	if d.KeyFile == "" {
+		return nil
+	}
+	content, err := readSecret(folder, d.KeyFile)
+	if err != nil {
+		return &webhook.FieldError{Field: "keyFile", Problem: err.Error(), Err: err}
+	}
+	c.Key = []byte(content)
+	return nil
+}
+
+func (d *Destination) setTimeout(c *webhook.Config) *webhook.FieldError {
+	if d.Timeout == "" {
+		return nil
+	}
+	timeout, err := time.ParseDuration(d.Timeout) // an error that contains it
+	if err != nil || timeout < leastTimeout || timeout > mostTimeout {
+		return &webhook.FieldError{Field: "timeout", Problem: "must be a duration from 1s to 1m, such as 10s"}
+	}
+	c.Timeout = timeout
+	return nil
 }
 
 // readSecret returns the content of a file in a folder, without a newline at its end. Its errors do not contain the path,

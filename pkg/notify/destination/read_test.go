@@ -58,7 +58,7 @@ destinations:
   timeout: 3s
   proxy: http://proxy.example.com:3128
 `, map[string]string{"events-url": "https://events.example.com/s3cret\n", "events-key": "s3cret\n\n"})
-	if _, errs := Read(path, ""); len(errs) != 1 || !strings.HasSuffix(errs[0].Error(), `: destination "events": timeout: must be a duration from 1s to 1m0s, such as 10s`) {
+	if _, errs := Read(path, ""); len(errs) != 1 || !strings.HasSuffix(errs[0].Error(), `: destination "events": timeout: must be a duration from 1s to 1m, such as 10s`) {
 		t.Fatalf("errors for more than a minute = %v", errs)
 	}
 	content, err := os.ReadFile(path)
@@ -177,12 +177,12 @@ func TestRead_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		"an unknown event": {one("  events: [Restarted, s3cret]"), []string{`destination "oncall": events[1]: must be one of Restarted, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, ` +
 			`InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing`}},
 		"a pattern":      {one("  namespaces: ['s3cret-*']"), []string{`destination "oncall": namespaces[0]: must be the name of a namespace; patterns are not supported`}},
-		"no duration":    {one("  timeout: s3cret"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m0s, such as 10s`}},
-		"too short":      {one("  timeout: 999ms"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m0s, such as 10s`}},
-		"a negative one": {one("  timeout: -1s"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m0s, such as 10s`}},
+		"no duration":    {one("  timeout: s3cret"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m, such as 10s`}},
+		"too short":      {one("  timeout: 999ms"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m, such as 10s`}},
+		"a negative one": {one("  timeout: -1s"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m, such as 10s`}},
 		"a proxy":        {one("  proxy: s3cret.example.com:3128"), []string{`destination "oncall": proxy: must be http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, at most 4096 bytes, without spaces and line ends`}},
 		"several at once": {one("  timeout: 1h\n- {name: other, format: s3cret, url: s3cret}"), []string{
-			`destination "oncall": timeout: must be a duration from 1s to 1m0s, such as 10s`, `destination "other": url: ` + urls, `destination "other": format: ` + formats,
+			`destination "oncall": timeout: must be a duration from 1s to 1m, such as 10s`, `destination "other": url: ` + urls, `destination "other": format: ` + formats,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
