@@ -111,8 +111,8 @@ type Sink struct {
 	notBefore time.Time
 }
 
-// FieldError says what a field of a Config has to be. It contains no value of the configuration, as any may be a secret
-// in the wrong place.
+// FieldError says what a field of a Config has to be. It contains no value of the configuration, other than parts of a
+// template, as any may be a secret in the wrong place.
 type FieldError struct {
 	// Field is the name of the field, with an index if it is a list: name, url, events[0].
 	Field   string
