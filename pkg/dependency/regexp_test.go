@@ -4,7 +4,6 @@
 package dependency_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -66,30 +65,4 @@ func TestPatternsOfRegexp_Invalid(t *testing.T) {
 			t.Errorf("patterns of %q: %v, want %s", expression, err, want)
 		}
 	}
-}
-
-// What stands for a regular expression must match the same names.
-func FuzzPatternsOfRegexp(f *testing.F) {
-	for _, expression := range []string{"app|web", "app-.*", "app-.+", "a?b", "a[bc]d", "^a$", "(a|b)(c|d)", "(?i)a", "a.c", `\x61`, "a$b", "(|a)b"} {
-		for _, name := range []string{"app", "web", "app-", "app-x", "b", "ab", "abd", "a", "bd", "A", "a.c", ""} {
-			f.Add(expression, name)
-		}
-	}
-	f.Fuzz(func(t *testing.T, expression, name string) {
-		patterns, err := dependency.PatternsOfRegexp(dependency.ConfigMap, expression)
-		if err != nil || strings.ContainsAny(name, "/\n") { // in no name of an object
-			return
-		}
-		re, err := regexp.Compile("^(?:" + expression + ")$")
-		if err != nil {
-			return // the parentheses of the expression do not match those around it
-		}
-		matcher, matched := dependency.NewMatcher(patterns), false
-		for _, p := range patterns {
-			matched = matched || p.Matches(dependency.ConfigMap, name)
-		}
-		if want := re.MatchString(name); matched != want || matcher.Matches(dependency.ConfigMap, name) != want {
-			t.Errorf("%q matches %q: %t, and with a Matcher %t; want %t", expression, name, matched, matcher.Matches(dependency.ConfigMap, name), want)
-		}
-	})
 }

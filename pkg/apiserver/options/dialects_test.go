@@ -73,3 +73,14 @@ func TestDialectFlags(t *testing.T) {
 		}
 	}
 }
+
+// Reloader's --webhook-url calls a URL instead of restarting anything.
+func TestWebhookURL(t *testing.T) {
+	c, err := parsed(t, "--webhook-url=http://127.0.0.1:1/hook")
+	if err != nil || !c.Reload.Observe || len(c.Destinations()) != 1 {
+		t.Errorf("observe = %t, %d destinations, %v; want one, instead of restarts", c.Reload.Observe, len(c.Destinations()), err)
+	}
+	if _, err := parsed(t, "--webhook-url=ftp://x"); err == nil || !strings.Contains(err.Error(), "--webhook-url: must be ") {
+		t.Errorf("another scheme: %v, want an error about --webhook-url", err)
+	}
+}

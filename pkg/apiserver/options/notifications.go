@@ -22,6 +22,8 @@ type NotificationOptions struct {
 	ConfigFile string
 	// ClusterName is the name of the cluster in events that are sent; it may be empty.
 	ClusterName string
+	// WebhookURL is called instead of restarting workloads; empty: they are restarted.
+	WebhookURL string
 }
 
 func (o *Options) addNotificationFlags(fs *pflag.FlagSet) {
@@ -34,6 +36,8 @@ func (o *Options) addNotificationFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&n.ClusterName, "cluster-name", n.ClusterName,
 		"The name of the cluster, which tells clusters apart in events that are sent: at most 63 letters, digits, hyphens, underscores and dots. "+
 			"It is part of the source of CloudEvents, and at the beginning of messages, unless the file says otherwise.")
+	fs.StringVar(&n.WebhookURL, destination.Instead, n.WebhookURL,
+		"A URL to which a CloudEvent is sent instead of restarting a workload. It implies --observe. If the URL is a credential, use --observe and --notifications-config.")
 }
 
 // destinations are where events are sent, or what is wrong with the options.
@@ -57,6 +61,10 @@ func (n *NotificationOptions) read() (d destinations) {
 		for _, err := range errs {
 			d.errs = append(d.errs, fmt.Errorf("--notifications-config: %w", err))
 		}
+	}
+	if n.WebhookURL != "" {
+		config, errs := destination.InsteadOfRestarts(n.WebhookURL, n.ClusterName)
+		d.configs, d.errs = append(d.configs, config), append(d.errs, errs...)
 	}
 	configs, errs := destination.FromEnvironment(os.Getenv)
 	d.configs, d.errs = append(d.configs, configs...), append(d.errs, errs...)

@@ -208,6 +208,7 @@ func (o *Options) Complete() Completed {
 		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
 	o.completeDialects()
+	o.Reload.Observe = o.Reload.Observe || o.Notifications.WebhookURL != ""
 	return Completed{&completed{o, o.Notifications.read()}}
 }
 

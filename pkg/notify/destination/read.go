@@ -57,6 +57,8 @@ func read(path, cluster string) (configs []webhook.Config, errs []error) {
 		switch {
 		case slices.ContainsFunc(wrong, func(err *webhook.FieldError) bool { return err.Field == "name" }):
 			where = fmt.Sprintf("destinations[%d]", i) // the name may be a URL
+		case d.Name == Instead:
+			wrong = append(wrong, &webhook.FieldError{Field: "name", Problem: "must not be " + Instead + ", which is the destination of the flag --" + Instead})
 		case d.Name == Alert:
 			wrong = append(wrong, &webhook.FieldError{Field: "name", Problem: "must not be " + Alert + ", which is the destination of the variable " + alertOnReload})
 		case names[d.Name]:
@@ -81,8 +83,8 @@ func (d *Destination) config(folder, cluster string) (c webhook.Config, errs []*
 	if len(c.Events) == 0 {
 		c.Events = DefaultEvents()
 	}
-	if c.Source == "" && c.Format == webhook.Generic && cluster != "" {
-		c.Source = webhook.DefaultSource + "/" + cluster
+	if c.Source == "" && c.Format == webhook.Generic {
+		c.Source = sourceOf(cluster)
 	}
 	missing := map[string]bool{} // fields of c whose values are not known, so that they cannot be judged
 	for field, err := range map[string]*webhook.FieldError{"url": d.setURL(&c, folder), "key": d.setKey(&c, folder), "timeout": d.setTimeout(&c)} {
@@ -182,4 +184,12 @@ func readAtMost(path string, limit int) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, int64(limit)))
+}
+
+// sourceOf returns the source of CloudEvents of a cluster, whose name may be empty.
+func sourceOf(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return webhook.DefaultSource + "/" + cluster
 }
