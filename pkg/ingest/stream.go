@@ -204,7 +204,7 @@ func sources[T any, P message[T]](
 
 // readNamespace reads the defaults for the workloads of a namespace.
 func (c Scope) readNamespace(n *corev1.Namespace, o *object) {
-	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels)
+	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels, true)
 	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 

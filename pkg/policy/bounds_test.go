@@ -62,7 +62,7 @@ func longestList() string {
 func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
 	long := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Repeat("secret/a,", 25_000)}
 	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{Meta: &metav1.ObjectMeta{Annotations: long}, Template: &corev1.PodTemplateSpec{}})
-	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.Dialects(nil).ReadNamespace(long, nil)} {
+	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.Dialects(nil).ReadNamespace(long, nil, true)} {
 		if n := len(kept[policy.SourcesAnnotation]); n != 67_585 {
 			t.Errorf("%s: %d bytes are kept", where, n)
 		}

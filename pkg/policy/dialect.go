@@ -166,8 +166,12 @@ func (ds Dialects) readAnnotations(object, template map[string]string) dependenc
 	return out
 }
 
-// ReadNamespace returns the annotations and labels of a namespace that are kept: the defaults for the workloads in it.
-func (ds Dialects) ReadNamespace(annotations, labels map[string]string) map[string]string {
+// ReadNamespace returns the annotations and labels of a namespace that are kept: the defaults for the workloads in it. Of a
+// namespace that is not selected, nothing is kept but that (see NewPolicy).
+func (ds Dialects) ReadNamespace(annotations, labels map[string]string, selected bool) map[string]string {
+	if !selected {
+		return map[string]string{DeclaredBySelector: ""}
+	}
 	var out map[string]string
 	for _, d := range ds.orAll() {
 		for key, value := range d.Namespace(annotations, labels) {

@@ -103,7 +103,7 @@ func TestOwns(t *testing.T) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("annotations that are kept (-want +got):\n%s", diff)
 	}
-	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}); len(got) != 3 {
+	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}, true); len(got) != 3 {
 		t.Errorf("annotations of a namespace that are kept = %v, want 3", got)
 	}
 }

@@ -38,10 +38,12 @@ type Defaults struct {
 }
 
 // Values of Policy.DeclaredBy: DeclaredByDefault if no annotation declares a mode, else the key of the annotation, which
-// DeclaredByNamespace precedes if it is on the namespace.
+// DeclaredByNamespace precedes if it is on the namespace. DeclaredBySelector: the flag does not select the namespace. That is
+// also the key by which ReadNamespace says so, because no annotation can have it.
 const (
 	DeclaredByDefault   = "Default"
 	DeclaredByNamespace = "Namespace "
+	DeclaredBySelector  = "--namespace-selector"
 )
 
 // Policy is the effective policy of one workload.
@@ -89,7 +91,7 @@ type Policy struct {
 }
 
 // NewPolicy returns the policy of a workload, from what it and its namespace are annotated with, in all dialects, and from
-// the defaults.
+// the defaults. In a namespace that is not selected, it is Off, whatever they say.
 func NewPolicy(a Annotated, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
@@ -107,6 +109,9 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 	d := Declaration{Annotated: a, defaults: &defaults, policy: &p, base: KindMode{defaults.Mode, DeclaredByDefault}}
 	for _, dialect := range defaults.Dialects.orAll() {
 		dialect.Declare(&d)
+	}
+	if _, unselected := a.Namespace[DeclaredBySelector]; unselected {
+		d.off, p.Problems = DeclaredBySelector, nil
 	}
 	d.finish()
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then

@@ -1,0 +1,66 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// In a namespace that is not selected, no workload is restarted automatically, and no annotation changes that.
+func TestNewPolicy_OfANamespaceThatIsNotSelected(t *testing.T) {
+	withForeign(t)
+	type m = map[string]string
+	for name, tt := range map[string]struct{ workload, namespace, labels m }{
+		"no annotations":               {},
+		"opted in by itself":           {workload: m{policy.ReloadAnnotation: "auto"}},
+		"opted in by another tool's":   {workload: m{foreignRestart: "yes"}},
+		"opted in by the namespace":    {namespace: m{policy.ReloadAnnotation: "auto"}},
+		"opted in by a label":          {labels: m{policy.ReloadAnnotation: "auto"}},
+		"an invalid annotation":        {workload: m{policy.ReloadAnnotation: "sometimes", policy.SettleAnnotation: "soon"}},
+		"an invalid one, on namespace": {namespace: m{policy.ReloadAnnotation: "sometimes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			read := policy.Dialects(nil).ReadNamespace(tt.namespace, tt.labels, false)
+			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: read}, policy.Defaults{Mode: policy.Auto})
+			want := policy.Policy{Mode: policy.Off, DeclaredBy: "--namespace-selector", Strategy: policy.Annotate}
+			if diff := cmp.Diff(want, p); diff != "" {
+				t.Errorf("policy (-want +got):\n%s", diff)
+			}
+			if read = policy.Dialects(nil).ReadNamespace(tt.namespace, tt.labels, true); len(read) == 0 && len(tt.namespace)+len(tt.labels) > 0 {
+				t.Error("the annotations of a namespace that is selected are not kept")
+			}
+			if p = policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: read}, policy.Defaults{Mode: policy.Auto}); p.Mode == policy.Off {
+				t.Errorf("policy in a namespace that is selected = %+v", p)
+			}
+		})
+	}
+	if len(validation.IsQualifiedName(policy.DeclaredBySelector)) == 0 {
+		t.Errorf("an annotation can have the key %s", policy.DeclaredBySelector)
+	}
+}
+
+// A workload opts in when its namespace is selected, and out when it no longer is.
+func TestNote_NamespaceIsSelected(t *testing.T) {
+	opted := map[string]string{policy.ReloadAnnotation: "auto"}
+	var previous *dependency.Workload
+	for i, tt := range []struct {
+		selected bool
+		version  string
+		since    uint64
+	}{{false, "10", 0}, {true, "20", 20}, {true, "30", 20}, {false, "40", 40}} {
+		w := policy.AnnotatedWorkload(opted, nil)
+		w.ResourceVersion = "10"
+		policy.Note(w, previous, policy.Dialects(nil).ReadNamespace(nil, nil, tt.selected), policy.Defaults{Mode: policy.Off}, tt.version, dependency.Arrival{Live: true, Order: uint64(i + 1)})
+		if w.OptedIn != tt.selected || w.OptedAt.Version != tt.since {
+			t.Errorf("version %s: opted in %t since %d, want %t since %d", tt.version, w.OptedIn, w.OptedAt.Version, tt.selected, tt.since)
+		}
+		previous = w
+	}
+}
