@@ -346,6 +346,8 @@ func whyOff(w *dependency.Workload, before, now string) string {
 	is, isOnNamespace := strings.CutPrefix(now, policy.DeclaredByNamespace)
 	var what string
 	switch {
+	case now == policy.DeclaredBySelector:
+		return fmt.Sprintf("%s does not select Namespace %s.", now, w.Namespace)
 	case now != policy.DeclaredByDefault && !isOnNamespace:
 		what = fmt.Sprintf("%s is set to off on the %s.", is, w.Kind)
 	case before != policy.DeclaredByDefault && !wasOnNamespace:

@@ -104,6 +104,8 @@ func TestWhyOff_NamesTheAnnotationOfItsDialect(t *testing.T) {
 		{onNamespace, policy.DeclaredByDefault, key + " was removed from Namespace shop."},
 		{policy.DeclaredByDefault, key, key + " is set to off on the StatefulSet."},
 		{policy.DeclaredByDefault, onNamespace, key + " is set to off on Namespace shop."},
+		{key, policy.DeclaredBySelector, "--namespace-selector does not select Namespace shop."},
+		{policy.DeclaredByDefault, policy.DeclaredBySelector, "--namespace-selector does not select Namespace shop."},
 	} {
 		if got := whyOff(w, tc.before, tc.now); got != tc.want {
 			t.Errorf("from %q to %q: %s, want %s", tc.before, tc.now, got, tc.want)
