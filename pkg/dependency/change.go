@@ -125,6 +125,10 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	g.endWaiting(key, change)
 }
 
+// SetUnreadNamespace sets what counts as our annotations of namespaces that have not been read: by default none. It is
+// called before anything is read.
+func (g *Graph) SetUnreadNamespace(annotations map[string]string) { g.unreadNamespace = annotations }
+
 // SetNamespace sets our annotations of a namespace and reports whether they have changed.
 func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
 	n := g.namespace(name)

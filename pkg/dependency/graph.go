@@ -4,6 +4,7 @@
 package dependency
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -17,13 +18,17 @@ type Graph struct {
 	digester  *Digester // of what is in it; see SetDigester
 	workloads tree[WorkloadKey, *Workload]
 	sources   tree[SourceKey, *Source]
-	// unread are sources that exist but are not read. No source of the kind leftOut is read.
-	unread  tree[SourceKey, *Unread]
-	leftOut SourceKind
+	// unread are sources that exist but are not read. No source of the kind leftOut is read, and with selectedByLabel none
+	// that lacks the label.
+	unread          tree[SourceKey, *Unread]
+	leftOut         SourceKind
+	selectedByLabel bool
 	// besides are sources that are not in the cluster; see With.
 	besides    map[SourceKey]*Source
-	namespaces tree[string, *namespace] // that have annotations of ours, or are being deleted
-	users      users
+	namespaces tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
+	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
+	unreadNamespace map[string]string
+	users           users
 	// extra is what the annotations of workloads name in addition to their templates; globs is what is known of the
 	// globs among these, and globUsers are the workloads that use them.
 	extra     tree[WorkloadKey, *extra]
@@ -169,11 +174,11 @@ func (g *Graph) namespace(name string) namespace {
 	if n := g.namespaces.get(name); n != nil {
 		return *n
 	}
-	return namespace{name: name}
+	return namespace{name: name, annotations: g.unreadNamespace}
 }
 
 func (g *Graph) setNamespace(n namespace) {
-	if len(n.annotations) == 0 && !n.terminating && n.changing == nil {
+	if maps.Equal(n.annotations, g.unreadNamespace) && !n.terminating && n.changing == nil {
 		g.namespaces.delete(n.name)
 		return
 	}
@@ -381,8 +386,8 @@ func (g *Graph) EachSource(f func(*Source)) {
 	}
 }
 
-// EachNamespace calls f with the name of every namespace that has annotations of ours or is
-// being deleted.
+// EachNamespace calls f with the name of every namespace that has other annotations of ours than one that has not been read,
+// or is being deleted.
 func (g *Graph) EachNamespace(f func(string)) {
 	g.namespaces.each(func(n *namespace) { f(n.name) })
 }

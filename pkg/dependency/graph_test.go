@@ -425,3 +425,38 @@ func TestAnnotationsOfNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// What counts for namespaces that have not been read is not kept for each of them, and a namespace without any annotation
+// is kept if it differs from that.
+func TestAnnotationsOfUnreadNamespaces(t *testing.T) {
+	g := NewGraph()
+	unselected, auto := map[string]string{"unselected": ""}, map[string]string{"configdep.io/reload": "auto"}
+	g.SetUnreadNamespace(unselected)
+	w := &Workload{WorkloadKey: WorkloadKey{Job, "ns", "web"}}
+	g.SetWorkload(w, Patterns{})
+	for i, step := range []struct {
+		annotations   map[string]string
+		terminating   bool
+		changed, kept bool
+	}{
+		{unselected, false, false, false}, {nil, false, true, true}, {nil, false, false, true}, {auto, false, true, true},
+		{unselected, true, true, true}, {unselected, false, true, false},
+	} {
+		began := g.BeginNamespace("ns", step.annotations, uint64(i+1))
+		ended := g.SetTerminating("ns", step.terminating)
+		g.EndNamespace("ns")
+		if changed := began || ended; changed != step.changed {
+			t.Errorf("step %d: changed: %t", i, changed)
+		}
+		kept := false
+		g.EachNamespace(func(string) { kept = true })
+		for _, g := range []*Graph{g, g.Snapshot()} {
+			if !maps.Equal(g.Namespace("ns"), step.annotations) || !maps.Equal(g.NamespaceOf(w), step.annotations) || !maps.Equal(g.Namespace("other"), unselected) {
+				t.Errorf("step %d: annotations = %v, those of the workload %v, of another namespace %v", i, g.Namespace("ns"), g.NamespaceOf(w), g.Namespace("other"))
+			}
+		}
+		if kept != step.kept {
+			t.Errorf("step %d: kept: %t", i, kept)
+		}
+	}
+}

@@ -11,6 +11,9 @@ type Resolution struct {
 	Observed bool
 	// Unread is the source if it is there and not read, as far as that is known; else nil.
 	Unread *Unread
+	// MayExist: the source is absent among those with the label by which they are selected, so it is not known whether it
+	// is there.
+	MayExist bool
 	// Missing: pods cannot start, because the source or a required key is absent.
 	Missing bool
 	// MissingKeys are the required keys that a present source does not have, or has where
@@ -18,10 +21,11 @@ type Resolution struct {
 	MissingKeys []string
 }
 
-// Resolve looks for what a reference requires in a namespace. A source that is not observed is not missing.
+// Resolve looks for what a reference requires in a namespace. A source that is not observed is not missing, nor is one that
+// may exist: pods may well start.
 func (g *Graph) Resolve(namespace string, r *Reference) Resolution {
 	found := g.lookUp(namespace, r)
-	if !found.Observed {
+	if !found.Observed || found.MayExist {
 		return found
 	}
 	out := Resolve(r, found.Source)
@@ -38,8 +42,10 @@ func (g *Graph) lookUp(namespace string, r *Reference) Resolution {
 	if s := g.Source(key); s != nil {
 		return Resolution{Source: s, Observed: true}
 	}
-	unread := g.Unread(key)
-	return Resolution{Observed: unread == nil, Unread: unread}
+	if unread := g.Unread(key); unread != nil {
+		return Resolution{Unread: unread}
+	}
+	return Resolution{Observed: true, MayExist: g.selectedByLabel}
 }
 
 // Resolve looks for what a reference requires of a source, which may be nil.

@@ -24,6 +24,14 @@ func (g *Graph) LeaveOut(kind SourceKind) { g.leftOut = kind }
 // Observes reports whether objects of a kind are read, so that it is known which exist.
 func (g *Graph) Observes(kind SourceKind) bool { return kind.Observed() && kind != g.leftOut }
 
+// SetSelectedByLabel declares whether only ConfigMaps and Secrets with certain labels are read. A source that is absent then
+// may exist without them. It is called before anything is read.
+func (g *Graph) SetSelectedByLabel(selected bool) { g.selectedByLabel = selected }
+
+// SelectedByLabel reports whether only ConfigMaps and Secrets with certain labels are read, so that it is not known of an
+// absent one whether it exists.
+func (g *Graph) SelectedByLabel() bool { return g.selectedByLabel }
+
 // Unread returns a source that exists but is not read, or nil.
 func (g *Graph) Unread(key SourceKey) *Unread {
 	if g.unread.len() == 0 || g.Source(key) != nil {

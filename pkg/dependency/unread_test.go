@@ -77,6 +77,30 @@ func TestGraph_StartedWithUnread(t *testing.T) {
 	}
 }
 
+// A source that lacks the label by which sources are selected may exist: it does not delay pods.
+func TestGraph_StartedWithSourcesSelectedByLabel(t *testing.T) {
+	const template = 100
+	for name, tt := range map[string]struct {
+		do   func(*watched)
+		want uint64
+	}{
+		"absent":                       {func(w *watched) { w.workload("x") }, template},
+		"read later":                   {func(w *watched) { w.workload("x"); w.set("x", 110) }, template},
+		"absent, another is read":      {func(w *watched) { w.workload("x", "y"); w.set("y", 110) }, template},
+		"lacks a key that comes later": {func(w *watched) { w.set("x", 10); w.workload("x:a"); w.set("x", 110, "a") }, 111},
+		"lacks a key that comes later, another is absent": {func(w *watched) { w.set("x", 10); w.workload("x:a", "y"); w.set("x", 110, "a") }, 111},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{g: NewGraph(), version: template}
+			w.g.SetSelectedByLabel(true)
+			tt.do(w)
+			if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tt.want {
+				t.Errorf("pods started at %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
 // Resolve does not report a source as missing if it is not observed, and knows that an unread source exists.
 func TestGraph_Resolve(t *testing.T) {
 	source := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: "1"}
@@ -88,26 +112,43 @@ func TestGraph_Resolve(t *testing.T) {
 		want Resolution
 	}
 	for name, tt := range map[string]struct {
-		leftOut SourceKind
-		found   []found
+		leftOut  SourceKind
+		selected bool // by label
+		found    []found
 	}{
-		"all kinds are read": {"", []found{
+		"all kinds are read": {"", false, []found{
 			{"db", Secret, Resolution{Source: source, Observed: true, Missing: true, MissingKeys: []string{"key"}}},
 			{"absent", Secret, Resolution{Observed: true, Missing: true}},
 			{"token", Secret, Resolution{Unread: unread}},
 			{"token", ConfigMap, Resolution{Observed: true, Missing: true}},
 			{"class", SecretProviderClass, Resolution{}},
 		}},
-		"no Secrets are read": {Secret, []found{
+		"no Secrets are read": {Secret, false, []found{
 			{"db", Secret, Resolution{}},
 			{"absent", Secret, Resolution{}},
 			{"absent", ConfigMap, Resolution{Observed: true, Missing: true}},
 			{"class", SecretProviderClass, Resolution{}},
 		}},
+		"no ConfigMaps are read": {ConfigMap, false, []found{
+			{"settings", ConfigMap, Resolution{}},
+			{"absent", Secret, Resolution{Observed: true, Missing: true}},
+		}},
+		"sources with a label are read": {"", true, []found{
+			{"db", Secret, Resolution{Source: source, Observed: true, Missing: true, MissingKeys: []string{"key"}}},
+			{"absent", Secret, Resolution{Observed: true, MayExist: true}},
+			{"token", Secret, Resolution{Unread: unread}},
+			{"token", ConfigMap, Resolution{Observed: true, MayExist: true}},
+			{"class", SecretProviderClass, Resolution{}},
+		}},
+		"ConfigMaps with a label are read, and no Secrets": {Secret, true, []found{
+			{"absent", Secret, Resolution{}},
+			{"absent", ConfigMap, Resolution{Observed: true, MayExist: true}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewGraph()
 			g.LeaveOut(tt.leftOut)
+			g.SetSelectedByLabel(tt.selected)
 			if tt.leftOut == "" {
 				g.SetSource(source)
 				g.SetUnread(unread, Arrival{})
@@ -117,6 +158,9 @@ func TestGraph_Resolve(t *testing.T) {
 				t.Errorf("a source that is read is known as unread: %+v", u)
 			}
 			for _, g := range []*Graph{g, g.Snapshot(), g.With(nil)} {
+				if g.SelectedByLabel() != tt.selected {
+					t.Errorf("selected by label: %t, want %t", g.SelectedByLabel(), tt.selected)
+				}
 				for _, f := range tt.found {
 					r := &Reference{Kind: f.kind, Name: f.name, Uses: []Use{{Type: Env, Container: "app", Keys: []string{"key"}}}, RequiredKeys: []string{"key"}}
 					if diff := cmp.Diff(f.want, g.Resolve("shop", r), cmpopts.IgnoreUnexported(Source{})); diff != "" {

@@ -170,7 +170,7 @@ func (g *Graph) closed(w *Workload, selected func(*Reference) bool) gateSet {
 		if of != r {
 			of, resolved = r, g.lookUp(w.Namespace, r)
 		}
-		return resolved.Observed && resolved.Source.lacks(u)
+		return resolved.Observed && !resolved.MayExist && resolved.Source.lacks(u)
 	})
 }
 
@@ -287,7 +287,8 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 	}
 	g.arrived++
 	g.arrivals = append(g.arrivals, arrival{key, change, g.arrived, &Graph{
-		sources: g.sources.clone(), unread: g.unread.clone(), leftOut: g.leftOut, since: g.since, severalCounters: g.severalCounters,
+		sources: g.sources.clone(), unread: g.unread.clone(), leftOut: g.leftOut, selectedByLabel: g.selectedByLabel,
+		since: g.since, severalCounters: g.severalCounters,
 	}})
 	g.TellWaiting(g.bounds.told)
 }

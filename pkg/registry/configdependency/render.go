@@ -194,7 +194,7 @@ func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
 func renderSourceStatus(s *policy.Source, missingKeys *view.Budget) v1alpha1.SourceStatus {
 	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
 	out.MissingKeys, out.MoreMissingKeys = view.Fit(missingKeys, s.MissingKeys, sizeOfKey)
-	if s.Observed || s.Unread != nil {
+	if s.Observed && !s.MayExist || s.Unread != nil {
 		present := s.Source != nil || s.Unread != nil
 		out.Present = &present
 	}
