@@ -274,7 +274,7 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
-		return x.setNamespace(name, nil, false, version, x.arrival(true))
+		return x.setNamespace(name, x.scope.unreadNamespace(), false, version, x.arrival(true))
 	}
 }
 

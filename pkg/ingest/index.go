@@ -166,7 +166,12 @@ func (x *Index) Reset() {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
 	x.graph.SetSeveralCounters(true) // until it is known that there is one
-	if x.scope.WithoutSecrets {
+	x.graph.SetUnreadNamespace(x.scope.unreadNamespace())
+	x.graph.SetSelectedByLabel(x.scope.SourceSelector != nil)
+	switch {
+	case x.scope.WithoutConfigMaps:
+		x.graph.LeaveOut(dependency.ConfigMap)
+	case x.scope.WithoutSecrets:
 		x.graph.LeaveOut(dependency.Secret)
 	}
 }

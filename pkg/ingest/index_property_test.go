@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -19,12 +20,19 @@ import (
 // After any changes, the graph equals the cluster, and so does a sink that renders only what it is
 // told.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
-	withSeeds(t, 1, indexFollowsTheCluster)
+	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) { indexFollowsTheCluster(t, r, Scope{}) })
 }
 
-func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
+// The same, with a namespace that is selected, or not, or does not exist.
+func TestIndexFollowsNamespacesThatAreSelected(t *testing.T) {
+	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) {
+		indexFollowsTheCluster(t, r, Scope{NamespaceSelector: labels.Nothing()})
+	})
+}
+
+func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 	t.Helper()
-	x, sink := synced(t, nil, nil)
+	x, sink := syncedWithin(t, scope, nil, nil)
 	x.batch = 1 + r.Intn(3)
 	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
 	names := []string{"secret/a", "secret/a*", "configmap/*", "secret/b,configmap/c"}
@@ -37,6 +45,9 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
 			annotations := map[string]string{}
 			if r.Intn(2) == 0 {
 				annotations[policy.SourcesAnnotation] = pick(r, names...)
+			}
+			if scope.NamespaceSelector != nil {
+				annotations = policy.Dialects(nil).ReadNamespace(annotations, nil, r.Intn(2) == 0)
 			}
 			return namespaceObject("ns", version, annotations)
 		case s.sources != "":
@@ -87,6 +98,7 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
 func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*stream]map[string]*object) {
 	t.Helper()
 	naive := dependency.NewGraph()
+	naive.SetUnreadNamespace(x.scope.unreadNamespace())
 	for _, o := range cluster[namespaces] {
 		naive.SetNamespace(o.Name, *o.namespace)
 	}

@@ -93,7 +93,7 @@ func apiPath(gv schema.GroupVersion) string {
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, "-")
 	if s.namespace == "" && !s.namespaces() {
-		one = fields.AndSelectors(one, fields.OneTermEqualSelector("metadata.namespace", metav1.NamespaceSystem))
+		one = fields.AndSelectors(one, fields.OneTermEqualSelector(namespaceField, metav1.NamespaceSystem))
 	}
 	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: one.String()})
 	if err != nil {

@@ -167,8 +167,16 @@ func must(t *testing.T, errs ...error) {
 // Secrets.
 func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 	t.Helper()
+	return syncedWithin(t, Scope{}, workloads, sources)
+}
+
+// syncedWithin is synced for an index with a scope, which does not say what is awaited.
+func syncedWithin(t *testing.T, scope Scope, workloads, sources []any) (*Index, *recorder) {
+	t.Helper()
 	r := &recorder{}
 	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
+	x.scope = scope
+	x.Reset()
 	must(t,
 		newStore(x, deployments).Replace(workloads, "100"),
 		newStore(x, secrets).Replace(sources, "90"),

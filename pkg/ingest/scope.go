@@ -4,13 +4,16 @@
 package ingest
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -18,12 +21,74 @@ import (
 type Scope struct {
 	// Namespaces are those that are read one by one; empty: all.
 	Namespaces []string
-	// WithoutSecrets: no Secret is read.
-	WithoutSecrets bool
+	// IgnoredNamespaces are those of which no workload and no source is read, if Namespaces is empty.
+	IgnoredNamespaces []string
+	// NamespaceSelector selects, by their labels, the namespaces whose workloads are restarted automatically; nil: all. The
+	// workloads of other namespaces are read, too.
+	NamespaceSelector labels.Selector
+	// SourceSelector selects, by their labels, the ConfigMaps and Secrets that are read; nil: all. It does not apply to
+	// Secrets of UnreadTypes.
+	SourceSelector labels.Selector
+	// IgnoredWorkloads are the kinds of workloads that are not read.
+	IgnoredWorkloads []dependency.WorkloadKind
+	// WithoutConfigMaps: no ConfigMap is read, and WithoutSecrets: no Secret. Only one of them may be set.
+	WithoutConfigMaps, WithoutSecrets bool
 	// UnreadTypes are the types of Secrets of which only the metadata is read, so that only their existence is known.
 	UnreadTypes []string
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
+}
+
+// kinds returns the kinds of workloads that are read.
+func (c Scope) kinds() []*kind.Kind {
+	return slices.DeleteFunc(kind.All(), func(k *kind.Kind) bool { return slices.Contains(c.IgnoredWorkloads, k.Name) })
+}
+
+// configMaps returns the stream for ConfigMaps.
+func (c Scope) configMaps(digester *dependency.Digester) []*stream {
+	if c.WithoutConfigMaps {
+		return nil
+	}
+	return []*stream{newSources(c, dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap)}
+}
+
+func (c Scope) sourceLabels() string {
+	if c.SourceSelector == nil {
+		return ""
+	}
+	return c.SourceSelector.String()
+}
+
+// without returns a stream of all namespaces but some. The API server leaves out what is in these.
+func (s *stream) without(namespaces []string) *stream {
+	if len(namespaces) == 0 {
+		return s
+	}
+	rest := *s
+	terms := make([]string, 0, len(namespaces)+1)
+	if s.fields != "" {
+		terms = append(terms, s.fields)
+	}
+	for _, namespace := range namespaces {
+		terms = append(terms, fields.OneTermNotEqualSelector(namespaceField, namespace).String())
+	}
+	rest.fields = strings.Join(terms, ",")
+	return &rest
+}
+
+// namespaceField is the field of objects by which the API server selects namespaces.
+const namespaceField = "metadata.namespace"
+
+// unreadNamespace returns what counts for the workloads of a namespace that has not been read: it is not selected.
+func (c Scope) unreadNamespace() map[string]string {
+	return c.Dialects.ReadNamespace(nil, nil, c.NamespaceSelector == nil)
+}
+
+// readNamespace reads the defaults for the workloads of a namespace.
+func (c Scope) readNamespace(n *corev1.Namespace, o *object) {
+	selected := c.NamespaceSelector == nil || c.NamespaceSelector.Matches(labels.Set(n.Labels))
+	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels, selected)
+	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 
 // secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
@@ -32,7 +97,7 @@ func (c Scope) secrets(digester *dependency.Digester) []*stream {
 	if c.WithoutSecrets {
 		return nil
 	}
-	whole := sources(dependency.Secret, "secrets", c.Dialects, digester, dependency.FromSecret)
+	whole := newSources(c, dependency.Secret, "secrets", digester, dependency.FromSecret)
 	all := []*stream{whole}
 	read := make([]fields.Selector, len(c.UnreadTypes))
 	for i, typ := range c.UnreadTypes {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // stream is one resource that is read.
@@ -81,12 +80,15 @@ func (s *stream) in(namespace string) *stream {
 // their annotations are defaults.
 func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 	for _, s := range c.resources(digester) {
-		if len(c.Namespaces) == 0 || s.namespaces() {
+		switch {
+		case s.namespaces():
 			in = append(in, s)
-			continue
-		}
-		for _, namespace := range c.Namespaces {
-			in = append(in, s.in(namespace))
+		case len(c.Namespaces) == 0:
+			in = append(in, s.without(c.IgnoredNamespaces))
+		default:
+			for _, namespace := range c.Namespaces {
+				in = append(in, s.in(namespace))
+			}
 		}
 	}
 	return in
@@ -94,10 +96,10 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 
 // resources returns what is read of each resource, in all namespaces.
 func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
-	for _, k := range kind.All() {
+	for _, k := range c.kinds() {
 		all = append(all, c.workloads(k))
 	}
-	all = append(all, sources(dependency.ConfigMap, "configmaps", c.Dialects, digester, dependency.FromConfigMap))
+	all = append(all, c.configMaps(digester)...)
 	all = append(all, c.secrets(digester)...)
 	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", c.readNamespace))
 }
@@ -192,20 +194,15 @@ func (c Scope) workloads(k *kind.Kind) *stream {
 // unmarshaler decodes itself from protobuf.
 type unmarshaler interface{ Unmarshal(raw []byte) error }
 
-func sources[T any, P message[T]](
-	source dependency.SourceKind, resource string, dialects policy.Dialects, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
+// newSources returns a stream of a kind of sources.
+func newSources[T any, P message[T]](
+	c Scope, source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
 ) *stream {
 	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, func(p P, o *object) {
-		o.source = from(digester, p, dialects.ReadSource(p.GetAnnotations()))
+		o.source = from(digester, p, c.Dialects.ReadSource(p.GetAnnotations()))
 	})
-	s.sources, s.decode = source, (&sourceDecoder{source, dialects, digester}).decode
+	s.sources, s.labels, s.decode = source, c.sourceLabels(), (&sourceDecoder{source, c.Dialects, digester}).decode
 	return s
-}
-
-// readNamespace reads the defaults for the workloads of a namespace.
-func (c Scope) readNamespace(n *corev1.Namespace, o *object) {
-	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels, true)
-	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 
 func joinSorted(set map[string]bool) string {

@@ -29,28 +29,36 @@ func (e *Evaluation) heldByInterval(at time.Time) string {
 	return fmt.Sprintf("A restart is due at %s: the minimum interval between automatic restarts is %v.", due, minimum)
 }
 
-// notSeen names the sources that would restart the workload but whose changes are not seen;
+// notSeen names the sources that would restart the workload but whose changes are not seen, and says why;
 // empty if there are none.
 func (e *Evaluation) notSeen() string {
-	var names []string
+	var leftOut, ofType []string // of a kind that is not read, and of a type
+	why := ""
+	note := func(kind dependency.SourceKind, name string) {
+		if e.graph.Observes(kind) {
+			ofType = append(ofType, idOf(kind, name))
+			return
+		}
+		leftOut, why = append(leftOut, idOf(kind, name)), fmt.Sprintf("configdep reads no %ss (--read-%ss=false)", kind, strings.ToLower(string(kind)))
+	}
 	for i := range e.Sources {
 		if s := &e.Sources[i]; s.unseen {
-			names = append(names, idOf(s.Kind, s.Name))
+			note(s.Kind, s.Name)
 		}
 	}
 	for i := range e.Globs {
 		if g := &e.Globs[i]; !g.Observed {
-			names = append(names, idOf(g.Kind, g.Name))
+			note(g.Kind, g.Name)
 		}
 	}
-	switch {
-	case len(names) == 0:
-		return ""
-	case !e.graph.Observes(dependency.Secret):
-		return fmt.Sprintf(" Changes of %s are not seen: configdep reads no Secrets (--read-secrets=false).", enumerate(names))
-	default:
-		return fmt.Sprintf(" Changes of %s are not seen: configdep does not read Secrets of that type (--exclude-secret-types).", enumerate(names))
+	var out string
+	if len(leftOut) > 0 {
+		out = fmt.Sprintf(" Changes of %s are not seen: %s.", enumerate(leftOut), why)
 	}
+	if len(ofType) > 0 {
+		out += fmt.Sprintf(" Changes of %s are not seen: configdep does not read Secrets of that type (--exclude-secret-types).", enumerate(ofType))
+	}
+	return out
 }
 
 // problems returns the problems of the policy as a sentence.

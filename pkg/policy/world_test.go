@@ -31,7 +31,8 @@ type world struct {
 	t        *testing.T
 	defaults policy.Defaults
 	key      byte // of the digester
-	// From the next restart on, read no Secrets, or none of a type.
+	// From the next restart on, read this scope, with no Secrets, or none of a type.
+	scope          ingest.Scope
 	withoutSecrets bool
 	unread         corev1.SecretType
 	now            time.Time
@@ -81,7 +82,8 @@ func (x *world) restartWhile(f func()) {
 	x.t.Helper()
 	index := ingest.NewIndex(x.clock())
 	index.SetDefaults(x.defaults)
-	scope := ingest.Scope{WithoutSecrets: x.withoutSecrets}
+	scope := x.scope
+	scope.WithoutSecrets = x.withoutSecrets
 	if x.unread != "" {
 		scope.UnreadTypes = []string{string(x.unread)}
 	}

@@ -34,9 +34,7 @@ const namespaces = "namespaces"
 // Start starts to read the cluster with an index, which replaces the previous one. The index has read nothing yet.
 // The digester has the key of DigesterOf.
 func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
-	if scope.WithoutSecrets || len(scope.UnreadTypes) > 0 {
-		x.Within(scope)
-	}
+	x.Within(scope)
 	c.process = &process{index: x, streams: streamsOf(scope), unread: scope.UnreadTypes}
 	c.process.replayWith(key)
 }
@@ -114,7 +112,7 @@ func (c *Cluster) Rekey(key byte, before, between func()) {
 	p.index.Rekey()
 	c.Unseen(before)
 	p.replayWith(key)
-	workloads := len(p.streams) - len(kind.All())
+	workloads := slices.IndexFunc(p.streams, func(s string) bool { return s == "deployments" })
 	c.list(p.streams[:workloads]...)
 	between()
 	c.list(p.streams[workloads:]...)
@@ -180,7 +178,10 @@ func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, run
 
 // streamsOf returns the names of all streams, workloads last.
 func streamsOf(scope ingest.Scope) (all []string) {
-	all = append(all, namespaces, "configmaps")
+	all = append(all, namespaces)
+	if !scope.WithoutConfigMaps {
+		all = append(all, "configmaps")
+	}
 	if !scope.WithoutSecrets {
 		all = append(all, "secrets")
 		for _, t := range scope.UnreadTypes {
@@ -188,7 +189,9 @@ func streamsOf(scope ingest.Scope) (all []string) {
 		}
 	}
 	for _, k := range kind.All() {
-		all = append(all, k.Resource.Resource)
+		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {
+			all = append(all, k.Resource.Resource)
+		}
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
@@ -72,6 +73,50 @@ func TestRender_WithoutSecrets(t *testing.T) {
 			t.Errorf("%d workloads use %s, want %d", len(list.Items), source, found)
 		}
 	}
+}
+
+// Where no ConfigMaps are read, views say nothing of whether they are there.
+func TestRender_WithoutConfigMaps(t *testing.T) {
+	w := web(annotated(policy.SourcesAnnotation, "configmap/listed,configmap/c*"))
+	c := unsynced(t, w)
+	c.start(ingest.Scope{WithoutConfigMaps: true})
+	c.sync(t)
+	o := c.render(w, 123)
+	for _, s := range seenOf(o) {
+		if unread := s.Kind == "ConfigMap"; unread != (s.Present == "unknown") || unread != (s.Reason == policy.ReasonNotObserved) {
+			t.Errorf("%+v", s)
+		}
+	}
+	if diff := cmp.Diff([]v1alpha1.PatternStatus{{Kind: "ConfigMap", Pattern: "c*", Reason: policy.ReasonNotObserved}}, o.Status.Patterns); diff != "" {
+		t.Errorf("patterns (-want +got):\n%s", diff)
+	}
+}
+
+// A source that lacks the label by which sources are selected may be there.
+func TestRender_SourcesSelectedByLabel(t *testing.T) {
+	w := web(func(o *appsv1.Deployment) { o.Spec.Template.Spec.Volumes = nil })
+	c := unsynced(t, w)
+	c.start(ingest.Scope{SourceSelector: labels.Everything(), UnreadTypes: []string{string(corev1.SecretTypeServiceAccountToken)}})
+	c.sync(t)
+	check := func(why, present, reason string) {
+		t.Helper()
+		o := c.render(w, 123)
+		if diff := cmp.Diff([]seen{{"Secret", "db", present, reason}}, seenOf(o)); diff != "" {
+			t.Errorf("%s: sources (-want +got):\n%s", why, diff)
+		}
+		if resolved := o.Status.Conditions[0]; resolved.Status != metav1.ConditionTrue || missing(o) != "<none>" {
+			t.Errorf("%s: %+v, missing %s", why, resolved, missing(o))
+		}
+	}
+	check("it is absent", "unknown", "")
+	c.set(ingesttest.Secret("db", "password", "1"))
+	check("it is there", "yes", "")
+	c.remove(ingesttest.Secret("db"))
+	check("it has gone", "unknown", "")
+	token := ingesttest.Secret("db")
+	token.Type = corev1.SecretTypeServiceAccountToken
+	c.set(token)
+	check("it is of a type that is not read", "yes", policy.ReasonNotObserved)
 }
 
 // A Secret of a type that is not read is there, without more; when it came, everything that pods need was.

@@ -1,0 +1,127 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// Where no ConfigMaps are read, only Secrets restart the workload. It is not blocked by a ConfigMap, and a message says
+// which changes are not seen, beside those of Secrets of a type that is not read.
+func TestDecide_WithoutConfigMaps(t *testing.T) {
+	pod := podOf(envFrom(dependency.ConfigMap, "settings"), volume(dependency.ConfigMap, "absent", ""), env(dependency.Secret, "db", "password"), envFrom(dependency.Secret, "token"))
+	x := newWorld(t, pod, configMap("settings", "a", "1"), secret("db", "password", "1"))
+	x.unread = tokenType
+	x.set(token("token"))
+	x.annotate(policy.SourcesAnnotation, "configmap/s*,secret/d*")
+	x.scope.WithoutConfigMaps = true
+	x.restart()
+	unseen := sight{Reason: policy.ReasonNotObserved}
+	want := map[string]sight{"ConfigMap/settings": unseen, "ConfigMap/absent": unseen, "Secret/db": {Triggers: true}, "Secret/token": unseen}
+	if diff := cmp.Diff(want, sources(x.evaluate())); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	x.adopt()
+	const says = " Changes of ConfigMap/absent, ConfigMap/settings and ConfigMap/s* are not seen: configdep reads no ConfigMaps (--read-configmaps=false)." +
+		" Changes of Secret/token are not seen: configdep does not read Secrets of that type (--exclude-secret-types)."
+	if d := x.decide(); d.State != policy.InSync || !strings.HasSuffix(d.Message, says) {
+		t.Errorf("state = %s, message = %q, want the suffix %q", d.State, d.Message, says)
+	}
+	x.set(configMap("settings", "a", "2"))
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
+		t.Errorf("a ConfigMap changes: decision = %+v", outcomeOf(d))
+	}
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
+		t.Errorf("a Secret changes: decision = %+v", outcomeOf(d))
+	}
+	// All are read again: what counts from then on is adopted.
+	x.scope.WithoutConfigMaps = false
+	x.set(configMap("absent"))
+	x.restart()
+	x.adopt()
+	x.set(configMap("settings", "a", "3"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "ConfigMap/settings" {
+		t.Errorf("a ConfigMap changes, and is read: decision = %+v", outcomeOf(d))
+	}
+}
+
+// A source that lacks the label by which sources are selected may exist, so it does not block restarts for others. A key that a
+// source with the label lacks does.
+func TestDecide_SourcesSelectedByLabel(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "unlabelled"), env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	selector, err := labels.Parse("reload=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.scope.SourceSelector = selector // the cluster sends what it would with it
+	x.restart()
+	if missing, _ := x.evaluate().Missing(); len(missing) > 0 {
+		t.Errorf("missing = %q", missing)
+	}
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
+		t.Errorf("a Secret changes: decision = %+v", outcomeOf(d))
+	}
+	x.set(secret("db", "other", "2"))
+	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonKeyMissing {
+		t.Errorf("a key is missing: decision = %+v", outcomeOf(d))
+	}
+}
+
+// A namespace that gets the label opts its workloads in, as they are, and one that loses it opts them out.
+func TestDecide_NamespaceSelector(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	selector, err := labels.Parse("env=test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := func(env string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"env": env}}}
+	}
+	x.scope = ingest.Scope{NamespaceSelector: selector}
+	x.set(space("prod"))
+	x.restart()
+	unmanaged := func(why string) {
+		t.Helper()
+		if d := x.decide(); d.State != policy.Unmanaged || d.Reason != policy.ReasonNotOptedIn || d.Action != policy.None {
+			t.Errorf("%s: decision = %+v", why, outcomeOf(d))
+		}
+	}
+	unmanaged("the namespace lacks the label")
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Hour)
+	unmanaged("the content changes")
+	x.set(space("test"))
+	x.adopt()
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
+		t.Errorf("the namespace gets the label: decision = %+v", outcomeOf(d))
+	}
+	x.set(secret("db", "password", "3"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
+		t.Errorf("the content changes where the label is: decision = %+v", outcomeOf(d))
+	}
+	x.set(space("prod"))
+	x.set(secret("db", "password", "4"))
+	x.tick(time.Minute)
+	unmanaged("the namespace loses the label")
+	x.remove(dependency.Secret, "db")
+	unmanaged("a source is deleted")
+}
