@@ -23,6 +23,8 @@ import (
 type Client struct {
 	kubernetes.Interface
 	Objects
+	// WithoutJobs: the server may not list Jobs. The active runs of a CronJob are then those that its status names.
+	WithoutJobs bool
 }
 
 // Objects reads and patches workloads. It returns the errors of the API server.
@@ -43,7 +45,7 @@ func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error)
 	if err != nil {
 		return Client{}, fmt.Errorf("creating a client: %w", err)
 	}
-	return Client{client, live{objects, patches}}, nil
+	return Client{Interface: client, Objects: live{objects, patches}}, nil
 }
 
 // live implements Objects. Patches ask for only the metadata in the response, as callers use nothing else.

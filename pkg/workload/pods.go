@@ -56,7 +56,7 @@ type Selection struct {
 	self        types.UID
 }
 
-// Select reads a workload and its ReplicaSets, ControllerRevisions or Jobs. ControllerRevisions are listed only if
+// Select reads a workload and its ReplicaSets, ControllerRevisions or Jobs (see Client.WithoutJobs). ControllerRevisions are listed only if
 // revisions is true: otherwise RevisionCreated of StatefulSets and DaemonSets is not known, nor is Revision of
 // DaemonSets. It returns the errors of the API server, and NotFound if the workload was deleted, even if another
 // one with the same name was created since.
@@ -214,28 +214,56 @@ func (s *Selection) controllerRevision(ctx context.Context, client Client, k *ki
 
 // runs selects the pods of the active runs of a workload.
 func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workload) error {
-	var runs []string
-	jobs := client.BatchV1().Jobs(w.Namespace)
-	err := each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) {
-		owner := metav1.GetControllerOf(j)
-		if owner == nil || owner.UID != w.UID || j.Status.CompletionTime != nil || len(runs) == maxRuns {
-			return
-		}
-		s.controllers = append(s.controllers, j.UID)
-		runs = append(runs, string(j.UID))
-	})
-	if err != nil || len(runs) == 0 {
+	find := activeJobs
+	if client.WithoutJobs {
+		find = jobsInStatus
+	}
+	active, err := find(ctx, client, w)
+	if err != nil || len(active) == 0 {
 		return err
+	}
+	active = active[:min(len(active), maxRuns)]
+	runs := make([]string, len(active))
+	for i, uid := range active {
+		runs[i] = string(uid)
 	}
 	requirement, err := labels.NewRequirement(batchv1.ControllerUidLabel, selection.In, runs)
 	if err != nil {
 		return fmt.Errorf("selecting the runs of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	s.options.LabelSelector = labels.NewSelector().Add(*requirement).String()
+	s.controllers, s.options.LabelSelector = active, labels.NewSelector().Add(*requirement).String()
 	return nil
 }
 
-// byName returns a field selector. Single ReplicaSets, Jobs and Pods are listed by name: the
+// activeJobs returns the Jobs of a CronJob that have not completed.
+func activeJobs(ctx context.Context, client Client, w *dependency.Workload) (active []types.UID, err error) {
+	jobs := client.BatchV1().Jobs(w.Namespace)
+	err = each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) {
+		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && j.Status.CompletionTime == nil && len(active) < maxRuns {
+			active = append(active, j.UID)
+		}
+	})
+	return active, err
+}
+
+// jobsInStatus returns the Jobs that the status of a CronJob names, which needs no right on Jobs. Those that a user has
+// created from the CronJob are not among them.
+func jobsInStatus(ctx context.Context, client Client, w *dependency.Workload) (active []types.UID, err error) {
+	found, err := client.BatchV1().CronJobs(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: byName(w.Name)})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(found.Items, func(c batchv1.CronJob) bool { return c.UID == w.UID })
+	if i < 0 {
+		return nil, apierrors.NewNotFound(kind.Of(w.Kind).Resource.GroupResource(), w.Name)
+	}
+	for _, job := range found.Items[i].Status.Active {
+		active = append(active, job.UID)
+	}
+	return active, nil
+}
+
+// byName returns a field selector. Single CronJobs, ReplicaSets, Jobs and Pods are listed by name: the
 // server is authorized to list them, for its index, and then needs no right to get them.
 func byName(name string) string { return "metadata.name=" + name }
 

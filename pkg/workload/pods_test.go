@@ -29,7 +29,7 @@ import (
 
 // newClient returns a client with objects, which reads workloads as the real one does.
 func newClient(objects ...runtime.Object) Client {
-	return Client{fake.NewClientset(objects...), live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil}}
+	return Client{Interface: fake.NewClientset(objects...), Objects: live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil}}
 }
 
 var web = map[string]string{"app": "web"}
@@ -152,6 +152,63 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 			slices.Sort(names)
 			if diff := cmp.Diff(tt.want, names); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Without the right to list Jobs, the status of a CronJob names its active runs.
+func TestPodsOfACronJobWithoutJobs(t *testing.T) {
+	active := func(uids ...types.UID) *batchv1.CronJob {
+		c := &batchv1.CronJob{ObjectMeta: meta("web", nil, "")}
+		for _, uid := range uids {
+			c.Status.Active = append(c.Status.Active, corev1.ObjectReference{UID: uid})
+		}
+		return c
+	}
+	of := func(job string) *corev1.Pod {
+		return pod(job+"-x", map[string]string{batchv1.ControllerUidLabel: job + "-uid"}, types.UID(job+"-uid"))
+	}
+	many := make([]types.UID, maxRuns+1)
+	for i := range many {
+		many[i] = types.UID(fmt.Sprint("run-", i, "-uid"))
+	}
+	another := active("run-uid")
+	another.UID = "another"
+	for name, tt := range map[string]struct {
+		cronJob *batchv1.CronJob // nil: it was deleted
+		want    []string
+		gone    bool
+	}{
+		"two active runs":              {active("run-uid", "again-uid"), []string{"again-x", "run-x"}, false},
+		"no active run":                {active(), nil, false},
+		"more runs than are looked at": {active(many...), []string{"run-0-x"}, false},
+		"deleted":                      {nil, nil, true},
+		"created again":                {another, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{of("run"), of("again"), of("other"), of("run-0"), of(fmt.Sprint("run-", maxRuns))}
+			if tt.cronJob != nil {
+				objects = append(objects, tt.cronJob)
+			}
+			client := newClient(objects...)
+			client.WithoutJobs = true
+			pods, more, err := podsOf(t, client, kind.CronJob, 100)
+			if apierrors.IsNotFound(err) != tt.gone || err != nil && !tt.gone || more {
+				t.Fatalf("more = %t, error %v", more, err)
+			}
+			var names []string
+			for i := range pods {
+				names = append(names, pods[i].Name)
+			}
+			slices.Sort(names)
+			if diff := cmp.Diff(tt.want, names); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			for _, action := range client.Interface.(*fake.Clientset).Actions() {
+				if action.GetResource().Resource == "jobs" {
+					t.Errorf("asked to %s jobs", action.GetVerb())
+				}
 			}
 		})
 	}
