@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"pkg/apiserver/filters": {},
 	"pkg/apiserver/webhook": {"pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/policy", "pkg/follow", "pkg/jsonpatch"},
 	// Flags, and what they may be. Nothing that runs.
-	"pkg/apiserver/options": {"pkg/policy", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
+	"pkg/apiserver/options": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
 }

@@ -72,8 +72,10 @@ func (d *DialectOptions) names() []annotationName {
 
 // completeDialects derives the policy's dialects and strategy. What is wrong is found by validateDialects.
 func (o *Options) completeDialects() {
-	if dialects, err := policy.NewDialects(o.Dialects.Names, o.Dialects.Reloader); err == nil {
-		o.Reload.Dialects = dialects
+	if d, usual := o.Dialects, newDialectOptions(); !slices.Equal(d.Names, usual.Names) || d.Reloader != usual.Reloader {
+		if dialects, err := policy.NewDialects(d.Names, d.Reloader); err == nil {
+			o.Reload.Dialects = dialects
+		}
 	}
 	if s, err := o.Dialects.strategy(); err == nil {
 		o.Reload.Strategy = s

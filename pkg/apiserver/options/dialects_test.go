@@ -7,25 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/configdep/configdep/pkg/policy"
 )
-
-// parsed returns completed options with some flags, separated by blanks.
-func parsed(t *testing.T, flags string) (Completed, error) {
-	t.Helper()
-	o := NewOptions()
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, set := range o.Flags().FlagSets {
-		fs.AddFlagSet(set)
-	}
-	if err := fs.Parse(append(strings.Fields(flags), "--kubeconfig=x")); err != nil {
-		return Completed{}, err
-	}
-	c := o.Complete()
-	return c, c.Validate()
-}
 
 func TestDialectFlags_Invalid(t *testing.T) {
 	for flags, want := range map[string]string{
@@ -39,14 +22,14 @@ func TestDialectFlags_Invalid(t *testing.T) {
 		"--auto-annotation=reloader.stakater.com/search": `--auto-annotation and --auto-search-annotation are both "reloader.stakater.com/search"`,
 		"--reload-on-create=maybe":                       "invalid argument",
 	} {
-		if _, err := parsed(t, flags); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsed(strings.Fields(flags)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", flags, err, want)
 		}
 	}
 }
 
 func TestDialectFlags(t *testing.T) {
-	c, err := parsed(t, "--dialects=wave,reloader --auto-annotation=example.com/auto --reload-strategy=env-vars --reload-on-create=true --reload-on-delete")
+	c, err := parsed(strings.Fields("--dialects=wave,reloader --auto-annotation=example.com/auto --reload-strategy=env-vars --reload-on-create=true --reload-on-delete")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +51,7 @@ func TestDialectFlags(t *testing.T) {
 		"": policy.Annotate, "--reload-strategy=annotations": policy.Annotate, "--reload-strategy=annotation": policy.Annotate,
 		"--reload-strategy=env-var": policy.EnvVar, "--reload-strategy=recreate --strategies=annotation,recreate": policy.Recreate,
 	} {
-		if c, err := parsed(t, flags); err != nil || c.Reload.Strategy != want {
+		if c, err := parsed(strings.Fields(flags)...); err != nil || c.Reload.Strategy != want {
 			t.Errorf("%s: strategy %v, %v; want %s", flags, c.Reload.Strategy, err, want.Name())
 		}
 	}
@@ -76,11 +59,11 @@ func TestDialectFlags(t *testing.T) {
 
 // Reloader's --webhook-url calls a URL instead of restarting anything.
 func TestWebhookURL(t *testing.T) {
-	c, err := parsed(t, "--webhook-url=http://127.0.0.1:1/hook")
+	c, err := parsed(strings.Fields("--webhook-url=http://127.0.0.1:1/hook")...)
 	if err != nil || !c.Reload.Observe || len(c.Destinations()) != 1 {
 		t.Errorf("observe = %t, %d destinations, %v; want one, instead of restarts", c.Reload.Observe, len(c.Destinations()), err)
 	}
-	if _, err := parsed(t, "--webhook-url=ftp://x"); err == nil || !strings.Contains(err.Error(), "--webhook-url: must be ") {
+	if _, err := parsed(strings.Fields("--webhook-url=ftp://x")...); err == nil || !strings.Contains(err.Error(), "--webhook-url: must be ") {
 		t.Errorf("another scheme: %v, want an error about --webhook-url", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -65,11 +64,13 @@ type Options struct {
 
 	// Namespaces are the namespaces that are read; empty: all.
 	Namespaces []string
-	// ReadSecrets is whether to read any Secrets other than the server's own.
-	ReadSecrets bool
+	// ReadSecrets is whether to read any Secrets other than the server's own, and ReadConfigMaps whether to read any
+	// ConfigMaps other than those.
+	ReadSecrets, ReadConfigMaps bool
 	// ExcludedSecretTypes are the types of Secrets of which only the metadata is read.
 	ExcludedSecretTypes []string
-	excludedTypesFlag   *pflag.Flag // tells whether ExcludedSecretTypes was set
+	// Reloader has options by the names that they have in Stakater Reloader.
+	Reloader ReloaderOptions
 	// WebhookPort is the port of the admission webhook; 0: no webhook.
 	WebhookPort int
 	// WebhookSecretPath: serve the webhook at a path that only its configuration contains.
@@ -82,6 +83,8 @@ type Options struct {
 	// by their labels, the namespaces whose workloads it does not.
 	WebhookExempt   []string
 	WebhookSelector string
+
+	flags cliflag.NamedFlagSets // that Flags returned
 }
 
 // NewOptions returns Options with their defaults.
@@ -107,6 +110,7 @@ func NewOptions() *Options {
 		Namespace:      defaultNamespace(),
 
 		ReadSecrets:         true,
+		ReadConfigMaps:      true,
 		ExcludedSecretTypes: []string{string(corev1.SecretTypeServiceAccountToken), helmRelease},
 
 		VersionLag:   20 * time.Second,
@@ -130,6 +134,7 @@ func NewOptions() *Options {
 		},
 		Certificate: newCertificateOptions(),
 		Dialects:    newDialectOptions(),
+		Reloader:    newReloaderOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Validating policies and webhooks of the cluster may refuse a Reload. Mutating ones have
@@ -185,7 +190,19 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Features.AddFlags(sets.FlagSet("features"))
 	o.ServerRun.AddUniversalFlags(sets.FlagSet("generic API server"))
 	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
+	o.addReloaderFlags(sets.FlagSet("reloader"))
+	o.flags = sets
 	return sets
+}
+
+// set reports whether a flag was given.
+func (o *Options) set(name string) bool {
+	for _, set := range o.flags.FlagSets {
+		if flag := set.Lookup(name); flag != nil {
+			return flag.Changed
+		}
+	}
+	return false
 }
 
 // Completed are Options that have been completed. The private pointer prevents other packages from
@@ -208,6 +225,7 @@ func (o *Options) Complete() Completed {
 		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
 	o.completeDialects()
+	o.completeReloader()
 	o.Reload.Observe = o.Reload.Observe || o.Notifications.WebhookURL != ""
 	return Completed{&completed{o, o.Notifications.read()}}
 }
@@ -242,6 +260,7 @@ func (o Completed) Validate() error {
 	errs = append(errs, o.validateDialects()...)
 	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateScope()...)
+	errs = append(errs, o.validateReloader()...)
 	errs = append(errs, o.validateCertificate()...)
 	errs = append(errs, o.destinations.errs...)
 	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {

@@ -138,7 +138,7 @@ func TestSecretTypes(t *testing.T) {
 		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
 		}
-		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(ingest.Scope{}, "Dialects")); diff != "" && tt.wrong == "" {
+		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -21,10 +22,12 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.ReadSecrets, "read-secrets", o.ReadSecrets,
 		"Read Secrets. If false, the server lists and watches only its own two Secrets, by name, and needs no right on others: "+
 			"references to Secrets are shown, but not whether the Secrets exist, and their changes restart nothing.")
+	fs.BoolVar(&o.ReadConfigMaps, "read-configmaps", o.ReadConfigMaps,
+		"Read ConfigMaps. If false, the server needs no right on ConfigMaps in the namespaces of workloads: "+
+			"references to ConfigMaps are shown, but not whether the ConfigMaps exist, and their changes restart nothing.")
 	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
 		fmt.Sprintf("The types of Secrets of which only the metadata is read, at most %d: "+
 			"configdep knows whether such Secrets exist, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
-	o.excludedTypesFlag = fs.Lookup("exclude-secret-types")
 }
 
 // helmRelease is the type of the Secrets in which Helm keeps releases: the largest in many clusters, which no pod reads.
@@ -32,7 +35,12 @@ const helmRelease = "helm.sh/release.v1"
 
 // Scope returns which objects are read.
 func (o *Options) Scope() ingest.Scope {
-	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes, Dialects: o.Reload.Dialects}
+	s := ingest.Scope{
+		Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, WithoutConfigMaps: !o.ReadConfigMaps, UnreadTypes: o.ExcludedSecretTypes,
+		Dialects: o.Reload.Dialects,
+	}
+	o.Reloader.applyTo(&s)
+	return s
 }
 
 // maxNamespaces is how many namespaces may be read one by one. Each needs eleven watches, two of them for types of
@@ -45,7 +53,11 @@ const maxNamespaces = 100
 const maxExcludedTypes = 8
 
 func (o *Options) validateScope() []error {
-	return append(o.validateNamespaces(), o.validateExcludedTypes()...)
+	errs := append(o.validateNamespaces(), o.validateExcludedTypes()...)
+	if !o.ReadSecrets && !o.ReadConfigMaps {
+		errs = append(errs, errors.New("--read-secrets=false and --read-configmaps=false together leave nothing that restarts a workload: set one of them"))
+	}
+	return errs
 }
 
 func (o *Options) validateNamespaces() (errs []error) {
@@ -54,7 +66,7 @@ func (o *Options) validateNamespaces() (errs []error) {
 			"each costs kube-apiserver as many watches for each replica as all of them cost without the flag",
 			n, maxNamespaces))
 	}
-	return append(errs, validateNames("--namespaces", o.Namespaces)...)
+	return append(errs, validateNames(cmp.Or(o.Reloader.namespaceFrom, "--namespaces"), o.Namespaces)...)
 }
 
 // secretType matches the types of Secrets that can be left out: DOMAIN/NAME, Opaque, or types with more than one slash,
@@ -65,7 +77,7 @@ var secretType = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(/
 const maxSecretType = 253
 
 func (o *Options) validateExcludedTypes() (errs []error) {
-	if !o.ReadSecrets && o.excludedTypesFlag != nil && o.excludedTypesFlag.Changed {
+	if !o.ReadSecrets && o.set("exclude-secret-types") {
 		errs = append(errs, errors.New("--exclude-secret-types has no effect with --read-secrets=false: set one of them"))
 	}
 	if n := len(o.ExcludedSecretTypes); n > maxExcludedTypes {
