@@ -71,7 +71,10 @@ var mayImport = map[string][]string{
 	"pkg/apiserver": {everything},
 	// What is made of the handlers of the generic API server.
 	"pkg/apiserver/filters": {},
-	"pkg/apiserver/webhook": {"pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/policy", "pkg/follow", "pkg/jsonpatch"},
+	// Ports of their own, for clients that are not authenticated.
+	"pkg/apiserver/listener":  {},
+	"pkg/apiserver/plainhttp": {"pkg/apiserver/listener"},
+	"pkg/apiserver/webhook":   {"pkg/apiserver/listener", "pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/policy", "pkg/follow", "pkg/jsonpatch"},
 	// Flags, and what they may be. Nothing that runs.
 	"pkg/apiserver/options": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
 	// Each command has a rule of its own, so that none drags in what it does not need.

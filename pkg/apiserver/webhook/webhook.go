@@ -11,7 +11,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log"
 	"net/http"
 	"slices"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/apiserver/listener"
 	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -38,7 +38,7 @@ type Webhook struct {
 	path     *path
 }
 
-// The limits of a connection to the webhook. Only HTTP/1.1 is served: with HTTP/2, a connection could use the memory of
+// The limits of connections to the webhook. Only HTTP/1.1 is served: with HTTP/2, a connection could use the memory of
 // many concurrent requests, and kube-apiserver does not need it.
 const (
 	maxWebhookHeader = 16 << 10
@@ -46,6 +46,11 @@ const (
 	webhookIdle      = 90 * time.Second
 	webhookRequest   = 5 * time.Second  // to arrive with its body, unless the handler sets a shorter limit
 	webhookAnswer    = 15 * time.Second // from the arrival of the headers
+
+	// The number of connections, in total and from one host. kube-apiserver opens one for each concurrent request, and keeps
+	// at most 25 idle ones.
+	maxConnections       = 512
+	maxConnectionsOfHost = 128
 )
 
 // New listens on the port of the webhook, which uses the certificate of the API.
@@ -99,11 +104,10 @@ func (w *Webhook) Start(ctx context.Context, serving *sync.WaitGroup, handler ht
 		ReadTimeout:       webhookRequest,
 		WriteTimeout:      webhookAnswer,
 		IdleTimeout:       webhookIdle,
-		// Unauthenticated clients can cause errors, such as failed handshakes.
-		ErrorLog: log.New(verboseWriter{klog.FromContext(ctx)}, "", 0),
+		ErrorLog:          listener.ErrorLog(klog.FromContext(ctx), "webhook"), // such as failed handshakes
 	}
 	klog.FromContext(ctx).Info("Serving the webhook", "address", w.serving.Listener.Addr().String())
-	stopped, _, err := genericapiserver.RunServer(server, newLimitedListener(w.serving.Listener), 10*time.Second, ctx.Done())
+	stopped, _, err := genericapiserver.RunServer(server, listener.Limit(w.serving.Listener, maxConnections, maxConnectionsOfHost), 10*time.Second, ctx.Done())
 	if err != nil {
 		return fmt.Errorf("serving the webhook: %w", err)
 	}
@@ -134,14 +138,6 @@ func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.C
 	serving.Go(func() { dynamic.Run(1, ctx.Done()) })
 	config.GetConfigForClient = dynamic.GetConfigForClient
 	return config
-}
-
-// verboseWriter logs the errors of the HTTP server at a high verbosity.
-type verboseWriter struct{ logger klog.Logger }
-
-func (w verboseWriter) Write(p []byte) (int, error) {
-	w.logger.V(5).Info("The server of the webhook says something", "message", string(p[:min(len(p), 512)]))
-	return len(p), nil
 }
 
 // authenticated refuses callers without a certificate from the CA, if a CA is set.

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package webhook
+package listener
 
 import (
 	"io"
@@ -9,16 +9,18 @@ import (
 	"testing"
 )
 
+const most, mostOfHost = 32, 8
+
 // A host that opens connections without end has a part of them, and others have theirs.
-func TestLimitedListener(t *testing.T) {
+func TestLimit(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLimitedListener(inner)
+	l := newLimited(inner, most, mostOfHost)
 	defer l.Close()
-	l.hosts["127.0.0.2"] = maxConnectionsOfHost // another host has all that it may
-	l.all = maxConnectionsOfHost
+	l.hosts["127.0.0.2"] = mostOfHost // another host has all that it may
+	l.all = mostOfHost
 	accepted := make(chan net.Conn)
 	go func() {
 		defer close(accepted)
@@ -39,7 +41,7 @@ func TestLimitedListener(t *testing.T) {
 		return c
 	}
 	var served []net.Conn
-	for range maxConnectionsOfHost {
+	for range mostOfHost {
 		dial()
 		served = append(served, <-accepted)
 	}
@@ -55,7 +57,7 @@ func TestLimitedListener(t *testing.T) {
 	if _, err := (<-accepted).Read(make([]byte, 1)); err != nil {
 		t.Errorf("when another has ended: %v", err)
 	}
-	if l.all != 2*maxConnectionsOfHost || l.hosts["127.0.0.1"] != maxConnectionsOfHost {
+	if l.all != 2*mostOfHost || l.hosts["127.0.0.1"] != mostOfHost {
 		t.Errorf("%d are counted, of the host %d", l.all, l.hosts["127.0.0.1"])
 	}
 	_ = inner.Close()
@@ -63,10 +65,10 @@ func TestLimitedListener(t *testing.T) {
 	}
 }
 
-func TestLimitedListener_Total(t *testing.T) {
-	l := newLimitedListener(nil)
-	for i := range maxConnections {
-		if !l.add(string(rune('a' + i/maxConnectionsOfHost))) {
+func TestLimit_Total(t *testing.T) {
+	l := newLimited(nil, most, mostOfHost)
+	for i := range most {
+		if !l.add(string(rune('a' + i/mostOfHost))) {
 			t.Fatalf("the connection %d is too many", i)
 		}
 	}
