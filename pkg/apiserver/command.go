@@ -50,14 +50,18 @@ func run(ctx context.Context, o *options.Options) error {
 	if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
 		return err
 	}
+	completed := o.Complete() // --log-level and --log-format say how to log
 	if err := logging.Apply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
-	completed := o.Complete()
 	if err := completed.Validate(); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting", "version", version.Version())
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting", "version", version.Version())
+	for _, notice := range completed.Notices() {
+		logger.Info(notice)
+	}
 	forbidDumps(ctx)
 	followMemoryLimit(ctx)
 	config, err := NewConfig(completed)

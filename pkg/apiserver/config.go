@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,9 +19,11 @@ import (
 
 	"github.com/configdep/configdep/pkg/apiserver/filters"
 	"github.com/configdep/configdep/pkg/apiserver/options"
+	"github.com/configdep/configdep/pkg/apiserver/plainhttp"
 	"github.com/configdep/configdep/pkg/apiserver/webhook"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/version"
@@ -54,6 +57,7 @@ type ExtraConfig struct {
 	// MaxWatchesPerUser is how many watches one user may have open on this replica.
 	MaxWatchesPerUser int
 
+	plain          []plainhttp.Server
 	key            *sharedsecret.Secret // of the hashes
 	certificates   *certificates
 	webhook        *webhook.Webhook
@@ -164,6 +168,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		ConcurrentReloads: o.ConcurrentReloads,
 		HistoryBytes:      int(o.HistoryBytes.Value()),
 		MaxWatchesPerUser: o.MaxWatchesPerUser,
+		plain:             plainServers(o),
 		key:               ingest.NewKeySecret(client, o.Namespace),
 		unregistration:    &unregistration{client, dynamicClient, o.Namespace},
 	}
@@ -173,6 +178,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	if c.Workloads, err = workload.NewClient(config, client); err != nil {
 		return nil, err
 	}
+	c.Workloads.WithoutJobs = slices.Contains(c.Scope.IgnoredWorkloads, kind.Job)
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
 	if c.webhook, err = webhook.New(o, generic.SecureServing, client); err != nil {
 		return nil, err
@@ -182,6 +188,17 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	}
 	c.notifications, err = newNotifications(o.Destinations())
 	return c, err
+}
+
+// plainServers returns what is served without TLS.
+func plainServers(o options.Completed) (all []plainhttp.Server) {
+	if address := o.Reloader.MetricsBindAddress; address != "" {
+		all = append(all, plainhttp.Metrics("--insecure-metrics-bind-address", address))
+	}
+	if o.Reloader.EnablePprof {
+		all = append(all, plainhttp.Profiles("--pprof-addr", o.Reloader.PprofAddr))
+	}
+	return all
 }
 
 // clientConfig returns the configuration of the client for workloads and sources. It has no

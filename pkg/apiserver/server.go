@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,6 +116,11 @@ func (s *Server) Run(ctx context.Context) error {
 	feeding.Go(func() { s.giveBack(feed) })
 	defer feeding.Wait()
 	defer stop()
+	for _, plain := range s.config.plain { // first, so that a start that takes long can be looked into
+		if _, err := plain.Start(feed, &feeding); err != nil {
+			return err
+		}
+	}
 	if err := s.config.certificates.load(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the context was done before the server started
@@ -144,9 +150,11 @@ func (s *Server) begin(d *dependency.Digester) {
 // reviews returns the handler of the webhook.
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
-		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces, Dialects: s.config.Reload.Dialects,
-		Observe: s.config.Reload.Observe,
-		Exempt:  func(namespace string) bool { return s.config.exemptions.Exempt(namespace, s.namespaces) },
+		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces,
+		Dialects: s.config.Reload.Dialects, Observe: s.config.Reload.Observe,
+		Exempt: func(namespace string) bool {
+			return slices.Contains(s.config.Scope.IgnoredNamespaces, namespace) || s.config.exemptions.Exempt(namespace, s.namespaces)
+		},
 	})
 }
 
