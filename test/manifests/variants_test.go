@@ -185,6 +185,16 @@ Deployment configdep-apiserver
 + PrometheusRule configdep
 + ServiceMonitor configdep-apiserver
 `},
+	"chart-secrets-only.yaml": {"chart-default.yaml", `
+ClusterRole configdep-apiserver
+  - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
+  + rules[{"apiGroups":[""],"resources":["secrets"],"verbs":["list","watch"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--read-configmaps=false]
+Role configdep-apiserver:ca
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
+  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
+`},
 	"chart-reload-all.yaml": {"chart-single-namespace.yaml", `
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--concurrent-reloads=4]

@@ -125,6 +125,18 @@ metricRelabelings:
 (oldObject != null && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
 {{- end }}
 
+{{- /* The kinds of workloads that are not read, separated by commas. */ -}}
+{{- define "configdep.ignoredWorkloads" -}}
+{{- $ignored := list }}
+{{- if not .Values.workloads.jobs }}
+{{- $ignored = append $ignored "jobs" }}
+{{- end }}
+{{- if not .Values.workloads.cronJobs }}
+{{- $ignored = append $ignored "cronjobs" }}
+{{- end }}
+{{- join "," $ignored }}
+{{- end }}
+
 {{/* A label selector, {matchLabels, matchExpressions}, in the format of a flag. */}}
 {{- define "configdep.labelSelector" -}}
 {{- $parts := list }}
