@@ -120,7 +120,8 @@ type ReloadPolicy struct {
 	// declaredBy says where the mode comes from: configdep.io/reload (an annotation on the
 	// workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod
 	// template, Namespace configdep.io/reload (an annotation or label on its namespace),
-	// or Default (a flag of the server). If there are several, they are separated by commas.
+	// Default (a flag of the server), or --namespace-selector (the flag does not select
+	// the namespace, so the mode is Off). If there are several, they are separated by commas.
 	// +optional
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
@@ -377,8 +378,8 @@ type SourceStatus struct {
 	// name is the name of the source.
 	Name string `json:"name"`
 	// present reports whether the source exists. It is absent if that is not known:
-	// SecretProviderClasses are shown but not observed, and so are Secrets if configdep reads no
-	// Secrets.
+	// SecretProviderClasses are shown but not observed, and so are Secrets or ConfigMaps if
+	// configdep reads none. If it reads only those with a label, others may exist.
 	// +optional
 	Present *bool `json:"present,omitempty"`
 	// missingKeys are the keys that a use requires and that the source does not have.
