@@ -23,12 +23,12 @@ import (
 
 // asked is a request of the server to kube-apiserver.
 type asked struct {
-	method, path, fields, accept string
-	code                         int
+	method, path, labels, fields, accept string
+	code                                 int
 }
 
 func (a *asked) String() string {
-	return fmt.Sprintf("%s %s by %q as %s: %d", a.method, a.path, a.fields, a.accept, a.code)
+	return fmt.Sprintf("%s %s by %q and %q as %s: %d", a.method, a.path, a.labels, a.fields, a.accept, a.code)
 }
 
 // ofSecrets reports whether the request is about Secrets.
@@ -98,7 +98,7 @@ func (r *recorder) note(answer *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := answer.Request
-	r.asked = append(r.asked, asked{q.Method, q.URL.Path, q.URL.Query().Get("fieldSelector"), q.Header.Get("Accept"), answer.StatusCode})
+	r.asked = append(r.asked, asked{q.Method, q.URL.Path, q.URL.Query().Get("labelSelector"), q.URL.Query().Get("fieldSelector"), q.Header.Get("Accept"), answer.StatusCode})
 }
 
 // all returns the recorded requests.

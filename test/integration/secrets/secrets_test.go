@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secrets checks which parts of Secrets the server reads, by all its traffic with kube-apiserver: no
-// content of some types and, with the overlay configmaps-only, no Secrets at all.
+// Package secrets checks what the server reads, by all its traffic with kube-apiserver: of Secrets no content of some types
+// and, with the overlay configmaps-only, none at all; and nothing that the flags of its scope leave out.
 package secrets
 
 import (
@@ -172,7 +172,7 @@ func shown(o *v1alpha1.ConfigDependency) map[string]string {
 }
 
 // installed installs the server behind a recorder, and checks its logs at the end.
-func installed(t *testing.T, r *recorder, o install.Options) {
+func installed(t *testing.T, r *recorder, o install.Options) *install.Installation {
 	t.Helper()
 	o.Race, o.Kubeconfig, o.Args = install.RaceDetector, r.kubeconfig, append(o.Args, "--shutdown-delay-duration=0s")
 	server, err := install.Install(t.Context(), cluster, o)
@@ -185,6 +185,7 @@ func installed(t *testing.T, r *recorder, o install.Options) {
 			t.Error(err)
 		}
 	})
+	return server
 }
 
 // checkSecretTypes: kube-apiserver sends no content of tokens and of Helm's releases, and views still show whether
@@ -367,11 +368,16 @@ func TestSecrets(t *testing.T) {
 		if !ok {
 			return
 		}
-		// No server runs in between.
-		for _, entrance := range []string{"apiservice/" + install.APIService, "mutatingwebhookconfiguration/" + install.Name} {
-			if _, err := cluster.Kubectl(t.Context(), "delete", entrance); err != nil {
-				t.Fatal(err)
-			}
+		closeEntrances(t)
+	}
+}
+
+// closeEntrances removes what leads to a server, as none runs.
+func closeEntrances(t *testing.T) {
+	t.Helper()
+	for _, entrance := range []string{"apiservice/" + install.APIService, "mutatingwebhookconfiguration/" + install.Name} {
+		if _, err := cluster.Kubectl(t.Context(), "delete", entrance); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
