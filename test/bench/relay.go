@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type relay struct {
 	delay    time.Duration // in each direction
 	stop     context.CancelFunc
 	running  sync.WaitGroup
+	received atomic.Int64 // the bytes that came from the address, as they were on the wire
 }
 
 func newRelay(to string, delay time.Duration) (*relay, error) {
@@ -59,9 +61,12 @@ func (r *relay) pass(ctx context.Context, in net.Conn) {
 	defer out.Close()
 	defer context.AfterFunc(ctx, func() { in.Close(); out.Close() })()
 	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+	for _, way := range []struct {
+		from, to net.Conn
+		bytes    *atomic.Int64
+	}{{in, out, &atomic.Int64{}}, {out, in, &r.received}} {
 		both.Go(func() {
-			r.copy(way[1], way[0])
+			r.copy(way.to, way.from, way.bytes)
 			in.Close()
 			out.Close()
 		})
@@ -75,7 +80,7 @@ type piece struct {
 	data []byte
 }
 
-func (r *relay) copy(to, from net.Conn) {
+func (r *relay) copy(to, from net.Conn, bytes *atomic.Int64) {
 	pieces := make(chan piece, 1024)
 	var writer sync.WaitGroup
 	defer writer.Wait()
@@ -96,6 +101,7 @@ func (r *relay) copy(to, from net.Conn) {
 	for {
 		buffer := make([]byte, 32<<10)
 		n, err := from.Read(buffer)
+		bytes.Add(int64(n))
 		if n > 0 {
 			pieces <- piece{time.Now().Add(r.delay), buffer[:n]}
 		}
