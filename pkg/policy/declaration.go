@@ -20,17 +20,18 @@ type Declaration struct {
 	policy   *Policy
 
 	off  string // the annotation that turns restarts off, whatever others say; empty: none does
-	own  map[dependency.SourceKind]KindMode
 	base KindMode
-	// instead are the annotations because of which the default does not apply to a kind.
-	instead map[dependency.SourceKind]string
+	// own are the modes for observedKinds that annotations of the workload declare, and instead are the annotations because
+	// of which the default does not apply to a kind.
+	own     [2]KindMode
+	instead [2]string
 	in      []string // the annotations that opt the workload in
 	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not.
 	ignores, counts bool
 }
 
 // observedKinds are the kinds whose changes are seen.
-var observedKinds = []dependency.SourceKind{dependency.ConfigMap, dependency.Secret}
+var observedKinds = [2]dependency.SourceKind{dependency.ConfigMap, dependency.Secret}
 
 // breadth orders modes by how many sources they select.
 var breadth = map[Mode]int{"": 0, Off: 1, Listed: 2, Matched: 3, Auto: 4}
@@ -38,12 +39,9 @@ var breadth = map[Mode]int{"": 0, Off: 1, Listed: 2, Matched: 3, Auto: 4}
 // Restart declares, by an annotation, that changes of sources of some kinds restart the workload, in a mode. If several
 // annotations do, the broadest mode counts.
 func (d *Declaration) Restart(mode Mode, by string, kinds ...dependency.SourceKind) {
-	for _, kind := range kinds {
-		if breadth[mode] > breadth[d.own[kind].Mode] {
-			if d.own == nil {
-				d.own = map[dependency.SourceKind]KindMode{}
-			}
-			d.own[kind] = KindMode{mode, by}
+	for i, kind := range observedKinds {
+		if slices.Contains(kinds, kind) && breadth[mode] > breadth[d.own[i].Mode] {
+			d.own[i] = KindMode{mode, by}
 		}
 	}
 	d.optIn(by)
@@ -51,11 +49,10 @@ func (d *Declaration) Restart(mode Mode, by string, kinds ...dependency.SourceKi
 
 // Instead declares, by an annotation, that the default of the namespace or the server does not apply to some kinds.
 func (d *Declaration) Instead(by string, kinds ...dependency.SourceKind) {
-	for _, kind := range kinds {
-		if d.instead == nil {
-			d.instead = map[dependency.SourceKind]string{}
+	for i, kind := range observedKinds {
+		if slices.Contains(kinds, kind) {
+			d.instead[i] = cmp.Or(d.instead[i], by)
 		}
-		d.instead[kind] = cmp.Or(d.instead[kind], by)
 	}
 }
 
@@ -104,25 +101,23 @@ func (d *Declaration) finish() {
 		p.Mode, p.DeclaredBy = Off, d.off
 		return
 	}
-	if len(d.in) == 0 && len(d.instead) == 0 {
+	if len(d.in) == 0 && d.instead == [2]string{} {
 		p.Mode, p.DeclaredBy = d.base.Mode, d.base.DeclaredBy
 		d.ignore(d.ignoresDefault())
 		return
 	}
-	modes := map[dependency.SourceKind]KindMode{}
+	modes := d.own
 	p.Mode = Off
 	if len(d.in) > 0 {
 		p.Mode = Listed
 	}
 	by, based := d.in, false
-	for _, kind := range observedKinds {
-		m := d.own[kind]
-		if d.instead[kind] == "" && breadth[d.base.Mode] > breadth[m.Mode] {
-			m, based = d.base, true
+	for i := range modes {
+		if d.instead[i] == "" && breadth[d.base.Mode] > breadth[modes[i].Mode] {
+			modes[i], based = d.base, true
 		}
-		modes[kind] = m
-		if breadth[m.Mode] > breadth[p.Mode] {
-			p.Mode = m.Mode
+		if breadth[modes[i].Mode] > breadth[p.Mode] {
+			p.Mode = modes[i].Mode
 		}
 	}
 	switch {
@@ -130,15 +125,18 @@ func (d *Declaration) finish() {
 		by = append(slices.Clone(by), d.base.DeclaredBy)
 		d.counts = d.counts || !d.ignoresDefault()
 	case len(by) == 0:
-		for _, kind := range observedKinds {
-			if !slices.Contains(by, d.instead[kind]) {
-				by = append(by, d.instead[kind])
+		for _, instead := range d.instead {
+			if instead != "" && !slices.Contains(by, instead) {
+				by = append(by, instead)
 			}
 		}
 	}
 	p.DeclaredBy = strings.Join(by, ", ")
-	if slices.ContainsFunc(observedKinds, func(kind dependency.SourceKind) bool { return modes[kind] != KindMode{p.Mode, p.DeclaredBy} }) {
-		p.Modes = modes
+	if same := (KindMode{p.Mode, p.DeclaredBy}); modes != [2]KindMode{same, same} {
+		p.Modes = map[dependency.SourceKind]KindMode{}
+		for i, kind := range observedKinds {
+			p.Modes[kind] = modes[i]
+		}
 	}
 	// Where several dialects opt a workload in, what is a change for one of them is a change.
 	d.ignore(d.ignores && !d.counts)

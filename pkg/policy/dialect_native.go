@@ -59,8 +59,8 @@ func (native) Declare(d *Declaration) {
 	case mode == Off && len(d.policy.Problems) == 0:
 		d.Never(by)
 	default:
-		d.Restart(mode, by, observedKinds...)
-		d.Instead(by, observedKinds...)
+		d.Restart(mode, by, observedKinds[:]...)
+		d.Instead(by, observedKinds[:]...)
 		d.Ignores(false)
 	}
 }

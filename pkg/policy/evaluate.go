@@ -88,6 +88,9 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
 	p := NewPolicy(annotated(w, g.NamespaceOf(w)), v.Defaults)
+	if g.SelectedByLabel() { // a source may only have got the label, or lost it
+		p.IgnoreCreated, p.IgnoreDeleted = true, true
+	}
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()

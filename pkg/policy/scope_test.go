@@ -125,3 +125,36 @@ func TestDecide_NamespaceSelector(t *testing.T) {
 	x.remove(dependency.Secret, "db")
 	unmanaged("a source is deleted")
 }
+
+// A label that a source gets, or loses, is no change, in any dialect. But content that changes while it has none is one, once
+// it has the label again.
+func TestDecide_LabelsOfSelectedSources(t *testing.T) {
+	labelled := func(value, label string) *corev1.Secret {
+		s := secret("db", "password", value)
+		s.Labels = map[string]string{"reload": label}
+		return s
+	}
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), labelled("1", "true"))
+	selector, err := labels.Parse("reload=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.scope.SourceSelector = selector
+	x.restart()
+	x.adopt()
+	// The API server reports an object that ceases to match as deleted, and one that begins to match as added.
+	for i, step := range []struct {
+		do   func()
+		want int
+	}{
+		{func() { x.remove(dependency.Secret, "db") }, 0},
+		{func() { x.set(labelled("1", "true")) }, 0},
+		{func() { x.remove(dependency.Secret, "db") }, 0},
+		{func() { x.set(labelled("2", "true")) }, 1},
+	} {
+		step.do()
+		if n := x.restartsOf(); n != step.want {
+			t.Errorf("step %d: %d restarts, want %d", i+1, n, step.want)
+		}
+	}
+}
