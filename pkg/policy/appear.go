@@ -26,6 +26,9 @@ func (u *trackedSource) appearedSince(entry string) bool {
 	if u.counted == nil || u.counted.source == nil || !u.of.Policy.IgnoreCreated {
 		return false
 	}
+	if u.isCurrent(entry) { // it looks as if it was absent, because it has none of the keys that count
+		return false
+	}
 	absent := u.of.digest(dependency.AppendContent(nil, &u.counted.Reference, nil))[:16]
 	return strings.HasPrefix(entry, u.summary().scope+"."+absent+".")
 }

@@ -106,3 +106,30 @@ func TestDecide_AppearingAndDisappearing(t *testing.T) {
 		}
 	}
 }
+
+// A source that loses the keys that pods read looks like one that was absent. That is one change, and if revisions cannot be
+// compared, it is not found again after each restart.
+func TestDecide_AppearingWithoutKeys(t *testing.T) {
+	other := func(x *world) { x.set(secret("extra", "other", "1")) }
+	key := func(x *world) { x.set(secret("extra", "other", "1", "key", "1")) }
+	for name, several := range map[string]bool{"one counter": false, "several counters": true} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnv(dependency.Secret, "extra", "key")), secret("extra", "other", "1", "key", "1"))
+			x.defaults.Mode, x.defaults.Settle = policy.Off, time.Second
+			x.annotate(reloaderAuto, "true", policy.ReloadAnnotation, "")
+			if several {
+				x.SeparateCounters()
+			}
+			x.restart()
+			if n := x.restartsOf(); n != 0 {
+				t.Fatalf("opting in: %d restarts", n)
+			}
+			for i, do := range []func(*world){other, key, other} {
+				do(x)
+				if n := x.restartsOf(); n != 1 {
+					t.Fatalf("change %d: %d restarts, want 1", i+1, n)
+				}
+			}
+		})
+	}
+}
