@@ -30,6 +30,9 @@ func (e *Evaluation) provisional(d *Decision) bool {
 	if d.State == Unmanaged { // the record is shown, though nothing is decided by it
 		return e.Workload.RecordDropped() || e.Workload.RecordRekeyed()
 	}
+	if d.State == Blocked && e.Workload.RecordDropped() { // so is the last restart, and it is not written again
+		return true
+	}
 	return !e.writtenStale() && (d.Stale || e.inquires())
 }
 

@@ -66,7 +66,11 @@ func TestDecide_TimedAndProvisional(t *testing.T) {
 		"a source is missing":                     {func(x *world) { x.remove(dependency.Secret, "db") }, timed},
 		"the record is removed":                   {dropped, timed},
 		"the record is removed, and the workload": {both(dropped, deleted), provisional},
-		"the workload is deleted":                 {deleted, final},
+		"the record is removed, and a source is missing": {func(x *world) {
+			dropped(x)
+			x.remove(dependency.Secret, "db")
+		}, provisional},
+		"the workload is deleted": {deleted, final},
 		"matched, and a source that counted has gone": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "matched")
 			marked := secret("db", "password", "1")
