@@ -39,7 +39,7 @@ type Dialect interface {
 	// Source returns what the annotations of a ConfigMap or Secret say.
 	Source(annotations map[string]string) dependency.SourceMarks
 	// MarksAnnotation and MarksVariable report whether the tool writes annotations with a key, or environment variables
-	// with a name, to pod templates to restart them. The next restart removes them.
+	// with a name and a plain value, to pod templates to restart them. The next restart removes them.
 	MarksAnnotation(key string) bool
 	MarksVariable(name string) bool
 }
@@ -138,7 +138,7 @@ func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign
 	for i := range template.Spec.Containers {
 		c := &template.Spec.Containers[i]
 		for j := range c.Env {
-			if name := c.Env[j].Name; any(func(d Dialect) bool { return d.MarksVariable(name) }) {
+			if name := c.Env[j].Name; c.Env[j].ValueFrom == nil && any(func(d Dialect) bool { return d.MarksVariable(name) }) {
 				out.Variables = append(out.Variables, dependency.Variable{Container: c.Name, Name: name})
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -204,14 +203,11 @@ func (r *reloader) Source(annotations map[string]string) dependency.SourceMarks 
 // for workloads that Reloader's annotations opt in, because dashboards and scripts read it.
 const lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
 
-// variablePrefix is that of the environment variables by which Reloader restarts pods.
-const variablePrefix = "STAKATER_"
-
 // MarksAnnotation implements Dialect.
 func (*reloader) MarksAnnotation(key string) bool { return key == lastReloadedFrom }
 
 // MarksVariable implements Dialect.
-func (*reloader) MarksVariable(name string) bool { return strings.HasPrefix(name, variablePrefix) }
+func (*reloader) MarksVariable(name string) bool { return MarksVariable(name) }
 
 // namesOfKind parses a comma-separated list of names. It leaves out names that no object can have.
 func namesOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {

@@ -56,3 +56,18 @@ func (c *Changed) variableName() string {
 	}
 	return variablePrefix + name.String() + "_" + strings.ToUpper(string(c.Kind))
 }
+
+// The names of variables are STAKATER_NAME_KIND, as those of Reloader are.
+const variablePrefix = "STAKATER_"
+
+var variableKinds = []dependency.SourceKind{dependency.ConfigMap, dependency.Secret, dependency.SecretProviderClass}
+
+// MarksVariable reports whether an environment variable can be one that a restart sets, by its name. Other names that begin
+// in the same way belong to users. So do variables whose value comes from elsewhere, whatever their names.
+func MarksVariable(name string) bool {
+	rest, found := strings.CutPrefix(name, variablePrefix)
+	return found && slices.ContainsFunc(variableKinds, func(kind dependency.SourceKind) bool {
+		of, found := strings.CutSuffix(rest, "_"+strings.ToUpper(string(kind)))
+		return found && of != ""
+	})
+}
