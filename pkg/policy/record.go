@@ -5,6 +5,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -236,7 +237,7 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		if p.ReportsSource && len(r.Changed) > 0 {
 			out.template[lastReloadedFrom] = r.Changed[0].reloadedFrom(w, r.Last.Time.Time)
 		}
-		out.spec["template"] = out.templatePatch()
+		out.spec["template"] = out.templatePatch(w)
 	}
 	if len(out.spec) == 0 {
 		return patch(w, out.workload, nil)
@@ -259,13 +260,21 @@ func (out *restartPatch) replaceForeign(w *dependency.Workload) {
 	}
 }
 
-// templatePatch returns the part of the patch for the pod template.
-func (out *restartPatch) templatePatch() object {
+// templatePatch returns the part of the patch for the pod template. It names containers in their order, because a strategic
+// merge patch would otherwise reorder them.
+func (out *restartPatch) templatePatch(w *dependency.Workload) object {
 	template := object{"metadata": object{"annotations": out.template}}
 	if len(out.variables) == 0 {
 		return template
 	}
 	var containers []object
+	position := func(v variable) int {
+		if i := slices.Index(w.Containers, v.Container); i >= 0 {
+			return i
+		}
+		return len(w.Containers)
+	}
+	slices.SortStableFunc(out.variables, func(a, b variable) int { return cmp.Compare(position(a), position(b)) })
 	for _, v := range out.variables {
 		i := slices.IndexFunc(containers, func(c object) bool { return c["name"] == v.Container })
 		if i < 0 {
