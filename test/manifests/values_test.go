@@ -108,6 +108,9 @@ func TestBadValues(t *testing.T) {
 		"notifications.config.kind=Notification":                                    "at '/notifications/config/kind': value must be 'Notifications'",
 		"notifications.existingSecret=mine,notifications.config.kind=Notifications": "notifications.config: has no effect with notifications.existingSecret",
 		"admissionPolicies.validationActions={}":                                    "at '/admissionPolicies/validationActions/0': value must be one of",
+		"reload.reloaderAnnotations.auto=a/b/c":                                     "at '/reload/reloaderAnnotations/auto'",
+		"reload.reloaderAnnotations.auto=a'b":                                       "at '/reload/reloaderAnnotations/auto'",
+		"reload.reloaderAnnotations.configmap=a/b":                                  "at '/reload/reloaderAnnotations': additional properties 'configmap' not allowed",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -213,6 +216,11 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"nothing is left out by default": {
 			not: []string{"--namespaces-to-ignore", "--namespace-selector", "--resource-label-selector", "--ignored-workload-types", "--read-configmaps"},
+		},
+		"other names of Reloader's annotations, for the server and the policies": {
+			set:  []string{"reload.reloaderAnnotations.auto=example.com/auto", "reload.reloaderAnnotations.pausedAt=example.com/since"},
+			want: []string{"--auto-annotation=example.com/auto\n", "--pause-deployment-time-annotation=example.com/since\n", `expression: "'example.com/since'"`},
+			not:  []string{"deployment.reloader.stakater.com/paused-at", "--secret-annotation"},
 		},
 		"evictions, also with namespaces": {
 			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},

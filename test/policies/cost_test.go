@@ -20,16 +20,21 @@ import (
 )
 
 // The largest workloads cost a small part of the budget that kube-apiserver has for an expression, and workloads
-// with too many annotations are refused without iterating over them.
+// with too many annotations are refused without iterating over them. So are variables in pods with too many containers.
 func TestWorkloads_CostIsBounded(t *testing.T) {
 	compiled := compile(t, read(t)["workloads"])
 	for name, test := range map[string]struct {
-		annotations, containers int
-		refused                 bool
+		annotations, containers, variables int
+		set                                int // in how many containers a variable is set
+		refused                            string
 	}{
 		"many annotations, a large template": {annotations: 250, containers: 1500},
-		"very many annotations":              {annotations: 257, refused: true},
-		"the maximum number of annotations":  {annotations: 80_000, refused: true},
+		"very many annotations":              {annotations: 257, refused: "more than 256 annotations"},
+		"the maximum number of annotations":  {annotations: 80_000, refused: "more than 256 annotations"},
+		"a variable among many":              {containers: 256, variables: 20, set: 1},
+		"many variables of one container":    {containers: 1, variables: 1000, set: 1},
+		"very many containers":               {containers: 257, variables: 10, set: 257, refused: "at most 256 containers"},
+		"the maximum number of containers":   {containers: 20_000, variables: 1, set: 1, refused: "at most 256 containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
@@ -38,25 +43,34 @@ func TestWorkloads_CostIsBounded(t *testing.T) {
 				key := fmt.Sprint(n)
 				old.Annotations[key], old.Spec.Template.Annotations[key] = strings.Repeat("x", 500), "x"
 			}
-			for range test.containers {
-				old.Spec.Template.Spec.Containers = append(old.Spec.Template.Spec.Containers, corev1.Container{Image: strings.Repeat("x", 1000)})
+			for n := range test.containers {
+				c := corev1.Container{Name: fmt.Sprintf("%063d", n), Image: strings.Repeat("x", 100)}
+				for v := range test.variables {
+					c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("STAKATER_%d_SECRE", v), Value: strings.Repeat("x", 100)})
+				}
+				old.Spec.Template.Spec.Containers = append(old.Spec.Template.Spec.Containers, c)
 			}
 			now := old.DeepCopy()
 			now.Annotations[policy.ConfigHashAnnotation], now.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "x", "x"
+			for i := range test.set {
+				c := &now.Spec.Template.Spec.Containers[i]
+				c.Env = append([]corev1.EnvVar{{Name: "STAKATER_DB_SECRET", Value: "x"}}, c.Env...)
+			}
 			for what, r := range map[string]*request{
 				"typed": {old: old, new: now}, "as JSON": {old: asJSON(t, old), new: asJSON(t, now)},
 			} {
 				r.resource, r.user = kinds["Deployment"].resource, account
-				if refusal := compiled.refusal(t, r); strings.Contains(refusal, "256 annotations") != test.refused || (refusal != "") != test.refused {
-					t.Errorf("%s: refusal = %q, want one only for too many annotations", what, refusal)
+				if refusal := compiled.refusal(t, r); !strings.Contains(refusal, test.refused) || (refusal != "") != (test.refused != "") {
+					t.Errorf("%s: refusal = %q, want one only for %q", what, refusal, test.refused)
 				}
 				cost := compiled.cost(t, r)
 				most := int64(celconfig.PerCallLimit / 10)
-				if test.refused {
+				if test.refused != "" {
 					most = 1000
 				}
+				t.Logf("%s: cost = %d", what, cost)
 				if cost > most {
-					t.Errorf("%s: cost = %d", what, cost)
+					t.Errorf("%s: cost = %d, want at most %d", what, cost, most)
 				}
 			}
 		})

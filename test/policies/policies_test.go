@@ -55,9 +55,11 @@ func (all tries) try(t *testing.T, name string, resource schema.GroupVersionReso
 
 const (
 	workloadAnnotations = "configdep may change no annotation of a workload but its own"
-	templateAnnotations = "configdep may change no annotation of a pod template but its own"
+	templateAnnotations = "configdep may change no annotation of a pod template but its own, and remove none but those of other tools that restarted the pods"
 	workloadMetadata    = "configdep may change no metadata of a workload but its own annotations"
-	workloadSpec        = "configdep may change no specification of a workload but its own annotations on the pod template"
+	workloadSpec        = "configdep may change no specification of a workload but annotations and environment variables of its pod template, and pauses"
+	podSpec             = "configdep may change no specification of pods but variables STAKATER_*_CONFIGMAP, _SECRET and _SECRETPROVIDERCLASS, with plain values, of at most 256 containers"
+	pauses              = "configdep may pause a Deployment only with the annotation that says since when, and resume it only by removing both"
 )
 
 func TestWorkloads(t *testing.T) {
@@ -97,12 +99,158 @@ func TestWorkloads(t *testing.T) {
 		"a finalizer":       {web(nil), web(func(d *appsv1.Deployment) { d.Finalizers = []string{"example.com/x"} }), workloadMetadata},
 		"a label":           {web(nil), web(func(d *appsv1.Deployment) { d.Labels = map[string]string{"app": "x"} }), workloadMetadata},
 		"replicas":          {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) }), workloadSpec},
-		"an image":          {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "mine" }), workloadSpec},
-		"a service account": {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "admin" }), workloadSpec},
+		"an image":          {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "mine" }), podSpec},
+		"a service account": {web(nil), web(func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "admin" }), podSpec},
 		"a pod's label": {web(nil), web(func(d *appsv1.Deployment) {
 			d.Spec.Template.Labels = map[string]string{"app": "x"}
 		}), workloadSpec},
 	}.try(t, "workloads", kinds["Deployment"].resource)
+}
+
+// On pod templates, the server sets its own annotations, and only removes those by which other tools have restarted pods.
+func TestWorkloads_AnnotationsOfOtherTools(t *testing.T) {
+	web := func(pairs ...string) *appsv1.Deployment {
+		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
+		d.Spec.Template.Annotations = map[string]string{"example.com/other": "x"}
+		for i := 0; i < len(pairs); i += 2 {
+			d.Spec.Template.Annotations[pairs[i]] = pairs[i+1]
+		}
+		return d
+	}
+	const reloaded, podReloader, wave = "reloader.stakater.com/last-reloaded-from", "pod-reloader.cs.sap.com/config-hash", "wave.pusher.com/config-hash"
+	tries{
+		"what has reloaded, for the first time":  {web(), web(reloaded, "{}"), ""},
+		"what has reloaded, again":               {web(reloaded, "{}"), web(reloaded, "[]"), ""},
+		"what has reloaded, no longer":           {web(reloaded, "{}"), web(), ""},
+		"removing the hash of pod-reloader":      {web(podReloader, "x"), web(policy.ConfigHashAnnotation, "y"), ""},
+		"removing the hash of wave":              {web(wave, "x"), web(), ""},
+		"a hash of pod-reloader":                 {web(), web(podReloader, "x"), templateAnnotations},
+		"another hash of pod-reloader":           {web(podReloader, "x"), web(podReloader, "y"), templateAnnotations},
+		"a hash of wave":                         {web(), web(wave, "x"), templateAnnotations},
+		"another hash of wave":                   {web(wave, "x"), web(wave, "y"), templateAnnotations},
+		"removing another annotation of wave":    {web("wave.pusher.com/scheduler-name", "x"), web(), templateAnnotations},
+		"opting in by an annotation of Reloader": {web(), web("reloader.stakater.com/auto", "true"), templateAnnotations},
+	}.try(t, "workloads", kinds["Deployment"].resource)
+}
+
+// The server sets, changes and removes the variables of restarts in containers, whatever their order, and nothing else of
+// pods.
+func TestWorkloads_Variables(t *testing.T) {
+	const db, config = "STAKATER_DB_SECRET", "STAKATER_CONFIG_CONFIGMAP"
+	plain := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+	from := func(name string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}}
+	}
+	a, b := plain("A", "a"), plain("B", "$(A)")
+	for kind, k := range kinds {
+		web := func(change func(*corev1.PodSpec)) runtime.Object {
+			o := k.empty()
+			o.GetObjectKind().SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+			pod := &templateOf(o).Spec
+			pod.InitContainers = []corev1.Container{{Name: "init", Image: "app", Env: []corev1.EnvVar{a}}}
+			pod.Containers = []corev1.Container{{Name: "app", Image: "app"}, {Name: "sidecar", Image: "app"}}
+			if change != nil {
+				change(pod)
+			}
+			return o
+		}
+		of := func(i int, env ...corev1.EnvVar) runtime.Object {
+			return web(func(p *corev1.PodSpec) { p.Containers[i].Env = env })
+		}
+		t.Run(kind, func(t *testing.T) {
+			tries{
+				"a variable, where there is none":        {web(nil), of(0, plain(db, "1")), ""},
+				"a variable, first":                      {of(0, a, b), of(0, plain(db, "1"), a, b), ""},
+				"a variable, last":                       {of(0, a, b), of(0, a, b, plain(db, "1")), ""},
+				"a variable without a value":             {of(0, a), of(0, a, corev1.EnvVar{Name: db}), ""},
+				"a variable of another container":        {of(1, a), of(1, plain(config, "1"), a), ""},
+				"another value":                          {of(0, a, plain(db, "1"), b), of(0, a, plain(db, "2"), b), ""},
+				"a variable in the place of another one": {of(0, plain(config, "1"), a, b), of(0, a, plain(db, "2"), b), ""},
+				"removing a variable":                    {of(0, a, plain(db, "1"), b), of(0, a, b), ""},
+				"removing the only variable":             {of(0, plain(db, "1")), web(nil), ""},
+				"a variable of a SecretProviderClass":    {web(nil), of(0, plain("STAKATER_VAULT_SECRETPROVIDERCLASS", "1")), ""},
+
+				"a variable of a user":                            {of(0, a), of(0, a, b), podSpec},
+				"another value of a variable of a user":           {of(0, a, b), of(0, plain("A", "x"), b), podSpec},
+				"removing a variable of a user":                   {of(0, a, b), of(0, plain(db, "1"), a), podSpec},
+				"another order of variables of users":             {of(0, a, b), of(0, b, a, plain(db, "1")), podSpec},
+				"a variable with a prefix alone":                  {of(0, a), of(0, a, plain("STAKATER_ACCOUNT", "x")), podSpec},
+				"a variable with a prefix and an end alone":       {of(0, a), of(0, a, plain("STAKATER__SECRET", "x")), podSpec},
+				"a variable with an end alone":                    {of(0, a), of(0, a, plain("DB_SECRET", "x")), podSpec},
+				"a variable with more in front":                   {of(0, a), of(0, a, plain("X_STAKATER_DB_SECRET", "x")), podSpec},
+				"a variable from a Secret":                        {of(0, a), of(0, a, from(db)), podSpec},
+				"a variable from a Secret, in the place of plain": {of(0, a, plain(db, "1")), of(0, a, from(db)), podSpec},
+				"a plain variable, in the place of a Secret":      {of(0, a, from(db)), of(0, a, plain(db, "1")), podSpec},
+				"removing a variable from a Secret":               {of(0, a, from(db)), of(0, a), podSpec},
+				"a variable of an init container":                 {web(nil), web(func(p *corev1.PodSpec) { p.InitContainers[0].Env = []corev1.EnvVar{a, plain(db, "1")} }), podSpec},
+				"a variable, and an image": {web(nil), web(func(p *corev1.PodSpec) {
+					p.Containers[0].Image, p.Containers[0].Env = "mine", []corev1.EnvVar{plain(db, "1")}
+				}), podSpec},
+				"a variable, and an image of another container": {web(nil), web(func(p *corev1.PodSpec) {
+					p.Containers[1].Image, p.Containers[0].Env = "mine", []corev1.EnvVar{plain(db, "1")}
+				}), podSpec},
+				"a variable, and an account": {web(nil), web(func(p *corev1.PodSpec) {
+					p.ServiceAccountName, p.Containers[0].Env = "admin", []corev1.EnvVar{plain(db, "1")}
+				}), podSpec},
+				"a variable, and an image no longer": {web(nil), web(func(p *corev1.PodSpec) {
+					p.Containers[0].Image, p.Containers[0].Env = "", []corev1.EnvVar{plain(db, "1")}
+				}), podSpec},
+				"another container": {web(nil), web(func(p *corev1.PodSpec) {
+					p.Containers = append(p.Containers, corev1.Container{Name: "mine", Env: []corev1.EnvVar{plain(db, "1")}})
+				}), podSpec},
+				"a container fewer":               {web(nil), web(func(p *corev1.PodSpec) { p.Containers = p.Containers[:1] }), podSpec},
+				"another order of the containers": {web(nil), web(func(p *corev1.PodSpec) { slices.Reverse(p.Containers) }), podSpec},
+				"another name of a container":     {web(nil), web(func(p *corev1.PodSpec) { p.Containers[0].Name = "mine" }), podSpec},
+			}.try(t, "workloads", k.resource)
+		})
+	}
+}
+
+// The server pauses a Deployment and resumes what it paused, and the annotation says which it is.
+func TestWorkloads_Pauses(t *testing.T) {
+	const key = "deployment.reloader.stakater.com/paused-at"
+	if v := read(t)["workloads"].Spec.Variables[0]; v.Name != "pausedAt" || v.Expression != "'"+key+"'" { // users patch it by its index
+		t.Errorf("the first variable is %s = %s, want pausedAt = '%s'", v.Name, v.Expression, key)
+	}
+	web := func(paused bool, since string) *appsv1.Deployment {
+		d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
+		d.Spec.Paused = paused
+		if since != "" {
+			d.Annotations = map[string]string{key: since}
+		}
+		return d
+	}
+	tries{
+		"pausing":                         {web(false, ""), web(true, "now"), ""},
+		"pausing what a user has resumed": {web(false, "before"), web(true, "now"), ""},
+		"pausing what a user has resumed within the same second": {web(false, "now"), web(true, "now"), ""},
+		"resuming": {web(true, "before"), web(false, ""), ""},
+		"removing the annotation of what a user resumed":  {web(false, "before"), web(false, ""), ""},
+		"pausing without the annotation":                  {web(false, ""), web(true, ""), pauses},
+		"pausing and removing the annotation":             {web(false, "before"), web(true, ""), pauses},
+		"the annotation alone":                            {web(false, ""), web(false, "now"), pauses},
+		"the annotation of what a user has paused":        {web(true, ""), web(true, "now"), pauses},
+		"resuming what a user has paused":                 {web(true, ""), web(false, ""), pauses},
+		"resuming what a user has paused, and annotating": {web(true, ""), web(false, "now"), pauses},
+		"resuming and keeping the annotation":             {web(true, "before"), web(false, "before"), pauses},
+		"resuming and changing the annotation":            {web(true, "before"), web(false, "now"), pauses},
+		"a longer pause":                                  {web(true, "before"), web(true, "now"), pauses},
+		"a pause without an end":                          {web(true, "before"), web(true, ""), pauses},
+		"another time of what is not paused":              {web(false, "before"), web(false, "now"), pauses},
+	}.try(t, "workloads", kinds["Deployment"].resource)
+
+	set := func(since string) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}}
+		if since != "" {
+			s.Annotations = map[string]string{key: since}
+		}
+		return s
+	}
+	tries{
+		"the annotation on a StatefulSet":                  {set(""), set("now"), workloadAnnotations},
+		"removing the annotation from a StatefulSet":       {set("before"), set(""), workloadAnnotations},
+		"another value of the annotation on a StatefulSet": {set("before"), set("now"), workloadAnnotations},
+	}.try(t, "workloads", kinds["StatefulSet"].resource)
 }
 
 func TestOwnNamespace_Secrets(t *testing.T) {

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -106,6 +107,9 @@ func another(value any) any {
 		v["another"] = "x"
 		return v
 	case []any:
+		if len(v) > 0 {
+			return append(v, runtime.DeepCopyJSONValue(v[0]))
+		}
 		return append(v, "x")
 	default:
 		return "x"
@@ -125,20 +129,30 @@ func filled(t *testing.T, kind string, seed uint64) runtime.Object {
 	}
 	m.SetAnnotations(annotated(m.GetAnnotations(), policy.WorkloadMarks()))
 	template := templateOf(o)
-	template.SetAnnotations(annotated(template.GetAnnotations(), policy.TemplateMarks()))
+	template.Annotations = annotated(template.Annotations, append(policy.TemplateMarks(), othersOnPods...))
+	env := []corev1.EnvVar{
+		{Name: "STAKATER_DB_SECRET", Value: "x"}, {Name: "OTHER", Value: "x"},
+		{Name: "STAKATER_WEB_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}},
+	}
+	template.Spec.Containers = append(template.Spec.Containers,
+		corev1.Container{Name: "app", Env: env}, corev1.Container{Name: "sidecar", Env: env[:1]}, corev1.Container{Name: "plain"})
+	template.Spec.InitContainers = append(template.Spec.InitContainers, corev1.Container{Name: "init", Env: env})
 	return o
 }
 
-func templateOf(o runtime.Object) *metav1.ObjectMeta {
+func templateOf(o runtime.Object) *corev1.PodTemplateSpec {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
-		return &o.Spec.Template.ObjectMeta
+		return &o.Spec.Template
 	case *appsv1.StatefulSet:
-		return &o.Spec.Template.ObjectMeta
+		return &o.Spec.Template
 	default:
-		return &o.(*appsv1.DaemonSet).Spec.Template.ObjectMeta
+		return &o.(*appsv1.DaemonSet).Spec.Template
 	}
 }
+
+// othersOnPods are annotations of pod templates that the server may remove, and not set.
+var othersOnPods = []string{"pod-reloader.cs.sap.com/config-hash", "wave.pusher.com/config-hash"}
 
 // annotated returns the server's annotations, one that users set, and the one of DaemonSets.
 func annotated(annotations map[string]string, ours []string) map[string]string {
@@ -158,14 +172,38 @@ func mayChange(kind string, p path, remove bool) bool {
 	case len(p) == 3 && is("metadata", "annotations"):
 		return slices.Contains(policy.WorkloadMarks(), p[2].(string)) || kind == "DaemonSet" && p[2] == appsv1.DeprecatedTemplateGeneration && !remove
 	case len(p) == 5 && is("spec", "template", "metadata", "annotations"):
-		return slices.Contains(policy.TemplateMarks(), p[4].(string))
+		return slices.Contains(policy.TemplateMarks(), p[4].(string)) || remove && slices.Contains(othersOnPods, p[4].(string))
 	}
 	return is("metadata", "managedFields") || !remove && (is("metadata", "generation") || is("metadata", "resourceVersion"))
 }
 
-// The server is refused a change of any field of a workload but its own annotations. Policies evaluate typed objects
-// and, as in older versions of Kubernetes, JSON.
-func TestWorkloads_NothingButOurAnnotationsMayChange(t *testing.T) {
+// withoutVariables returns a copy of a workload without the variables that the server may set in containers.
+func withoutVariables(o map[string]any) map[string]any {
+	o = runtime.DeepCopyJSON(o)
+	containers, _, _ := unstructured.NestedFieldNoCopy(o, "spec", "template", "spec", "containers")
+	list, _ := containers.([]any)
+	for _, c := range list {
+		env, _ := c.(map[string]any)["env"].([]any)
+		env = slices.DeleteFunc(env, func(e any) bool {
+			v := e.(map[string]any)
+			name, _ := v["name"].(string)
+			for key := range v {
+				if key != "name" && key != "value" {
+					return false
+				}
+			}
+			return policy.MarksVariable(name)
+		})
+		if c.(map[string]any)["env"] = env; len(env) == 0 {
+			delete(c.(map[string]any), "env")
+		}
+	}
+	return o
+}
+
+// The server is refused a change of any field of a workload but its own annotations and variables. Policies evaluate typed
+// objects and, as in older versions of Kubernetes, JSON.
+func TestWorkloads_NothingElseMayChange(t *testing.T) {
 	compiled := compile(t, read(t)["workloads"])
 	for kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -178,8 +216,8 @@ func TestWorkloads_NothingButOurAnnotationsMayChange(t *testing.T) {
 	}
 }
 
-// always are the fields that every object has.
-var always = []string{"/metadata", "/spec", "/spec/template", "/spec/template/metadata"}
+// always matches the fields that every object has.
+var always = regexp.MustCompile(`^(/metadata|/spec|/spec/template|/spec/template/(metadata|spec)|/spec/template/spec/containers(/\d+(/env/\d+)?/name)?)$`)
 
 func tryEveryField(t *testing.T, compiled *compiled, kind string, seed uint64, tried map[bool]int) {
 	t.Helper()
@@ -193,7 +231,7 @@ func tryEveryField(t *testing.T, compiled *compiled, kind string, seed uint64, t
 			continue // the API server sets them
 		}
 		for _, remove := range []bool{false, true} {
-			if !remove || !slices.Contains(always, p.String()) {
+			if !remove || !always.MatchString(p.String()) {
 				tryField(t, compiled, kind, old, raw, p, remove, tried)
 			}
 		}
@@ -202,10 +240,11 @@ func tryEveryField(t *testing.T, compiled *compiled, kind string, seed uint64, t
 
 func tryField(t *testing.T, compiled *compiled, kind string, old runtime.Object, raw map[string]any, p path, remove bool, tried map[bool]int) {
 	t.Helper()
-	changed, want := change(raw, p, remove), mayChange(kind, p, remove)
+	changed := change(raw, p, remove)
 	if equality.Semantic.DeepEqual(raw, changed) {
 		return
 	}
+	want := mayChange(kind, p, remove) || equality.Semantic.DeepEqual(withoutVariables(raw), withoutVariables(changed))
 	check := func(what string, old, now runtime.Object) {
 		t.Helper()
 		got := compiled.refusal(t, &request{resource: kinds[kind].resource, user: account, old: old, new: now})

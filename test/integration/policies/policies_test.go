@@ -147,9 +147,11 @@ const (
 	byEvictions     = "ValidatingAdmissionPolicy 'configdep-apiserver-evictions' with binding 'configdep-apiserver-evictions' denied request: "
 
 	annotations    = byWorkloads + "configdep may change no annotation of a workload but its own"
-	podAnnotations = byWorkloads + "configdep may change no annotation of a pod template but its own"
+	podAnnotations = byWorkloads + "configdep may change no annotation of a pod template but its own, and remove none but those of other tools that restarted the pods"
 	metadata       = byWorkloads + "configdep may change no metadata of a workload but its own annotations"
-	specification  = byWorkloads + "configdep may change no specification of a workload but its own annotations on the pod template"
+	specification  = byWorkloads + "configdep may change no specification of a workload but annotations and environment variables of its pod template, and pauses"
+	podSpec        = byWorkloads + "configdep may change no specification of pods but variables STAKATER_*_CONFIGMAP, _SECRET and _SECRETPROVIDERCLASS, with plain values, of at most 256 containers"
+	pauses         = byWorkloads + "configdep may pause a Deployment only with the annotation that says since when, and resume it only by removing both"
 
 	ownMetadata = byOwnNamespace + "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
 	leaseNames  = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
@@ -166,8 +168,8 @@ const (
 const template = `
   selector: {matchLabels: {app: %[1]s}}
   template:
-    metadata: {labels: {app: %[1]s}, annotations: {example.com/other: x}}
-    spec: {containers: [{name: app, image: "app:1"}]}
+    metadata: {labels: {app: %[1]s}, annotations: {example.com/other: x, pod-reloader.cs.sap.com/config-hash: x, wave.pusher.com/config-hash: x}}
+    spec: {containers: [{name: app, image: "app:1", env: [{name: A, value: a}, {name: STAKATER_OLD_SECRET, value: x}]}]}
 `
 
 // workloads creates one workload of each kind, without configdep's annotations.
@@ -251,33 +253,42 @@ func TestThiefOfTheToken(t *testing.T) {
 	}
 	const token = "kubernetes.io/service-account-token"
 	for name, a := range map[string]attempt{
-		"another image":                                  web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, of a StatefulSet":                web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, of a DaemonSet":                  web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"another image, with an annotation of configdep": web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
-		"an account":                                     web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, specification),
-		"a node":                                         web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, specification),
-		"a host volume":                                  web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, specification),
+		"another image":                                  web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
+		"another image, of a StatefulSet":                web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
+		"another image, of a DaemonSet":                  web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
+		"another image, with an annotation of configdep": web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
+		"an account":                                     web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, podSpec),
+		"a node":                                         web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, podSpec),
+		"a host volume":                                  web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, podSpec),
 		"no replicas":                                    web(deployments, `{spec: {replicas: 0}}`, specification),
-		"pausing":                                        web(deployments, `{spec: {paused: true}}`, specification),
-		"another update strategy":                        web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
-		"a label of pods":                                web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
-		"an annotation of pods":                          web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
-		"a changed annotation of pods":                   web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
-		"removing the annotations of pods":               web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
-		"an annotation":                                  web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
-		"removing an annotation":                         web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
-		"opting in":                                      web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
-		"an annotation that contains a counter":          web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
-		"a label":                                        web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
-		"a finalizer":                                    web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
-		"an owner":                                       web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
+		"pausing":                                        web(deployments, `{spec: {paused: true}}`, pauses),
+		"the annotation of a pause":                      web(deployments, `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, pauses),
+		"the annotation of a pause, of a StatefulSet": web(statefulSets, `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, annotations),
+		"a hash of another tool":                      web(deployments, `{spec: {template: {metadata: {annotations: {wave.pusher.com/config-hash: "y"}}}}}`, podAnnotations),
+		"another update strategy":                     web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
+		"a label of pods":                             web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
+		"an annotation of pods":                       web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
+		"a changed annotation of pods":                web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
+		"removing the annotations of pods":            web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
+		"an annotation":                               web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
+		"removing an annotation":                      web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
+		"opting in":                                   web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
+		"an annotation that contains a counter":       web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
+		"a label":                                     web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
+		"a finalizer":                                 web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
+		"an owner":                                    web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
 		"with a JSON patch": {deployments, "shop", "web", types.JSONPatchType,
-			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", specification},
+			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", podSpec},
 		"with a strategic merge patch": {deployments, "shop", "web", types.StrategicMergePatchType,
-			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", specification},
+			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", podSpec},
+		"a variable": {deployments, "shop", "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: LD_PRELOAD, value: x}]}]}}}}`, "", podSpec},
+		"a variable from a Secret": {deployments, "shop", "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: STAKATER_X_SECRET, valueFrom: {secretKeyRef: {name: x, key: x}}}]}]}}}}`, "", podSpec},
+		"removing a variable": {daemonSets, "shop", "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: A, $patch: delete}]}]}}}}`, "", podSpec},
 		"with apply": {deployments, "shop", "web", types.ApplyPatchType,
-			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", specification},
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", podSpec},
 
 		"another Secret":                     own(secrets, secret("name: mine", "Opaque"), noRight),
 		"a token":                            own(secrets, secret("name: mine", token), noRight),
@@ -333,6 +344,12 @@ func TestWhatTheServerNeeds(t *testing.T) {
 	const restart = `{metadata: {annotations: {configdep.io/config-hash: x, configdep.io/applied-sources: "{}", configdep.io/last-reload: "{}", configdep.io/verified-at: x}},
 		spec: {template: {metadata: {annotations: {configdep.io/config-hash: x, configdep.io/reloaded-at: x}}}}}`
 	const record = `{metadata: {annotations: {configdep.io/config-hash: "y", configdep.io/recreating: none, configdep.io/verified-at: null}}}`
+	const variables = `{metadata: {annotations: {configdep.io/config-hash: v}}, spec: {template: {
+		metadata: {annotations: {reloader.stakater.com/last-reloaded-from: "{}", pod-reloader.cs.sap.com/config-hash: null, wave.pusher.com/config-hash: null}},
+		spec: {containers: [{name: app, env: [{name: STAKATER_DB_SECRET, value: x}, {name: STAKATER_OLD_SECRET, $patch: delete}]}]}}}}`
+	const pause = `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: "2026-03-01T12:00:00Z"}}, spec: {paused: true,
+		template: {spec: {containers: [{name: app, env: [{name: STAKATER_DB_SECRET, value: "y"}]}]}}}}`
+	const resume = `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: null}}, spec: {paused: false}}`
 	bundle := `[{op: add, path: /spec/caBundle, value: eA==}]`
 	both := `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: eA==}, {op: add, path: /webhooks/1/clientConfig/caBundle, value: eA==},
 		{op: add, path: /webhooks/0/clientConfig/service/path, value: /mutate/x}]`
@@ -343,6 +360,11 @@ func TestWhatTheServerNeeds(t *testing.T) {
 		{deployments, "shop", "web", types.MergePatchType, restart, "", ""},
 		{statefulSets, "shop", "web", types.MergePatchType, restart, "", ""},
 		{daemonSets, "shop", "web", types.MergePatchType, restart, "", ""},
+		{deployments, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
+		{statefulSets, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
+		{daemonSets, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
+		{deployments, "shop", "web", types.StrategicMergePatchType, pause, "", ""},
+		{deployments, "shop", "web", types.MergePatchType, resume, "", ""},
 		{deployments, "shop", "web", types.MergePatchType, record, "", ""},
 		{daemonSets, "shop", "web", types.MergePatchType, record, "", ""},
 		{apiServices, "", install.APIService, types.JSONPatchType, bundle, "", ""},

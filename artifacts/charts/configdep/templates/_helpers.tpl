@@ -118,6 +118,11 @@ metricRelabelings:
 {{- end }}
 {{- end }}
 
+{{- /* The annotation of a Deployment that was paused when it was restarted. */ -}}
+{{- define "configdep.pausedAt" -}}
+{{- .Values.reload.reloaderAnnotations.pausedAt | default "deployment.reloader.stakater.com/paused-at" -}}
+{{- end }}
+
 {{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL. */ -}}
 {{- define "configdep.marked" -}}
 (has(object.metadata.annotations) && 'configdep.io/reload' in object.metadata.annotations) ||
