@@ -111,6 +111,8 @@ func TestBadValues(t *testing.T) {
 		"reload.reloaderAnnotations.auto=a/b/c":                                     "at '/reload/reloaderAnnotations/auto'",
 		"reload.reloaderAnnotations.auto=a'b":                                       "at '/reload/reloaderAnnotations/auto'",
 		"reload.reloaderAnnotations.configmap=a/b":                                  "at '/reload/reloaderAnnotations': additional properties 'configmap' not allowed",
+		"reload.dialects={stakater}":                                                "at '/reload/dialects/0': value must be one of",
+		"reload.dialects={wave,wave}":                                               "at '/reload/dialects': items at 0 and 1 are equal",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -217,10 +219,20 @@ func TestValuesAreHeeded(t *testing.T) {
 		"nothing is left out by default": {
 			not: []string{"--namespaces-to-ignore", "--namespace-selector", "--resource-label-selector", "--ignored-workload-types", "--read-configmaps"},
 		},
-		"other names of Reloader's annotations, for the server and the policies": {
+		"the annotations of Reloader alone": {
+			set:  []string{"reload.dialects={reloader}"},
+			want: []string{"--dialects=reloader\n", "'reloader.stakater.com/auto'", "has(object.spec.template.metadata)"},
+			not:  []string{"pod-reloader.cs.sap.com/configmaps", "wave.pusher.com/update-on-config-change"},
+		},
+		"no annotations of other tools": {
+			set:  []string{"reload.dialects=null", noPolicies},
+			want: []string{"--dialects=\n", "(has(object.metadata.annotations) && ['configdep.io/reload'].exists(k, k in object.metadata.annotations)) ||"},
+			not:  []string{"stakater.com", "pusher.com", "sap.com", "has(object.spec.template.metadata)"},
+		},
+		"other names of Reloader's annotations, for the server, the webhook and the policies": {
 			set:  []string{"reload.reloaderAnnotations.auto=example.com/auto", "reload.reloaderAnnotations.pausedAt=example.com/since"},
-			want: []string{"--auto-annotation=example.com/auto\n", "--pause-deployment-time-annotation=example.com/since\n", `expression: "'example.com/since'"`},
-			not:  []string{"deployment.reloader.stakater.com/paused-at", "--secret-annotation"},
+			want: []string{"--auto-annotation=example.com/auto\n", "--pause-deployment-time-annotation=example.com/since\n", "'configdep.io/reload', 'example.com/auto',", `expression: "'example.com/since'"`},
+			not:  []string{"'reloader.stakater.com/auto'", "deployment.reloader.stakater.com/paused-at", "--secret-annotation"},
 		},
 		"evictions, also with namespaces": {
 			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},

@@ -118,6 +118,22 @@ metricRelabelings:
 {{- end }}
 {{- end }}
 
+{{- /* The annotations of Stakater Reloader by which workloads and pod templates opt in, as a list in CEL. */ -}}
+{{- define "configdep.reloaderKeys" -}}
+{{- $names := .Values.reload.reloaderAnnotations -}}
+'{{ $names.auto | default "reloader.stakater.com/auto" }}', '{{ $names.search | default "reloader.stakater.com/search" }}',
+{{- range $kind := list "configMap" "secret" }} '{{ get $names $kind | default (printf "%s.reloader.stakater.com/reload" (lower $kind)) }}', '{{ get $names (print $kind "Auto") | default (printf "%s.reloader.stakater.com/auto" (lower $kind)) }}',
+{{- end }} 'secretproviderclass.reloader.stakater.com/reload', 'secretproviderclass.reloader.stakater.com/auto'
+{{- end }}
+
+{{- /* The annotations by which workloads opt in, as a list in CEL. */ -}}
+{{- define "configdep.optInKeys" -}}
+'configdep.io/reload'
+{{- if has "reloader" .Values.reload.dialects }}, {{ include "configdep.reloaderKeys" . }}{{ end }}
+{{- if has "pod-reloader" .Values.reload.dialects }}, 'pod-reloader.cs.sap.com/configmaps', 'pod-reloader.cs.sap.com/secrets'{{ end }}
+{{- if has "wave" .Values.reload.dialects }}, 'wave.pusher.com/update-on-config-change'{{ end }}
+{{- end }}
+
 {{- /* The annotation of a Deployment that was paused when it was restarted. */ -}}
 {{- define "configdep.pausedAt" -}}
 {{- .Values.reload.reloaderAnnotations.pausedAt | default "deployment.reloader.stakater.com/paused-at" -}}
@@ -125,9 +141,12 @@ metricRelabelings:
 
 {{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL. */ -}}
 {{- define "configdep.marked" -}}
-(has(object.metadata.annotations) && 'configdep.io/reload' in object.metadata.annotations) ||
+(has(object.metadata.annotations) && [{{ include "configdep.optInKeys" . }}].exists(k, k in object.metadata.annotations)) ||
+{{- if has "reloader" .Values.reload.dialects }}
+(has(object.spec.template.metadata) && has(object.spec.template.metadata.annotations) && [{{ include "configdep.reloaderKeys" . }}].exists(k, k in object.spec.template.metadata.annotations)) ||
+{{- end }}
 (oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
-(oldObject != null && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
+(oldObject != null && has(oldObject.spec.template.metadata) && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
 {{- end }}
 
 {{- /* The kinds of workloads that are not read, separated by commas. */ -}}
