@@ -34,40 +34,47 @@ func (u *trackedSource) appearedSince(entry string) bool {
 }
 
 // ignored reports whether nothing has happened to a tracked source, as far as this process remembers, but that it
-// appeared, disappeared, or came back as it was, and that is no change. What the record says to the contrary counts.
-func (e *Evaluation) ignored(u *trackedSource) bool {
+// appeared, disappeared, or came back as it was, and that is no change. What the record says to the contrary counts. If
+// something else happened before that, earlier is the last change that is one; nil: it is the last that happened.
+func (e *Evaluation) ignored(u *trackedSource) (earlier *dependency.Change, ignored bool) {
 	p := &e.Policy
 	switch {
 	case !p.IgnoreCreated && !p.IgnoreDeleted, e.differs(u), e.recordedMixed(u):
-		return false
+		return nil, false
 	case u.counted.source == nil:
-		return p.IgnoreDeleted
+		return nil, p.IgnoreDeleted
 	}
 	r, key := &u.counted.Reference, e.sourceKey(&u.counted.Reference)
 	same := func(s *dependency.Source) bool {
 		return bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, s))
 	}
-	next, absent := u.counted.source.Change, false // absent: it was, between two contents
+	next, gaps := u.counted.source.Change, 0 // gaps: how often it was absent between two contents
 	past := e.graph.Past(key)
 	for i := len(past) - 1; i >= 0; i-- {
 		gap := past[i].Until != next
 		if gap && e.appeared(u) { // what it was before it was absent, the pods have not read
-			return true
+			return nil, true
 		}
 		if !same(past[i].Source) {
-			return false
+			if gaps > 0 && p.IgnoreDeleted {
+				earlier = &next
+			}
+			return earlier, false
 		}
-		absent = absent || gap
+		if gap {
+			gaps++
+		}
 		next = past[i].Change
 	}
 	first, known := e.graph.First(key)
+	_, _, times, _ := e.graph.ChangedSince(key, dependency.Moment{})
 	switch {
-	case !known:
-		return false
+	case !known, times > 1+2*gaps: // other contents have been forgotten
+		return nil, false
 	case first != nil && len(first.Keys) == 0: // it was absent when this process began to look
-		return p.IgnoreCreated && (!absent || p.IgnoreDeleted)
+		return nil, p.IgnoreCreated && (gaps == 0 || p.IgnoreDeleted)
 	default:
-		return same(first) && absent && p.IgnoreDeleted
+		return nil, same(first) && gaps > 0 && p.IgnoreDeleted
 	}
 }
 

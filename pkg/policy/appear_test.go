@@ -55,23 +55,23 @@ func TestDecide_AppearingAndDisappearing(t *testing.T) {
 		present string // the content at first; empty: the source is absent
 		steps   []step
 	}{
-		"appears":                                       {"", []step{{put("1"), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
-		"disappears":                                    {"1", []step{{gone, 0, 1, 0, 1}}},
-		"appears while no process runs":                 {"", []step{{away(put("1")), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
-		"disappears unseen":                             {"1", []step{{away(gone), 0, 1, 0, 1}}},
-		"comes back as it was":                          {"1", []step{{gone, 0, 1, 0, 1}, {put("1"), 0, 0, 0, 1}, {put("2"), 1, 1, 1, 1}}},
-		"comes back with other content":                 {"1", []step{{gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
-		"is replaced at once":                           {"1", []step{{both(gone, put("2")), 1, 1, 1, 1}}},
-		"is replaced at once by the same":               {"1", []step{{both(gone, put("1")), 0, 0, 0, 0}, {put("2"), 1, 1, 1, 1}}},
-		"comes back with other content after a restart": {"1", []step{{gone, 0, 1, 0, 1}, {restart, 0, 0, 0, 0}, {put("2"), 1, 0, 1, 1}}},
-		"comes back with other content while away":      {"1", []step{{gone, 0, 1, 0, 1}, {away(put("2")), 1, 0, 1, 1}}},
-		"disappears while away, comes back with other":  {"1", []step{{away(gone), 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
-		"disappears while away, comes back as it was":   {"1", []step{{away(gone), 0, 1, 0, 1}, {away(put("1")), 0, 0, 0, 1}, {put("2"), 1, 1, 1, 1}}},
-		"changes after it appeared":                     {"", []step{{both(put("1"), put("2")), 1, 1, 1, 1}}},
-		"appears, disappears, and appears otherwise":    {"", []step{{put("1"), 0, 0, 1, 1}, {gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
-		"appears after the template changed":            {"", []step{{ownRollout, 0, 0, 0, 0}, {put("1"), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
-		"disappears after the template changed":         {"1", []step{{ownRollout, 0, 0, 0, 0}, {gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
-		"changes while it is absent for a moment":       {"1", []step{{both(put("2"), gone, put("1")), 0, 0, 0, 0}}},
+		"appears":                                           {"", []step{{put("1"), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
+		"disappears":                                        {"1", []step{{gone, 0, 1, 0, 1}}},
+		"appears while no process runs":                     {"", []step{{away(put("1")), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
+		"disappears unseen":                                 {"1", []step{{away(gone), 0, 1, 0, 1}}},
+		"comes back as it was":                              {"1", []step{{gone, 0, 1, 0, 1}, {put("1"), 0, 0, 0, 1}, {put("2"), 1, 1, 1, 1}}},
+		"comes back with other content":                     {"1", []step{{gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
+		"is replaced at once":                               {"1", []step{{both(gone, put("2")), 1, 1, 1, 1}}},
+		"is replaced at once by the same":                   {"1", []step{{both(gone, put("1")), 0, 0, 0, 0}, {put("2"), 1, 1, 1, 1}}},
+		"comes back with other content after a restart":     {"1", []step{{gone, 0, 1, 0, 1}, {restart, 0, 0, 0, 0}, {put("2"), 1, 0, 1, 1}}},
+		"comes back with other content while away":          {"1", []step{{gone, 0, 1, 0, 1}, {away(put("2")), 1, 0, 1, 1}}},
+		"disappears while away, comes back with other":      {"1", []step{{away(gone), 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
+		"disappears while away, comes back as it was":       {"1", []step{{away(gone), 0, 1, 0, 1}, {away(put("1")), 0, 0, 0, 1}, {put("2"), 1, 1, 1, 1}}},
+		"changes after it appeared":                         {"", []step{{both(put("1"), put("2")), 1, 1, 1, 1}}},
+		"appears, disappears, and appears otherwise":        {"", []step{{put("1"), 0, 0, 1, 1}, {gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
+		"appears after the template changed":                {"", []step{{ownRollout, 0, 0, 0, 0}, {put("1"), 0, 0, 1, 1}, {put("2"), 1, 1, 1, 1}}},
+		"disappears after the template changed":             {"1", []step{{ownRollout, 0, 0, 0, 0}, {gone, 0, 1, 0, 1}, {put("2"), 1, 0, 1, 1}}},
+		"changes while it is absent for a moment":           {"1", []step{{both(put("2"), gone, put("1")), 0, 0, 0, 0}}},
 	} {
 		for _, named := range []string{"", "extra", "ex.*"} { // read by the pods; and named, by its name or a regular expression
 			for flags, defaults := range map[string]policy.Defaults{"ignored": {}, "on delete": {ReloadOnDelete: true}, "on create": {ReloadOnCreate: true}} {
@@ -128,6 +128,61 @@ func TestDecide_AppearingWithoutKeys(t *testing.T) {
 				do(x)
 				if n := x.restartsOf(); n != 1 {
 					t.Fatalf("change %d: %d restarts, want 1", i+1, n)
+				}
+			}
+		})
+	}
+}
+
+// What changed after it had appeared is a change, also if the key of the hash was replaced since, with which contents are
+// forgotten.
+func TestDecide_ChangedBeforeTheKeyWasReplaced(t *testing.T) {
+	for name, tt := range map[string]struct {
+		values []string
+		want   policy.Action
+	}{
+		"appears":             {[]string{"1"}, policy.WriteBaseline},
+		"appears and changes": {[]string{"1", "2"}, policy.RollOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")))
+			x.annotate(reloaderAuto, "true", policy.ReloadAnnotation, "")
+			x.restart()
+			for _, value := range tt.values {
+				x.set(secret("extra", "key", value))
+				x.tick(time.Minute)
+			}
+			x.rekey(1, func(*world) {}, func(*world) {})
+			x.tick(time.Hour)
+			if d := x.decide(); d.Action != tt.want {
+				t.Errorf("decision = %+v, want action %s", d, tt.want)
+			}
+		})
+	}
+}
+
+// A source that is replaced by the same one has not changed, also if pods have read a change of it before that, and the record
+// is older than the pods.
+func TestDecide_ReplacedByTheSameAfterARollout(t *testing.T) {
+	for name, opts := range map[string][]string{"read by the pods": {reloaderAuto, "true"}, "named": {secretList, "extra"}} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "key", "1"))
+			x.defaults.Mode = policy.Off
+			x.annotate(append(opts, policy.ReloadAnnotation, "")...)
+			x.restart()
+			for i, step := range []struct {
+				do   func(*world)
+				want int
+			}{
+				{func(*world) {}, 0},
+				{func(x *world) { x.set(secret("extra", "key", "2")) }, 1},
+				{func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image += "x" }) }, 0},
+				{func(x *world) { x.remove(dependency.Secret, "extra"); x.set(secret("extra", "key", "2")) }, 0},
+				{func(x *world) { x.set(secret("extra", "key", "3")) }, 1},
+			} {
+				step.do(x)
+				if n := x.restartsOf(); n != step.want {
+					t.Fatalf("step %d: %d restarts, want %d", i+1, n, step.want)
 				}
 			}
 		})

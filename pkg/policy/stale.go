@@ -364,7 +364,11 @@ func (e *Evaluation) findChange(u *trackedSource) change {
 		})
 		return c
 	}
-	if e.ignored(u) {
+	switch earlier, ignored := e.ignored(u); {
+	case ignored:
+		return c
+	case earlier != nil:
+		c.addChange(e, *earlier)
 		return c
 	}
 	r := e.lookUp(u.counted)
