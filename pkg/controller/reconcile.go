@@ -299,7 +299,11 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		}
 		return err
 	}
-	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), s.order
+	decided := s.order
+	if s.Action == policy.Resume { // which leaves the record as it was
+		decided = n.observed(w, w.Marks.Hash).Decided
+	}
+	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), decided
 	marks := policy.MarksOf(patched.GetAnnotations())
 	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standbyRuns() {
