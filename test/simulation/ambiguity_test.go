@@ -11,6 +11,9 @@ import (
 
 // recordDiffers reports whether a record has content of a source other than what a server sees.
 func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int, v *view) bool {
+	if scopes[s].ignores && (!v.sources[s].present || rec.absentIn(s, &scopes[s])) {
+		return false
+	}
 	for k, value := range v.sources[s].content {
 		if scopes[s].keys.has(k) && scopes[s].seen(s, k, rec.contents[s][k]) != scopes[s].seen(s, k, value) {
 			return true
@@ -25,6 +28,17 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	rec, bare := o.remembered(&r.seen, &d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.severalCounters()
 	scopes := rules.scopes(d.template.variant, &marks)
+	for s := range scopes {
+		switch {
+		case !scopes[s].ignores:
+		case rules.pattern && rules.whole.has(s) && o.world.sources[s].gone != content{}:
+			return "of a source that only a pattern names, nothing is remembered once it was deleted"
+		case o.unsure(&scopes[s], s):
+			return "a source was absent, and what is remembered of that cannot be compared"
+		case o.world.sources[s].gone != content{} && rec != nil && rec.scopes[s].same(scopes[s]) && o.recordDiffers(rec, &scopes, s, &r.seen):
+			return "a source that was absent has come back with other content than the record has"
+		}
+	}
 	if saysLeft(d.annotations[hashAnnotation]) {
 		return "the record says that pods are left which were to be evicted"
 	}
@@ -86,7 +100,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // with any key
 		for s := range scopes {
-			if rec != nil && rules.mode == "matched" && rec.scopes[s].counts() && !r.seen.sources[s].present {
+			if rec != nil && rules.matches() && rec.scopes[s].counts() && !r.seen.sources[s].present {
 				return "an absent source does not show whether it matches"
 			}
 		}

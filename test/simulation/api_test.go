@@ -292,6 +292,7 @@ type patchBody struct {
 		Annotations     map[string]*string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
+		Paused   *bool `json:"paused"`
 		Template struct {
 			Metadata struct {
 				Annotations map[string]*string `json:"annotations"`
@@ -328,8 +329,13 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		for k, v := range body.Spec.Template.Metadata.Annotations {
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
+		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
 	})
-	w.oracle.afterPatch(r, d, &before, restarts, wrote)
+	if body.resumes() && wrote {
+		w.oracle.lookAt(d)
+	} else {
+		w.oracle.afterPatch(r, d, &before, restarts, wrote)
+	}
 	if !wrote {
 		return d.object(), nil
 	}
@@ -344,9 +350,10 @@ func (o *oracle) checkForm(r *request, body *patchBody) {
 	case body.Metadata.UID == "" || body.Metadata.ResourceVersion == "":
 		o.fail("a patch without preconditions: %s", r.patch().GetPatch())
 	}
-	for _, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
+	for i, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
+		also := [2]string{pausedAt, lastReloadedFrom}[i]
 		for key := range annotations {
-			if !strings.HasPrefix(key, "configdep.io/") {
+			if !strings.HasPrefix(key, "configdep.io/") && key != also {
 				o.fail("a patch of the annotation %s, which is not configdep's", key)
 			}
 		}

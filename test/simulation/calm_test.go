@@ -12,6 +12,7 @@ import (
 
 // checkCalm checks a world in which nothing happens any longer.
 func (o *oracle) checkCalm() {
+	o.checkPauses()
 	contents, marks := o.world.contents(), o.world.marks()
 	for _, d := range o.world.workloads {
 		if d == nil || o.violation != "" {
@@ -50,11 +51,11 @@ func (o *oracle) checkCalm() {
 			continue // the owner reverts each restart before pods are replaced; the state must show that
 		}
 		d.stale(&t.scopes, &contents, func(p *pod, c *container, s, k int) {
-			if why := o.knowable(d, p, c, s, k); why != "" {
+			if why := o.knowable(d, p, c, s, k); why != "" && !o.unsure(&t.scopes[s], s) && !t.reverted {
 				o.fail("%s was never restarted: %s, and %s", workloadName(d.slot), describe(p, c, s, k), why)
 			}
 			o.tally.Unknowable++
-			c.known[s][k] |= only(contents[s][k])
+			c.known[s][k] |= contents[s].at(k)
 		})
 		o.settle(d, contents)
 	}
@@ -67,11 +68,14 @@ func (o *oracle) settle(d *workload, present contents) {
 		return // nothing is recorded, because a node may be added at any moment
 	}
 	for s := range present {
-		for k, v := range present[s] {
+		if d.truth.scopes[s].ignores && present[s] == (content{}) {
+			continue // it is compared with what it was when it is there again
+		}
+		for k := range present[s] {
 			if !slices.ContainsFunc(o.world.servers, func(server *server) bool {
 				return server.alive && !server.leads && server.view.sources[s].witnessed[k] >= d.truth.templated
 			}) {
-				d.maybe[s][k] = only(v)
+				d.maybe[s][k] = present[s].at(k)
 			}
 		}
 	}
@@ -101,7 +105,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	}
 	for source, scope := range d.truth.scopes {
 		// An absent source does not show whether it matches, and counts as before.
-		absent := o.rules(d).mode == "matched" && !s.view.sources[source].present &&
+		absent := o.rules(d).matches() && !s.view.sources[source].present &&
 			slices.ContainsFunc(allUses[d.template.variant], func(u use) bool { return u.source == source })
 		if !scope.counts() && !absent {
 			continue
@@ -172,7 +176,7 @@ func (o *oracle) checkShown() {
 		}
 		d.stale(&d.truth.scopes, &contents, func(p *pod, c *container, s, k int) {
 			for _, server := range o.world.servers {
-				if !server.alive || !server.view.synced || server.lags() || o.misled(&server.view, d, p, c, s, k) || !o.knew(&server.view, d, c, s, k) {
+				if !server.alive || !server.view.synced || server.lags() || o.unsure(&d.truth.scopes[s], s) || d.truth.reverted || o.misled(&server.view, d, p, c, s, k) || !o.knew(&server.view, d, c, s, k) {
 					continue
 				}
 				if got := server.decide(d); got.state == "InSync" {

@@ -33,7 +33,7 @@ func keyID(key int) string { return keyIDs[key] }
 // expectedHash returns the hash of the parts of contents that count, and whether the rules are simple enough for
 // this function.
 func expectedHash(key int, r rules, variant int, marks *[sourceCount]mark, present contents) (hash string, can bool) {
-	if r.invalid || r.other || r.mode == "matched" {
+	if r.invalid || r.other || r.matches() || r.pattern || r.glob && r.whole != 0 {
 		return "", false
 	}
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }

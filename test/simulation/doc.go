@@ -28,10 +28,17 @@
 //     respects min-interval, and spares workloads that are paused, being deleted or without
 //     pods; only pods that existed when the restart began are evicted;
 //   - no server writes an object too often, whatever its owner does;
+//   - a Deployment that was paused when it was restarted is resumed after that period, whichever server leads then, and one
+//     that a user paused is not (foreign_test.go);
 //   - the displayed state is correct (calm_test.go).
 //
 // When a change of the policy makes a source count, its content at that moment is adopted: this
 // is not a change.
+//
+// In a third of the histories, workloads opt in by annotations of other tools, too. For those that only Reloader's annotations
+// opt in, a source that appears or disappears is no change: pods that were started while it was absent are assumed to have read
+// the content with which it appears, and pods that had read it before must be restarted if it comes back with other content. A
+// record does not tell a source that was absent from one without the keys that count, so that these are excused as one.
 //
 // The model is simpler than a cluster: a container that restarts in place reads the variables and
 // files of that moment, although real volumes may lag behind; pods become ready at once or never;

@@ -68,6 +68,7 @@ func generate(seedNumber uint64) *history {
 		first = append(first, operation{Do: "install webhook"})
 	}
 	first = append(first, operation{Do: "lead"})
+	begin := len(first)
 	h.Operations = first
 	if m.IntN(2) == 0 {
 		h.Operations = append(h.Operations, operation{Do: "calm"})
@@ -88,5 +89,6 @@ func generate(seedNumber uint64) *history {
 			}
 		}
 	}
+	h.addForeign(begin)
 	return h
 }

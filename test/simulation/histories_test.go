@@ -201,6 +201,8 @@ func (t *tally) check(test *testing.T, histories int) {
 		"evictions":                           {t.Evictions, histories / 100},
 		"Reloads":                             {t.Reloads, histories / 20},
 		"patches of the webhook":              {t.Admitted, histories / 20},
+		"pauses":                              {t.Pauses, histories / 40},
+		"ends of pauses":                      {t.Resumes, histories / 40},
 		"restarts that were necessary":        {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
 		"restarts for a weak reason, negated": {-t.Ambiguous, -t.Restarts / 6},
 	} {
@@ -223,4 +225,6 @@ func (t *tally) add(o tally) {
 	t.Optional += o.Optional
 	t.Unknowable += o.Unknowable
 	t.Fights += o.Fights
+	t.Pauses += o.Pauses
+	t.Resumes += o.Resumes
 }

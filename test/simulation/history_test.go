@@ -192,6 +192,8 @@ var actions = map[string]action{
 		func(s *simulation, o operation) bool { return s.world.setContent(o.A, o.Content, false) }},
 	"edit source": {4, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
 		func(s *simulation, o operation) bool { return s.world.editSource(o.A, o.B == 1) }},
+	// A source comes back as it was before it was deleted.
+	"return source": {0, none, func(s *simulation, o operation) bool { return s.world.createSource(o.A, s.world.sources[o.A].gone) }},
 	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
 		func(s *simulation, o operation) bool { return s.world.markSource(o.A, o.B == 1) }},
 
@@ -235,6 +237,8 @@ var actions = map[string]action{
 	"opt": {3, func(m maker) operation {
 		return operation{A: m.workload(), Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "", "listed", "matched", "sometimes")}
 	}, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
+	// An annotation of another tool, or its end.
+	"opt otherwise": {0, none, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
 	"opt namespace": {1, func(m maker) operation {
 		return operation{Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "")}
 	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.Annotation, o.Text) }},

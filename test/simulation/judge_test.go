@@ -58,7 +58,7 @@ func (o *oracle) unordered(d *workload, v *view) bool {
 		return false
 	}
 	marks := v.marks()
-	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+	scopes := rulesOf(d.declares(), v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
 	rec, bare := o.remembered(v, &d.manifest)
 	for s := range scopes {
 		switch {
@@ -101,11 +101,14 @@ type reasons struct {
 // has not read; and those that it may not have read, because servers see no pods.
 func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 	marks := v.marks()
-	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
+	scopes := rulesOf(d.declares(), v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
 	contents := v.contents()
 	var is [sourceCount]bool
 	d.stale(&scopes, &contents, func(_ *pod, _ *container, s, _ int) { is[s], r.must = true, true })
 	for s := range scopes {
+		if scopes[s].ignores && !v.sources[s].present {
+			continue
+		}
 		for k, maybe := range d.maybe[s] {
 			if scopes[s].keys.has(k) && scopes[s].differs(s, k, maybe, contents[s][k]) {
 				is[s] = true
@@ -121,7 +124,7 @@ func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 // beforePatch judges a patch that is about to be applied, and reports whether it restarts.
 func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts bool) {
 	marks := r.seen.marks()
-	rules := rulesOf(d.annotations, r.seen.annotations, o.world.defaultMode)
+	rules := rulesOf(d.declares(), r.seen.annotations, o.world.defaultMode)
 	if hash := body.Metadata.Annotations[hashAnnotation]; hash != nil {
 		d.truth.mixed = d.truth.mixed || strings.Contains(*hash, ".mixed")
 		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)
@@ -162,9 +165,13 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 			o.fail("a record of %s names pods to evict that no restart has named", name)
 		}
 	}
+	o.judgePause(r, d, &rules, body)
 	if restarts {
 		o.judge(r, d, rules, marks)
 		d.truth.mixed = false
+	}
+	if sources := body.Metadata.Annotations[appliedAnnotation]; sources != nil {
+		o.learnEntries(*sources, &r.seen)
 	}
 	return restarts
 }
@@ -220,6 +227,13 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	present := o.world.contents()
+	if rec, _ := o.record(&d.manifest); restarts && rec != nil {
+		for s := range rec.contents {
+			if rec.absentIn(s, &d.truth.scopes[s]) {
+				d.truth.absent[s] = o.world.revision
+			}
+		}
+	}
 	if restarts {
 		d.truth.reloaded = d.annotations[lastReloadAnnotation]
 		if d.annotations[recreatingAnnotation] != "" {
@@ -260,6 +274,11 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	if rec == nil { // the eviction was ended
 		return
 	}
+	for s := range rec.contents {
+		if rec.absentIn(s, &d.truth.scopes[s]) {
+			d.truth.absent[s] = o.world.revision
+		}
+	}
 	o.tally.Baselines++
 	if known, _ := o.remembered(&r.seen, before); known == nil {
 		d.truth.first, d.truth.firstBy = o.world.revision, r.server
@@ -285,7 +304,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		}
 		for k := range rec.contents[s] {
 			if scopes[s].keys.has(k) {
-				d.maybe[s][k] = only(present[s][k]) | only(seen[s][k])
+				d.maybe[s][k] = present[s].at(k) | seen[s].at(k)
 			}
 		}
 	}
@@ -299,17 +318,18 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 		// The server is behind, and will see that the container has read newer content. Another leader does not
 		// see that, and must trust the record: the lease prevents two leaders, except for moments.
 		if slices.ContainsFunc(o.world.servers, func(s *server) bool { return s != r.server && s.leads }) {
-			c.known[source][key] |= only(r.seen.sources[source].content[key])
+			c.known[source][key] |= r.seen.sources[source].content.at(key)
 		}
 		return
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
 	rec, _ := o.remembered(&r.seen, before) // or the one of a hash alone
-	vouched := rec == nil || !o.comparable(rec, d, source) ||
+	vouched := rec == nil || d.truth.scopes[source].ignores && rec.absentIn(source, &d.truth.scopes[source]) || !o.comparable(rec, d, source) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
 	// The webhook may have recorded even older content, if the server that answered was behind.
 	vouched = vouched || d.truth.cause == optedIn && r.seen.sources[source].keys[key] <= d.truth.adopted
 	switch {
+	case o.unsure(&d.truth.scopes[source], source), d.truth.reverted:
 	case o.misled(&r.seen, d, p, c, source, key):
 	case o.knew(&r.seen, d, c, source, key):
 		o.fail("%s: server %d records the current %s, which pods have not read, and has seen the change: %s", name, r.server.id, what, describe(p, c, source, key))
@@ -317,7 +337,7 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 		o.fail("%s: server %d records the current %s, which pods have not read: the record had another value, and times do not show that the pods are younger: %s",
 			name, r.server.id, what, describe(p, c, source, key))
 	}
-	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server assumes that it was read
+	c.known[source][key] |= r.seen.sources[source].content.at(key) // from now on every server assumes that it was read
 }
 
 // evicted judges an eviction: only pods that existed when the restart began may be evicted. Neither a client that

@@ -32,6 +32,8 @@ type seenTemplate struct {
 	// record that another client has removed: the server remembers that record while the pods stay the same.
 	annotations map[string]string
 	removed     string
+	// declared are the annotations that say how the workload is restarted; see manifest.declares.
+	declared map[string]string
 	// evicting: the removed record also named pods that are still to be evicted.
 	evicting bool
 	// again: the removed record was written again unchanged.
@@ -66,6 +68,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		case record != "" && (ofKey(record, v.key) || record == v.kept[m.slot]):
 			t.removed, t.evicting = record, t.annotations[recreatingAnnotation] != ""
 		}
+		t.declared = m.declares()
 		if t.annotations = m.annotations; byList && !m.templateWritten().Equal(t.written) {
 			t.startedBy = m.revision
 		}
@@ -77,7 +80,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 			delete(v.kept, m.slot)
 		}
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList, revision: m.revision,
-			remade: byList && found && t.uid != m.uid, annotations: m.annotations, written: m.templateWritten(), guessed: byList && m.paused}
+			remade: byList && found && t.uid != m.uid, annotations: m.annotations, declared: m.declares(), written: m.templateWritten(), guessed: byList && m.paused}
 		if t.uid == m.uid {
 			next.optedIn, next.ruled, next.ruledByList, next.rules = t.optedIn, t.ruled, t.ruledByList, t.rules
 		}
@@ -108,7 +111,7 @@ func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+key
 // opted out.
 func (v *view) lookAtOptIns(defaultMode string, byList bool) {
 	for slot, t := range v.templates {
-		now := rulesOf(t.annotations, v.annotations, defaultMode)
+		now := rulesOf(t.declared, v.annotations, defaultMode)
 		switch {
 		case !now.opted():
 			t.optedIn, t.removed = 0, ""
@@ -134,6 +137,11 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	if seen.cameBack[key] && c.started < seen.goneAt { // the container has this content, from its start or from before
 		changed = seen.prior[key]
+	}
+	if scope := &d.truth.scopes[source]; scope.ignores {
+		if changed, arrival = seen.otherLife(source, key, scope); changed <= d.truth.absent[source] {
+			return false // by the record, the pods have read none of the contents before that
+		}
 	}
 	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
@@ -162,7 +170,7 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if seen.listed == arrival { // the source may not have counted yet when it changed
 		marks := v.marks()
 		marks[source] = seen.markBefore
-		scopes := rulesOf(t.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+		scopes := rulesOf(t.declared, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
 		if !scopes[source].counts() {
 			return false
 		}
@@ -249,7 +257,7 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 func (o *oracle) told(s *server, d *workload, p *pod, source, key int) string {
 	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
 	tells := func(rec *recorded) bool {
-		return rec != nil && o.comparable(rec, d, source) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
+		return rec != nil && o.comparable(rec, d, source) && (!scope.ignores || !rec.absentIn(source, &scope)) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
 	}
 	if p.left && saysLeft(d.annotations[hashAnnotation]) {
 		return "the record says that pods are left which were to be evicted"

@@ -16,6 +16,7 @@ type oracle struct {
 	world     *world
 	violation string // the first one
 	hashes    map[string]*recorded
+	entries   map[sourceEntry]content
 	writes    map[writer][]time.Time
 	patches   int // by servers without a user's request
 	tally     tally
@@ -31,6 +32,8 @@ type tally struct {
 	Ambiguous, Optional, Unknowable int
 	// Fights are fights between two leaders.
 	Fights int
+	// Pauses of Deployments that were restarted, and their ends.
+	Pauses, Resumes int
 }
 
 // truth is what the oracle remembers about a workload.
@@ -55,6 +58,8 @@ type truth struct {
 	// first is the revision of the last record that was written when there was none, and firstBy its writer.
 	first   uint64
 	firstBy *server
+	// absent is the revision of the last record that says that a source was absent.
+	absent [sourceCount]uint64
 	// optedAt is the revision of the last opt-in, with or without a record.
 	optedAt uint64
 	// templated is the revision of the template, and rolled the revision at which the current pods were created
@@ -70,9 +75,12 @@ type truth struct {
 	reloaded  string // the annotation of the last restart
 	// broughtBack contains the annotations of an earlier eviction and restart that another client has restored.
 	broughtBack eviction
-	seen        bool
-	variant     int  // of the scopes
-	recorded    bool // whether there was a record
+	// reverted: while a Deployment was paused, a client brought back the template of its pods, and so undid a restart that no
+	// server remembers.
+	reverted bool
+	seen     bool
+	variant  int  // of the scopes
+	recorded bool // whether there was a record
 }
 
 type cause string
@@ -90,6 +98,7 @@ type recorded struct {
 	scopes   [sourceCount]scope
 	other    bool // a source that never exists counts as well
 	glob     bool // a glob matched sources that only annotations name
+	ignores  bool // it may have entries of sources that were absent
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -109,7 +118,7 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 	if !ofKey(hash, o.world.key) && !saysLeft(hash) {
 		return nil, false
 	}
-	return o.hashes[hash], bare
+	return o.withKept(o.hashes[hash], m.annotations[appliedAnnotation]), bare
 }
 
 // hash returns the hash of the record, or the one on the template if only that is left.
@@ -126,7 +135,7 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash && !saysLeft(hash) {
 		return nil, false
 	}
-	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
+	return o.withKept(o.hashes[m.hash()], m.annotations[appliedAnnotation]), m.annotations[hashAnnotation] == ""
 }
 
 // rekeyed reports whether a record has another key, and a server remembers its content.
@@ -147,10 +156,10 @@ func (o *oracle) says(slot int, hash string, v *view) bool {
 		return false
 	}
 	marks := v.marks()
-	rules := rulesOf(v.templates[slot].annotations, v.annotations, o.world.defaultMode)
+	rules := rulesOf(v.templates[slot].declared, v.annotations, o.world.defaultMode)
 	scopes := rules.counting().scopes(d.template.variant, &marks)
 	for s := range scopes {
-		if rules.mode == "matched" && !v.sources[s].present {
+		if rules.matches() && !v.sources[s].present {
 			return false // it is not known whether an absent source matches: the record may have it with other keys
 		}
 		if rec.scopes[s].counts() && (!rec.scopes[s].same(scopes[s]) || o.recordDiffers(rec, &rec.scopes, s, v)) {
@@ -179,11 +188,11 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
 		o.fail("the hash of %v is %s, want %s", present, want, hash)
 	}
-	o.hashes[hash] = &recorded{present, scopes, rules.other, rules.glob}
+	o.hashes[hash] = &recorded{present, scopes, rules.other, rules.glob, rules.ignores}
 }
 
 func (o *oracle) rules(d *workload) rules {
-	return rulesOf(d.annotations, o.world.annotations, o.world.defaultMode)
+	return rulesOf(d.declares(), o.world.annotations, o.world.defaultMode)
 }
 
 // look records a change of the world.
@@ -321,7 +330,7 @@ func (d *workload) stale(scopes *[sourceCount]scope, present *contents, f func(p
 			}
 			for s := range scopes {
 				keys := keySet(0)
-				if scopes[s].counts() {
+				if scopes[s].counts() && (!scopes[s].ignores || present[s] != content{}) {
 					keys = scopes[s].of(p.template.variant, i, s)
 				}
 				for k := range present[s] {

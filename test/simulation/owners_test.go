@@ -162,7 +162,7 @@ func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 			m.annotations = d.owned
 		}
 		if spec {
-			m.template.annotations = nil
+			m.template.annotations = w.seeds[slot].Template
 		}
 		if image >= 0 {
 			m.template.image = image

@@ -128,7 +128,13 @@ func (w *world) contentChanged(slot int) {
 			continue
 		}
 		d.maybe.allow(slot, w.sources[slot].content)
+		appears := d.truth.scopes[slot].ignores && w.sources[slot].present
 		for _, p := range d.pods {
+			for i := range p.containers {
+				if appears {
+					p.containers[i].known.appear(slot, w.sources[slot].content)
+				}
+			}
 			if p.template.image == crashing {
 				for i := range p.containers {
 					p.containers[i].known.allow(slot, w.sources[slot].content)

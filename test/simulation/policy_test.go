@@ -64,8 +64,18 @@ var vocabulary = map[string]map[string]meaning{
 
 // rules are the policy of a workload.
 type rules struct {
-	mode    string
+	mode    string // the broadest, if there are several
 	invalid bool
+	// byKind: annotations of other tools declare a mode for sources of each kind, in modes.
+	byKind bool
+	modes  [2]string // of ConfigMaps, and of Secrets
+	// whole are the sources that annotations of other tools name: all their keys count. If pattern, a regular expression
+	// names them.
+	whole   sourceSet
+	pattern bool
+	// ignores: sources that appear or disappear are no change.
+	ignores bool
+	pause   time.Duration
 	// exclude, extra (named by sources) and kinds are sets of sources.
 	exclude, extra, kinds sourceSet
 	glob                  bool // extra comes from a glob
@@ -109,13 +119,27 @@ func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
 		apply(m)
 	}
 	read(reloadAnnotation, func(m meaning) { r.mode = m.mode })
+	var declared foreign
+	if isForeign(workload) {
+		base := meaning{mode: defaultMode}
+		if m, valid := vocabulary[reloadAnnotation][namespace[reloadAnnotation]]; valid {
+			base = m
+		}
+		declared = r.readForeign(workload, defaultMode, base.mode)
+	}
 	if r.mode == "off" && !r.invalid {
 		return r
 	}
 	read(excludeAnnotation, func(m meaning) { r.exclude = m.sources })
+	r.exclude |= declared.exclude
+	r.whole, r.pattern, r.pause = declared.names.sources, declared.names.glob, declared.pause
 	read(kindsAnnotation, func(m meaning) { r.kinds = m.sources })
 	read(liveAnnotation, func(m meaning) { r.live = m.yes })
 	read(sourcesAnnotation, func(m meaning) { r.extra, r.glob, r.other = m.sources, m.glob, m.other })
+	if r.ignores { // the sources that a glob names count each by itself
+		r.pattern, r.glob = r.pattern || r.glob, false
+	}
+	r.glob = r.glob || r.pattern && !r.ignores
 	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
 	read(strategyAnnotation, func(m meaning) { r.recreate = m.yes })
@@ -130,6 +154,7 @@ type scope struct {
 	// files and variables are the keys of a ConfigMap that containers see in that way.
 	files, variables keySet
 	kept             bool // content that containers see without a restart does not count
+	ignores          bool // that it appears or disappears is no change
 }
 
 // counts reports whether a change of the source can restart the workload.
@@ -160,6 +185,9 @@ func (s scope) allows(source, key int, set values, v value) bool {
 
 // differs reports whether any value of a set looks different from a value.
 func (s scope) differs(source, key int, set values, v value) bool {
+	if s.ignores && set&ofAbsent != 0 && set&ofLacking == 0 {
+		set &^= only(0)
+	}
 	for u := range value(valueCount + 1) {
 		if set.has(u) && s.seen(source, key, u) != s.seen(source, key, v) {
 			return true
@@ -176,20 +204,21 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 	for s := range out {
 		read, kept := scopeOf(variant, s, false), scopeOf(variant, s, true)
 		m := marks[s]
-		named := r.extra.has(s)
+		named := r.extra.has(s) || r.whole.has(s)
+		mode := r.modeOf(s)
 		switch {
 		case m.present && m.ignored, r.exclude.has(s):
 			continue
 		case named:
-		case r.mode == "listed",
-			r.mode == "matched" && (!m.present || !m.match),
+		case mode == "listed", r.byKind && (mode == "off" || mode == ""),
+			mode == "matched" && (!m.present || !m.match),
 			!r.kinds.has(s),
 			read.keys == 0,
 			r.live && kept.keys == 0:
 			continue
 		}
 		switch {
-		case read.keys == 0 || r.live && kept.keys == 0:
+		case read.keys == 0 || r.live && kept.keys == 0 || r.whole.has(s):
 			out[s] = scope{keys: allKeys, all: true, annotted: true}
 			if !isSecret(s) {
 				out[s].files = allKeys
@@ -199,6 +228,7 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 		default:
 			out[s] = read
 		}
+		out[s].ignores = r.ignores
 	}
 	return out
 }

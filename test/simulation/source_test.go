@@ -28,6 +28,7 @@ type source struct {
 	// and by a client that only sets labels.
 	written, labelled time.Time
 	label, note       int
+	gone              content // the content with which it was last deleted
 }
 
 // lastChanged is the time of the content in managedFields.
@@ -43,10 +44,10 @@ func (s *source) object(slot int) runtime.Object {
 		Labels: map[string]string{"label": fmt.Sprint(s.label)}, Annotations: map[string]string{"note": fmt.Sprint(s.note)},
 	}
 	if s.ignored {
-		m.Annotations[ignoreAnnotation] = "true"
+		m.Annotations[either(slot, ignoreAnnotation, reloaderIgnore)] = "true"
 	}
 	if s.match {
-		m.Annotations[matchAnnotation] = "true"
+		m.Annotations[either(slot, matchAnnotation, reloaderMatch)] = "true"
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{fields("owner", s.written, `{"f:data":{".":{}}}`)}
 	if !s.labelled.IsZero() {
@@ -91,7 +92,7 @@ func (w *world) createSource(slot int, c content) bool {
 	w.uids++
 	now := w.apiTime(sourceStream(slot))
 	was := *s
-	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, keys: was.keys}
+	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, keys: was.keys, gone: was.gone}
 	w.wroteSource(slot, was.content, was.present)
 	return true
 }
@@ -102,7 +103,7 @@ func (w *world) deleteSource(slot int) bool {
 		return false
 	}
 	was := s.content
-	s.mark, s.content = mark{}, content{}
+	s.mark, s.content, s.gone = mark{}, content{}, was
 	w.wroteSource(slot, was, true)
 	return true
 }

@@ -65,6 +65,8 @@ type seenSource struct {
 	cameBack    [keyCount]bool
 	// undated are the keys that were removed after lastChanged, or may have been, which is written nowhere.
 	undated keySet
+	// lives are the contents that the server has seen end, the last ones.
+	lives []life
 }
 
 func (v *view) marks() (m [sourceCount]mark) {
@@ -102,6 +104,9 @@ func (s *server) look(e *event, byList bool) {
 				seen.prior[k] = seen.witnessed[k]
 			}
 		}
+	}
+	if seen.present && (seen.content != e.source.content || !e.source.present) {
+		seen.lives = append(seen.lives[max(0, len(seen.lives)-16):len(seen.lives):len(seen.lives)], life{seen.content, e.source.changed, s.view.arrivals, !e.source.present})
 	}
 	for k, v := range e.source.content {
 		if s.view.synced && v != seen.content[k] {

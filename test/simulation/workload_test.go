@@ -181,7 +181,7 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime(deployments)
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas,
+		template: template{variant: seed.Variants[0], annotations: maps.Clone(seed.Template)}, replicas: seed.Replicas,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed)}
 	w.workloads[slot] = d
@@ -242,7 +242,11 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	if was != is {
 		d.truth.templated = w.revision + 1
 	}
+	if now.paused && before.paused && was != is && is == d.truth.exposed {
+		d.truth.reverted = true
+	}
 	if !now.paused {
+		d.truth.reverted = d.truth.reverted && d.truth.exposed == is
 		if was != is || before.paused && d.truth.exposed != is {
 			d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
 		}

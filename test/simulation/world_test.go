@@ -24,6 +24,7 @@ type seed struct {
 	Variants    [2]int            `json:"variants"`
 	Replicas    int               `json:"replicas"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	Template    map[string]string `json:"template,omitempty"` // the annotations of the pod template
 	Reaction    reaction          `json:"reaction,omitempty"`
 	Delay       time.Duration     `json:"delay,omitempty"`
 }
