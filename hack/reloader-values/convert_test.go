@@ -1,0 +1,393 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// conversions are values of Reloader's chart, what they become, and a part of what is said of them in the comment. In the
+// output, only what differs from nothing is named. Each rule has a case at least.
+var conversions = map[string]struct {
+	in, out string
+	says    string
+}{
+	"nothing":         {"{}", "{}", ""},
+	"an empty value":  {"reloader: {logFormat: ''}", "{}", "Not set, or set to what makes no difference: - reloader.logFormat"},
+	"empty maps":      {"reloader: {podMonitor: {}, deployment: null}", "{}", "- reloader.deployment, reloader.podMonitor"},
+	"everything of a": {"reloader: {autoReloadAll: true, reloadOnCreate: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true, --reload-on-create=true]}", ""},
+
+	"all workloads":                     {"reloader: {autoReloadAll: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true]}", ""},
+	"not all workloads":                 {"reloader: {autoReloadAll: false}", "{}", "- reloader.autoReloadAll"},
+	"no Secrets":                        {"reloader: {ignoreSecrets: true}", "secrets: {read: false}", ""},
+	"no ConfigMaps":                     {"reloader: {ignoreConfigMaps: true}", "extraArgs: [--resources-to-ignore=configmaps]", ""},
+	"no Jobs":                           {"reloader: {ignoreJobs: true}", "extraArgs: [--ignored-workload-types=jobs]", ""},
+	"no CronJobs":                       {"reloader: {ignoreCronJobs: true}", "extraArgs: [--ignored-workload-types=cronjobs]", ""},
+	"neither Jobs nor CronJobs":         {"reloader: {ignoreCronJobs: true, ignoreJobs: true}", "extraArgs: ['--ignored-workload-types=cronjobs,jobs']", ""},
+	"sources that appear":               {"reloader: {reloadOnCreate: true}", "extraArgs: [--reload-on-create=true]", ""},
+	"sources that disappear":            {"reloader: {reloadOnDelete: true}", "extraArgs: [--reload-on-delete=true]", ""},
+	"sync after a restart":              {"reloader: {syncAfterRestart: true}", "{}", "has no effect: - reloader.syncAfterRestart: changes"},
+	"the default strategy":              {"reloader: {reloadStrategy: default}", "{}", "has no effect: - reloader.reloadStrategy: a restart writes annotations"},
+	"the strategy env-vars":             {"reloader: {reloadStrategy: env-vars}", "extraArgs: [--reload-strategy=env-vars]", ""},
+	"the strategy annotations":          {"reloader: {reloadStrategy: annotations}", "{}", "- reloader.reloadStrategy: this is the default"},
+	"Argo Rollouts":                     {"reloader: {isArgoRollouts: true}", "{}", "has no effect: - reloader.isArgoRollouts: this version does not restart Argo Rollouts"},
+	"OpenShift":                         {"reloader: {isOpenshift: true}", "{}", "has no effect: - reloader.isOpenshift: DeploymentConfigs"},
+	"CSI":                               {"reloader: {enableCSIIntegration: true}", "{}", "has no effect: - reloader.enableCSIIntegration: this version"},
+	"all namespaces":                    {"reloader: {watchGlobally: true}", "{}", "- reloader.watchGlobally"},
+	"the namespace of the release":      {"reloader: {watchGlobally: false}", "namespaces: [tools]", ""},
+	"some namespaces":                   {"reloader: {watchGlobally: false, namespaces: [shop, tools, bank]}", "namespaces: [tools, shop, bank]", ""},
+	"some namespaces in a text":         {"reloader: {watchGlobally: false, namespaces: 'shop, bank,shop'}", "namespaces: [tools, shop, bank]", ""},
+	"ignored namespaces":                {"reloader: {ignoreNamespaces: 'dev, kube-system'}", "extraArgs: ['--namespaces-to-ignore=dev,kube-system']", ""},
+	"ignored namespaces, one is read":   {"reloader: {ignoreNamespaces: dev, watchGlobally: false}", "namespaces: [tools]", "has no effect: - reloader.ignoreNamespaces: reloader.watchGlobally is false"},
+	"a namespace selector":              {"reloader: {namespaceSelector: 'env=test,team in (a,b)'}", "extraArgs: ['--namespace-selector=env=test,team in (a,b)']", ""},
+	"a namespace selector, one is read": {"reloader: {namespaceSelector: env=test, watchGlobally: false}", "namespaces: [tools]", "- reloader.namespaceSelector: reloader.watchGlobally is false"},
+	"a selector of sources":             {"reloader: {resourceLabelSelector: 'reload:*'}", "extraArgs: ['--resource-label-selector=reload:*']", ""},
+	"names of annotations": {
+		"reloader: {custom_annotations: {configmap: a/1, secret: a/2, auto: a/3, configmap_auto: a/4, secret_auto: a/5, ignore: a/6, search: a/7, match: a/8, pausePeriod: a/9, pauseTime: a/10}}",
+		"extraArgs: [--auto-annotation=a/3, --auto-search-annotation=a/7, --configmap-annotation=a/1, --configmap-auto-annotation=a/4, --ignore-annotation=a/6, " +
+			"--pause-deployment-annotation=a/9, --pause-deployment-time-annotation=a/10, --search-match-annotation=a/8, --secret-annotation=a/2, --secret-auto-annotation=a/5]", "",
+	},
+	"a webhook": {
+		"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {auto: a/b}}",
+		"extraArgs: [--auto-annotation=a/b, '--webhook-url=https://example.com/x']", "look at these: - reloader.webhookUrl: with --webhook-url, nothing is restarted",
+	},
+	"a webhook that Reloader's chart ignores": {"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {}}", "{}", "has no effect: - reloader.webhookUrl: Reloader's chart ignores it"},
+
+	"a registry":                   {"global: {imageRegistry: registry.example}", "global: {imageRegistry: registry.example}", ""},
+	"Secrets of registries":        {"global: {imagePullSecrets: [{name: a}, {name: b}]}", "global: {imagePullSecrets: [a, b]}", ""},
+	"Secrets of registries, older": {"reloader: {deployment: {imagePullSecrets: [{name: a}]}}", "imagePullSecrets: [a]", ""},
+	"an image":                     {"image: {name: stakater/reloader, repository: ghcr.io/stakater/reloader, tag: v1, digest: 'sha256:1'}", "{}", "set these yourself: - image.digest, image.name, image.repository, image.tag: this is the image of Reloader"},
+	"an image, older":              {"reloader: {deployment: {image: {name: stakater/reloader, tag: v1, pullPolicy: Always}}}", "image: {pullPolicy: Always}", "- reloader.deployment.image.name, reloader.deployment.image.tag: this"},
+	"when the image is pulled":     {"image: {pullPolicy: Never}", "image: {pullPolicy: Never}", ""},
+	"leader election":              {"reloader: {enableHA: true}", "{}", "has no effect: - reloader.enableHA: a leader"},
+	"replicas":                     {"reloader: {deployment: {replicas: 3}}", "replicas: 3", ""},
+	"one replica":                  {"reloader: {deployment: {replicas: 1}}", "{}", "has no effect: - reloader.deployment.replicas: the chart runs two"},
+	"a history":                    {"reloader: {deployment: {revisionHistoryLimit: 0}}", "revisionHistoryLimit: 0", ""},
+	"nodes":                        {"reloader: {deployment: {nodeSelector: {a: b}}}", "nodeSelector: {a: b}", ""},
+	"affinity":                     {"reloader: {deployment: {affinity: {nodeAffinity: {a: b}}}}", "affinity: {nodeAffinity: {a: b}}", ""},
+	"affinity of pods": {
+		"reloader: {deployment: {affinity: {podAntiAffinity: {x: [{labelSelector: {}}]}}}}", "affinity: {podAntiAffinity: {x: [{labelSelector: {}}]}}",
+		"look at these: - reloader.deployment.affinity: a labelSelector has to select",
+	},
+	"tolerations":                  {"reloader: {deployment: {tolerations: [{key: a}]}}", "tolerations: [{key: a}]", ""},
+	"spreading":                    {"reloader: {deployment: {topologySpreadConstraints: [{maxSkew: 1}]}}", "topologySpreadConstraints: [{maxSkew: 1}]", ""},
+	"a priority":                   {"reloader: {deployment: {priorityClassName: high}}", "priorityClassName: high", ""},
+	"a runtime":                    {"reloader: {deployment: {runtimeClassName: gvisor}}", "runtimeClassName: gvisor", ""},
+	"a scheduler":                  {"reloader: {deployment: {schedulerName: other}}", "schedulerName: other", ""},
+	"DNS":                          {"reloader: {deployment: {dnsConfig: {searches: [a]}}}", "dnsConfig: {searches: [a]}", ""},
+	"users of the host":            {"reloader: {deployment: {hostUsers: false}}", "hostUsers: false", ""},
+	"a security context":           {"reloader: {deployment: {securityContext: {runAsUser: null, fsGroup: 1000650000}}}", "podSecurityContext: {runAsUser: null, fsGroup: 1000650000}", ""},
+	"the default security context": {"reloader: {deployment: {securityContext: {runAsNonRoot: true, runAsUser: 65534, seccompProfile: {type: RuntimeDefault}}}}", "{}", "- reloader.deployment.securityContext: this is the default"},
+	"a container's":                {"reloader: {deployment: {containerSecurityContext: {privileged: false}}}", "securityContext: {privileged: false}", ""},
+	"a token":                      {"reloader: {deployment: {automountServiceAccountToken: true}}", "{}", "has no effect: - reloader.deployment.automountServiceAccountToken: the token"},
+	"a read-only file system":      {"reloader: {readOnlyRootFileSystem: true}", "{}", "has no effect: - reloader.readOnlyRootFileSystem: the file system"},
+	"resources":                    {"reloader: {deployment: {resources: {limits: {memory: 512Mi}}}}", "{}", "set these yourself: - reloader.deployment.resources: configdep needs other"},
+	"processors":                   {"reloader: {deployment: {gomaxprocsOverride: 2}}", "goMaxProcs: '2'", ""},
+	"processors in a text":         {"reloader: {deployment: {gomaxprocsOverride: '2'}}", "goMaxProcs: '2'", ""},
+	"memory":                       {"reloader: {deployment: {gomemlimitOverride: 200MiB}}", "{}", "set these yourself: - reloader.deployment.gomemlimitOverride: goMemLimit"},
+	"volumes": {
+		"reloader: {volumes: [{name: a}], volumeMounts: [{name: a, mountPath: /a}], deployment: {volumes: [{name: b}], volumeMounts: [{name: b, mountPath: /b}]}}",
+		"{extraVolumes: [{name: b}, {name: a}], extraVolumeMounts: [{name: b, mountPath: /b}, {name: a, mountPath: /a}]}", "",
+	},
+	"JSON logs":        {"reloader: {logFormat: json}", "logging: {format: json}", ""},
+	"a level of logs":  {"reloader: {logLevel: Debug}", "logging: {verbosity: 4}", ""},
+	"quiet logs":       {"reloader: {logLevel: error}", "logging: {verbosity: 0}", ""},
+	"profiles":         {"reloader: {enablePProf: true, pprofAddr: ':6060'}", "extraArgs: [--enable-pprof=true, '--pprof-addr=:6060']", ""},
+	"an address alone": {"reloader: {pprofAddr: ':6060'}", "{}", "has no effect: - reloader.pprofAddr: reloader.enablePProf is not true"},
+	"probes": {
+		`reloader: {deployment: {livenessProbe: {initialDelaySeconds: 1, timeoutSeconds: 2, failureThreshold: 3, periodSeconds: 4, successThreshold: 1},
+			readinessProbe: {initialDelaySeconds: 5, timeoutSeconds: 6, failureThreshold: 7, periodSeconds: 8, successThreshold: 9}}}`,
+		`{livenessProbe: {initialDelaySeconds: 1, timeoutSeconds: 2, failureThreshold: 3, periodSeconds: 4, successThreshold: 1},
+			readinessProbe: {initialDelaySeconds: 5, timeoutSeconds: 6, failureThreshold: 7, periodSeconds: 8, successThreshold: 9}}`, "",
+	},
+
+	"variables": {
+		"reloader: {deployment: {env: {open: {B: 1, ALERT_ON_RELOAD: true, C: ''}, field: {NODE: spec.nodeName}}}}",
+		"extraEnv: [{name: ALERT_ON_RELOAD, value: 'true'}, {name: B, value: '1'}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]",
+		"no difference: - reloader.deployment.env.open.C",
+	},
+	"variables with secrets": {
+		"reloader: {deployment: {env: {secret: {ALERT_WEBHOOK_URL: 'https://s3cret.example.com', ALERT_SINK: slack}}}}",
+		"extraEnv: [{name: ALERT_SINK, valueFrom: {secretKeyRef: {name: configdep-env, key: ALERT_SINK}}}, {name: ALERT_WEBHOOK_URL, valueFrom: {secretKeyRef: {name: configdep-env, key: ALERT_WEBHOOK_URL}}}]",
+		"set these yourself: - reloader.deployment.env.secret: create a Secret configdep-env in the namespace of configdep, with these values by the keys ALERT_SINK, ALERT_WEBHOOK_URL",
+	},
+	"secrets without a value": {"reloader: {deployment: {env: {secret: {ALERT_SINK: null}}}}", "{}", "no difference: - reloader.deployment.env.secret.ALERT_SINK"},
+	"variables of Secrets": {
+		"reloader: {deployment: {env: {existing: {alerts: {ALERT_WEBHOOK_URL: url}, none: null}}}}",
+		"extraEnv: [{name: ALERT_WEBHOOK_URL, valueFrom: {secretKeyRef: {name: alerts, key: url}}}]",
+		"set these yourself: - reloader.deployment.env.existing.alerts: copy this Secret",
+	},
+
+	"the API server's name": {"kubernetes: {host: 'https://kubernetes.default'}", "{}", "has no effect: - kubernetes.host: the server"},
+	"names":                 {"{nameOverride: a, fullnameOverride: b}", "{}", "has no effect: - fullnameOverride, nameOverride: all objects"},
+	"a namespace":           {"namespace: a", "{}", "has no effect: - namespace: helm"},
+	"labels": {
+		"reloader: {matchLabels: {a: b}, deployment: {labels: {c: d, provider: stakater, version: v1}}}",
+		"{deployment: {labels: {a: b, c: d}}, pod: {labels: {a: b, c: d}}}", "has no effect: - reloader.deployment.labels.provider, reloader.deployment.labels.version: these labels",
+	},
+	"labels of others":      {"reloader: {deployment: {labels: {version: v1}}}", "{deployment: {labels: {version: v1}}, pod: {labels: {version: v1}}}", ""},
+	"annotations":           {"reloader: {deployment: {annotations: {a: b}, pod: {annotations: {c: d}}}}", "{deployment: {annotations: {a: b}}, pod: {annotations: {c: d}}}", ""},
+	"a Service":             {"reloader: {service: {labels: {a: b}, annotations: {c: d}}}", "service: {labels: {a: b}, annotations: {c: d}}", ""},
+	"a Service's port":      {"reloader: {service: {port: 9090}}", "{}", "set these yourself: - reloader.service.port: the metrics are on the port of the API"},
+	"a Service's addresses": {"reloader: {service: {ipFamilies: [IPv6], ipFamilyPolicy: SingleStack}}", "{}", "- reloader.service.ipFamilies, reloader.service.ipFamilyPolicy: the Service"},
+	"older RBAC":            {"reloader: {legacy: {rbac: true}}", "{}", "has no effect: - reloader.legacy.rbac: the roles"},
+	"no RBAC":               {"reloader: {rbac: {enabled: false, labels: {a: b}}}", "rbac: {create: false}", "set these yourself: - reloader.rbac.labels: commonLabels"},
+	"a ServiceAccount":      {"reloader: {serviceAccount: {create: false, name: mine, labels: {a: b}, annotations: {c: d}}}", "serviceAccount: {create: false, name: mine, labels: {a: b}, annotations: {c: d}}", ""},
+	"the namespace's own":   {"reloader: {serviceAccount: {create: false, name: null}}", "serviceAccount: {create: false, name: default}", "look at these: - reloader.serviceAccount.create: without a name"},
+	"disruptions":           {"reloader: {podDisruptionBudget: {enabled: true, minAvailable: 1, maxUnavailable: 50%}}", "podDisruptionBudget: {enabled: true, minAvailable: 1, maxUnavailable: 50%}", ""},
+	"no disruption budget":  {"reloader: {podDisruptionBudget: {enabled: false, minAvailable: 1}}", "{}", "- reloader.podDisruptionBudget.minAvailable: reloader.podDisruptionBudget.enabled is not true"},
+	"a network policy":      {"reloader: {netpol: {enabled: true, from: [{podSelector: {}}], to: [{ipBlock: {cidr: 10.0.0.1/32}}]}}", "networkPolicy: {enabled: true, metricsFrom: [{podSelector: {}}], apiServerTo: [{ipBlock: {cidr: 10.0.0.1/32}}]}", "look at these: - reloader.netpol.enabled: if the policy"},
+	"no network policy":     {"reloader: {netpol: {enabled: false, from: [{podSelector: {}}]}}", "{}", "- reloader.netpol.from: reloader.netpol.enabled is not true"},
+	"an autoscaler": {
+		"reloader: {verticalPodAutoscaler: {enabled: true, recommenders: [{name: a}], controlledResources: [cpu], controlledValues: RequestsOnly, maxAllowed: {cpu: 1}, minAllowed: {cpu: 1}, updatePolicy: {updateMode: Auto}}}",
+		"{}", "reloader.verticalPodAutoscaler.updatePolicy: the chart has no VerticalPodAutoscaler",
+	},
+	"no autoscaler": {"reloader: {verticalPodAutoscaler: {enabled: false, updatePolicy: {updateMode: Auto}}}", "{}", "- reloader.verticalPodAutoscaler.updatePolicy: reloader.verticalPodAutoscaler.enabled is not true"},
+
+	"metrics by namespace": {"reloader: {enableMetricsByNamespace: true}", "{}", "has no effect: - reloader.enableMetricsByNamespace: configdep_rollouts_total"},
+	"a ServiceMonitor": {
+		`reloader: {serviceMonitor: {enabled: true, namespace: monitoring, interval: 10s, timeout: 5s, labels: {a: b}, annotations: {c: d}, honorLabels: false,
+			relabelings: [{action: drop}], metricRelabelings: [{action: keep}], scheme: http, tlsConfig: {ca: {}}, bearerTokenFile: /a, targetLabels: [a]}}`,
+		"monitoring: {token: true, serviceMonitor: {enabled: true, interval: 10s, scrapeTimeout: 5s, labels: {a: b}, annotations: {c: d}, honorLabels: false, relabelings: [{action: drop}], metricRelabelings: [{action: keep}]}}",
+		"- reloader.serviceMonitor.bearerTokenFile, reloader.serviceMonitor.scheme, reloader.serviceMonitor.tlsConfig: the monitor is given",
+	},
+	"a PodMonitor": {
+		`reloader: {podMonitor: {enabled: true, namespace: monitoring, interval: 10s, scrapeTimeout: 5s, labels: {a: b}, annotations: {c: d}, honorLabels: false,
+			relabelings: [{action: drop}], metricRelabelings: [{action: keep}], scheme: http, tlsConfig: {ca: {}}, bearerTokenSecret: {name: a}, podTargetLabels: [a]}}`,
+		"monitoring: {token: true, podMonitor: {enabled: true, interval: 10s, scrapeTimeout: 5s, labels: {a: b}, annotations: {c: d}, honorLabels: false, relabelings: [{action: drop}], metricRelabelings: [{action: keep}]}}",
+		"set these yourself: - reloader.podMonitor.namespace: the monitor is in the namespace of the release",
+	},
+	"timeouts by the other names": {
+		"reloader: {serviceMonitor: {enabled: true, scrapeTimeout: 5s}, podMonitor: {enabled: true, timeout: 5s}}",
+		"monitoring: {token: true, serviceMonitor: {enabled: true, scrapeTimeout: 5s}, podMonitor: {enabled: true, scrapeTimeout: 5s}}", "",
+	},
+	"no monitor": {"reloader: {podMonitor: {enabled: false, interval: 10s}}", "{}", "has no effect: - reloader.podMonitor.interval: reloader.podMonitor.enabled is not true"},
+}
+
+var testOptions = options{namespace: "tools"}
+
+func parsedValues(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values, err := parse([]byte(strings.ReplaceAll(text, "\t", " ")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// split returns the values of an output, and the text of its comment without line ends.
+func split(t *testing.T, output string) (values any, comment string) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(output), &values); err != nil {
+		t.Fatalf("%v:\n%s", err, output)
+	}
+	for line := range strings.Lines(output) {
+		if of, found := strings.CutPrefix(line, "#"); found {
+			comment += of
+		}
+	}
+	return values, strings.Join(strings.Fields(comment), " ")
+}
+
+func TestConvert(t *testing.T) {
+	for name, tt := range conversions {
+		t.Run(name, func(t *testing.T) {
+			output, err := convert(parsedValues(t, tt.in), testOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, comment := split(t, output)
+			want, _ := split(t, strings.ReplaceAll(tt.out, "\t", " "))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(comment, tt.says) {
+				t.Errorf("comment = %s\nwant it to contain %s", comment, tt.says)
+			}
+			if strings.Contains(output, "s3cret") {
+				t.Errorf("the output contains a secret:\n%s", output)
+			}
+		})
+	}
+}
+
+// paths returns the paths in values for which there are rules.
+func paths(prefix string, values map[string]any) (all []string) {
+	for key, value := range values {
+		path := strings.TrimPrefix(prefix+"."+key, ".")
+		if rules[path] != nil {
+			all = append(all, path)
+		} else if below, is := value.(map[string]any); is {
+			all = append(all, paths(path, below)...)
+		}
+	}
+	return all
+}
+
+// No rule is without a case above, which has a value for it. Each value leads to a value of the output, or is named in the
+// comment.
+func TestConvert_DropsNothing(t *testing.T) {
+	tested := map[string]bool{}
+	for name, tt := range conversions {
+		in := parsedValues(t, tt.in)
+		for _, path := range paths("", in) {
+			if !empty(at(in, path)) {
+				tested[path] = true
+			}
+		}
+		output, err := convert(in, testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, comment := split(t, output)
+		// Without one of the values, the output is another one, unless it is converted along with others.
+		for _, path := range paths("", in) {
+			if strings.Contains(comment, path) || path == "reloader.namespaces" {
+				continue
+			}
+			less := parsedValues(t, tt.in)
+			keys := strings.Split(path, ".")
+			parent := less
+			for _, key := range keys[:len(keys)-1] {
+				parent = parent[key].(map[string]any)
+			}
+			delete(parent, keys[len(keys)-1])
+			if without, err := convert(less, testOptions); err == nil && without == output {
+				t.Errorf("%s: %s makes no difference, and the comment does not name it", name, path)
+			}
+		}
+	}
+	for path := range rules {
+		if !tested[path] {
+			t.Errorf("%s has no case", path)
+		}
+	}
+}
+
+func TestConvert_RefusesWhatReloadersChartDoesNotHave(t *testing.T) {
+	in := "{reloader: {autoReloadAll: true, autoReload: true, deployment: {env: {}, replica: 1}}, reloader.logFormat: json, other: {a: b}}"
+	const why = "is no value of Reloader's chart; -allow-unknown leaves it out"
+	want := []string{"other: " + why, "reloader.autoReload: " + why, "reloader.deployment.replica: " + why, "reloader.logFormat: " + why}
+	_, err := convert(parsedValues(t, in), testOptions)
+	if err == nil || cmp.Diff(want, strings.Split(err.Error(), "\n")) != "" {
+		t.Errorf("error = %v, want %s", err, strings.Join(want, "\n"))
+	}
+	output, err := convert(parsedValues(t, in), options{allowUnknown: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, comment := split(t, output); !strings.Contains(comment, "Reloader's chart has no such values: - other, reloader.autoReload, reloader.deployment.replica, reloader.logFormat") {
+		t.Errorf("comment = %s", comment)
+	}
+}
+
+func TestConvert_RefusesInvalidValues(t *testing.T) {
+	for in, want := range map[string]string{
+		"reloader: {autoReloadAll: 'true'}":                                    "reloader.autoReloadAll: must be true or false",
+		"reloader: {logFormat: xml}":                                           "reloader.logFormat: must be one of json",
+		"reloader: {logLevel: loud}":                                           "reloader.logLevel: must be one of trace, debug, info",
+		"reloader: {reloadStrategy: annotation}":                               "reloader.reloadStrategy: must be one of default, env-vars, annotations",
+		"reloader: {deployment: {replicas: '3'}}":                              "reloader.deployment.replicas: must be a whole number",
+		"reloader: {deployment: {replicas: -1}}":                               "reloader.deployment.replicas: must be a whole number",
+		"reloader: {deployment: 1}":                                            "reloader.deployment: must be a map",
+		"reloader: {deployment: {nodeSelector: {a: true}}}":                    "reloader.deployment.nodeSelector: must have text for a; put it in quotes",
+		"reloader: {deployment: {nodeSelector: [a]}}":                          "reloader.deployment.nodeSelector: must be a map",
+		"reloader: {deployment: {labels: {provider: stakater, a: 1}}}":         "reloader.deployment.labels: must have text for a",
+		"reloader: {deployment: {affinity: yes}}":                              "reloader.deployment.affinity: must be a map",
+		"reloader: {deployment: {tolerations: [a]}}":                           "reloader.deployment.tolerations: must be a list of maps",
+		"reloader: {deployment: {env: {open: {A: 1.5}}}}":                      "reloader.deployment.env.open: must have text for A",
+		"reloader: {deployment: {env: {open: [A]}}}":                           "reloader.deployment.env.open: must be a map",
+		"reloader: {deployment: {env: {existing: {a: {B: 1}}}}}":               "reloader.deployment.env.existing.a: must have text for B",
+		"reloader: {deployment: {env: {open: {A: 1}, secret: {A: 2}}}}":        "reloader.deployment.env.secret: sets A, which is also set elsewhere",
+		"reloader: {podDisruptionBudget: {enabled: true, minAvailable: true}}": "reloader.podDisruptionBudget.minAvailable: must be a whole number or a percentage",
+		"reloader: {service: {ipFamilies: IPv6}}":                              "reloader.service.ipFamilies: must be a list",
+		"reloader: {namespaceSelector: 1}":                                     "reloader.namespaceSelector: must be text; put it in quotes",
+		"reloader: {ignoreNamespaces: 1}":                                      "reloader.ignoreNamespaces: must be a list of names, or names separated by commas",
+		"reloader: {ignoreNamespaces: [1]}":                                    "reloader.ignoreNamespaces: must be a list of names",
+		"reloader: {namespaces: [a]}":                                          "reloader.namespaces: needs reloader.watchGlobally: false",
+		"reloader: {watchGlobally: false, namespaces: [A_B]}":                  "reloader.namespaces: must be names of namespaces: A_B is none",
+		"reloader: {watchGlobally: false, namespaces: " + manyNames(100) + "}": "reloader.namespaces: has more than 100 namespaces",
+		"reloader: {ignoreSecrets: true, ignoreConfigMaps: true}":              "reloader.ignoreSecrets: must not be true together with reloader.ignoreConfigMaps",
+		"global: {imagePullSecrets: [a]}":                                      "global.imagePullSecrets: must be a list of {name: SECRET}",
+		"global: {imagePullSecrets: a}":                                        "global.imagePullSecrets: must be a list of {name: SECRET}",
+		"image: {pullPolicy: always}":                                          "image.pullPolicy: must be one of Always, IfNotPresent, Never",
+	} {
+		if _, err := convert(parsedValues(t, in), testOptions); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
+	in := parsedValues(t, "reloader: {watchGlobally: false}")
+	if _, err := convert(in, options{}); err == nil || !strings.Contains(err.Error(), "name it with -namespace") {
+		t.Errorf("without the namespace of the release: %v", err)
+	}
+}
+
+func manyNames(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, strings.Repeat("a", i/26+1)+string(rune('a'+i%26)))
+	}
+	return "'" + strings.Join(names, ",") + "'"
+}
+
+func TestRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in    string
+		args  []string
+		wrong string
+	}{
+		"values":        {"reloader: {autoReloadAll: true}", nil, ""},
+		"nothing":       {"", nil, ""},
+		"null":          {"null\n", nil, ""},
+		"a file's name": {"", []string{"values.yaml"}, `unexpected argument "values.yaml": values are read from the standard input`},
+		"a list":        {"[a]", nil, "reading the values: "},
+		"no YAML":       {"a: b: c", nil, "reading the values: "},
+		"a key twice":   {"reloader: {}\nreloader: {}", nil, "already defined"},
+		"two documents": {"reloader: {}\n---\nreloader: {}\n", nil, "there must be one document"},
+		"too much":      {strings.Repeat("#", maxInput+1), nil, "more than 1048576 bytes"},
+		"invalid":       {"reloader: {autoReloadAll: 1}", nil, "reloader.autoReloadAll"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			err := run(strings.NewReader(tt.in), &out, tt.args, options{})
+			if tt.wrong == "" {
+				if err != nil || !strings.HasPrefix(out.String(), "# Values of the chart configdep") {
+					t.Errorf("%v; output:\n%s", err, out.String())
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.wrong) || out.Len() > 0 {
+				t.Errorf("error = %v, output = %q; want %s and no output", err, out.String(), tt.wrong)
+			}
+		})
+	}
+}
+
+// With the defaults of Reloader's chart, as "helm get values --all" prints them, little is left to do.
+func TestConvert_Defaults(t *testing.T) {
+	in, err := os.ReadFile("testdata/defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := convert(parsedValues(t, string(in)), options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, comment := split(t, output)
+	want := map[string]any{
+		"image": map[string]any{"pullPolicy": "IfNotPresent"}, "logging": map[string]any{"verbosity": 2.0}, "rbac": map[string]any{"create": true},
+		"revisionHistoryLimit": 2.0, "serviceAccount": map[string]any{"create": true},
+	}
+	if diff := cmp.Diff(any(want), got); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	if strings.Contains(comment, headings[look]) {
+		t.Errorf("comment = %s", comment)
+	}
+}

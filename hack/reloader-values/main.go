@@ -1,0 +1,69 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Reloader-values converts values of the chart of Stakater Reloader to values of configdep's chart:
+//
+//	helm get values reloader -n reloader -o yaml | go run ./hack/reloader-values >configdep-values.yaml
+//
+// A comment at the beginning of its output lists each value that is not converted, with the reason. Values that the chart
+// does not have are errors, unless -allow-unknown is set.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxInput limits the input, in bytes. Values are in a Secret, which is smaller.
+const maxInput = 1 << 20
+
+type options struct {
+	// namespace is that of Reloader's release.
+	namespace string
+	// allowUnknown lists values that Reloader's chart does not have, instead of refusing them.
+	allowUnknown bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.namespace, "namespace", "", "the namespace of Reloader's release; needed if it watches only some namespaces (reloader.watchGlobally: false)")
+	flag.BoolVar(&o.allowUnknown, "allow-unknown", false, "list values that Reloader's chart does not have in a comment; without it, they are errors")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "usage: %s [FLAGS] <reloader-values.yaml >configdep-values.yaml\n", os.Args[0])
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, flag.Args(), o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run writes nothing if there is an error.
+func run(in io.Reader, out io.Writer, args []string, o options) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: values are read from the standard input", args[0])
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err != nil {
+		return fmt.Errorf("reading the values: %w", err)
+	}
+	if len(text) > maxInput {
+		return fmt.Errorf("reading the values: there are more than %d bytes", maxInput)
+	}
+	values, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("reading the values: %w", err)
+	}
+	converted, err := convert(values, o)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, converted); err != nil {
+		return errors.Join(errors.New("writing the values"), err)
+	}
+	return nil
+}

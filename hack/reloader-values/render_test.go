@@ -1,0 +1,101 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/configdep/configdep/test/install"
+)
+
+const (
+	root = "../.."
+	// limit is for a run of helm.
+	limit = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// render renders the chart of configdep with values.
+func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	chart, err := filepath.Abs(filepath.Join(root, "artifacts", "charts", "configdep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The test opens what helm reads, so that go test does not use results of another chart.
+	if err := filepath.WalkDir(chart, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), "template", "configdep", chart, "--namespace", "tools", "--values", "-")
+	cmd.Stdin = strings.NewReader(values)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The values are valid for the chart, which renders with them.
+func TestConvert_Renders(t *testing.T) {
+	everything, err := os.ReadFile("testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, err := os.ReadFile("testdata/defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		in   string
+		want []string
+	}{
+		"defaults": {string(defaults), []string{"--v=2", "replicas: 2"}},
+		"everything": {string(everything), []string{
+			"replicas: 3", "--auto-reload-all=true", "--default-reload=auto", "--ignored-workload-types=cronjobs,jobs", "--namespaces-to-ignore=dev,kube-system",
+			"--namespace-selector=env in (test,prod)", "--resource-label-selector=reload", "--auto-annotation=example.com/auto", "--webhook-url=https://example.com/x",
+			"--read-secrets=false", "--reload-strategy=env-vars", "--logging-format=json", "--v=4", "name: ALERT_WEBHOOK_URL", "runAsUser: 1000650000",
+			"kind: NetworkPolicy", "kind: PodMonitor", "kind: ServiceMonitor", "minAvailable: 2", "name: registry", "app.example.com/team: platform",
+		}},
+	}
+	for name, c := range conversions {
+		if c.out != "{}" {
+			cases[name] = struct {
+				in   string
+				want []string
+			}{in: c.in}
+		}
+	}
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, err := convert(parsedValues(t, tt.in), testOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered, err := render(t, output)
+			if err != nil {
+				t.Fatalf("%v: %s\nfor the values\n%s", err, rendered, output)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(rendered, want) {
+					t.Errorf("the chart renders without %q, from the values\n%s", want, output)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,341 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// rules are those for all values of Reloader's chart.
+var rules = merged(restartRules, podRules, objectRules, monitoringRules)
+
+func merged(parts ...map[string]rule) map[string]rule {
+	all := map[string]rule{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+// parsed calls use with a value that is what it must be.
+func parsed(k kind, use func(c *conversion, path string, value any)) rule {
+	return func(c *conversion, path string, value any) {
+		converted, allowed := k(value)
+		if allowed != "" {
+			c.fail(path, allowed)
+			return
+		}
+		use(c, path, converted)
+	}
+}
+
+// to sets a value of configdep's chart to the same.
+func to(target string, k kind) rule {
+	return parsed(k, func(c *conversion, _ string, value any) { c.set(target, value) })
+}
+
+// says makes a note.
+func says(s section, k kind, text string) rule {
+	return parsed(k, func(c *conversion, path string, _ any) { c.note(s, path, text) })
+}
+
+// asFlag passes a text to a flag of the server.
+func asFlag(flag string) rule {
+	return parsed(text, func(c *conversion, _ string, value any) { c.arg(flag, value.(string)) })
+}
+
+// switched is for values that are true or false.
+func switched(use func(c *conversion, path string, on bool)) rule {
+	return parsed(boolean, func(c *conversion, path string, value any) { use(c, path, value.(bool)) })
+}
+
+// ifTrue is for switches, which say nothing if they are off.
+func ifTrue(then func(c *conversion, path string)) rule {
+	return switched(func(c *conversion, path string, on bool) {
+		if on {
+			then(c, path)
+		} else {
+			c.unset = append(c.unset, path)
+		}
+	})
+}
+
+// ifTrueSays makes a note if a switch is on.
+func ifTrueSays(s section, text string) rule {
+	return ifTrue(func(c *conversion, path string) { c.note(s, path, text) })
+}
+
+// ifTrueFlag passes a flag to the server if a switch is on.
+func ifTrueFlag(flag, value string) rule {
+	return ifTrue(func(c *conversion, _ string) { c.arg(flag, value) })
+}
+
+// with converts a value if a switch is on. Otherwise, it has no effect.
+func with(enabled string, convert rule) rule {
+	return func(c *conversion, path string, value any) {
+		if !c.is(enabled, true) {
+			c.note(without, path, enabled+" is not true")
+			return
+		}
+		convert(c, path, value)
+	}
+}
+
+const documents = "https://github.com/configdep/configdep/blob/main/docs/"
+
+// restartRules are for what Reloader reads, and what it restarts.
+var restartRules = map[string]rule{
+	"reloader.autoReloadAll": ifTrue(func(c *conversion, _ string) {
+		c.set("reload.default", "auto") // so that the webhook is called for all workloads, too
+		c.arg("--auto-reload-all", "true")
+	}),
+	"reloader.ignoreSecrets": ifTrue(func(c *conversion, path string) {
+		if c.is("reloader.ignoreConfigMaps", true) {
+			c.fail(path, "must not be true together with reloader.ignoreConfigMaps: nothing would restart a workload")
+		}
+		c.set("secrets.read", false)
+	}),
+	"reloader.ignoreConfigMaps": ifTrueFlag("--resources-to-ignore", "configmaps"),
+	"reloader.ignoreJobs":       ifTrueFlag("--ignored-workload-types", "jobs"),
+	"reloader.ignoreCronJobs":   ifTrueFlag("--ignored-workload-types", "cronjobs"),
+	"reloader.reloadOnCreate":   ifTrueFlag("--reload-on-create", "true"),
+	"reloader.reloadOnDelete":   ifTrueFlag("--reload-on-delete", "true"),
+	"reloader.syncAfterRestart": ifTrueSays(without, "changes that are made while no replica runs are always found"),
+	"reloader.reloadStrategy":   parsed(oneOf("default", "env-vars", "annotations"), strategy),
+	"reloader.isArgoRollouts":   ifTrueSays(without, "this version does not restart Argo Rollouts"),
+	"reloader.isOpenshift":      ifTrueSays(without, "DeploymentConfigs are not restarted, by current versions of Reloader neither"),
+	"reloader.enableCSIIntegration": ifTrueSays(without,
+		"this version does not see when the content of a SecretProviderClass changes"),
+
+	"reloader.watchGlobally": switched(watchGlobally),
+	"reloader.namespaces": parsed(names, func(c *conversion, path string, _ any) {
+		if !c.is("reloader.watchGlobally", false) {
+			c.fail(path, "needs reloader.watchGlobally: false, in Reloader's chart too")
+		}
+	}),
+	"reloader.ignoreNamespaces": globally(parsed(names, func(c *conversion, _ string, value any) {
+		for _, name := range value.([]any) {
+			c.arg("--namespaces-to-ignore", name.(string))
+		}
+	})),
+	"reloader.namespaceSelector":     globally(asFlag("--namespace-selector")),
+	"reloader.resourceLabelSelector": asFlag("--resource-label-selector"),
+
+	"reloader.custom_annotations.configmap":      asFlag("--configmap-annotation"),
+	"reloader.custom_annotations.secret":         asFlag("--secret-annotation"),
+	"reloader.custom_annotations.auto":           asFlag("--auto-annotation"),
+	"reloader.custom_annotations.configmap_auto": asFlag("--configmap-auto-annotation"),
+	"reloader.custom_annotations.secret_auto":    asFlag("--secret-auto-annotation"),
+	"reloader.custom_annotations.ignore":         asFlag("--ignore-annotation"),
+	"reloader.custom_annotations.search":         asFlag("--auto-search-annotation"),
+	"reloader.custom_annotations.match":          asFlag("--search-match-annotation"),
+	"reloader.custom_annotations.pausePeriod":    asFlag("--pause-deployment-annotation"),
+	"reloader.custom_annotations.pauseTime":      asFlag("--pause-deployment-time-annotation"),
+
+	"reloader.webhookUrl": parsed(text, webhook),
+}
+
+func strategy(c *conversion, path string, value any) {
+	switch value {
+	case "env-vars":
+		c.arg("--reload-strategy", "env-vars")
+	case "annotations":
+		c.note(without, path, "this is the default")
+	default:
+		c.note(without, path, "a restart writes annotations, where Reloader's default is an environment variable; "+
+			"if something reads the variables, add --reload-strategy=env-vars to extraArgs")
+	}
+}
+
+// globally converts a value that Reloader's chart ignores if not all namespaces are watched.
+func globally(convert rule) rule {
+	return func(c *conversion, path string, value any) {
+		if c.is("reloader.watchGlobally", false) {
+			c.note(without, path, "reloader.watchGlobally is false")
+			return
+		}
+		convert(c, path, value)
+	}
+}
+
+// maxNamespaces is how many namespaces configdep reads one by one.
+const maxNamespaces = 100
+
+func watchGlobally(c *conversion, path string, on bool) {
+	if on {
+		c.unset = append(c.unset, path)
+		return
+	}
+	if c.namespace == "" {
+		c.fail(path, "is false, so Reloader watches the namespace of its release: name it with -namespace")
+		return
+	}
+	listed, _ := names(c.get("reloader.namespaces")) // another rule says what is wrong with it
+	list, _ := listed.([]any)
+	all := []any{c.namespace}
+	for _, name := range list {
+		if name != c.namespace {
+			all = append(all, name)
+		}
+	}
+	for _, name := range all {
+		if wrong := validation.IsDNS1123Label(name.(string)); len(wrong) > 0 {
+			c.fail("reloader.namespaces", "must be names of namespaces: "+name.(string)+" is none")
+		}
+	}
+	if len(all) > maxNamespaces {
+		c.fail("reloader.namespaces", "has more than 100 namespaces, with that of the release; leave reloader.watchGlobally out to read all")
+	}
+	c.set("namespaces", all)
+}
+
+func webhook(c *conversion, path string, value any) {
+	if custom, _ := c.get("reloader.custom_annotations").(map[string]any); len(custom) == 0 {
+		c.note(without, path, "Reloader's chart ignores it without reloader.custom_annotations; "+
+			"with --webhook-url in extraArgs, configdep restarts nothing and posts each change instead")
+		return
+	}
+	c.arg("--webhook-url", value.(string))
+	c.note(look, path, "with --webhook-url, nothing is restarted; each change that would restart a workload is posted as a CloudEvent")
+}
+
+// podRules are for how Reloader's pods run.
+var podRules = map[string]rule{
+	"global.imageRegistry":                             to("global.imageRegistry", text),
+	"global.imagePullSecrets":                          to("global.imagePullSecrets", secretNames),
+	"image.name":                                       says(byHand, text, ownImage),
+	"image.repository":                                 says(byHand, text, ownImage),
+	"image.tag":                                        says(byHand, text, ownImage),
+	"image.digest":                                     says(byHand, text, ownImage),
+	"image.pullPolicy":                                 to("image.pullPolicy", pullPolicy),
+	"reloader.deployment.image.name":                   says(byHand, text, ownImage),
+	"reloader.deployment.image.tag":                    says(byHand, text, ownImage),
+	"reloader.deployment.image.pullPolicy":             to("image.pullPolicy", pullPolicy),
+	"reloader.deployment.imagePullSecrets":             to("imagePullSecrets", secretNames),
+	"reloader.enableHA":                                ifTrueSays(without, "a leader is always elected; the chart runs two replicas"),
+	"reloader.deployment.replicas":                     parsed(whole, replicas),
+	"reloader.deployment.revisionHistoryLimit":         to("revisionHistoryLimit", whole),
+	"reloader.deployment.nodeSelector":                 to("nodeSelector", texts),
+	"reloader.deployment.affinity":                     selecting("affinity", mapping),
+	"reloader.deployment.tolerations":                  to("tolerations", objects),
+	"reloader.deployment.topologySpreadConstraints":    selecting("topologySpreadConstraints", objects),
+	"reloader.deployment.priorityClassName":            to("priorityClassName", text),
+	"reloader.deployment.runtimeClassName":             to("runtimeClassName", text),
+	"reloader.deployment.schedulerName":                to("schedulerName", text),
+	"reloader.deployment.dnsConfig":                    to("dnsConfig", mapping),
+	"reloader.deployment.hostUsers":                    to("hostUsers", boolean),
+	"reloader.deployment.securityContext":              parsed(mapping, podSecurity),
+	"reloader.deployment.containerSecurityContext":     to("securityContext", mapping),
+	"reloader.deployment.automountServiceAccountToken": says(without, boolean, "the token has a volume of its own"),
+	"reloader.readOnlyRootFileSystem":                  ifTrueSays(without, "the file system of the container is always read-only"),
+	"reloader.deployment.resources": says(byHand, mapping,
+		"configdep needs other resources than Reloader; set resources, by "+documents+"operations.md#sizing"),
+	"reloader.deployment.gomaxprocsOverride": parsed(numberOrText, func(c *conversion, _ string, value any) { c.set("goMaxProcs", asText(value)) }),
+	"reloader.deployment.gomemlimitOverride": says(byHand, numberOrText,
+		"goMemLimit is nine tenths of the memory limit, unless you set it"),
+	"reloader.deployment.volumes":      parsed(objects, appendTo("extraVolumes")),
+	"reloader.deployment.volumeMounts": parsed(objects, appendTo("extraVolumeMounts")),
+	"reloader.volumes":                 parsed(objects, appendTo("extraVolumes")),
+	"reloader.volumeMounts":            parsed(objects, appendTo("extraVolumeMounts")),
+
+	"reloader.deployment.env.open":     parsed(scalars, openEnv),
+	"reloader.deployment.env.secret":   parsed(scalars, secretEnv),
+	"reloader.deployment.env.field":    parsed(texts, fieldEnv),
+	"reloader.deployment.env.existing": parsed(mapping, existingEnv),
+
+	"reloader.logFormat": to("logging.format", oneOf("json")),
+	"reloader.logLevel":  parsed(text, logLevel),
+	"reloader.enablePProf": ifTrue(func(c *conversion, _ string) {
+		c.arg("--enable-pprof", "true")
+	}),
+	"reloader.pprofAddr": with("reloader.enablePProf", asFlag("--pprof-addr")),
+
+	"reloader.deployment.livenessProbe.initialDelaySeconds":  to("livenessProbe.initialDelaySeconds", whole),
+	"reloader.deployment.livenessProbe.timeoutSeconds":       to("livenessProbe.timeoutSeconds", whole),
+	"reloader.deployment.livenessProbe.failureThreshold":     to("livenessProbe.failureThreshold", whole),
+	"reloader.deployment.livenessProbe.periodSeconds":        to("livenessProbe.periodSeconds", whole),
+	"reloader.deployment.livenessProbe.successThreshold":     to("livenessProbe.successThreshold", whole),
+	"reloader.deployment.readinessProbe.initialDelaySeconds": to("readinessProbe.initialDelaySeconds", whole),
+	"reloader.deployment.readinessProbe.timeoutSeconds":      to("readinessProbe.timeoutSeconds", whole),
+	"reloader.deployment.readinessProbe.failureThreshold":    to("readinessProbe.failureThreshold", whole),
+	"reloader.deployment.readinessProbe.periodSeconds":       to("readinessProbe.periodSeconds", whole),
+	"reloader.deployment.readinessProbe.successThreshold":    to("readinessProbe.successThreshold", whole),
+}
+
+const ownImage = "this is the image of Reloader; set image.registry, image.repository and image.tag to that of configdep"
+
+var pullPolicy = oneOf("Always", "IfNotPresent", "Never")
+
+func replicas(c *conversion, path string, value any) {
+	if value.(int) > 1 {
+		c.set("replicas", value)
+		return
+	}
+	c.note(without, path, "the chart runs two replicas, because an API that does not answer disturbs discovery in the whole cluster; replicas sets another number")
+}
+
+// selecting passes a value on that may select pods by the labels that Reloader has.
+func selecting(target string, k kind) rule {
+	return parsed(k, func(c *conversion, path string, value any) {
+		c.set(target, value)
+		if hasKey(value, "labelSelector") {
+			c.note(look, path, "a labelSelector has to select the pods of configdep, which have app.kubernetes.io/name: configdep-apiserver")
+		}
+	})
+}
+
+// hasKey reports whether there is a key in a value, at any depth.
+func hasKey(value any, key string) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for k, v := range value {
+			if k == key || hasKey(v, key) {
+				return true
+			}
+		}
+	case []any:
+		for _, v := range value {
+			if hasKey(v, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func appendTo(target string) func(c *conversion, path string, value any) {
+	return func(c *conversion, _ string, value any) {
+		list, _ := at(c.out, target).([]any)
+		c.set(target, append(list, value.([]any)...))
+	}
+}
+
+// defaultPodSecurity is that of Reloader's chart.
+var defaultPodSecurity = map[string]any{
+	"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+}
+
+func podSecurity(c *conversion, path string, value any) {
+	if reflect.DeepEqual(value, any(defaultPodSecurity)) {
+		c.note(without, path, "this is the default of Reloader's chart, and that of configdep has a similar one")
+		return
+	}
+	c.set("podSecurityContext", value)
+}
+
+// verbosities are the values of logging.verbosity for the levels of Reloader. At 2, what matters is logged.
+var verbosities = map[string]int{"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "info": 2, "debug": 4, "trace": 6}
+
+func logLevel(c *conversion, path string, value any) {
+	verbosity, known := verbosities[strings.ToLower(value.(string))]
+	if !known {
+		c.fail(path, "must be one of trace, debug, info, warning, error, fatal, panic")
+		return
+	}
+	c.set("logging.verbosity", verbosity)
+}
