@@ -98,7 +98,7 @@ func (d *Declaration) Problem(key, value string, err error) {
 func (d *Declaration) finish() {
 	p := d.policy
 	if d.off != "" {
-		p.Mode, p.DeclaredBy = Off, d.off
+		p.Mode, p.DeclaredBy, p.Problems = Off, d.off, nil // what else is annotated does not matter
 		return
 	}
 	if len(d.in) == 0 && d.instead == [2]string{} {

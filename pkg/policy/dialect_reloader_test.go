@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,27 @@ func TestReloader_InvalidAnnotations(t *testing.T) {
 				t.Errorf("problems = %q, want one with %s", p.Problems, tt.want)
 			}
 		})
+	}
+}
+
+// A workload that is switched off reports nothing about the annotations of other tools either.
+func TestNewPolicy_OffIgnoresInvalidAnnotationsOfOtherDialects(t *testing.T) {
+	for name, invalid := range map[string]annotations{
+		"auto":                 {reloaderAuto: "yes"},
+		"a regular expression": {secretList: "app-("},
+		"exclusions":           {excludeSecret: manyNames(257, "")},
+		"a pause":              {pausePeriod: "soon", reloaderAuto: "true"},
+		"pod-reloader's":       {"pod-reloader.cs.sap.com/secrets": manyNames(257, "")},
+		"wave's":               {"wave.pusher.com/update-on-config-change": "true", "wave.pusher.com/extra-secrets": "bank/db"},
+	} {
+		a := policy.Annotated{Workload: maps.Clone(invalid), InNamespace: "shop"}
+		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); len(p.Problems) == 0 {
+			t.Errorf("%s: no problems, want one where the workload is not switched off", name)
+		}
+		a.Workload[policy.ReloadAnnotation] = "off"
+		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Auto}); p.Mode != policy.Off || p.DeclaredBy != policy.ReloadAnnotation || len(p.Problems) > 0 {
+			t.Errorf("%s: mode = %s, declared by %s, problems = %q; want off without problems", name, p.Mode, p.DeclaredBy, p.Problems)
+		}
 	}
 }
 
