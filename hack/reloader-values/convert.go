@@ -54,6 +54,9 @@ type rule func(c *conversion, path string, value any)
 // convert returns the values of configdep's chart, with a comment.
 func convert(in map[string]any, o options) (string, error) {
 	c := conversion{options: o, in: in, out: map[string]any{}, args: map[string][]string{}, env: map[string]any{}}
+	if o.observe {
+		c.arg("--observe", "true")
+	}
 	c.walk("", in)
 	if len(c.errs) > 0 {
 		return "", errors.Join(c.errs...)

@@ -23,31 +23,38 @@ var conversions = map[string]struct {
 	"empty maps":      {"reloader: {podMonitor: {}, deployment: null}", "{}", "- reloader.deployment, reloader.podMonitor"},
 	"everything of a": {"reloader: {autoReloadAll: true, reloadOnCreate: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true, --reload-on-create=true]}", ""},
 
-	"all workloads":                     {"reloader: {autoReloadAll: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true]}", ""},
-	"not all workloads":                 {"reloader: {autoReloadAll: false}", "{}", "- reloader.autoReloadAll"},
-	"no Secrets":                        {"reloader: {ignoreSecrets: true}", "secrets: {read: false}", ""},
-	"no ConfigMaps":                     {"reloader: {ignoreConfigMaps: true}", "extraArgs: [--resources-to-ignore=configmaps]", ""},
-	"no Jobs":                           {"reloader: {ignoreJobs: true}", "extraArgs: [--ignored-workload-types=jobs]", ""},
-	"no CronJobs":                       {"reloader: {ignoreCronJobs: true}", "extraArgs: [--ignored-workload-types=cronjobs]", ""},
-	"neither Jobs nor CronJobs":         {"reloader: {ignoreCronJobs: true, ignoreJobs: true}", "extraArgs: ['--ignored-workload-types=cronjobs,jobs']", ""},
-	"sources that appear":               {"reloader: {reloadOnCreate: true}", "extraArgs: [--reload-on-create=true]", ""},
-	"sources that disappear":            {"reloader: {reloadOnDelete: true}", "extraArgs: [--reload-on-delete=true]", ""},
-	"sync after a restart":              {"reloader: {syncAfterRestart: true}", "{}", "has no effect: - reloader.syncAfterRestart: changes"},
-	"the default strategy":              {"reloader: {reloadStrategy: default}", "{}", "has no effect: - reloader.reloadStrategy: a restart writes annotations"},
-	"the strategy env-vars":             {"reloader: {reloadStrategy: env-vars}", "extraArgs: [--reload-strategy=env-vars]", ""},
-	"the strategy annotations":          {"reloader: {reloadStrategy: annotations}", "{}", "- reloader.reloadStrategy: this is the default"},
-	"Argo Rollouts":                     {"reloader: {isArgoRollouts: true}", "{}", "has no effect: - reloader.isArgoRollouts: this version does not restart Argo Rollouts"},
-	"OpenShift":                         {"reloader: {isOpenshift: true}", "{}", "has no effect: - reloader.isOpenshift: DeploymentConfigs"},
-	"CSI":                               {"reloader: {enableCSIIntegration: true}", "{}", "has no effect: - reloader.enableCSIIntegration: this version"},
-	"all namespaces":                    {"reloader: {watchGlobally: true}", "{}", "- reloader.watchGlobally"},
-	"the namespace of the release":      {"reloader: {watchGlobally: false}", "namespaces: [tools]", ""},
-	"some namespaces":                   {"reloader: {watchGlobally: false, namespaces: [shop, tools, bank]}", "namespaces: [tools, shop, bank]", ""},
-	"some namespaces in a text":         {"reloader: {watchGlobally: false, namespaces: 'shop, bank,shop'}", "namespaces: [tools, shop, bank]", ""},
-	"ignored namespaces":                {"reloader: {ignoreNamespaces: 'dev, kube-system'}", "extraArgs: ['--namespaces-to-ignore=dev,kube-system']", ""},
-	"ignored namespaces, one is read":   {"reloader: {ignoreNamespaces: dev, watchGlobally: false}", "namespaces: [tools]", "has no effect: - reloader.ignoreNamespaces: reloader.watchGlobally is false"},
-	"a namespace selector":              {"reloader: {namespaceSelector: 'env=test,team in (a,b)'}", "extraArgs: ['--namespace-selector=env=test,team in (a,b)']", ""},
-	"a namespace selector, one is read": {"reloader: {namespaceSelector: env=test, watchGlobally: false}", "namespaces: [tools]", "- reloader.namespaceSelector: reloader.watchGlobally is false"},
-	"a selector of sources":             {"reloader: {resourceLabelSelector: 'reload:*'}", "extraArgs: ['--resource-label-selector=reload:*']", ""},
+	"all workloads":                   {"reloader: {autoReloadAll: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true]}", ""},
+	"not all workloads":               {"reloader: {autoReloadAll: false}", "{}", "- reloader.autoReloadAll"},
+	"no Secrets":                      {"reloader: {ignoreSecrets: true}", "secrets: {read: false}", ""},
+	"no ConfigMaps":                   {"reloader: {ignoreConfigMaps: true}", "configMaps: {read: false}", ""},
+	"no Jobs":                         {"reloader: {ignoreJobs: true}", "workloads: {jobs: false}", ""},
+	"no CronJobs":                     {"reloader: {ignoreCronJobs: true}", "workloads: {cronJobs: false}", ""},
+	"neither Jobs nor CronJobs":       {"reloader: {ignoreCronJobs: true, ignoreJobs: true}", "workloads: {jobs: false, cronJobs: false}", ""},
+	"sources that appear":             {"reloader: {reloadOnCreate: true}", "extraArgs: [--reload-on-create=true]", ""},
+	"sources that disappear":          {"reloader: {reloadOnDelete: true}", "extraArgs: [--reload-on-delete=true]", ""},
+	"sync after a restart":            {"reloader: {syncAfterRestart: true}", "{}", "has no effect: - reloader.syncAfterRestart: changes"},
+	"the default strategy":            {"reloader: {reloadStrategy: default}", "{}", "has no effect: - reloader.reloadStrategy: a restart writes annotations"},
+	"the strategy env-vars":           {"reloader: {reloadStrategy: env-vars}", "extraArgs: [--reload-strategy=env-vars]", ""},
+	"the strategy annotations":        {"reloader: {reloadStrategy: annotations}", "{}", "- reloader.reloadStrategy: this is the default"},
+	"Argo Rollouts":                   {"reloader: {isArgoRollouts: true}", "{}", "has no effect: - reloader.isArgoRollouts: this version does not restart Argo Rollouts"},
+	"OpenShift":                       {"reloader: {isOpenshift: true}", "{}", "has no effect: - reloader.isOpenshift: DeploymentConfigs"},
+	"CSI":                             {"reloader: {enableCSIIntegration: true}", "{}", "has no effect: - reloader.enableCSIIntegration: this version"},
+	"all namespaces":                  {"reloader: {watchGlobally: true}", "{}", "- reloader.watchGlobally"},
+	"the namespace of the release":    {"reloader: {watchGlobally: false}", "namespaces: [tools]", ""},
+	"some namespaces":                 {"reloader: {watchGlobally: false, namespaces: [shop, tools, bank]}", "namespaces: [tools, shop, bank]", ""},
+	"some namespaces in a text":       {"reloader: {watchGlobally: false, namespaces: 'shop, bank,shop'}", "namespaces: [tools, shop, bank]", ""},
+	"ignored namespaces":              {"reloader: {ignoreNamespaces: 'dev, kube-system'}", "ignoredNamespaces: [dev, kube-system]", ""},
+	"ignored namespaces, one is read": {"reloader: {ignoreNamespaces: dev, watchGlobally: false}", "namespaces: [tools]", "has no effect: - reloader.ignoreNamespaces: reloader.watchGlobally is false"},
+	"a namespace selector":            {"reloader: {namespaceSelector: 'env=test,team in (a,b)'}", "reload: {namespaceSelector: {matchLabels: {env: test}, matchExpressions: [{key: team, operator: In, values: [a, b]}]}}", ""},
+	"a namespace selector of any kind": {
+		"reloader: {namespaceSelector: 'a==1, a=2,b!=x,c notin (u,z),d,!e,f=,g in (h)'}",
+		"reload: {namespaceSelector: {matchLabels: {a: '1', f: '', g: h}, matchExpressions: [{key: a, operator: In, values: ['2']}, {key: b, operator: NotIn, values: [x]}, " +
+			"{key: c, operator: NotIn, values: [u, z]}, {key: d, operator: Exists}, {key: e, operator: DoesNotExist}]}}", "",
+	},
+	"a namespace selector of earlier days":   {"reloader: {namespaceSelector: 'env:test,team:*,tier=*'}", "reload: {namespaceSelector: {matchLabels: {env: test}, matchExpressions: [{key: team, operator: Exists}, {key: tier, operator: Exists}]}}", ""},
+	"a namespace selector with a comparison": {"reloader: {namespaceSelector: 'env=test,size>3'}", "extraArgs: ['--namespace-selector=env=test,size>3']", ""},
+	"a namespace selector, one is read":      {"reloader: {namespaceSelector: env=test, watchGlobally: false}", "namespaces: [tools]", "- reloader.namespaceSelector: reloader.watchGlobally is false"},
+	"a selector of sources":                  {"reloader: {resourceLabelSelector: 'reload:*'}", "sources: {selector: {matchExpressions: [{key: reload, operator: Exists}]}}", ""},
 	"names of annotations": {
 		"reloader: {custom_annotations: {configmap: a/1, secret: a/2, auto: a/3, configmap_auto: a/4, secret_auto: a/5, ignore: a/6, search: a/7, match: a/8, pausePeriod: a/9, pauseTime: a/10}}",
 		"extraArgs: [--auto-annotation=a/3, --auto-search-annotation=a/7, --configmap-annotation=a/1, --configmap-auto-annotation=a/4, --ignore-annotation=a/6, " +
@@ -312,7 +319,11 @@ func TestConvert_RefusesInvalidValues(t *testing.T) {
 		"reloader: {ignoreNamespaces: [1]}":                                    "reloader.ignoreNamespaces: must be a list of names",
 		"reloader: {namespaces: [a]}":                                          "reloader.namespaces: needs reloader.watchGlobally: false",
 		"reloader: {watchGlobally: false, namespaces: [A_B]}":                  "reloader.namespaces: must be names of namespaces: A_B is none",
-		"reloader: {watchGlobally: false, namespaces: " + manyNames(100) + "}": "reloader.namespaces: has more than 100 namespaces",
+		"reloader: {watchGlobally: false, namespaces: " + manyNames(100) + "}": "reloader.namespaces: has 101 namespaces, with that of the release if that is read, but at most 100 are possible",
+		"reloader: {ignoreNamespaces: 'a,B'}":                                  "reloader.ignoreNamespaces: must be names of namespaces: B is none",
+		"reloader: {ignoreNamespaces: " + manyNames(101) + "}":                 "reloader.ignoreNamespaces: has 101 namespaces",
+		"reloader: {namespaceSelector: 'env=te st'}":                           "reloader.namespaceSelector: must be a label selector, such as env=test,team: ",
+		"reloader: {resourceLabelSelector: 'env!=*'}":                          "reloader.resourceLabelSelector: must be a label selector",
 		"reloader: {ignoreSecrets: true, ignoreConfigMaps: true}":              "reloader.ignoreSecrets: must not be true together with reloader.ignoreConfigMaps",
 		"global: {imagePullSecrets: [a]}":                                      "global.imagePullSecrets: must be a list of {name: SECRET}",
 		"global: {imagePullSecrets: a}":                                        "global.imagePullSecrets: must be a list of {name: SECRET}",
@@ -325,6 +336,17 @@ func TestConvert_RefusesInvalidValues(t *testing.T) {
 	in := parsedValues(t, "reloader: {watchGlobally: false}")
 	if _, err := convert(in, options{}); err == nil || !strings.Contains(err.Error(), "name it with -namespace") {
 		t.Errorf("without the namespace of the release: %v", err)
+	}
+}
+
+func TestConvert_Observe(t *testing.T) {
+	output, err := convert(parsedValues(t, "reloader: {reloadOnCreate: true}"), options{observe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := split(t, output)
+	if diff := cmp.Diff(any(map[string]any{"extraArgs": []any{"--observe=true", "--reload-on-create=true"}}), got); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"strings"
@@ -100,9 +101,9 @@ var restartRules = map[string]rule{
 		}
 		c.set("secrets.read", false)
 	}),
-	"reloader.ignoreConfigMaps": ifTrueFlag("--resources-to-ignore", "configmaps"),
-	"reloader.ignoreJobs":       ifTrueFlag("--ignored-workload-types", "jobs"),
-	"reloader.ignoreCronJobs":   ifTrueFlag("--ignored-workload-types", "cronjobs"),
+	"reloader.ignoreConfigMaps": ifTrue(func(c *conversion, _ string) { c.set("configMaps.read", false) }),
+	"reloader.ignoreJobs":       ifTrue(func(c *conversion, _ string) { c.set("workloads.jobs", false) }),
+	"reloader.ignoreCronJobs":   ifTrue(func(c *conversion, _ string) { c.set("workloads.cronJobs", false) }),
 	"reloader.reloadOnCreate":   ifTrueFlag("--reload-on-create", "true"),
 	"reloader.reloadOnDelete":   ifTrueFlag("--reload-on-delete", "true"),
 	"reloader.syncAfterRestart": ifTrueSays(without, "changes that are made while no replica runs are always found"),
@@ -118,13 +119,9 @@ var restartRules = map[string]rule{
 			c.fail(path, "needs reloader.watchGlobally: false, in Reloader's chart too")
 		}
 	}),
-	"reloader.ignoreNamespaces": globally(parsed(names, func(c *conversion, _ string, value any) {
-		for _, name := range value.([]any) {
-			c.arg("--namespaces-to-ignore", name.(string))
-		}
-	})),
-	"reloader.namespaceSelector":     globally(asFlag("--namespace-selector")),
-	"reloader.resourceLabelSelector": asFlag("--resource-label-selector"),
+	"reloader.ignoreNamespaces":      globally(parsed(names, func(c *conversion, path string, value any) { c.setNamespaces("ignoredNamespaces", path, value.([]any)) })),
+	"reloader.namespaceSelector":     globally(selector("reload.namespaceSelector", "--namespace-selector")),
+	"reloader.resourceLabelSelector": selector("sources.selector", "--resource-label-selector"),
 
 	"reloader.custom_annotations.configmap":      asFlag("--configmap-annotation"),
 	"reloader.custom_annotations.secret":         asFlag("--secret-annotation"),
@@ -163,7 +160,7 @@ func globally(convert rule) rule {
 	}
 }
 
-// maxNamespaces is how many namespaces configdep reads one by one.
+// maxNamespaces is how many namespaces configdep reads, or leaves out, one by one.
 const maxNamespaces = 100
 
 func watchGlobally(c *conversion, path string, on bool) {
@@ -183,15 +180,20 @@ func watchGlobally(c *conversion, path string, on bool) {
 			all = append(all, name)
 		}
 	}
+	c.setNamespaces("namespaces", "reloader.namespaces", all)
+}
+
+// setNamespaces sets a value of the output to names of namespaces.
+func (c *conversion) setNamespaces(target, path string, all []any) {
 	for _, name := range all {
 		if wrong := validation.IsDNS1123Label(name.(string)); len(wrong) > 0 {
-			c.fail("reloader.namespaces", "must be names of namespaces: "+name.(string)+" is none")
+			c.fail(path, "must be names of namespaces: "+name.(string)+" is none")
 		}
 	}
 	if len(all) > maxNamespaces {
-		c.fail("reloader.namespaces", "has more than 100 namespaces, with that of the release; leave reloader.watchGlobally out to read all")
+		c.fail(path, fmt.Sprintf("has %d namespaces, with that of the release if that is read, but at most %d are possible", len(all), maxNamespaces))
 	}
-	c.set("namespaces", all)
+	c.set(target, all)
 }
 
 func webhook(c *conversion, path string, value any) {
