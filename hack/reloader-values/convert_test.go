@@ -58,7 +58,8 @@ var conversions = map[string]struct {
 	"names of annotations": {
 		"reloader: {custom_annotations: {configmap: a/1, secret: a/2, auto: a/3, configmap_auto: a/4, secret_auto: a/5, ignore: a/6, search: a/7, match: a/8, pausePeriod: a/9, pauseTime: a/10}}",
 		"extraArgs: [--auto-annotation=a/3, --auto-search-annotation=a/7, --configmap-annotation=a/1, --configmap-auto-annotation=a/4, --ignore-annotation=a/6, " +
-			"--pause-deployment-annotation=a/9, --pause-deployment-time-annotation=a/10, --search-match-annotation=a/8, --secret-annotation=a/2, --secret-auto-annotation=a/5]", "",
+			"--pause-deployment-annotation=a/9, --pause-deployment-time-annotation=a/10, --search-match-annotation=a/8, --secret-annotation=a/2, --secret-auto-annotation=a/5]",
+		"look at these: - reloader.custom_annotations.pauseTime: configdep writes this annotation",
 	},
 	"a webhook": {
 		"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {auto: a/b}}",

@@ -132,7 +132,10 @@ var restartRules = map[string]rule{
 	"reloader.custom_annotations.search":         asFlag("--auto-search-annotation"),
 	"reloader.custom_annotations.match":          asFlag("--search-match-annotation"),
 	"reloader.custom_annotations.pausePeriod":    asFlag("--pause-deployment-annotation"),
-	"reloader.custom_annotations.pauseTime":      asFlag("--pause-deployment-time-annotation"),
+	"reloader.custom_annotations.pauseTime": parsed(text, func(c *conversion, path string, value any) {
+		c.arg("--pause-deployment-time-annotation", value.(string))
+		c.note(look, path, "configdep writes this annotation, so the ValidatingAdmissionPolicy for workloads has to allow it")
+	}),
 
 	"reloader.webhookUrl": parsed(text, webhook),
 }

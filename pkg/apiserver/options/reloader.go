@@ -76,7 +76,7 @@ func (o *Options) addReloaderFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.IgnoredWorkloadTypes, "ignored-workload-types", r.IgnoredWorkloadTypes,
 		"Kinds of workloads that are neither read nor shown, and on which the server needs no rights: jobs, cronjobs or both.")
 	fs.BoolVar(&r.AutoReloadAll, "auto-reload-all", r.AutoReloadAll,
-		"The same as --default-reload=auto.")
+		"The same as --default-reload=auto, but that sources which appear or disappear restart nothing, unless --reload-on-create or --reload-on-delete is set.")
 	fs.StringVar(&r.LogFormat, "log-format", r.LogFormat,
 		"json, which is the same as --logging-format=json, or empty.")
 	fs.StringVar(&r.LogLevel, "log-level", r.LogLevel,
@@ -112,8 +112,10 @@ func (o *Options) completeReloader() {
 		}
 	}
 	if r.AutoReloadAll && !o.set("default-reload") {
-		o.Reload.Mode, o.Reload.AutoReloadAll = policy.Auto, true
+		o.Reload.Mode = policy.Auto
 	}
+	// Charts and manifests set both, because the mode is also that of the webhook.
+	o.Reload.AutoReloadAll = r.AutoReloadAll && o.Reload.Mode == policy.Auto
 	if r.LogFormat == logsapi.JSONLogFormat && !o.set("logging-format") {
 		o.Logs.Format = r.LogFormat
 	}

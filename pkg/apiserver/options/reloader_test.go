@@ -169,6 +169,7 @@ func TestReloaderFlags_NamespaceOfTheEnvironment(t *testing.T) {
 // running is what Reloader's flags of how it runs set.
 type running struct {
 	Mode           policy.Mode
+	All            bool // with what Reloader ignores
 	Format         string
 	Verbosity      uint32
 	Pprof, Metrics string // addresses; empty: they are not served
@@ -188,8 +189,9 @@ func TestReloaderFlags_Running(t *testing.T) {
 		wrong string
 	}{
 		"":                  {usual(nil), ""},
-		"--auto-reload-all": {usual(func(r *running) { r.Mode = policy.Auto }), ""},
-		"--auto-reload-all=true --default-reload=auto": {usual(func(r *running) { r.Mode = policy.Auto }), ""},
+		"--auto-reload-all": {usual(func(r *running) { r.Mode, r.All = policy.Auto, true }), ""},
+		"--auto-reload-all=true --default-reload=auto": {usual(func(r *running) { r.Mode, r.All = policy.Auto, true }), ""},
+		"--default-reload=auto":                        {usual(func(r *running) { r.Mode = policy.Auto }), ""},
 		"--auto-reload-all=false":                      {usual(nil), ""},
 		"--auto-reload-all --default-reload=off":       {running{}, "--auto-reload-all contradicts --default-reload=off"},
 		"--auto-reload-all --default-reload=listed":    {running{}, "--auto-reload-all contradicts --default-reload=listed"},
@@ -236,7 +238,7 @@ func TestReloaderFlags_Running(t *testing.T) {
 			if tt.wrong != "" {
 				return
 			}
-			got := running{Mode: o.Reload.Mode, Format: o.Logs.Format, Verbosity: uint32(o.Logs.Verbosity), Metrics: o.Reloader.MetricsBindAddress}
+			got := running{Mode: o.Reload.Mode, All: o.Reload.AutoReloadAll, Format: o.Logs.Format, Verbosity: uint32(o.Logs.Verbosity), Metrics: o.Reloader.MetricsBindAddress}
 			if o.Reloader.EnablePprof {
 				got.Pprof = o.Reloader.PprofAddr
 			}
