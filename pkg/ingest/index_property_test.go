@@ -20,12 +20,16 @@ import (
 // After any changes, the graph equals the cluster, and so does a sink that renders only what it is
 // told.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
-	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) { indexFollowsTheCluster(t, r, Scope{}) })
+	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) {
+		t.Helper()
+		indexFollowsTheCluster(t, r, Scope{})
+	})
 }
 
 // The same, with a namespace that is selected, or not, or does not exist.
 func TestIndexFollowsNamespacesThatAreSelected(t *testing.T) {
 	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) {
+		t.Helper()
 		indexFollowsTheCluster(t, r, Scope{NamespaceSelector: labels.Nothing()})
 	})
 }

@@ -79,9 +79,13 @@ func (s *stream) without(namespaces []string) *stream {
 // namespaceField is the field of objects by which the API server selects namespaces.
 const namespaceField = "metadata.namespace"
 
-// unreadNamespace returns what counts for the workloads of a namespace that has not been read: it is not selected.
+// unreadNamespace returns what counts for the workloads of a namespace that has not been read: nothing, and with a selector that
+// it is not selected.
 func (c Scope) unreadNamespace() map[string]string {
-	return c.Dialects.ReadNamespace(nil, nil, c.NamespaceSelector == nil)
+	if c.NamespaceSelector == nil {
+		return nil
+	}
+	return c.Dialects.ReadNamespace(nil, nil, false)
 }
 
 // readNamespace reads the defaults for the workloads of a namespace.

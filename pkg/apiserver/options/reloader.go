@@ -162,7 +162,7 @@ func parseSelector(parts []string) (labels.Selector, error) {
 		if key, value, legacy := strings.Cut(term, ":"); legacy {
 			term = key + "=" + value
 		}
-		if key, any := strings.CutSuffix(term, "=*"); any && !strings.HasSuffix(key, "!") {
+		if key, found := strings.CutSuffix(term, "=*"); found && !strings.HasSuffix(key, "!") {
 			term = key
 		}
 		terms[i] = term

@@ -5,6 +5,7 @@ package secrets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,6 +27,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -109,6 +111,24 @@ func (b *branch) sameAs(before map[string]string, when string) {
 	}
 }
 
+// create creates a Deployment that has opted in and reads the Secret db, and reports whether the webhook has recorded it.
+func (b *branch) create(ctx context.Context, name string) (recorded bool, err error) {
+	app := map[string]string{"app": name}
+	made, err := b.client.AppsV1().Deployments(b.namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{policy.ReloadAnnotation: "auto"}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: app},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: app},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", EnvFrom: []corev1.EnvFromSource{
+					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
+				}}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	return err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] != "", err
+}
+
 // await waits until the view of web satisfies a function.
 func (b *branch) await(what string, is func(*v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
 	b.Helper()
@@ -189,6 +209,22 @@ func TestScope_Namespaces(t *testing.T) {
 	defer closeEntrances(t)
 	test.await("is tracked", inSync(""))
 	prod.await("is not selected", unmanaged("", ""))
+
+	t.Log("the webhook records workloads where they are restarted, and looks nothing up for others")
+	n := 0
+	await.Until(t, "a new workload is recorded", func(ctx context.Context) error { // once the CA is published
+		n++
+		recorded, err := test.create(ctx, fmt.Sprint("new-", n))
+		if err == nil && !recorded {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	for _, b := range []*branch{prod, out} {
+		if recorded, err := b.create(t.Context(), "new"); err != nil || recorded {
+			t.Errorf("%s: recorded = %t (%v)", b.namespace, recorded, err)
+		}
+	}
 
 	t.Log("a change restarts the workload in the namespace that is selected, and no other")
 	out.change("db", "1")
