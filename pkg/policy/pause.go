@@ -38,11 +38,6 @@ func (p *Pause) until(now time.Time) time.Time {
 	return since.Add(p.Period)
 }
 
-// pausedByUs reports whether a workload was paused when it was restarted, and not by a user.
-func (e *Evaluation) pausedByUs() bool {
-	return e.Workload.Pausable && e.Workload.Paused && e.Policy.Pause.Since != ""
-}
-
 // decidePause decides when the workload was paused as it was restarted, or has been resumed by a user since: then the
 // annotation says nothing any more.
 func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
