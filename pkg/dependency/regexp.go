@@ -33,8 +33,7 @@ func PatternsOfRegexp(kind SourceKind, expression string) ([]Pattern, error) {
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		var wrong *syntax.Error
-		if errors.As(err, &wrong) {
+		if wrong, is := errors.AsType[*syntax.Error](err); is {
 			return nil, fmt.Errorf("is not a regular expression: %v", wrong.Code)
 		}
 		return nil, fmt.Errorf("is not a regular expression: %w", err)
@@ -83,7 +82,7 @@ func globsOf(re *syntax.Regexp) (globs []string, simple bool) {
 	case syntax.OpCharClass:
 		return globsOfClass(re.Rune)
 	case syntax.OpStar, syntax.OpPlus:
-		if any := re.Sub[0].Op; any != syntax.OpAnyChar && any != syntax.OpAnyCharNotNL {
+		if of := re.Sub[0].Op; of != syntax.OpAnyChar && of != syntax.OpAnyCharNotNL {
 			return nil, false
 		}
 		if re.Op == syntax.OpPlus {

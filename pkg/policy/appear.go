@@ -5,6 +5,7 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -50,12 +51,12 @@ func (e *Evaluation) ignored(u *trackedSource) (earlier *dependency.Change, igno
 	}
 	next, gaps := u.counted.source.Change, 0 // gaps: how often it was absent between two contents
 	past := e.graph.Past(key)
-	for i := len(past) - 1; i >= 0; i-- {
-		gap := past[i].Until != next
+	for _, was := range slices.Backward(past) {
+		gap := was.Until != next
 		if gap && e.appeared(u) { // what it was before it was absent, the pods have not read
 			return nil, true
 		}
-		if !same(past[i].Source) {
+		if !same(was.Source) {
 			if gaps > 0 && p.IgnoreDeleted {
 				earlier = &next
 			}
@@ -64,7 +65,7 @@ func (e *Evaluation) ignored(u *trackedSource) (earlier *dependency.Change, igno
 		if gap {
 			gaps++
 		}
-		next = past[i].Change
+		next = was.Change
 	}
 	first, known := e.graph.First(key)
 	_, _, times, _ := e.graph.ChangedSince(key, dependency.Moment{})

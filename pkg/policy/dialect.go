@@ -127,18 +127,18 @@ const maxForeign = 256
 // foreign returns the marks of other tools on a pod template; nil: there are none.
 func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign {
 	var out dependency.Foreign
-	any := func(marks func(Dialect) bool) bool {
+	marked := func(marks func(Dialect) bool) bool {
 		return len(out.Annotations)+len(out.Variables) < maxForeign && slices.ContainsFunc(ds.orAll(), marks)
 	}
 	for _, key := range slices.Sorted(maps.Keys(template.Annotations)) {
-		if any(func(d Dialect) bool { return d.MarksAnnotation(key) }) {
+		if marked(func(d Dialect) bool { return d.MarksAnnotation(key) }) {
 			out.Annotations = append(out.Annotations, key)
 		}
 	}
 	for i := range template.Spec.Containers {
 		c := &template.Spec.Containers[i]
 		for j := range c.Env {
-			if name := c.Env[j].Name; c.Env[j].ValueFrom == nil && any(func(d Dialect) bool { return d.MarksVariable(name) }) {
+			if name := c.Env[j].Name; c.Env[j].ValueFrom == nil && marked(func(d Dialect) bool { return d.MarksVariable(name) }) {
 				out.Variables = append(out.Variables, dependency.Variable{Container: c.Name, Name: name})
 			}
 		}
