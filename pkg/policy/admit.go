@@ -16,8 +16,11 @@ type Admission struct {
 	// Before are the annotations of the existing workload; nil: it is being created.
 	Before *Written
 	// NewTemplate reports whether the write starts pods: on create, and if the pod template
-	// changes in more than our annotations.
+	// changes in more than our annotations and environment variables.
 	NewTemplate bool
+	// Variables reports whether, apart from our annotations, the pod template changes in our environment variables alone
+	// (see MarksVariable).
+	Variables bool
 	// Unsure: it is not known with which content pods will be started.
 	Unsure bool
 }
@@ -49,13 +52,22 @@ func (a *Admission) Action() AdmissionAction {
 	}
 	switch {
 	// The pods of a paused Deployment are started when it is resumed.
-	case a.NewTemplate && !a.Workload.Paused:
+	case a.startsPods() && !a.Workload.Paused:
 		return Stamp
 	case a.Before != nil && !a.Before.recorded() && !a.wasIn():
 		return Adopt
 	default:
 		return a.restore()
 	}
+}
+
+// startsPods reports whether the write starts pods, because the template becomes another one.
+func (a *Admission) startsPods() bool { return a.NewTemplate || a.Variables && !a.keepsVariables() }
+
+// keepsVariables reports whether environment variables are restored. In the specification of workloads that have not
+// opted in, or of which there is no record, nothing is.
+func (a *Admission) keepsVariables() bool {
+	return a.Before != nil && a.Before.recorded() && (a.Policy.Mode != Off || len(a.Policy.Problems) > 0)
 }
 
 // recorded reports whether the annotations record with which content the pods were started.
@@ -103,6 +115,9 @@ func (a *Admission) Absent() (keys []dependency.SourceKey) {
 // with their values; a nil value means that the annotation must not exist. Others are left alone.
 type DesiredAnnotations struct {
 	Workload, Template map[string]*string
+	// Variables reports whether the containers should have our environment variables of the existing workload, and no
+	// others of ours.
+	Variables bool
 }
 
 // The annotations that are ours to write.
@@ -147,7 +162,8 @@ func (a *Admission) DesiredAnnotations() DesiredAnnotations {
 // restart the pods for nothing. If the owner has opted out, those on the workload are the
 // owner's to remove.
 func (a *Admission) putBack(m *DesiredAnnotations) {
-	if !a.NewTemplate {
+	if !a.startsPods() {
+		m.Variables = a.Variables
 		for _, key := range templateMarks {
 			m.Template[key] = valueOf(a.Before.Template, key)
 		}
