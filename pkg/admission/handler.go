@@ -198,11 +198,11 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 			return nil, "", fmt.Errorf("reading the old %s: %w", r.Kind.Kind, err)
 		}
 	}
-	marks, action, ready := h.marks(ctx, object, before)
+	marks, action, ready := h.marks(ctx, object, before, r.Options.FieldManager)
 	if !ready {
 		return nil, metrics.WebhookNotReady, nil
 	}
-	if patch, err = object.patch(marks); err != nil {
+	if patch, err = object.patch(marks, before); err != nil {
 		return nil, "", fmt.Errorf("making the patch: %w", err)
 	}
 	if patch == nil {
@@ -211,12 +211,13 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	return patch, string(action), nil
 }
 
-// marks returns which annotations a workload should have. It returns false while the
-// index does not equal the cluster.
-func (h *Handler) marks(ctx context.Context, object *written, before *written) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
-	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(object, before)}
+// marks returns what of ours a workload should have that a field manager writes. It returns false
+// while the index does not equal the cluster.
+func (h *Handler) marks(ctx context.Context, object, before *written, manager string) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
+	admission := policy.Admission{NewTemplate: true}
 	if before != nil {
 		admission.Before = before.remembered()
+		admission.NewTemplate, admission.Variables = changesOf(object, before, manager)
 	}
 	var absent []dependency.SourceKey
 	var digester *dependency.Digester

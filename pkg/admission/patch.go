@@ -12,9 +12,9 @@ import (
 )
 
 // patch returns the JSON patch that gives a workload its marks, or nil if it has them. It
-// names only our annotations, so it cannot change anything else, including fields that we
-// do not know.
-func (w *written) patch(m policy.DesiredAnnotations) ([]byte, error) {
+// names only our annotations and environment variables, so it cannot change anything else,
+// including fields that we do not know. Before is the existing workload; nil: there is none.
+func (w *written) patch(m policy.DesiredAnnotations, before *written) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
 	annotations := w.templateAnnotations()
@@ -24,6 +24,9 @@ func (w *written) patch(m policy.DesiredAnnotations) ([]byte, error) {
 		operations = append(operations, jsonpatch.Add("/spec/template/metadata", struct{}{}))
 	}
 	operations = append(operations, of...)
+	if m.Variables {
+		operations = w.restoreVariables(operations, before)
+	}
 	return jsonpatch.Marshal(operations)
 }
 

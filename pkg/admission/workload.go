@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,29 +132,4 @@ func (w *written) templateAnnotations() map[string]string {
 		out[key], _ = value.(string)
 	}
 	return out
-}
-
-// sameTemplate reports whether two workloads have the same pod template, except for our
-// annotations.
-func sameTemplate(a, b *written) bool {
-	return reflect.DeepEqual(unmarked(a.template), unmarked(b.template))
-}
-
-// unmarked returns a template without our annotations, and without an empty map of them.
-func unmarked(template map[string]any) map[string]any {
-	metadata, _ := template["metadata"].(map[string]any)
-	annotations, found := metadata["annotations"].(map[string]any)
-	if !found {
-		return template
-	}
-	template, metadata, annotations = maps.Clone(template), maps.Clone(metadata), maps.Clone(annotations)
-	for _, key := range policy.TemplateMarks() {
-		delete(annotations, key)
-	}
-	metadata["annotations"] = annotations
-	if len(annotations) == 0 {
-		delete(metadata, "annotations")
-	}
-	template["metadata"] = metadata
-	return template
 }
