@@ -57,13 +57,11 @@ var conversions = map[string]struct {
 	"a selector of sources":                  {"reloader: {resourceLabelSelector: 'reload:*'}", "sources: {selector: {matchExpressions: [{key: reload, operator: Exists}]}}", ""},
 	"names of annotations": {
 		"reloader: {custom_annotations: {configmap: a/1, secret: a/2, auto: a/3, configmap_auto: a/4, secret_auto: a/5, ignore: a/6, search: a/7, match: a/8, pausePeriod: a/9, pauseTime: a/10}}",
-		"extraArgs: [--auto-annotation=a/3, --auto-search-annotation=a/7, --configmap-annotation=a/1, --configmap-auto-annotation=a/4, --ignore-annotation=a/6, " +
-			"--pause-deployment-annotation=a/9, --pause-deployment-time-annotation=a/10, --search-match-annotation=a/8, --secret-annotation=a/2, --secret-auto-annotation=a/5]",
-		"look at these: - reloader.custom_annotations.pauseTime: configdep writes this annotation",
+		"reload: {reloaderAnnotations: {configMap: a/1, secret: a/2, auto: a/3, configMapAuto: a/4, secretAuto: a/5, ignore: a/6, search: a/7, match: a/8, pausePeriod: a/9, pausedAt: a/10}}", "",
 	},
 	"a webhook": {
 		"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {auto: a/b}}",
-		"extraArgs: [--auto-annotation=a/b, '--webhook-url=https://example.com/x']", "look at these: - reloader.webhookUrl: with --webhook-url, nothing is restarted",
+		"{reload: {reloaderAnnotations: {auto: a/b}}, extraArgs: ['--webhook-url=https://example.com/x']}", "look at these: - reloader.webhookUrl: with --webhook-url, nothing is restarted",
 	},
 	"a webhook that Reloader's chart ignores": {"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {}}", "{}", "has no effect: - reloader.webhookUrl: Reloader's chart ignores it"},
 

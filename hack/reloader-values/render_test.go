@@ -14,6 +14,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"sigs.k8s.io/yaml"
+
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -24,6 +30,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) // as the server does
 	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -50,7 +57,20 @@ func render(t *testing.T, values string) (string, error) {
 	return string(out), err
 }
 
-// The values are valid for the chart, which renders with them.
+// arguments returns those of the server in a rendered chart.
+func arguments(t *testing.T, rendered string) []string {
+	t.Helper()
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &d); err == nil && d.Kind == "Deployment" {
+			return d.Spec.Template.Spec.Containers[0].Args
+		}
+	}
+	t.Fatal("found no Deployment")
+	return nil
+}
+
+// The values are valid for the chart, which renders with them, and the server accepts the arguments that it gets.
 func TestConvert_Renders(t *testing.T) {
 	everything, err := os.ReadFile("testdata/everything.yaml")
 	if err != nil {
@@ -83,13 +103,16 @@ func TestConvert_Renders(t *testing.T) {
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := convert(parsedValues(t, tt.in), testOptions)
+			output, err := convert(parsedValues(t, tt.in), options{namespace: "tools", observe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			rendered, err := render(t, output)
 			if err != nil {
 				t.Fatalf("%v: %s\nfor the values\n%s", err, rendered, output)
+			}
+			if args := arguments(t, rendered); startWith(args) != nil {
+				t.Errorf("the arguments %q: %v", args, startWith(args))
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(rendered, want) {

@@ -123,19 +123,16 @@ var restartRules = map[string]rule{
 	"reloader.namespaceSelector":     globally(selector("reload.namespaceSelector", "--namespace-selector")),
 	"reloader.resourceLabelSelector": selector("sources.selector", "--resource-label-selector"),
 
-	"reloader.custom_annotations.configmap":      asFlag("--configmap-annotation"),
-	"reloader.custom_annotations.secret":         asFlag("--secret-annotation"),
-	"reloader.custom_annotations.auto":           asFlag("--auto-annotation"),
-	"reloader.custom_annotations.configmap_auto": asFlag("--configmap-auto-annotation"),
-	"reloader.custom_annotations.secret_auto":    asFlag("--secret-auto-annotation"),
-	"reloader.custom_annotations.ignore":         asFlag("--ignore-annotation"),
-	"reloader.custom_annotations.search":         asFlag("--auto-search-annotation"),
-	"reloader.custom_annotations.match":          asFlag("--search-match-annotation"),
-	"reloader.custom_annotations.pausePeriod":    asFlag("--pause-deployment-annotation"),
-	"reloader.custom_annotations.pauseTime": parsed(text, func(c *conversion, path string, value any) {
-		c.arg("--pause-deployment-time-annotation", value.(string))
-		c.note(look, path, "configdep writes this annotation, so the ValidatingAdmissionPolicy for workloads has to allow it")
-	}),
+	"reloader.custom_annotations.configmap":      to("reload.reloaderAnnotations.configMap", text),
+	"reloader.custom_annotations.secret":         to("reload.reloaderAnnotations.secret", text),
+	"reloader.custom_annotations.auto":           to("reload.reloaderAnnotations.auto", text),
+	"reloader.custom_annotations.configmap_auto": to("reload.reloaderAnnotations.configMapAuto", text),
+	"reloader.custom_annotations.secret_auto":    to("reload.reloaderAnnotations.secretAuto", text),
+	"reloader.custom_annotations.ignore":         to("reload.reloaderAnnotations.ignore", text),
+	"reloader.custom_annotations.search":         to("reload.reloaderAnnotations.search", text),
+	"reloader.custom_annotations.match":          to("reload.reloaderAnnotations.match", text),
+	"reloader.custom_annotations.pausePeriod":    to("reload.reloaderAnnotations.pausePeriod", text),
+	"reloader.custom_annotations.pauseTime":      to("reload.reloaderAnnotations.pausedAt", text),
 
 	"reloader.webhookUrl": parsed(text, webhook),
 }
