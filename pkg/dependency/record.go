@@ -68,7 +68,10 @@ const maxLeftBytes = 256 << 10
 // that were never replaced. A list may show no more of that than the record of a restart whose template is gone.
 func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival) {
 	was := remembered{before.record().hash, before.record().sources}
-	if before.undone != nil {
+	switch {
+	case before.recordBefore != nil: // the record is about pods that there are none of yet
+		was = *before.recordBefore
+	case before.undone != nil:
 		was = before.undone.remembered
 	}
 	switch {
@@ -83,6 +86,16 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 		return
 	case !w.completed:
 		w.left = before.left
+	}
+	switch {
+	case w.TemplatePending && written && w.RecordedWithTemplate:
+		w.recordBefore = &was
+		return
+	case w.TemplatePending:
+		w.recordBefore = before.recordBefore
+	case before.recordBefore != nil && !written: // the template of the pods is back
+		w.undone = &undone{was, cmp.Or(w.LastReload(), before.LastReload())}
+		return
 	}
 	switch {
 	case !written:

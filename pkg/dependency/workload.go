@@ -127,6 +127,9 @@ type Workload struct {
 	// left are the templates that were replaced since a rollout was complete; see keepLeft, also for undone.
 	left   []leftTemplate
 	undone *undone
+	// recordBefore is what was recorded of the pods before a restart whose template waits until the workload is resumed; nil: there is
+	// none.
+	recordBefore *remembered
 
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.

@@ -132,3 +132,37 @@ func TestRestartPatch_Pause(t *testing.T) {
 		})
 	}
 }
+
+// An owner that brings back the template of the running pods while the Deployment is paused undoes the restart, which no pod has
+// seen. They run with the content from before it, whatever the record says.
+func TestDecide_PausedRestartIsUndone(t *testing.T) {
+	for name, during := range map[string]func(*world){
+		"at once":                            func(*world) {},
+		"after the status has changed":       func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ }) },
+		"after other content, which settles": func(x *world) { x.set(secret("db", "password", "3")); x.tick(time.Minute / 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := pausing(t)
+			if d := x.act(); d.Action != policy.RollOut {
+				t.Fatalf("decision = %+v, want action RollOut", d)
+			}
+			during(x)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Annotations = nil })
+			x.tick(time.Minute)
+			x.patch(x.evaluate().ResumePatch())
+			x.tick(time.Minute)
+			x.mixed = []string{"Secret/db"}
+			restarted := false
+			for range 5 {
+				if d := x.act(); d.Action == policy.RollOut {
+					restarted = true
+					break
+				}
+				x.tick(time.Minute)
+			}
+			if !restarted {
+				t.Errorf("the pods keep the content from before the restart: decision = %+v", x.decide())
+			}
+		})
+	}
+}
