@@ -51,7 +51,7 @@ func (o *oracle) checkCalm() {
 			continue // the owner reverts each restart before pods are replaced; the state must show that
 		}
 		d.stale(&t.scopes, &contents, func(p *pod, c *container, s, k int) {
-			if why := o.knowable(d, p, c, s, k); why != "" && !o.unsure(&t.scopes[s], s) && !t.reverted {
+			if why := o.knowable(d, p, c, s, k); why != "" && !o.unsure(&t.scopes[s], s) {
 				o.fail("%s was never restarted: %s, and %s", workloadName(d.slot), describe(p, c, s, k), why)
 			}
 			o.tally.Unknowable++
@@ -176,7 +176,7 @@ func (o *oracle) checkShown() {
 		}
 		d.stale(&d.truth.scopes, &contents, func(p *pod, c *container, s, k int) {
 			for _, server := range o.world.servers {
-				if !server.alive || !server.view.synced || server.lags() || o.unsure(&d.truth.scopes[s], s) || d.truth.reverted || o.misled(&server.view, d, p, c, s, k) || !o.knew(&server.view, d, c, s, k) {
+				if !server.alive || !server.view.synced || server.lags() || o.unsure(&d.truth.scopes[s], s) || o.misled(&server.view, d, p, c, s, k) || !o.knew(&server.view, d, c, s, k) {
 					continue
 				}
 				if got := server.decide(d); got.state == "InSync" {

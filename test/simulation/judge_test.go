@@ -329,7 +329,7 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 	// The webhook may have recorded even older content, if the server that answered was behind.
 	vouched = vouched || d.truth.cause == optedIn && r.seen.sources[source].keys[key] <= d.truth.adopted
 	switch {
-	case o.unsure(&d.truth.scopes[source], source), d.truth.reverted:
+	case o.unsure(&d.truth.scopes[source], source):
 	case o.misled(&r.seen, d, p, c, source, key):
 	case o.knew(&r.seen, d, c, source, key):
 		o.fail("%s: server %d records the current %s, which pods have not read, and has seen the change: %s", name, r.server.id, what, describe(p, c, source, key))

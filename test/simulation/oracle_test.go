@@ -75,12 +75,9 @@ type truth struct {
 	reloaded  string // the annotation of the last restart
 	// broughtBack contains the annotations of an earlier eviction and restart that another client has restored.
 	broughtBack eviction
-	// reverted: while a Deployment was paused, a client brought back the template of its pods, and so undid a restart that no
-	// server remembers.
-	reverted bool
-	seen     bool
-	variant  int  // of the scopes
-	recorded bool // whether there was a record
+	seen        bool
+	variant     int  // of the scopes
+	recorded    bool // whether there was a record
 }
 
 type cause string

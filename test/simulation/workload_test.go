@@ -242,11 +242,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	if was != is {
 		d.truth.templated = w.revision + 1
 	}
-	if now.paused && before.paused && was != is && is == d.truth.exposed {
-		d.truth.reverted = true
-	}
 	if !now.paused {
-		d.truth.reverted = d.truth.reverted && d.truth.exposed == is
 		if was != is || before.paused && d.truth.exposed != is {
 			d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
 		}
