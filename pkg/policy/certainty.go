@@ -20,8 +20,8 @@ func (e *Evaluation) timed(d *Decision) bool {
 		return true
 	case d.State == Blocked:
 		return d.Stale || e.Record.Hash != e.Hash || e.InDoubt()
-	default: // what is recorded next may be only this process's idea
-		return !e.Comparable() || d.Action != None && d.Action != Continue
+	default: // what is recorded next, or is not recorded while the workload is paused, may be only this process's idea
+		return !e.Comparable() || e.Record.Hash != e.Hash || d.Action != None && d.Action != Continue
 	}
 }
 

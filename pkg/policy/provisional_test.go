@@ -54,6 +54,13 @@ func TestDecide_TimedAndProvisional(t *testing.T) {
 			})
 			x.set(secret("db", "password", "1"))
 		}, paused), provisional},
+		"content has changed before a template, and another template is on hold": {both(change, func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation, d.Status.ObservedGeneration = "app:2", 3, 3
+			})
+		}, paused, func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		}), timed},
 		"content is recorded":                     {func(*world) {}, final},
 		"content has changed":                     {change, timed},
 		"content has changed, and has settled":    {both(change, func(x *world) { x.tick(time.Hour) }), timed},
