@@ -1,0 +1,164 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dialects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+)
+
+// Workloads come from each tool, with what it has left on the pod template. When the server starts, it restarts none of them. The
+// next change of content restarts those that have pods, and removes what was left.
+func TestTakeover(t *testing.T) {
+	// This test does not run in parallel, because it stops the server.
+	const each = 50 // workloads from each tool, of which half have a pod
+	const variable = "STAKATER_APP_CONFIG_CONFIGMAP"
+	left := `{"type":"CONFIGMAP","name":"app-config","namespace":"shop","hash":"da39a3ee5e6b4b0d3255bfef95601890afd80709","containerRefs":["app"],"observedAt":1700000000}`
+	tools := map[string]struct {
+		annotations map[string]string
+		leave       func(*corev1.PodTemplateSpec)
+		gone        func(*corev1.PodTemplateSpec) bool // whether what was left has been removed or replaced
+	}{
+		"reloader-variable": {
+			pairs(auto, "true"),
+			func(p *corev1.PodTemplateSpec) {
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: variable, Value: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}}
+			},
+			func(p *corev1.PodTemplateSpec) bool {
+				return cmp.Equal(p.Spec.Containers[0].Env, []corev1.EnvVar{{Name: "A", Value: "a"}})
+			},
+		},
+		"reloader-annotation": {
+			pairs(configMapReload, "app-config"),
+			func(p *corev1.PodTemplateSpec) { p.Annotations = pairs(lastReloadedFrom, left) },
+			func(p *corev1.PodTemplateSpec) bool {
+				return p.Annotations[lastReloadedFrom] != left && p.Annotations[lastReloadedFrom] != ""
+			},
+		},
+		"pod-reloader": {
+			pairs("pod-reloader.cs.sap.com/configmaps", "app-config"),
+			func(p *corev1.PodTemplateSpec) { p.Annotations = pairs("pod-reloader.cs.sap.com/config-hash", "x") },
+			func(p *corev1.PodTemplateSpec) bool {
+				return p.Annotations["pod-reloader.cs.sap.com/config-hash"] == ""
+			},
+		},
+		"wave": {
+			pairs("wave.pusher.com/update-on-config-change", "true"),
+			func(p *corev1.PodTemplateSpec) { p.Annotations = pairs("wave.pusher.com/config-hash", "x") },
+			func(p *corev1.PodTemplateSpec) bool { return p.Annotations["wave.pusher.com/config-hash"] == "" },
+		},
+	}
+	replica := server.Replicas[0]
+	replica.Kill()
+	s := newShop(t)
+	s.source(config)
+	for tool, of := range tools {
+		for i := range each {
+			name := fmt.Sprintf("%s-%d", tool, i)
+			template := podTemplate(name, config)
+			of.leave(&template)
+			d := deployment(name, of.annotations, template)
+			d.Spec.Replicas = new(int32(i % 2))
+			s.create(d)
+		}
+	}
+	all := func(ctx context.Context) (map[string]*appsv1.Deployment, error) {
+		list, err := client.AppsV1().Deployments(s.namespace).List(ctx, metav1.ListOptions{})
+		found := map[string]*appsv1.Deployment{}
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+		}
+		return found, err
+	}
+	var before map[string]*appsv1.Deployment
+	await.Until(t, "all pods run", func(ctx context.Context) (err error) {
+		if before, err = all(ctx); err != nil {
+			return err
+		}
+		for name, d := range before {
+			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas != *d.Spec.Replicas {
+				return fmt.Errorf("status of %s = %+v", name, d.Status)
+			}
+		}
+		return nil
+	})
+
+	if err := errors.Join(replica.Start(), replica.AwaitReady(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	// known waits until all workloads are known to run with the content at a version.
+	known := func(version string) {
+		t.Helper()
+		await.Until(t, "all workloads are in sync", func(ctx context.Context) error {
+			views, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			if n := len(views.Items); n < each*len(tools) {
+				return fmt.Errorf("%d workloads are shown", n)
+			}
+			for i := range views.Items {
+				o := &views.Items[i]
+				if o.Spec.WorkloadRef.Kind != "Deployment" {
+					continue
+				}
+				err := inSync(o)
+				if version != "" {
+					err = errors.Join(err, at(config, version)(o))
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", o.Name, err)
+				}
+			}
+			return nil
+		})
+	}
+	known("")
+	after, err := all(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range before {
+		if diff := cmp.Diff(d.Spec, after[name].Spec); diff != "" {
+			t.Errorf("%s is changed when the server starts (-before +after):\n%s", name, diff)
+		}
+	}
+
+	known(s.write(config, "new"))
+	sets, err := client.AppsV1().ReplicaSets(s.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, want := len(sets.Items), each*len(tools)*3/2; n != want { // one for each template
+		t.Errorf("got %d ReplicaSets, want %d", n, want)
+	}
+	if after, err = all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for tool, of := range tools {
+		for i := range each {
+			name := fmt.Sprintf("%s-%d", tool, i)
+			template := &after[name].Spec.Template
+			if i%2 == 0 { // without pods, so there is nothing to restart
+				if diff := cmp.Diff(before[name].Spec, after[name].Spec); diff != "" {
+					t.Errorf("%s is changed, although it has no pods (-before +after):\n%s", name, diff)
+				}
+				continue
+			}
+			if template.Annotations[policy.ConfigHashAnnotation] == "" || !of.gone(template) {
+				t.Errorf("%s after a change: annotations of the template = %v, variables = %v", name, template.Annotations, template.Spec.Containers[0].Env)
+			}
+		}
+	}
+}
