@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,8 @@ func TestLicenceHeaders(t *testing.T) {
 	run := func(command ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		cmd.Dir = tree
+		// In a hook, or a command of git rebase, variables name the repository of the tests, which git init would change.
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=") })
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

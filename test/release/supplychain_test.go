@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,9 +130,11 @@ func TestReleaseIsRefused(t *testing.T) {
 	for _, file := range tracked(t, root) {
 		copyFile(t, filepath.Join(root, file), filepath.Join(tree, file))
 	}
+	// In a hook, or a command of git rebase, variables name the repository of the tests.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=") })
 	git := func(args ...string) {
 		t.Helper()
-		execute(t, tree, os.Environ(), append([]string{"git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"}, args...)...)
+		execute(t, tree, env, append([]string{"git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"}, args...)...)
 	}
 	if err := os.Mkdir(filepath.Join(tree, ".cache"), 0o755); err != nil {
 		t.Fatal(err)
