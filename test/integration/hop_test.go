@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -459,11 +460,13 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 		waited <- err
 	}()
 	for _, r := range replicas {
-		await.Until(t, "a client is watching", func(context.Context) error {
-			if h.Open() == 0 {
-				return errors.New("no client is watching")
+		await.Until(t, "kubectl is watching", func(ctx context.Context) error {
+			select {
+			case err := <-waited:
+				t.Fatalf("kubectl wait has ended: %v", err)
+			default:
 			}
-			return nil
+			return watched(ctx, replicas)
 		})
 		r.Kill()
 		if err := r.Start(); err != nil {
@@ -477,6 +480,24 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
+}
+
+// watched returns an error unless a client is watching ConfigDependencies of some replica. A connection alone is no sign of
+// that: it may be for an earlier request, which kubectl does not repeat.
+func watched(ctx context.Context, replicas []*install.Replica) error {
+	for _, r := range replicas {
+		samples, err := scrape(ctx, r.Name(), directly(r))
+		if err != nil {
+			return err
+		}
+		for _, s := range samples {
+			if s.Metric[model.MetricNameLabel] == "apiserver_longrunning_requests" && s.Metric["verb"] == "WATCH" &&
+				s.Metric["resource"] == "configdependencies" && s.Value > 0 {
+				return nil
+			}
+		}
+	}
+	return errors.New("no client is watching")
 }
 
 // kubeconfigOf writes a kubeconfig for a client.
