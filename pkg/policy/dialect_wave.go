@@ -56,7 +56,7 @@ func (wave) Declare(d *Declaration) {
 	}
 }
 
-// waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: whoever may edit a
+// waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: a user who may edit a
 // workload could find out when the Secrets of others change.
 func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependency.Pattern, error) {
 	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
