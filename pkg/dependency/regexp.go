@@ -25,13 +25,20 @@ const (
 	maxRegexpStars = 4
 )
 
+// ignoresCase matches the beginning of a group with flags, among them i.
+var ignoresCase = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
+
 // PatternsOfRegexp returns patterns that together name the sources of a kind whose whole name a regular expression
-// matches, in the syntax of package regexp. An error says what is wrong with the expression.
+// matches, in the syntax of package regexp, but without classes of Unicode and the flag i: names consist of lower-case
+// letters, digits, hyphens and dots, and it takes long to parse these. An error says what is wrong with the expression.
 func PatternsOfRegexp(kind SourceKind, expression string) ([]Pattern, error) {
 	if most := maxName - len(regexpPrefix+regexpSuffix); len(expression) > most {
 		return nil, fmt.Errorf("must not have more than %d bytes", most)
 	}
-	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if ignoresCase.MatchString(expression) {
+		return nil, errors.New("must not have the flag i: names are in lower case")
+	}
+	parsed, err := syntax.Parse(expression, syntax.Perl&^syntax.UnicodeGroups)
 	if err != nil {
 		if wrong, is := errors.AsType[*syntax.Error](err); is {
 			return nil, fmt.Errorf("is not a regular expression: %v", wrong.Code)
@@ -139,32 +146,49 @@ func globsOfClass(ranges []rune) (all []string, simple bool) {
 	return all, true
 }
 
-// compiled holds the last regular expressions that were compiled.
+// compiled holds the last regular expressions that were compiled: the same ones are asked for with each evaluation.
 var compiled = lru.New(256)
 
-// regexpOf returns the regular expression of a pattern; nil: it is malformed.
-func regexpOf(name string) *regexp.Regexp {
-	if known, found := compiled.Get(name); found {
-		return known.(*regexp.Regexp)
-	}
-	re, err := regexp.Compile(name)
-	if err != nil {
-		return nil
-	}
-	compiled.Add(name, re)
-	return re
+// compiledRegexp is a regular expression with its size. Nil: it is malformed, or too large to be compiled.
+type compiledRegexp struct {
+	*regexp.Regexp
+	size int
 }
 
-// instructions returns how many instructions a regular expression has when it is compiled: each may be executed for
-// each character of a name.
-func instructions(name string) int {
-	parsed, err := syntax.Parse(name, syntax.Perl)
-	if err != nil {
-		return 0
+func compile(name string) compiledRegexp {
+	if known, found := compiled.Get(name); found {
+		return known.(compiledRegexp)
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 0
+	var c compiledRegexp
+	if parsed, err := syntax.Parse(name, syntax.Perl); err == nil {
+		if c.size = sizeOf(parsed); c.size <= MaxWorkOfGlob {
+			c.Regexp = regexp.MustCompile(name)
+		}
 	}
-	return len(program.Inst)
+	compiled.Add(name, c)
+	return c
+}
+
+// maxSize is where sizeOf stops to count.
+const maxSize = 1 << 16
+
+// sizeOf returns about how many instructions a regular expression has when it is compiled: each may be executed for each
+// character of a name. It does not compile the expression, which can be thousands of times as long as its text.
+func sizeOf(re *syntax.Regexp) (size int) {
+	for _, sub := range re.Sub {
+		size = min(maxSize, size+sizeOf(sub))
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		size = len(re.Rune)
+	case syntax.OpConcat, syntax.OpEmptyMatch:
+	case syntax.OpAlternate:
+		size += len(re.Sub) - 1
+	case syntax.OpRepeat:
+		most := max(re.Min, re.Max) // without a maximum, that is -1
+		size = most*size + most - re.Min
+	default: // one more than what is in it
+		size++
+	}
+	return min(maxSize, size)
 }

@@ -26,7 +26,6 @@ func TestPatternsOfRegexp(t *testing.T) {
 		"app.config":              {"app?config"},
 		"a{2}":                    {"^(?:a{2})$"},
 		"app-[0-9]+":              {"^(?:app-[0-9]+)$"},
-		"(?i)app":                 {"^(?:(?i)app)$"},
 		"a.*b.*c.*d.*e.*":         {"^(?:a.*b.*c.*d.*e.*)$"},
 		`app\*`:                   {`^(?:app\*)$`},
 		"[a-f][a-f][a-f]":         {"^(?:[a-f][a-f][a-f])$"},
@@ -55,11 +54,16 @@ func TestPatternsOfRegexp(t *testing.T) {
 
 func TestPatternsOfRegexp_Invalid(t *testing.T) {
 	for expression, want := range map[string]string{
-		"app-(":                  "is not a regular expression: missing closing )",
-		"*app":                   "is not a regular expression: missing argument to repetition operator",
-		"(?=app)":                "is not a regular expression: invalid or unsupported Perl syntax",
-		strings.Repeat("a", 248): "must not have more than 247 bytes",
-		"[a-z0-9]{50}-[a-z]{50}": "is too complex: it counts as 106, and no pattern may count as more than 100",
+		"app-(":                       "is not a regular expression: missing closing )",
+		"*app":                        "is not a regular expression: missing argument to repetition operator",
+		"(?i)app":                     "must not have the flag i: names are in lower case",
+		"a(?si:b)":                    "must not have the flag i: names are in lower case",
+		`\pL+`:                        "is not a regular expression: invalid escape sequence",
+		"(a{1000}){2}":                "is not a regular expression: invalid repeat count",
+		strings.Repeat("a{1000}", 35): "is too complex: it counts as 35003, and no pattern may count as more than 100",
+		"(?=app)":                     "is not a regular expression: invalid or unsupported Perl syntax",
+		strings.Repeat("a", 248):      "must not have more than 247 bytes",
+		"[a-z0-9]{50}-[a-z]{50}":      "is too complex: it counts as 104, and no pattern may count as more than 100",
 	} {
 		if _, err := dependency.PatternsOfRegexp(dependency.Secret, expression); err == nil || err.Error() != want {
 			t.Errorf("patterns of %q: %v, want %s", expression, err, want)

@@ -110,8 +110,9 @@ func keep(value string) string {
 	return value
 }
 
-// parsed holds the last of the long lists of patterns that were parsed: that of a namespace is parsed for each of its
-// workloads, and that of a workload whenever it, or a source of it, changes.
+// parsed holds the last of the lists of patterns that were parsed and that take long, because they are long or have regular
+// expressions: that of a namespace is parsed for each of its workloads, and that of a workload whenever it, or a source of
+// it, changes.
 var parsed = lru.New(64)
 
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
@@ -120,17 +121,22 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 	if len(value) < 256 {
 		return parseListedPatterns(value)
 	}
+	return remembered(value, func() ([]dependency.Pattern, error) { return parseListedPatterns(value) })
+}
+
+// remembered returns what parse returned for a list before, if it is one of the last. The patterns must not be changed.
+func remembered(list string, parse func() ([]dependency.Pattern, error)) ([]dependency.Pattern, error) {
 	type result struct {
 		patterns []dependency.Pattern
 		err      error
 	}
-	if known, found := parsed.Get(value); found {
+	if known, found := parsed.Get(list); found {
 		r := known.(result)
 		return r.patterns, r.err
 	}
 	var r result
-	r.patterns, r.err = parseListedPatterns(value)
-	parsed.Add(value, r)
+	r.patterns, r.err = parse()
+	parsed.Add(list, r)
 	return r.patterns, r.err
 }
 

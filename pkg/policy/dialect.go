@@ -130,11 +130,12 @@ func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign
 	marked := func(marks func(Dialect) bool) bool {
 		return len(out.Annotations)+len(out.Variables) < maxForeign && slices.ContainsFunc(ds.orAll(), marks)
 	}
-	for _, key := range slices.Sorted(maps.Keys(template.Annotations)) {
+	for key := range template.Annotations {
 		if marked(func(d Dialect) bool { return d.MarksAnnotation(key) }) {
 			out.Annotations = append(out.Annotations, key)
 		}
 	}
+	slices.Sort(out.Annotations)
 	for i := range template.Spec.Containers {
 		c := &template.Spec.Containers[i]
 		for j := range c.Env {
@@ -202,6 +203,9 @@ func (ds Dialects) own(annotations map[string]string) string {
 
 // scope returns the annotations that say which sources count, in a text from which scopeFrom restores them.
 func (ds Dialects) scope(from Annotated) string {
+	if from.empty() { // like most
+		return ""
+	}
 	var to Annotated
 	for _, d := range ds.orAll() {
 		d.Scope(from, &to)

@@ -230,25 +230,35 @@ var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
 // regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. It leaves out
 // those that match no name of an object, as far as that is seen.
 func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
-	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
-		if plainName.MatchString(part) {
-			return named(kind, part), nil
-		}
-		patterns, err := dependency.PatternsOfRegexp(kind, part)
-		if err != nil {
-			return nil, fmt.Errorf("%q %w", abbreviate(part), err)
-		}
-		return patterns, nil
+	return remembered(string(kind)+"/"+value, func() ([]dependency.Pattern, error) {
+		expressions := 0
+		return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
+			if plainName.MatchString(part) {
+				return named(kind, part), nil
+			}
+			if expressions++; expressions > maxGlobs {
+				return nil, fmt.Errorf("must not have more than %d regular expressions", maxGlobs)
+			}
+			patterns, err := dependency.PatternsOfRegexp(kind, part)
+			if err != nil {
+				return nil, fmt.Errorf("%q %w", abbreviate(part), err)
+			}
+			return patterns, nil
+		})
 	})
 }
 
-// patternsOfKind parses the parts of a comma-separated list.
+// patternsOfKind parses the parts of a comma-separated list. Also parts that name nothing count as sources, because each
+// costs as much.
 func patternsOfKind(value string, parse func(string) ([]dependency.Pattern, error)) (patterns []dependency.Pattern, err error) {
 	if len(value) > maxValue {
 		return nil, fmt.Errorf("must not have more than %d bytes", maxValue)
 	}
-	known, globs := map[dependency.Pattern]bool{}, 0
+	known, globs, parts := map[dependency.Pattern]bool{}, 0, 0
 	for part := range listed(value) {
+		if parts++; parts > maxPatterns {
+			return nil, fmt.Errorf("must not name more than %d sources", maxPatterns)
+		}
 		more, err := parse(part)
 		if err != nil {
 			return nil, err

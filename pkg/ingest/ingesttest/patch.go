@@ -15,8 +15,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Patch applies a patch of configdep to a Deployment, as the API server does. The patch must be bound to the UID and the version
-// .
+// Patch applies a patch of configdep to a Deployment, as the API server does. The patch must be bound to its UID and version.
 func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 	t.Helper()
 	var p struct {
