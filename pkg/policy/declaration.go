@@ -26,6 +26,7 @@ type Declaration struct {
 	own     [2]KindMode
 	instead [2]string
 	in      []string // the annotations that opt the workload in
+	idle []string // problems that matter only if any source restarts the workload
 	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not.
 	ignores, counts bool
 }
@@ -86,11 +87,20 @@ func (d *Declaration) Ignores(ignores bool) {
 	d.ignores, d.counts = d.ignores || ignores, d.counts || !ignores
 }
 
-// Problem adds an invalid annotation.
+// Problem adds an invalid annotation that may be meant to opt the workload in.
 func (d *Declaration) Problem(key, value string, err error) {
+	addProblem(&d.policy.Problems, key, value, err)
+}
+
+// IdleProblem adds an invalid annotation that says nothing unless others opt the workload in.
+func (d *Declaration) IdleProblem(key, value string, err error) {
+	addProblem(&d.idle, key, value, err)
+}
+
+func addProblem(problems *[]string, key, value string, err error) {
 	problem := fmt.Sprintf("invalid annotation %s=%q: %v", key, abbreviate(value), err)
-	if !slices.Contains(d.policy.Problems, problem) {
-		d.policy.Problems = append(d.policy.Problems, problem)
+	if !slices.Contains(*problems, problem) {
+		*problems = append(*problems, problem)
 	}
 }
 
@@ -123,7 +133,7 @@ func (d *Declaration) finish() {
 	switch {
 	case based && (d.base.Mode != Off || len(by) == 0):
 		by = append(slices.Clone(by), d.base.DeclaredBy)
-		d.counts = d.counts || !d.ignoresDefault()
+		d.Ignores(d.ignoresDefault())
 	case len(by) == 0:
 		for _, instead := range d.instead {
 			if instead != "" && !slices.Contains(by, instead) {

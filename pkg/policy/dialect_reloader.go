@@ -121,7 +121,7 @@ func (r *reloader) Declare(d *Declaration) {
 	if value := d.Workload[r.names.PausePeriod]; value != "" {
 		period, err := time.ParseDuration(value)
 		if err != nil || period < 0 {
-			d.Problem(r.names.PausePeriod, value, errors.New(`must be a duration such as "30s" or "5m"`))
+			d.IdleProblem(r.names.PausePeriod, value, errors.New(`must be a duration such as "30s" or "5m"`))
 			return
 		}
 		pause.Key, pause.Period = r.names.PausedAt, period
@@ -138,7 +138,7 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 	if value := d.Workload[k.exclude]; value != "" {
 		names, err := namesOfKind(k.kind, value)
 		if err != nil {
-			d.Problem(k.exclude, value, err)
+			d.IdleProblem(k.exclude, value, err)
 		}
 		d.Exclude(names, k.exclude)
 	}

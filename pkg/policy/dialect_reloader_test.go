@@ -172,7 +172,7 @@ func TestNewPolicy_OffIgnoresInvalidAnnotationsOfOtherDialects(t *testing.T) {
 	for name, invalid := range map[string]annotations{
 		"auto":                 {reloaderAuto: "yes"},
 		"a regular expression": {secretList: "app-("},
-		"exclusions":           {excludeSecret: manyNames(257, "")},
+		"exclusions":           {excludeSecret: manyNames(257, ""), reloaderAuto: "true"},
 		"a pause":              {pausePeriod: "soon", reloaderAuto: "true"},
 		"pod-reloader's":       {"pod-reloader.cs.sap.com/secrets": manyNames(257, "")},
 		"wave's":               {"wave.pusher.com/update-on-config-change": "true", "wave.pusher.com/extra-secrets": "bank/db"},
@@ -184,6 +184,22 @@ func TestNewPolicy_OffIgnoresInvalidAnnotationsOfOtherDialects(t *testing.T) {
 		a.Workload[policy.ReloadAnnotation] = "off"
 		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Auto}); p.Mode != policy.Off || p.DeclaredBy != policy.ReloadAnnotation || len(p.Problems) > 0 {
 			t.Errorf("%s: mode = %s, declared by %s, problems = %q; want off without problems", name, p.Mode, p.DeclaredBy, p.Problems)
+		}
+	}
+}
+
+// An invalid setting of a workload that nothing opts in is nothing that its users need to correct. Their restarts are not on
+// hold: there are none.
+func TestNewPolicy_InvalidSettingsOfAWorkloadThatIsNotOptedIn(t *testing.T) {
+	for name, invalid := range map[string]annotations{
+		"exclusions": {excludeSecret: manyNames(257, "")},
+		"a pause":    {pausePeriod: "soon"},
+		"ours":       {policy.SettleAnnotation: "soon"},
+	} {
+		for mode, problems := range map[policy.Mode]int{policy.Off: 0, policy.Auto: 1} {
+			if p := policy.NewPolicy(policy.Annotated{Workload: invalid}, policy.Defaults{Mode: mode}); p.Mode != mode || len(p.Problems) != problems {
+				t.Errorf("%s, with the default %s: mode = %s, problems = %q; want %d problems", name, mode, p.Mode, p.Problems, problems)
+			}
 		}
 	}
 }
@@ -341,6 +357,7 @@ func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 		"Reloader's and a default":       {annotations{secretList: "app"}, policy.Defaults{Mode: policy.Auto}, false, false},
 		"--auto-reload-all":              {nil, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 		"a default":                      {nil, policy.Defaults{Mode: policy.Auto}, false, false},
+		"--auto-reload-all, other kinds": {annotations{configMapAuto: "false"}, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 		"--auto-reload-all and a name":   {annotations{secretList: "app"}, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 	} {
 		if p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, tt.defaults); p.IgnoreCreated != tt.created || p.IgnoreDeleted != tt.deleted {

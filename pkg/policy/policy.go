@@ -114,6 +114,9 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 		d.off, p.Problems = DeclaredBySelector, nil
 	}
 	d.finish()
+	if p.Mode != Off {
+		p.Problems = append(p.Problems, d.idle...)
+	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
 		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource = nil, nil, nil, nil, 0, false
 		return p

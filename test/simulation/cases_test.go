@@ -14,7 +14,7 @@ import (
 
 // one returns a history with one server and one workload that has opted in and reads s0.a.
 func one(operations ...operation) *history {
-	return &history{Servers: 1, DefaultMode: "off", Workloads: []seed{opted("Deployment", readsS0, readsS0)}, Operations: operations}
+	return &history{Servers: 1, defaults: defaults{Mode: "off"}, Workloads: []seed{opted("Deployment", readsS0, readsS0)}, Operations: operations}
 }
 
 func opted(kind string, before, after int) seed {
@@ -198,7 +198,7 @@ var cases = map[string]*history{
 	}),
 	"RedundantOptIn": one(has(s0, 1), birth, lead, do("create workload", 0, 0), do("refuse", 1, 0), wait(100*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond),
 		optIn, wait(100*time.Millisecond), calm).with(func(h *history) {
-		h.DefaultMode = "auto"
+		h.defaults.Mode = "auto"
 		h.Workloads[0].Annotations = map[string]string{}
 		h.Operations = append([]operation{has(s0, 1), birth, lead, {Do: "impair", B: 1}, create}, h.Operations[5:]...)
 	}),

@@ -5,7 +5,6 @@ package simulation
 
 import (
 	"encoding/json"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,6 +20,9 @@ const (
 	lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
 	pausePeriod      = "deployment.reloader.stakater.com/pause-period"
 	pausedAt         = "deployment.reloader.stakater.com/paused-at"
+
+	podReloaderConfigMaps = "pod-reloader.cs.sap.com/configmaps"
+	podReloaderSecrets    = "pod-reloader.cs.sap.com/secrets"
 
 	waveRestart = "wave.pusher.com/update-on-config-change"
 	waveSecrets = "wave.pusher.com/extra-secrets"
@@ -90,13 +92,25 @@ type foreign struct {
 // breadth orders modes: if annotations declare several for a kind of sources, the broadest counts.
 var breadth = map[string]int{"off": 1, "listed": 2, "matched": 3, "auto": 4}
 
-// readForeign reads the annotations of all tools, if there are any of other tools, given the mode of the server and the
-// default that applies in the namespace.
-func (r *rules) readForeign(workload map[string]string, server, base string) (f foreign) {
-	f.pause = pausePeriods[workload[pausePeriod]]
+// readForeign reads the annotations of all tools, if there are any of other tools, or the servers have a flag of another tool.
+func (r *rules) readForeign(workload, namespace map[string]string, server defaults) (f foreign) {
+	base, byFlag := server.Mode, server.AutoReloadAll
+	if text, found := namespace[reloadAnnotation]; found {
+		byFlag = false
+		if m, valid := vocabulary[reloadAnnotation][text]; valid {
+			base = m.mode
+		}
+	}
+	pause, said := workload[pausePeriod]
+	f.pause = pausePeriods[pause]
+	defer func() {
+		if said && f.pause == 0 && r.mode != "off" {
+			r.invalid = true
+		}
+	}()
 	var own [2]string
 	var instead [2]bool
-	var in, counts bool
+	var in, ignores, counts bool
 	declare := func(kind int, mode string) {
 		if in = true; breadth[mode] > breadth[own[kind]] {
 			own[kind] = mode
@@ -106,15 +120,14 @@ func (r *rules) readForeign(workload map[string]string, server, base string) (f 
 		m, valid := vocabulary[reloadAnnotation][text]
 		switch {
 		case !valid:
-			m.mode = server
+			m.mode = server.Mode
 		case m.mode == "off":
 			return f // whatever others say
 		}
 		declare(0, m.mode)
 		declare(1, m.mode)
-		base, instead, counts = server, [2]bool{true, true}, true
+		base, instead, counts = server.Mode, [2]bool{true, true}, true
 	}
-	reloader := false
 	for kind, k := range reloaderKinds {
 		from := ofTemplate
 		for _, key := range []string{k.list, reloaderSearch, reloaderAuto, k.auto} {
@@ -122,21 +135,25 @@ func (r *rules) readForeign(workload map[string]string, server, base string) (f 
 				from = ""
 			}
 		}
-		if names, found := namesOf[kind][workload[from+k.list]]; found {
+		if text := workload[from+k.list]; text != "" {
+			names, valid := namesOf[kind][text]
 			f.names.sources, f.names.glob = f.names.sources|names.sources, f.names.glob || names.glob
-			in, reloader = true, true
+			in, ignores, r.invalid = true, true, r.invalid || !valid
 		}
 		if workload[from+reloaderSearch] == "true" {
 			declare(kind, "matched")
-			reloader = true
+			ignores = true
 		}
 		for _, key := range []string{reloaderAuto, k.auto} {
 			switch workload[from+key] {
 			case "true":
 				declare(kind, "auto")
-				instead[kind], reloader = true, true
+				instead[kind], ignores = true, true
 			case "false":
 				instead[kind] = true
+			case "":
+			default:
+				instead[kind], r.invalid = true, true
 			}
 		}
 		f.exclude |= namesOf[kind][workload[k.exclude]].sources
@@ -147,7 +164,14 @@ func (r *rules) readForeign(workload map[string]string, server, base string) (f 
 		f.names.sources |= namesOf[1][workload[waveSecrets]].sources
 		counts = true
 	}
+	for kind, key := range []string{podReloaderConfigMaps, podReloaderSecrets} {
+		if names, found := namesOf[kind][workload[key]]; found {
+			f.names.sources |= names.sources
+			in, counts = true, true
+		}
+	}
 	if !in && instead == [2]bool{} {
+		r.ignores = byFlag && !server.ReloadOnChange
 		return f
 	}
 	r.byKind, r.mode = true, "off"
@@ -158,13 +182,13 @@ func (r *rules) readForeign(workload map[string]string, server, base string) (f 
 		r.modes[kind] = own[kind]
 		if !instead[kind] && breadth[base] > breadth[own[kind]] {
 			r.modes[kind] = base
-			counts = counts || base != "off"
+			ignores, counts = ignores || byFlag, counts || !byFlag && base != "off"
 		}
 		if breadth[r.modes[kind]] > breadth[r.mode] {
 			r.mode = r.modes[kind]
 		}
 	}
-	r.ignores = reloader && !counts
+	r.ignores = ignores && !counts && !server.ReloadOnChange
 	return f
 }
 
@@ -201,6 +225,12 @@ var declarations = []map[string]string{
 	{reloaderAuto: "true", reloadAnnotation: "auto"},
 	{reloaderKinds[1].list: "s1,s0", reloadAnnotation: "listed"},
 	{reloaderAuto: "false"},
+	{reloaderKinds[0].auto: "false"},
+	{reloaderAuto: "yes"},
+	{reloaderKinds[0].auto: "true", reloaderKinds[1].list: "s["},
+	{podReloaderConfigMaps: "c1, c0"},
+	{podReloaderSecrets: "s1", reloaderKinds[0].auto: "true"},
+	{podReloaderConfigMaps: "c0", podReloaderSecrets: "s1,s0", waveRestart: "true"},
 }
 
 // addForeign lets some workloads of a third of the histories opt in by annotations of other tools, and lets sources
@@ -209,6 +239,14 @@ func (h *history) addForeign(begin int) {
 	m := maker{rand.New(rand.NewPCG(h.Seed, 1)), h}
 	if m.IntN(3) > 0 {
 		return
+	}
+	switch m.IntN(8) {
+	case 0, 1:
+		h.defaults = defaults{Mode: "auto", AutoReloadAll: true}
+	case 2:
+		h.ReloadOnChange = true
+	case 3:
+		h.defaults = defaults{Mode: "auto", AutoReloadAll: true, ReloadOnChange: true}
 	}
 	for i := range h.Workloads {
 		s := &h.Workloads[i]
@@ -224,7 +262,7 @@ func (h *history) addForeign(begin int) {
 			}
 		}
 		if s.Kind == "Deployment" && m.IntN(3) == 0 {
-			s.Annotations[pausePeriod] = pick(m, slices.Sorted(maps.Keys(pausePeriods))...)
+			s.Annotations[pausePeriod] = pick(m, "1m", "5s", "1m", "5s", "1m", "5s", "soon")
 		}
 	}
 	insert := func(at int, operations ...operation) int {
@@ -261,13 +299,13 @@ func (h *history) addForeign(begin int) {
 		o := operation{Do: "opt otherwise", A: m.workload()}
 		switch m.IntN(4) {
 		case 0:
-			o.Annotation, o.Text = reloaderAuto, pick(m, "true", "false", "")
+			o.Annotation, o.Text = reloaderAuto, pick(m, "true", "false", "", "yes")
 		case 1:
-			o.Annotation, o.Text = reloaderKinds[1].list, pick(m, "s0", "s.*", "")
+			o.Annotation, o.Text = reloaderKinds[1].list, pick(m, "s0", "s.*", "", "s[")
 		case 2:
 			o.Annotation, o.Text = waveRestart, pick(m, "true", "")
 		default:
-			o.Annotation, o.Text = pausePeriod, pick(m, "5s", "")
+			o.Annotation, o.Text = pausePeriod, pick(m, "5s", "", "soon")
 		}
 		insert(begin+m.IntN(len(h.Operations)-begin+1), o)
 	}

@@ -12,14 +12,23 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
+// defaults are flags of the servers.
+type defaults struct {
+	Mode string `json:"defaultMode"`
+	// AutoReloadAll: the mode is that of --auto-reload-all.
+	AutoReloadAll bool `json:"autoReloadAll,omitempty"`
+	// ReloadOnChange is --reload-on-create with --reload-on-delete.
+	ReloadOnChange bool `json:"reloadOnChange,omitempty"`
+}
+
 // history is the initial state of a world and the operations on it.
 type history struct {
-	Seed        uint64        `json:"seed"`
-	Servers     int           `json:"servers"`
-	DefaultMode string        `json:"defaultMode"`
-	Workloads   []seed        `json:"workloads"`
-	Batches     bool          `json:"batches,omitempty"`
-	Pace        time.Duration `json:"pace,omitempty"`
+	Seed    uint64 `json:"seed"`
+	Servers int    `json:"servers"`
+	defaults
+	Workloads []seed        `json:"workloads"`
+	Batches   bool          `json:"batches,omitempty"`
+	Pace      time.Duration `json:"pace,omitempty"`
 	// Ahead is how far the revisions of workloads, and those of sources, are ahead of others, if they have
 	// different counters.
 	Ahead      [2]uint64   `json:"ahead"`
@@ -29,8 +38,8 @@ type history struct {
 
 func (h *history) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d servers, reload %q by default, batches %v, pace %v, ahead %v, skews %v\n",
-		h.Servers, h.DefaultMode, h.Batches, h.Pace, h.Ahead, h.Skews)
+	fmt.Fprintf(&b, "%d servers, defaults %+v, batches %v, pace %v, ahead %v, skews %v\n",
+		h.Servers, h.defaults, h.Batches, h.Pace, h.Ahead, h.Skews)
 	for slot, s := range h.Workloads {
 		fmt.Fprintf(&b, "%s: %+v\n", workloadName(slot), s)
 	}

@@ -58,7 +58,7 @@ func (o *oracle) unordered(d *workload, v *view) bool {
 		return false
 	}
 	marks := v.marks()
-	scopes := rulesOf(d.declares(), v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+	scopes := rulesOf(d.declares(), v.annotations, o.world.defaults).scopes(d.template.variant, &marks)
 	rec, bare := o.remembered(v, &d.manifest)
 	for s := range scopes {
 		switch {
@@ -101,7 +101,7 @@ type reasons struct {
 // has not read; and those that it may not have read, because servers see no pods.
 func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 	marks := v.marks()
-	scopes := rulesOf(d.declares(), v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
+	scopes := rulesOf(d.declares(), v.annotations, o.world.defaults).counting().scopes(d.template.variant, &marks)
 	contents := v.contents()
 	var is [sourceCount]bool
 	d.stale(&scopes, &contents, func(_ *pod, _ *container, s, _ int) { is[s], r.must = true, true })
@@ -124,7 +124,7 @@ func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 // beforePatch judges a patch that is about to be applied, and reports whether it restarts.
 func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts bool) {
 	marks := r.seen.marks()
-	rules := rulesOf(d.declares(), r.seen.annotations, o.world.defaultMode)
+	rules := rulesOf(d.declares(), r.seen.annotations, o.world.defaults)
 	if hash := body.Metadata.Annotations[hashAnnotation]; hash != nil {
 		d.truth.mixed = d.truth.mixed || strings.Contains(*hash, ".mixed")
 		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)

@@ -109,9 +109,9 @@ func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+key
 
 // lookAtOptIns records which workloads have opted in. A server forgets the removed record of a workload that has
 // opted out.
-func (v *view) lookAtOptIns(defaultMode string, byList bool) {
+func (v *view) lookAtOptIns(base defaults, byList bool) {
 	for slot, t := range v.templates {
-		now := rulesOf(t.declared, v.annotations, defaultMode)
+		now := rulesOf(t.declared, v.annotations, base)
 		switch {
 		case !now.opted():
 			t.optedIn, t.removed = 0, ""
@@ -170,7 +170,7 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if seen.listed == arrival { // the source may not have counted yet when it changed
 		marks := v.marks()
 		marks[source] = seen.markBefore
-		scopes := rulesOf(t.declared, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+		scopes := rulesOf(t.declared, v.annotations, o.world.defaults).scopes(d.template.variant, &marks)
 		if !scopes[source].counts() {
 			return false
 		}

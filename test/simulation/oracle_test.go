@@ -153,7 +153,7 @@ func (o *oracle) says(slot int, hash string, v *view) bool {
 		return false
 	}
 	marks := v.marks()
-	rules := rulesOf(v.templates[slot].declared, v.annotations, o.world.defaultMode)
+	rules := rulesOf(v.templates[slot].declared, v.annotations, o.world.defaults)
 	scopes := rules.counting().scopes(d.template.variant, &marks)
 	for s := range scopes {
 		if rules.matches() && !v.sources[s].present {
@@ -189,7 +189,7 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 }
 
 func (o *oracle) rules(d *workload) rules {
-	return rulesOf(d.declares(), o.world.annotations, o.world.defaultMode)
+	return rulesOf(d.declares(), o.world.annotations, o.world.defaults)
 }
 
 // look records a change of the world.

@@ -101,8 +101,8 @@ func (r rules) counting() rules {
 }
 
 // rulesOf reads the annotations of a workload and of its namespace.
-func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
-	r := rules{mode: defaultMode, kinds: 0b1111, settle: time.Second}
+func rulesOf(workload, namespace map[string]string, server defaults) rules {
+	r := rules{mode: server.Mode, kinds: 0b1111, settle: time.Second}
 	read := func(annotation string, apply func(meaning)) {
 		text, found := workload[annotation]
 		if !found {
@@ -120,12 +120,8 @@ func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
 	}
 	read(reloadAnnotation, func(m meaning) { r.mode = m.mode })
 	var declared foreign
-	if isForeign(workload) {
-		base := meaning{mode: defaultMode}
-		if m, valid := vocabulary[reloadAnnotation][namespace[reloadAnnotation]]; valid {
-			base = m
-		}
-		declared = r.readForeign(workload, defaultMode, base.mode)
+	if isForeign(workload) || server.AutoReloadAll {
+		declared = r.readForeign(workload, namespace, server)
 	}
 	if r.mode == "off" && !r.invalid {
 		return r

@@ -85,8 +85,12 @@ func keyOf(n int) []byte {
 func digesterOf(key int) *dependency.Digester { return dependency.NewDigester(keyOf(key)) }
 
 // defaults are the defaults of every server.
-func (w *world) defaults() policy.Defaults {
-	return policy.Defaults{Mode: policy.Mode(w.defaultMode), Settle: time.Second}
+func (w *world) policyDefaults() policy.Defaults {
+	d := &w.defaults
+	return policy.Defaults{
+		Mode: policy.Mode(d.Mode), Settle: time.Second,
+		AutoReloadAll: d.AutoReloadAll, ReloadOnCreate: d.ReloadOnChange, ReloadOnDelete: d.ReloadOnChange,
+	}
 }
 
 // birth starts the process of a server. It has read nothing yet.
@@ -100,7 +104,7 @@ func (s *server) birth() {
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.SetDefaults(s.world.defaults())
+	s.index.SetDefaults(s.world.policyDefaults())
 	s.regressed = 0
 	s.restarted, s.looked = map[int]restarted{}, map[int]view{}
 	s.read()

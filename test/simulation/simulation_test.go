@@ -52,7 +52,7 @@ const firstRevision = 100
 
 // newSimulation returns a simulation of a history that has not started.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: firstRevision, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaultMode: h.DefaultMode,
+	w := &world{revision: firstRevision, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaults: h.defaults,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
 	w.offsets[0] += h.Ahead[0]
 	w.offsets[1] += h.Ahead[1]

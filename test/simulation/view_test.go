@@ -86,7 +86,7 @@ func (v *view) contents() (c contents) {
 // look records what reaches the server.
 func (s *server) look(e *event, byList bool) {
 	s.view.arrivals++
-	defer s.view.lookAtOptIns(s.world.defaultMode, byList)
+	defer s.view.lookAtOptIns(s.world.defaults, byList)
 	if e.workload != nil {
 		s.view.lookAtWorkload(e.workload, byList, e.deleted)
 	}

@@ -87,7 +87,7 @@ func (w *world) admit(d *workload, before *manifest) {
 		}
 	}
 	w.patchAdmitted(d, response.Patch)
-	rules := rulesOf(d.declares(), s.view.annotations, w.defaultMode).counting()
+	rules := rulesOf(d.declares(), s.view.annotations, w.defaults).counting()
 	w.oracle.learn(d.annotations[hashAnnotation], s.key, rules, d.template.variant, present, marks)
 	w.logf("    the webhook, answered by server %d: %s", s.id, response.Patch)
 	w.oracle.tally.Admitted++

@@ -32,13 +32,13 @@ type seed struct {
 // world is the cluster: the objects that kube-apiserver stores, and the effects of the other controllers. Its
 // methods return at once and are called by one goroutine.
 type world struct {
-	revision    uint64
-	offsets     [2]uint64 // of the versions in the API, by revision counter
-	skews       skews
-	pace        time.Duration // of the other controllers; 0: they act at once
-	uids        int
-	defaultMode string
-	seeds       []seed
+	revision uint64
+	offsets  [2]uint64 // of the versions in the API, by revision counter
+	skews    skews
+	pace     time.Duration // of the other controllers; 0: they act at once
+	uids     int
+	defaults defaults
+	seeds    []seed
 
 	annotations map[string]string // of the namespace
 	annotated   uint64            // the revision at which the namespace was last written
