@@ -26,7 +26,7 @@ type Declaration struct {
 	own     [2]KindMode
 	instead [2]string
 	in      []string // the annotations that opt the workload in
-	idle []string // problems that matter only if any source restarts the workload
+	idle    []string // problems that matter only if any source restarts the workload
 	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not.
 	ignores, counts bool
 }

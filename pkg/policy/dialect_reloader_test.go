@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -164,6 +165,35 @@ func TestReloader_InvalidAnnotations(t *testing.T) {
 				t.Errorf("problems = %q, want one with %s", p.Problems, tt.want)
 			}
 		})
+	}
+}
+
+// What is as large as it may be is valid. What is invalid stays so when it is read again: what was parsed is remembered.
+func TestReloader_BoundsOfLists(t *testing.T) {
+	expressions := func(n int) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf("a%d.*", i)
+		}
+		return strings.Join(list, ",")
+	}
+	for name, tt := range map[string]struct {
+		list  string
+		valid bool
+	}{
+		"32 expressions": {expressions(32), true},
+		"33 expressions": {expressions(33), false},
+		"256 names":      {manyNames(256, ""), true},
+		"257 names":      {manyNames(257, ""), false},
+		"67,584 bytes":   {"app," + strings.Repeat("a", policy.MaxValue-4), true}, // the name is one that no object can have
+		"67,585 bytes":   {"app," + strings.Repeat("a", policy.MaxValue-3), false},
+	} {
+		for range 2 {
+			p := policy.NewPolicy(policy.Annotated{Workload: annotations{secretList: tt.list}}, policy.Defaults{Mode: policy.Off})
+			if valid := len(p.Problems) == 0; valid != tt.valid || valid && len(p.Sources) == 0 {
+				t.Errorf("%s: %d sources, problems = %.200q; want valid = %t", name, len(p.Sources), p.Problems, tt.valid)
+			}
+		}
 	}
 }
 
