@@ -68,6 +68,20 @@ func TestBadValues(t *testing.T) {
 		"reload.default=false":                                            "at '/reload/default': value must be one of",
 		"reload.settle=soon":                                              "at '/reload/settle'",
 		"reload.concurrency=0":                                            "at '/reload/concurrency'",
+		"reload.observe=yes":                                              "at '/reload/observe': got string, want boolean",
+		"reload.strategy=restart-at":                                      "at '/reload/strategy': value must be one of '', 'annotation', 'env-var', 'recreate'",
+		"reload.strategy=env-vars":                                        "at '/reload/strategy': value must be one of",
+		"reload.strategy=recreate":                                        "reload.strategy: is recreate, which reload.strategies has to contain",
+		"reload.autoReloadAll=yes":                                        "at '/reload/autoReloadAll': got string, want boolean",
+		"reload.autoReloadAll=true,reload.default=off":                    "reload.autoReloadAll: contradicts reload.default, which has to be auto or not set with it",
+		"reload.onCreate=yes":                                             "at '/reload/onCreate': got string, want boolean",
+		"reload.onDelete=1":                                               "at '/reload/onDelete': got number, want boolean",
+		"reload.onCreate=true,reload.dialects={wave}":                     "reload.onCreate and reload.onDelete: have no effect without reload.autoReloadAll",
+		"reload.onDelete=true,reload.dialects=null":                       "reload.onCreate and reload.onDelete: have no effect without reload.autoReloadAll",
+		"reload.webhookURL=example.com/s3cret":                            "reload.webhookURL: has to be https://HOST/PATH or http://HOST/PATH",
+		"reload.webhookURL=ftp://example.com/s3cret":                      "reload.webhookURL: has to be https://HOST/PATH or http://HOST/PATH",
+		"reload.webhookURL=https:///s3cret":                               "reload.webhookURL: has to be https://HOST/PATH or http://HOST/PATH",
+		"reload.webhookURL=https://example.com/s3 cret":                   "reload.webhookURL: has to be https://HOST/PATH or http://HOST/PATH",
 		"webhook.failurePolicy=Fail":                                      "at '/webhook/failurePolicy': value must be 'Ignore'",
 		"webhook.timeoutSeconds=30":                                       "at '/webhook/timeoutSeconds': maximum",
 		"webhook.port=0":                                                  "at '/webhook/port'",
@@ -122,7 +136,24 @@ func TestBadValues(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("helm printed\n%s\nwant it to contain %q", out, want)
 			}
+			if strings.Contains(out, "s3cret") {
+				t.Errorf("helm printed a credential:\n%s", out)
+			}
 		})
+	}
+}
+
+// The longest URL is that of the server. A longer one is not printed.
+func TestWebhookURLIsBounded(t *testing.T) {
+	const longest = 4096
+	url := "https://example.com/"
+	url += strings.Repeat("x", longest-len(url))
+	if out, err := template(t, "--set", "reload.webhookURL="+url); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	out, err := template(t, "--set", "reload.webhookURL="+url+"x")
+	if err == nil || !strings.Contains(out, "at '/reload/webhookURL': maxLength: got 4,097, want 4,096") || strings.Contains(out, "example.com") {
+		t.Errorf("helm printed\n%s\nwant an error (%v) that says what is allowed", out, err)
 	}
 }
 
@@ -240,6 +271,46 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"no evictions": {
 			not: []string{"--strategies", "pods/eviction", "evictions"},
+		},
+		"a server that only observes": {
+			set:  []string{"reload.observe=true"},
+			want: []string{"- --observe\n"},
+			not:  []string{"--webhook-url"},
+		},
+		"a URL that is called instead of restarting workloads": {
+			set:  []string{"reload.webhookURL=https://example.com/x?a=b#c"},
+			want: []string{`- "--webhook-url=https://example.com/x?a=b#c"`},
+		},
+		"all workloads, but not for sources that appear, for the server and the webhook": {
+			set:  []string{"reload.autoReloadAll=true"},
+			want: []string{"- --auto-reload-all\n", "name: workloads.configdep.io", "(reload.autoReloadAll)"},
+			not:  []string{"--default-reload", "name: marked", "namespaces.configdep.io", "(reload.default)"},
+		},
+		"all workloads, with the mode set too": {
+			set:  []string{"reload.autoReloadAll=true", "reload.default=auto"},
+			want: []string{"- --auto-reload-all\n", "- --default-reload=auto\n"},
+		},
+		"sources that appear": {
+			set:  []string{"reload.onCreate=true"},
+			want: []string{"- --reload-on-create\n"},
+			not:  []string{"--reload-on-delete"},
+		},
+		"sources that disappear, without annotations of other tools": {
+			set:  []string{"reload.onDelete=true", "reload.autoReloadAll=true", "reload.dialects=null"},
+			want: []string{"- --reload-on-delete\n"},
+			not:  []string{"--reload-on-create"},
+		},
+		"a strategy for workloads that ask for none": {
+			set:  []string{"reload.strategy=env-var"},
+			want: []string{"- --reload-strategy=env-var\n"},
+			not:  []string{"--strategies"},
+		},
+		"evictions for workloads that ask for no strategy": {
+			set:  []string{"reload.strategy=recreate", "reload.strategies={annotation,recreate}"},
+			want: []string{"- --reload-strategy=recreate\n", "- --strategies=annotation,recreate\n"},
+		},
+		"workloads that opt in are restarted by default, by annotations": {
+			not: []string{"--observe", "--webhook-url", "--auto-reload-all", "--reload-on-create", "--reload-on-delete", "--reload-strategy"},
 		},
 		"no ControllerRevisions": {
 			set:  []string{"reload.revisions=false"},
@@ -380,19 +451,58 @@ func TestNotesWarn(t *testing.T) {
 		"admissionPolicies.validationActions={Deny,Audit}":                          "",
 	} {
 		t.Run(set, func(t *testing.T) {
-			out, err := helm(t, "install", "configdep", mustAbs(t, chart), "--namespace", namespace, "--dry-run=client", "--set", set)
-			if err != nil {
-				t.Fatalf("%v:\n%s", err, out)
-			}
-			_, notes, found := strings.Cut(out, "\nNOTES:\n")
-			if !found {
-				t.Fatalf("helm printed no notes:\n%s", out)
-			}
+			notes := notes(t, set)
 			if warnings := strings.Count(notes, "WARNING:"); warnings > 1 || warnings == 1 != (want != "") || !strings.Contains(notes, want) {
 				t.Errorf("notes =\n%s\nwant exactly the warning %q", notes, want)
 			}
 		})
 	}
+}
+
+// The notes of the chart say, and say first, if no workload is restarted. They never contain the URL of a webhook.
+func TestNotesSayWhatIsRestarted(t *testing.T) {
+	const (
+		optIn    = "No workload is restarted automatically until it or its namespace opts in:"
+		observes = "NO WORKLOAD IS RESTARTED, because reload.observe is set: nothing is written to workloads"
+		posts    = "NO WORKLOAD IS RESTARTED, because reload.webhookURL is set: a change that would restart a workload is posted"
+	)
+	for name, test := range map[string]struct {
+		set  string
+		want string
+	}{
+		"workloads that opt in":                           {"reload.observe=false", optIn},
+		"none, if it only observes":                       {"reload.observe=true", observes},
+		"none, if a URL is called instead":                {"reload.webhookURL=https://example.com/s3cret", posts},
+		"none, if a URL is called instead, which implies": {"reload.webhookURL=https://example.com/s3cret,reload.observe=true", posts},
+		"all, with the mode of all workloads":             {"reload.default=matched", "All workloads without an annotation are in mode matched (reload.default)"},
+		"all, with the value of Reloader's chart":         {"reload.autoReloadAll=true,reload.default=auto", "All workloads without an annotation are in mode auto (reload.autoReloadAll)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			notes := notes(t, test.set)
+			if !strings.Contains(notes, test.want) || strings.Contains(notes, "s3cret") {
+				t.Errorf("notes =\n%s\nwant them to contain %q, and no URL", notes, test.want)
+			}
+			for _, other := range []string{optIn, observes, posts} {
+				if other != test.want && strings.HasPrefix(test.want, "N") && strings.Contains(notes, other) {
+					t.Errorf("notes =\n%s\nwant them not to contain %q", notes, other)
+				}
+			}
+		})
+	}
+}
+
+// notes returns the notes that helm prints after an installation with values.
+func notes(t *testing.T, set string) string {
+	t.Helper()
+	out, err := helm(t, "install", "configdep", mustAbs(t, chart), "--namespace", namespace, "--dry-run=client", "--set", set)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	_, notes, found := strings.Cut(out, "\nNOTES:\n")
+	if !found {
+		t.Fatalf("helm printed no notes:\n%s", out)
+	}
+	return notes
 }
 
 // Rendering is deterministic, so that tools that compare renderings, such as Argo CD, find no difference.

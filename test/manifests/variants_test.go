@@ -197,6 +197,7 @@ Role configdep-apiserver:ca
 `},
 	"chart-reload-all.yaml": {"chart-single-namespace.yaml", `
 Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--auto-reload-all]
   + spec.template.spec.containers[configdep-apiserver].args[--concurrent-reloads=4]
   + spec.template.spec.containers[configdep-apiserver].args[--default-reload=auto]
   + spec.template.spec.containers[configdep-apiserver].args[--min-interval=1m]

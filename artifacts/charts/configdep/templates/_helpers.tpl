@@ -67,7 +67,7 @@ configdep-serving-cert
 
 {{- /* Whether workloads without an annotation are restarted: the webhook is then called for all workloads. */ -}}
 {{- define "configdep.reloadsAll" -}}
-{{- if not (has .Values.reload.default (list "" "off")) }}true{{ end -}}
+{{- if or .Values.reload.autoReloadAll (not (has .Values.reload.default (list "" "off"))) }}true{{ end -}}
 {{- end }}
 
 {{- define "configdep.serverName" -}}
