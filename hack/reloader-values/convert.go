@@ -55,7 +55,7 @@ type rule func(c *conversion, path string, value any)
 func convert(in map[string]any, o options) (string, error) {
 	c := conversion{options: o, in: in, out: map[string]any{}, args: map[string][]string{}, env: map[string]any{}}
 	if o.observe {
-		c.arg("--observe", "true")
+		c.set("reload.observe", true)
 	}
 	c.walk("", in)
 	if len(c.errs) > 0 {

@@ -21,20 +21,20 @@ var conversions = map[string]struct {
 	"nothing":         {"{}", "{}", ""},
 	"an empty value":  {"reloader: {logFormat: ''}", "{}", "Not set, or set to what makes no difference: - reloader.logFormat"},
 	"empty maps":      {"reloader: {podMonitor: {}, deployment: null}", "{}", "- reloader.deployment, reloader.podMonitor"},
-	"everything of a": {"reloader: {autoReloadAll: true, reloadOnCreate: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true, --reload-on-create=true]}", ""},
+	"everything of a": {"reloader: {autoReloadAll: true, reloadOnCreate: true}", "reload: {autoReloadAll: true, onCreate: true}", ""},
 
-	"all workloads":                   {"reloader: {autoReloadAll: true}", "{reload: {default: auto}, extraArgs: [--auto-reload-all=true]}", ""},
+	"all workloads":                   {"reloader: {autoReloadAll: true}", "reload: {autoReloadAll: true}", ""},
 	"not all workloads":               {"reloader: {autoReloadAll: false}", "{}", "- reloader.autoReloadAll"},
 	"no Secrets":                      {"reloader: {ignoreSecrets: true}", "secrets: {read: false}", ""},
 	"no ConfigMaps":                   {"reloader: {ignoreConfigMaps: true}", "configMaps: {read: false}", ""},
 	"no Jobs":                         {"reloader: {ignoreJobs: true}", "workloads: {jobs: false}", ""},
 	"no CronJobs":                     {"reloader: {ignoreCronJobs: true}", "workloads: {cronJobs: false}", ""},
 	"neither Jobs nor CronJobs":       {"reloader: {ignoreCronJobs: true, ignoreJobs: true}", "workloads: {jobs: false, cronJobs: false}", ""},
-	"sources that appear":             {"reloader: {reloadOnCreate: true}", "extraArgs: [--reload-on-create=true]", ""},
-	"sources that disappear":          {"reloader: {reloadOnDelete: true}", "extraArgs: [--reload-on-delete=true]", ""},
+	"sources that appear":             {"reloader: {reloadOnCreate: true}", "reload: {onCreate: true}", ""},
+	"sources that disappear":          {"reloader: {reloadOnDelete: true}", "reload: {onDelete: true}", ""},
 	"sync after a restart":            {"reloader: {syncAfterRestart: true}", "{}", "has no effect: - reloader.syncAfterRestart: changes"},
 	"the default strategy":            {"reloader: {reloadStrategy: default}", "{}", "has no effect: - reloader.reloadStrategy: a restart writes annotations"},
-	"the strategy env-vars":           {"reloader: {reloadStrategy: env-vars}", "extraArgs: [--reload-strategy=env-vars]", ""},
+	"the strategy env-vars":           {"reloader: {reloadStrategy: env-vars}", "reload: {strategy: env-var}", ""},
 	"the strategy annotations":        {"reloader: {reloadStrategy: annotations}", "{}", "- reloader.reloadStrategy: this is the default"},
 	"Argo Rollouts":                   {"reloader: {isArgoRollouts: true}", "{}", "has no effect: - reloader.isArgoRollouts: this version does not restart Argo Rollouts"},
 	"OpenShift":                       {"reloader: {isOpenshift: true}", "{}", "has no effect: - reloader.isOpenshift: DeploymentConfigs"},
@@ -61,7 +61,7 @@ var conversions = map[string]struct {
 	},
 	"a webhook": {
 		"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {auto: a/b}}",
-		"{reload: {reloaderAnnotations: {auto: a/b}}, extraArgs: ['--webhook-url=https://example.com/x']}", "look at these: - reloader.webhookUrl: with --webhook-url, nothing is restarted",
+		"reload: {reloaderAnnotations: {auto: a/b}, webhookURL: 'https://example.com/x'}", "look at these: - reloader.webhookUrl: with reload.webhookURL, nothing is restarted",
 	},
 	"a webhook that Reloader's chart ignores": {"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {}}", "{}", "has no effect: - reloader.webhookUrl: Reloader's chart ignores it"},
 
@@ -104,7 +104,7 @@ var conversions = map[string]struct {
 	"JSON logs":        {"reloader: {logFormat: json}", "logging: {format: json}", ""},
 	"a level of logs":  {"reloader: {logLevel: Debug}", "logging: {verbosity: 4}", ""},
 	"quiet logs":       {"reloader: {logLevel: error}", "logging: {verbosity: 0}", ""},
-	"profiles":         {"reloader: {enablePProf: true, pprofAddr: ':6060'}", "extraArgs: [--enable-pprof=true, '--pprof-addr=:6060']", ""},
+	"profiles":         {"reloader: {enablePProf: true, pprofAddr: ':6060'}", "pprof: {enabled: true, address: ':6060'}", ""},
 	"an address alone": {"reloader: {pprofAddr: ':6060'}", "{}", "has no effect: - reloader.pprofAddr: reloader.enablePProf is not true"},
 	"probes": {
 		`reloader: {deployment: {livenessProbe: {initialDelaySeconds: 1, timeoutSeconds: 2, failureThreshold: 3, periodSeconds: 4, successThreshold: 1},
@@ -295,40 +295,45 @@ func TestConvert_RefusesWhatReloadersChartDoesNotHave(t *testing.T) {
 
 func TestConvert_RefusesInvalidValues(t *testing.T) {
 	for in, want := range map[string]string{
-		"reloader: {autoReloadAll: 'true'}":                                    "reloader.autoReloadAll: must be true or false",
-		"reloader: {logFormat: xml}":                                           "reloader.logFormat: must be one of json",
-		"reloader: {logLevel: loud}":                                           "reloader.logLevel: must be one of trace, debug, info",
-		"reloader: {reloadStrategy: annotation}":                               "reloader.reloadStrategy: must be one of default, env-vars, annotations",
-		"reloader: {deployment: {replicas: '3'}}":                              "reloader.deployment.replicas: must be a whole number",
-		"reloader: {deployment: {replicas: -1}}":                               "reloader.deployment.replicas: must be a whole number",
-		"reloader: {deployment: 1}":                                            "reloader.deployment: must be a map",
-		"reloader: {deployment: {nodeSelector: {a: true}}}":                    "reloader.deployment.nodeSelector: must have text for a; put it in quotes",
-		"reloader: {deployment: {nodeSelector: [a]}}":                          "reloader.deployment.nodeSelector: must be a map",
-		"reloader: {deployment: {labels: {provider: stakater, a: 1}}}":         "reloader.deployment.labels: must have text for a",
-		"reloader: {deployment: {affinity: yes}}":                              "reloader.deployment.affinity: must be a map",
-		"reloader: {deployment: {tolerations: [a]}}":                           "reloader.deployment.tolerations: must be a list of maps",
-		"reloader: {deployment: {env: {open: {A: 1.5}}}}":                      "reloader.deployment.env.open: must have text for A",
-		"reloader: {deployment: {env: {open: [A]}}}":                           "reloader.deployment.env.open: must be a map",
-		"reloader: {deployment: {env: {existing: {a: {B: 1}}}}}":               "reloader.deployment.env.existing.a: must have text for B",
-		"reloader: {deployment: {env: {open: {A: 1}, secret: {A: 2}}}}":        "reloader.deployment.env.secret: sets A, which is also set elsewhere",
-		"reloader: {podDisruptionBudget: {enabled: true, minAvailable: true}}": "reloader.podDisruptionBudget.minAvailable: must be a whole number or a percentage",
-		"reloader: {service: {ipFamilies: IPv6}}":                              "reloader.service.ipFamilies: must be a list",
-		"reloader: {namespaceSelector: 1}":                                     "reloader.namespaceSelector: must be text; put it in quotes",
-		"reloader: {ignoreNamespaces: 1}":                                      "reloader.ignoreNamespaces: must be a list of names, or names separated by commas",
-		"reloader: {ignoreNamespaces: [1]}":                                    "reloader.ignoreNamespaces: must be a list of names",
-		"reloader: {namespaces: [a]}":                                          "reloader.namespaces: needs reloader.watchGlobally: false",
-		"reloader: {watchGlobally: false, namespaces: [A_B]}":                  "reloader.namespaces: must be names of namespaces: A_B is none",
-		"reloader: {watchGlobally: false, namespaces: " + manyNames(100) + "}": "reloader.namespaces: has 101 namespaces, with that of the release if that is read, but at most 100 are possible",
-		"reloader: {ignoreNamespaces: 'a,B'}":                                  "reloader.ignoreNamespaces: must be names of namespaces: B is none",
-		"reloader: {ignoreNamespaces: " + manyNames(101) + "}":                 "reloader.ignoreNamespaces: has 101 namespaces",
-		"reloader: {namespaceSelector: 'env=te st'}":                           "reloader.namespaceSelector: must be a label selector, such as env=test,team: ",
-		"reloader: {resourceLabelSelector: 'env!=*'}":                          "reloader.resourceLabelSelector: must be a label selector",
-		"reloader: {ignoreSecrets: true, ignoreConfigMaps: true}":              "reloader.ignoreSecrets: must not be true together with reloader.ignoreConfigMaps",
-		"global: {imagePullSecrets: [a]}":                                      "global.imagePullSecrets: must be a list of {name: SECRET}",
-		"global: {imagePullSecrets: a}":                                        "global.imagePullSecrets: must be a list of {name: SECRET}",
-		"image: {pullPolicy: always}":                                          "image.pullPolicy: must be one of Always, IfNotPresent, Never",
+		"reloader: {autoReloadAll: 'true'}":                                             "reloader.autoReloadAll: must be true or false",
+		"reloader: {logFormat: xml}":                                                    "reloader.logFormat: must be one of json",
+		"reloader: {logLevel: loud}":                                                    "reloader.logLevel: must be one of trace, debug, info",
+		"reloader: {reloadStrategy: annotation}":                                        "reloader.reloadStrategy: must be one of default, env-vars, annotations",
+		"reloader: {deployment: {replicas: '3'}}":                                       "reloader.deployment.replicas: must be a whole number",
+		"reloader: {deployment: {replicas: -1}}":                                        "reloader.deployment.replicas: must be a whole number",
+		"reloader: {deployment: 1}":                                                     "reloader.deployment: must be a map",
+		"reloader: {deployment: {nodeSelector: {a: true}}}":                             "reloader.deployment.nodeSelector: must have text for a; put it in quotes",
+		"reloader: {deployment: {nodeSelector: [a]}}":                                   "reloader.deployment.nodeSelector: must be a map",
+		"reloader: {deployment: {labels: {provider: stakater, a: 1}}}":                  "reloader.deployment.labels: must have text for a",
+		"reloader: {deployment: {affinity: yes}}":                                       "reloader.deployment.affinity: must be a map",
+		"reloader: {deployment: {tolerations: [a]}}":                                    "reloader.deployment.tolerations: must be a list of maps",
+		"reloader: {deployment: {env: {open: {A: 1.5}}}}":                               "reloader.deployment.env.open: must have text for A",
+		"reloader: {deployment: {env: {open: [A]}}}":                                    "reloader.deployment.env.open: must be a map",
+		"reloader: {deployment: {env: {existing: {a: {B: 1}}}}}":                        "reloader.deployment.env.existing.a: must have text for B",
+		"reloader: {deployment: {env: {open: {A: 1}, secret: {A: 2}}}}":                 "reloader.deployment.env.secret: sets A, which is also set elsewhere",
+		"reloader: {podDisruptionBudget: {enabled: true, minAvailable: true}}":          "reloader.podDisruptionBudget.minAvailable: must be a whole number or a percentage",
+		"reloader: {service: {ipFamilies: IPv6}}":                                       "reloader.service.ipFamilies: must be a list",
+		"reloader: {namespaceSelector: 1}":                                              "reloader.namespaceSelector: must be text; put it in quotes",
+		"reloader: {ignoreNamespaces: 1}":                                               "reloader.ignoreNamespaces: must be a list of names, or names separated by commas",
+		"reloader: {ignoreNamespaces: [1]}":                                             "reloader.ignoreNamespaces: must be a list of names",
+		"reloader: {namespaces: [a]}":                                                   "reloader.namespaces: needs reloader.watchGlobally: false",
+		"reloader: {watchGlobally: false, namespaces: [A_B]}":                           "reloader.namespaces: must be names of namespaces: A_B is none",
+		"reloader: {watchGlobally: false, namespaces: " + manyNames(100) + "}":          "reloader.namespaces: has 101 namespaces, with that of the release if that is read, but at most 100 are possible",
+		"reloader: {ignoreNamespaces: 'a,B'}":                                           "reloader.ignoreNamespaces: must be names of namespaces: B is none",
+		"reloader: {ignoreNamespaces: " + manyNames(101) + "}":                          "reloader.ignoreNamespaces: has 101 namespaces",
+		"reloader: {namespaceSelector: 'env=te st'}":                                    "reloader.namespaceSelector: must be a label selector, such as env=test,team: ",
+		"reloader: {resourceLabelSelector: 'env!=*'}":                                   "reloader.resourceLabelSelector: must be a label selector",
+		"reloader: {ignoreSecrets: true, ignoreConfigMaps: true}":                       "reloader.ignoreSecrets: must not be true together with reloader.ignoreConfigMaps",
+		"global: {imagePullSecrets: [a]}":                                               "global.imagePullSecrets: must be a list of {name: SECRET}",
+		"global: {imagePullSecrets: a}":                                                 "global.imagePullSecrets: must be a list of {name: SECRET}",
+		"reloader: {enablePProf: true, pprofAddr: '6060'}":                              "reloader.pprofAddr: must be HOST:PORT or :PORT, such as localhost:6060 or :6060, with a port from 1 to 65535",
+		"reloader: {enablePProf: true, pprofAddr: ':65536'}":                            "reloader.pprofAddr: must be HOST:PORT or :PORT",
+		"reloader: {webhookUrl: 'example.com/s3cret', custom_annotations: {auto: a/b}}": "reloader.webhookUrl: must be https://HOST/PATH or http://HOST/PATH, at most 4096 bytes",
+		"reloader: {webhookUrl: 'https:///s3cret', custom_annotations: {auto: a/b}}":    "reloader.webhookUrl: must be https://HOST/PATH",
+		"reloader: {webhookUrl: 'https://example.com/" + strings.Repeat("s3cret", 700) + "', custom_annotations: {auto: a/b}}": "reloader.webhookUrl: must be https://HOST/PATH",
+		"image: {pullPolicy: always}": "image.pullPolicy: must be one of Always, IfNotPresent, Never",
 	} {
-		if _, err := convert(parsedValues(t, in), testOptions); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := convert(parsedValues(t, in), testOptions); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
 	}
@@ -344,7 +349,7 @@ func TestConvert_Observe(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := split(t, output)
-	if diff := cmp.Diff(any(map[string]any{"extraArgs": []any{"--observe=true", "--reload-on-create=true"}}), got); diff != "" {
+	if diff := cmp.Diff(any(map[string]any{"reload": map[string]any{"observe": true, "onCreate": true}}), got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 }

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,27 +34,45 @@ func startWith(args []string) error {
 	return o.Complete().Validate()
 }
 
-// The comment tells users to set only flags that the server has.
-func TestConvert_NamesFlagsThatExist(t *testing.T) {
+// The comment tells users to set only values that configdep's chart has, and flags that the server has.
+func TestConvert_NamesWhatExists(t *testing.T) {
+	content, err := os.ReadFile(root + "/artifacts/charts/configdep/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(content, &schema); err != nil {
+		t.Fatal(err)
+	}
 	fs, _ := serverFlags()
-	named := 0
+	flags, values := regexp.MustCompile(`--[A-Za-z-]+`), regexp.MustCompile(`\b[a-z][A-Za-z]*(\.[a-z_][A-Za-z_]*)+\b`)
+	named := map[string]bool{}
 	for name, tt := range conversions {
 		output, err := convert(parsedValues(t, tt.in), testOptions)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, comment := split(t, output)
-		for _, flag := range regexp.MustCompile(`--[A-Za-z-]+`).FindAllString(comment, -1) {
-			if flag == "--namespace" { // is one of helm
-				continue
+		for note := range strings.SplitSeq(comment, " - ") { // a note begins with values of Reloader's chart
+			_, text, _ := strings.Cut(note, ": ")
+			text = regexp.MustCompile(`https://\S+`).ReplaceAllString(text, "")
+			for _, flag := range flags.FindAllString(text, -1) {
+				if flag != "--namespace" && fs.Lookup(strings.TrimPrefix(flag, "--")) == nil { // which is one of helm
+					t.Errorf("%s: the comment names %s, which the server does not have", name, flag)
+				}
 			}
-			named++
-			if fs.Lookup(strings.TrimPrefix(flag, "--")) == nil {
-				t.Errorf("%s: the comment names %s, which the server does not have", name, flag)
+			for _, value := range values.FindAllString(text, -1) {
+				if strings.HasPrefix(value, "reloader.") || value == "app.kubernetes.io" { // values of Reloader's chart, and a label
+					continue
+				}
+				named[value] = true
+				if at(schema, "properties."+strings.ReplaceAll(value, ".", ".properties.")) == nil {
+					t.Errorf("%s: the comment names %s, which configdep's chart does not have", name, value)
+				}
 			}
 		}
 	}
-	if named < 3 {
-		t.Errorf("found only %d flags", named)
+	if len(named) < 8 {
+		t.Errorf("found only the values %v", named)
 	}
 }

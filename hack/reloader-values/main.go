@@ -23,7 +23,7 @@ const maxInput = 1 << 20
 type options struct {
 	// namespace is that of Reloader's release.
 	namespace string
-	// observe adds --observe, for a time in which both run.
+	// observe sets reload.observe, for a time in which both run.
 	observe bool
 	// allowUnknown lists values that Reloader's chart does not have, instead of refusing them.
 	allowUnknown bool
@@ -32,7 +32,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "", "the namespace of Reloader's release; needed if it watches only some namespaces (reloader.watchGlobally: false)")
-	flag.BoolVar(&o.observe, "observe", false, "add --observe, so that configdep only shows what it would restart, beside Reloader")
+	flag.BoolVar(&o.observe, "observe", false, "set reload.observe, so that configdep only shows what it would restart, beside Reloader")
 	flag.BoolVar(&o.allowUnknown, "allow-unknown", false, "list values that Reloader's chart does not have in a comment; without it, they are errors")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: %s [FLAGS] <reloader-values.yaml >configdep-values.yaml\n", os.Args[0])

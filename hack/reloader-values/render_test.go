@@ -86,9 +86,9 @@ func TestConvert_Renders(t *testing.T) {
 	}{
 		"defaults": {string(defaults), []string{"--v=2", "replicas: 2"}},
 		"everything": {string(everything), []string{
-			"replicas: 3", "--auto-reload-all=true", "--default-reload=auto", "--ignored-workload-types=jobs,cronjobs", "--namespaces-to-ignore=dev,kube-system",
+			"replicas: 3", "--auto-reload-all\n", "--reload-on-create\n", "--reload-on-delete\n", "--observe\n", "--enable-pprof\n", "--pprof-addr=localhost:6061", "--ignored-workload-types=jobs,cronjobs", "--namespaces-to-ignore=dev,kube-system",
 			"--namespace-selector=env in (prod,test)", "--resource-label-selector=reload", "--auto-annotation=example.com/auto", "--webhook-url=https://example.com/x",
-			"--read-secrets=false", "--reload-strategy=env-vars", "--logging-format=json", "--v=4", "name: ALERT_WEBHOOK_URL", "runAsUser: 1000650000",
+			"--read-secrets=false", "--reload-strategy=env-var\n", "--logging-format=json", "--v=4", "name: ALERT_WEBHOOK_URL", "runAsUser: 1000650000",
 			"kind: NetworkPolicy", "kind: PodMonitor", "kind: ServiceMonitor", "minAvailable: 2", "name: registry", "app.example.com/team: platform",
 		}},
 	}

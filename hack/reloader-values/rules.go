@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -45,11 +47,6 @@ func says(s section, k kind, text string) rule {
 	return parsed(k, func(c *conversion, path string, _ any) { c.note(s, path, text) })
 }
 
-// asFlag passes a text to a flag of the server.
-func asFlag(flag string) rule {
-	return parsed(text, func(c *conversion, _ string, value any) { c.arg(flag, value.(string)) })
-}
-
 // switched is for values that are true or false.
 func switched(use func(c *conversion, path string, on bool)) rule {
 	return parsed(boolean, func(c *conversion, path string, value any) { use(c, path, value.(bool)) })
@@ -71,9 +68,9 @@ func ifTrueSays(s section, text string) rule {
 	return ifTrue(func(c *conversion, path string) { c.note(s, path, text) })
 }
 
-// ifTrueFlag passes a flag to the server if a switch is on.
-func ifTrueFlag(flag, value string) rule {
-	return ifTrue(func(c *conversion, _ string) { c.arg(flag, value) })
+// ifTrueSets sets a value of configdep's chart to a truth value if a switch is on.
+func ifTrueSets(target string, value bool) rule {
+	return ifTrue(func(c *conversion, _ string) { c.set(target, value) })
 }
 
 // with converts a value if a switch is on. Otherwise, it has no effect.
@@ -91,21 +88,18 @@ const documents = "https://github.com/configdep/configdep/blob/main/docs/"
 
 // restartRules are for what Reloader reads, and what it restarts.
 var restartRules = map[string]rule{
-	"reloader.autoReloadAll": ifTrue(func(c *conversion, _ string) {
-		c.set("reload.default", "auto") // so that the webhook is called for all workloads, too
-		c.arg("--auto-reload-all", "true")
-	}),
+	"reloader.autoReloadAll": ifTrueSets("reload.autoReloadAll", true),
 	"reloader.ignoreSecrets": ifTrue(func(c *conversion, path string) {
 		if c.is("reloader.ignoreConfigMaps", true) {
 			c.fail(path, "must not be true together with reloader.ignoreConfigMaps: nothing would restart a workload")
 		}
 		c.set("secrets.read", false)
 	}),
-	"reloader.ignoreConfigMaps": ifTrue(func(c *conversion, _ string) { c.set("configMaps.read", false) }),
-	"reloader.ignoreJobs":       ifTrue(func(c *conversion, _ string) { c.set("workloads.jobs", false) }),
-	"reloader.ignoreCronJobs":   ifTrue(func(c *conversion, _ string) { c.set("workloads.cronJobs", false) }),
-	"reloader.reloadOnCreate":   ifTrueFlag("--reload-on-create", "true"),
-	"reloader.reloadOnDelete":   ifTrueFlag("--reload-on-delete", "true"),
+	"reloader.ignoreConfigMaps": ifTrueSets("configMaps.read", false),
+	"reloader.ignoreJobs":       ifTrueSets("workloads.jobs", false),
+	"reloader.ignoreCronJobs":   ifTrueSets("workloads.cronJobs", false),
+	"reloader.reloadOnCreate":   ifTrueSets("reload.onCreate", true),
+	"reloader.reloadOnDelete":   ifTrueSets("reload.onDelete", true),
 	"reloader.syncAfterRestart": ifTrueSays(without, "changes that are made while no replica runs are always found"),
 	"reloader.reloadStrategy":   parsed(oneOf("default", "env-vars", "annotations"), strategy),
 	"reloader.isArgoRollouts":   ifTrueSays(without, "this version does not restart Argo Rollouts"),
@@ -140,12 +134,12 @@ var restartRules = map[string]rule{
 func strategy(c *conversion, path string, value any) {
 	switch value {
 	case "env-vars":
-		c.arg("--reload-strategy", "env-vars")
+		c.set("reload.strategy", "env-var")
 	case "annotations":
 		c.note(without, path, "this is the default")
 	default:
 		c.note(without, path, "a restart writes annotations, where Reloader's default is an environment variable; "+
-			"if something reads the variables, add --reload-strategy=env-vars to extraArgs")
+			"if something reads the variables, set reload.strategy to env-var")
 	}
 }
 
@@ -196,14 +190,39 @@ func (c *conversion) setNamespaces(target, path string, all []any) {
 	c.set(target, all)
 }
 
+// webhookURL is what configdep's chart accepts, in at most maxWebhookURL bytes.
+var webhookURL = regexp.MustCompile(`^https?://[^/?#\s]+\S*$`)
+
+const maxWebhookURL = 4096
+
+// webhook converts a URL, which is in no message, because it may be a credential.
 func webhook(c *conversion, path string, value any) {
 	if custom, _ := c.get("reloader.custom_annotations").(map[string]any); len(custom) == 0 {
 		c.note(without, path, "Reloader's chart ignores it without reloader.custom_annotations; "+
-			"with --webhook-url in extraArgs, configdep restarts nothing and posts each change instead")
+			"with reload.webhookURL, configdep restarts nothing and posts each change instead")
 		return
 	}
-	c.arg("--webhook-url", value.(string))
-	c.note(look, path, "with --webhook-url, nothing is restarted; each change that would restart a workload is posted as a CloudEvent")
+	if url := value.(string); len(url) > maxWebhookURL || !webhookURL.MatchString(url) {
+		c.fail(path, fmt.Sprintf("must be https://HOST/PATH or http://HOST/PATH, at most %d bytes, without spaces and line ends", maxWebhookURL))
+		return
+	}
+	c.set("reload.webhookURL", value)
+	c.note(look, path, "with reload.webhookURL, nothing is restarted; each change that would restart a workload is posted as a CloudEvent; "+
+		"if the URL is a credential, use reload.observe and notifications.existingSecret instead")
+}
+
+// address is what configdep's chart accepts.
+var address = regexp.MustCompile(`^([A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):([1-9][0-9]{0,4})$`)
+
+func pprofAddress(c *conversion, path string, value any) {
+	parts := address.FindStringSubmatch(value.(string))
+	if parts != nil {
+		if _, err := strconv.ParseUint(parts[2], 10, 16); err == nil {
+			c.set("pprof.address", value)
+			return
+		}
+	}
+	c.fail(path, "must be HOST:PORT or :PORT, such as localhost:6060 or :6060, with a port from 1 to 65535")
 }
 
 // podRules are for how Reloader's pods run.
@@ -252,10 +271,9 @@ var podRules = map[string]rule{
 
 	"reloader.logFormat": to("logging.format", oneOf("json")),
 	"reloader.logLevel":  parsed(text, logLevel),
-	"reloader.enablePProf": ifTrue(func(c *conversion, _ string) {
-		c.arg("--enable-pprof", "true")
-	}),
-	"reloader.pprofAddr": with("reloader.enablePProf", asFlag("--pprof-addr")),
+
+	"reloader.enablePProf": ifTrueSets("pprof.enabled", true),
+	"reloader.pprofAddr":   with("reloader.enablePProf", parsed(text, pprofAddress)),
 
 	"reloader.deployment.livenessProbe.initialDelaySeconds":  to("livenessProbe.initialDelaySeconds", whole),
 	"reloader.deployment.livenessProbe.timeoutSeconds":       to("livenessProbe.timeoutSeconds", whole),

@@ -22,7 +22,7 @@ var objectRules = map[string]rule{
 	"reloader.service.labels":      to("service.labels", texts),
 	"reloader.service.annotations": to("service.annotations", texts),
 	"reloader.service.port": says(byHand, whole,
-		"the metrics are on the port of the API, for authorized clients; --insecure-metrics-bind-address=:9090 in extraArgs serves them to all"),
+		"the metrics are on the port of the API, for authorized clients; monitoring.insecurePort serves them to all, at port 9090 of the Service"),
 	"reloader.service.ipFamilies":     says(without, list, "the Service has the default of the cluster"),
 	"reloader.service.ipFamilyPolicy": says(without, text, "the Service has the default of the cluster"),
 
