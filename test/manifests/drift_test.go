@@ -20,6 +20,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"base.yaml":                      "chart-default.yaml",
 		"overlay-cert-manager.yaml":      "chart-cert-manager.yaml",
 		"overlay-existing-secret.yaml":   "chart-existing-secret.yaml",
+		"overlay-secrets-only.yaml":      "chart-secrets-only.yaml",
 		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
 		"overlay-configmaps-only.yaml":   "chart-configmaps-only.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",

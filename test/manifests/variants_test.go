@@ -7,12 +7,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // variants lists the changes of each variant, compared with another one.
@@ -91,6 +95,16 @@ Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,recreate]
 + ValidatingAdmissionPolicy configdep-apiserver-evictions
 + ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
+`},
+	"overlay-secrets-only.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
+  + rules[{"apiGroups":[""],"resources":["secrets"],"verbs":["list","watch"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--read-configmaps=false]
+Role configdep-apiserver:ca
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
+  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
 `},
 	"overlay-single-namespace.yaml": {"base.yaml", `
 - ClusterRoleBinding configdep-apiserver
@@ -184,16 +198,6 @@ Deployment configdep-apiserver
 + ConfigMap configdep-dashboard
 + PrometheusRule configdep
 + ServiceMonitor configdep-apiserver
-`},
-	"chart-secrets-only.yaml": {"chart-default.yaml", `
-ClusterRole configdep-apiserver
-  - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
-  + rules[{"apiGroups":[""],"resources":["secrets"],"verbs":["list","watch"]}]
-Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--read-configmaps=false]
-Role configdep-apiserver:ca
-  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
-  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
 `},
 	"chart-reload-all.yaml": {"chart-single-namespace.yaml", `
 Deployment configdep-apiserver
@@ -337,4 +341,43 @@ func union[K comparable, V any](some, others map[K]V) map[K]V {
 	maps.Copy(all, some)
 	maps.Copy(all, others)
 	return all
+}
+
+// The components that leave out ConfigMaps and Secrets cannot be combined, because nothing would restart a workload.
+func TestComponentsLeaveASourceToRead(t *testing.T) {
+	dir := t.TempDir()
+	var components []string
+	for _, component := range []string{"configmaps-only", "secrets-only"} {
+		path, err := filepath.Rel(dir, mustAbs(t, filepath.Join(root, "artifacts", "components", component)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		components = append(components, path)
+	}
+	base, err := filepath.Rel(dir, mustAbs(t, filepath.Join(root, "artifacts", "base")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		components []string
+		want       string
+	}{
+		"no Secrets":    {components[:1], "--read-secrets=false"},
+		"no ConfigMaps": {components[1:], "--read-configmaps=false"},
+		"neither":       {components, "testing value /rules/0/resources failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kustomization, err := yaml.Marshal(map[string]any{"resources": []string{base}, "components": test.components})
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), kustomization, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "kustomize.sh"), "build", dir).CombinedOutput()
+			if refused := len(test.components) > 1; (err != nil) != refused || !strings.Contains(string(out), test.want) {
+				t.Errorf("error = %v, want one: %v; kustomize printed\n%s\nwant %q in it", err, refused, out, test.want)
+			}
+		})
+	}
 }

@@ -333,13 +333,13 @@ func TestScope_Labels(t *testing.T) {
 	}
 }
 
-// A server that reads no ConfigMaps asks for none but its own, which it lists and watches by name.
+// A server that reads no ConfigMaps, and has no right on them, asks for none but its own, which it lists and watches by name.
 func TestScope_WithoutConfigMaps(t *testing.T) {
 	const word = "CONTENT-BESIDE-CONFIGMAPS"
 	b := newBranch(t, "scope-configmaps", nil, map[string]map[string]string{"db": nil}, word)
 	r := record(t, word+"-settings", word+"-db")
-	installed(t, r, install.Options{ManagedCertificates: true, Args: []string{
-		"--resources-to-ignore=ConfigMaps", "--namespaces=" + b.namespace, "--default-reload=auto", "--settle=0s", "--release-settle=0s", "--min-interval=0s",
+	installed(t, r, install.Options{Manifests: "overlays/secrets-only", ManagedCertificates: true, Args: []string{
+		"--namespaces=" + b.namespace, "--default-reload=auto", "--settle=0s", "--release-settle=0s", "--min-interval=0s",
 	}})
 	defer closeEntrances(t)
 	o := b.await("is tracked", inSync(""))
@@ -356,6 +356,9 @@ func TestScope_WithoutConfigMaps(t *testing.T) {
 	}
 	own := false
 	for _, a := range r.all() {
+		if a.code == http.StatusForbidden {
+			t.Errorf("missing permission: %s", &a)
+		}
 		if !strings.HasSuffix(a.path, "/configmaps") {
 			continue
 		}
