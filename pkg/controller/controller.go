@@ -73,7 +73,8 @@ type note struct {
 	unreported int
 	// told is the last event about the workload being blocked.
 	told string
-	// shown is the hash of the content for which it was last reported that the workload would be restarted.
+	// shown is the hash of the content for which it was last reported that the workload would be restarted; empty: none
+	// since its pods were last up to date.
 	shown string
 	// waits is what a restart that is under way waits for, since when, and whether an event says
 	// so.

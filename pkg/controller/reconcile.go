@@ -56,6 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 		if s.Action == policy.None {
 			if !s.Stale {
 				n.pace.failures = 0 // what failed is no longer needed
+				n.shown = ""        // other pods run, so the same content can be a change again
 			}
 			return s.recheck(c.Clock.Now()), nil
 		}
