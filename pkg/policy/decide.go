@@ -34,6 +34,9 @@ func (e *Evaluation) observe(d *Decision) {
 		d.Message = upperFirst(d.Because) + "." + only + ": otherwise, it would restart the workload now."
 	case WriteBaseline, WriteVerified, WriteMixed, Inspect:
 		*d = e.inSync(None)
+		if e.Workload.Idle {
+			*d = e.noPods()
+		}
 		d.Action = None // of an eviction that another server began
 	default:
 		d.Action = None
@@ -123,11 +126,7 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 // decideNoReplicas decides for a workload that is scaled to zero. Pods that are created later
 // read the current content then.
 func (e *Evaluation) decideNoReplicas(stale bool) Decision {
-	w := e.Workload
-	d := Decision{State: InSync, Reason: ReasonNoPods, Message: "No pods run; new pods read the current content."}
-	if last := LastReloadOf(w); last != nil {
-		d.Trigger = last.Trigger
-	}
+	w, d := e.Workload, e.noPods()
 	switch {
 	case w.PerNode:
 	case !w.Idle && stale:
@@ -141,6 +140,15 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 		d.Action = WriteBaseline
 	case UnderWay(e.Workload) != nil:
 		d.Action = Continue
+	}
+	return d
+}
+
+// noPods decides when there is nothing to restart.
+func (e *Evaluation) noPods() Decision {
+	d := Decision{State: InSync, Reason: ReasonNoPods, Message: "No pods run; new pods read the current content."}
+	if last := LastReloadOf(e.Workload); last != nil {
+		d.Trigger = last.Trigger
 	}
 	return d
 }

@@ -30,6 +30,12 @@ func TestDecide_Observe(t *testing.T) {
 		"another tool has restarted the pods": {both(change, rollOutByOthers), nothing},
 		"content has changed back":            {both(change, func(x *world) { x.set(secret("db", "password", "1")) }), observed},
 		"it was changed while no process ran": {func(x *world) { x.away(func() { change(x) }) }, nothing},
+		"without replicas, content has changed": {
+			both(func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Replicas, d.Status = new(int32), appsv1.DeploymentStatus{} })
+			}, change),
+			outcome{policy.InSync, policy.ReasonNoPods, policy.None, ""},
+		},
 		"pods are being evicted": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, policy.NoPod, policy.StrategyAnnotation, "recreate")
