@@ -27,6 +27,7 @@ const (
 	excludeConfigMap = "configmaps.exclude.reloader.stakater.com/reload"
 	excludeSecret    = "secrets.exclude.reloader.stakater.com/reload"
 	pausePeriod      = "deployment.reloader.stakater.com/pause-period"
+	rolloutStrategy  = "reloader.stakater.com/rollout-strategy"
 )
 
 // restarts lists which of some sources restart a workload, and by which annotation. All are read by its pods, but for
@@ -87,6 +88,8 @@ func TestReloader_WhatRestarts(t *testing.T) {
 		"auto, written otherwise":            {annotations{reloaderAuto: "T"}, nil, policy.Defaults{}, everything(reloaderAuto, bothKinds), policy.Auto},
 		"auto is false":                      {annotations{reloaderAuto: "false"}, nil, policy.Defaults{}, none, policy.Off},
 		"auto is empty":                      {annotations{reloaderAuto: ""}, nil, policy.Defaults{}, none, policy.Off},
+		"auto, and auto for a kind":          {annotations{reloaderAuto: "true", configMapAuto: "true"}, nil, policy.Defaults{}, everything(reloaderAuto, bothKinds), policy.Auto},
+		"auto, and no pause":                 {annotations{reloaderAuto: "true", pausePeriod: "0s"}, nil, policy.Defaults{}, everything(reloaderAuto, bothKinds), policy.Auto},
 		"auto for ConfigMaps":                {annotations{configMapAuto: "true"}, nil, policy.Defaults{}, everything(configMapAuto, "configmap"), policy.Auto},
 		"auto for Secrets":                   {annotations{secretAuto: "1"}, nil, policy.Defaults{}, everything(secretAuto, "secret"), policy.Auto},
 		"false for a kind subtracts nothing": {annotations{reloaderAuto: "true", secretAuto: "false"}, nil, policy.Defaults{}, everything(reloaderAuto, bothKinds), policy.Auto},
@@ -157,7 +160,7 @@ func TestReloader_InvalidAnnotations(t *testing.T) {
 		"many parts that name nothing":    {annotations{configMapList: strings.Repeat("a..b,", 257)}, "must not name more than 256 sources"},
 		"many names":                      {annotations{excludeSecret: manyNames(257, ""), reloaderAuto: "true"}, "must not name more than 256 sources"},
 		"a pause":                         {annotations{pausePeriod: "soon", reloaderAuto: "true"}, `invalid annotation deployment.reloader.stakater.com/pause-period="soon": must be a duration such as "30s" or "5m"`},
-		"a negative pause":                {annotations{pausePeriod: "-1s", reloaderAuto: "true"}, `must be a duration such as "30s" or "5m"`},
+		"a negative pause":                {annotations{pausePeriod: "-1ns", reloaderAuto: "true"}, `must be a duration such as "30s" or "5m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, policy.Defaults{Mode: policy.Off})
@@ -276,7 +279,7 @@ func TestReloader_OtherNamesOfAnnotations(t *testing.T) {
 	if usual := dialects.ReadSource(annotations{"reloader.stakater.com/ignore": "true", "reloader.stakater.com/match": "true"}); got != (dependency.SourceMarks{Ignored: true, Match: true}) || usual != (dependency.SourceMarks{}) {
 		t.Errorf("marks = %+v, by the usual annotations %+v", got, usual)
 	}
-	for _, key := range []string{names.Auto, names.PausedAt, names.Match, excludeSecret} {
+	for _, key := range []string{names.Auto, names.PausePeriod, names.PausedAt, names.Ignore, names.Match, excludeSecret, rolloutStrategy} {
 		if !dialects.Owns(key) {
 			t.Errorf("%s is not kept", key)
 		}
@@ -320,6 +323,9 @@ func TestPodReloader_WhatRestarts(t *testing.T) {
 		"the label ignored":  {annotations{configMaps: "app"}, annotations{"pod-reloader.cs.sap.com/ignored": "true"}, map[string]string{}},
 		"the label disabled": {annotations{configMaps: "app"}, annotations{"pod-reloader.cs.sap.com/disabled": "true"}, map[string]string{}},
 		"another value":      {annotations{configMaps: "app"}, annotations{"pod-reloader.cs.sap.com/disabled": "false"}, map[string]string{"configmap/app": configMaps}},
+		"a name that Reloader's annotation also says": {
+			annotations{configMaps: "web", configMapList: "web"}, nil, map[string]string{"configmap/web": configMapList + ", " + configMaps},
+		},
 		"labels say nothing about other dialects": {
 			annotations{configMaps: "app", secretList: "web"}, annotations{"pod-reloader.cs.sap.com/disabled": "true"}, map[string]string{"secret/web": secretList},
 		},
@@ -358,6 +364,26 @@ func TestWave_WhatRestarts(t *testing.T) {
 	}
 }
 
+// Reloader's annotation for Argo Rollouts says nothing on workloads that have no spec.restartAt, nor with another value.
+func TestReloader_RolloutStrategy(t *testing.T) {
+	restartable := dependency.Traits{Rollable: true, RestartsAt: true}
+	for name, tt := range map[string]struct {
+		value  string
+		traits dependency.Traits
+		want   policy.Strategy
+	}{
+		"a Rollout that is to be restarted":     {"restart", restartable, policy.RestartAt},
+		"a Rollout that is to be rolled out":    {"rollout", restartable, policy.Annotate},
+		"a Rollout without the annotation":      {"", restartable, policy.Annotate},
+		"a workload that has no spec.restartAt": {"restart", dependency.Traits{Rollable: true}, policy.Annotate},
+	} {
+		a := policy.Annotated{Workload: annotations{reloaderAuto: "true", rolloutStrategy: tt.value}, Traits: tt.traits}
+		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); p.RestartsBy() != tt.want || len(p.Problems) > 0 {
+			t.Errorf("%s: strategy %s, problems = %q; want %s and none", name, p.RestartsBy().Name(), p.Problems, tt.want.Name())
+		}
+	}
+}
+
 // The settings of configdep apply to workloads that other dialects opt in.
 func TestNewPolicy_SettingsApplyToAllDialects(t *testing.T) {
 	p, got := restarts(t, policy.Annotated{Workload: annotations{
@@ -372,7 +398,7 @@ func TestNewPolicy_SettingsApplyToAllDialects(t *testing.T) {
 
 // Reloader ignores that sources appear and disappear, unless flags say otherwise.
 func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
-	const ours, wave = policy.ReloadAnnotation, "wave.pusher.com/update-on-config-change"
+	const ours, wave, podReloaderSecrets = policy.ReloadAnnotation, "wave.pusher.com/update-on-config-change", "pod-reloader.cs.sap.com/secrets"
 	for name, tt := range map[string]struct {
 		workload         annotations
 		defaults         policy.Defaults
@@ -380,10 +406,12 @@ func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 	}{
 		"ours":                           {annotations{ours: "auto"}, policy.Defaults{}, false, false},
 		"Reloader's":                     {annotations{reloaderAuto: "true"}, policy.Defaults{}, true, true},
+		"Reloader's search":              {annotations{reloaderSearch: "true"}, policy.Defaults{}, true, true},
 		"Reloader's, --reload-on-create": {annotations{reloaderAuto: "true"}, policy.Defaults{ReloadOnCreate: true}, false, true},
 		"Reloader's, --reload-on-delete": {annotations{secretList: "app"}, policy.Defaults{ReloadOnDelete: true}, true, false},
 		"Reloader's and ours":            {annotations{reloaderAuto: "true", ours: "listed"}, policy.Defaults{}, false, false},
 		"Reloader's and wave's":          {annotations{reloaderAuto: "true", wave: "true"}, policy.Defaults{}, false, false},
+		"Reloader's and pod-reloader's":  {annotations{reloaderAuto: "true", podReloaderSecrets: "db"}, policy.Defaults{}, false, false},
 		"Reloader's and a default":       {annotations{secretList: "app"}, policy.Defaults{Mode: policy.Auto}, false, false},
 		"--auto-reload-all":              {nil, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 		"a default":                      {nil, policy.Defaults{Mode: policy.Auto}, false, false},
@@ -399,11 +427,12 @@ func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 // The text that stands for which sources count restores the same policy.
 func TestScope_RestoresWhatCounts(t *testing.T) {
 	for name, a := range map[string]policy.Annotated{
-		"nothing":      {},
-		"ours":         {Workload: annotations{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/app", policy.SettleAnnotation: "1s"}},
-		"a default":    {Namespace: annotations{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/app"}},
-		"Reloader's":   {Workload: annotations{secretList: "app,web=1"}, Template: annotations{configMapList: "web", reloaderAuto: "true"}},
-		"a template's": {Template: annotations{reloaderAuto: "true"}},
+		"nothing":        {},
+		"ours":           {Workload: annotations{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/app", policy.SettleAnnotation: "1s"}},
+		"a default":      {Namespace: annotations{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/app"}},
+		"Reloader's":     {Workload: annotations{secretList: "app,web=1"}, Template: annotations{configMapList: "web", reloaderAuto: "true"}},
+		"a template's":   {Template: annotations{reloaderAuto: "true"}},
+		"pod-reloader's": {Workload: annotations{"pod-reloader.cs.sap.com/configmaps": "app", "pod-reloader.cs.sap.com/secrets": "x-unused"}},
 		"pod-reloader's, off": {
 			Workload: annotations{"pod-reloader.cs.sap.com/secrets": "app"}, Labels: annotations{"pod-reloader.cs.sap.com/disabled": "true", "app": "web"},
 		},
@@ -423,6 +452,19 @@ func TestScope_RestoresWhatCounts(t *testing.T) {
 		}
 		if again := policy.Dialects(nil).Scope(restored); again != policy.Dialects(nil).Scope(a) {
 			t.Errorf("%s: the text differs from that of what it restores", name)
+		}
+	}
+}
+
+// Annotations and labels that restart nothing are not part of that text, so that edits of them are no change of what counts.
+func TestScope_LeavesOutWhatSelectsNothing(t *testing.T) {
+	for name, a := range map[string]policy.Annotated{
+		"a setting":                    {Workload: annotations{policy.SettleAnnotation: "1s", pausePeriod: "1m"}},
+		"wave's list without its mark": {Workload: annotations{"wave.pusher.com/extra-secrets": "app"}},
+		"pod-reloader's label alone":   {Workload: annotations{policy.SettleAnnotation: "1s"}, Labels: annotations{"pod-reloader.cs.sap.com/disabled": "true"}},
+	} {
+		if scope := policy.Dialects(nil).Scope(a); scope != "" {
+			t.Errorf("%s: the text is %q, want none", name, scope)
 		}
 	}
 }

@@ -55,7 +55,8 @@ func withForeign(t *testing.T) {
 	t.Cleanup(policy.AddDialect(foreign{}))
 }
 
-// What several dialects declare is united. Only off, on the workload itself, applies to all of them.
+// What several dialects declare is united. Only off, on the workload itself, applies to all of them. The annotations that matter
+// are named, each once, and the default where it applies to any kind of source.
 func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 	withForeign(t)
 	type m = map[string]string
@@ -72,6 +73,15 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 		"a default of the namespace":   {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
 		"off as a default":             {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "off"}, policy.Auto, foreignRestart},
 		"a setting and another tool's": {m{policy.SettleAnnotation: "1s", foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
+
+		"false":                                      {m{reloaderAuto: "false"}, nil, policy.Off, reloaderAuto},
+		"false for each kind":                        {m{configMapAuto: "false", secretAuto: "false"}, nil, policy.Off, configMapAuto + ", " + secretAuto},
+		"false for a kind":                           {m{configMapAuto: "false"}, nil, policy.Off, policy.DeclaredByDefault},
+		"false, and a name":                          {m{reloaderAuto: "false", secretList: "db"}, nil, policy.Listed, secretList},
+		"a name":                                     {m{secretList: "db"}, nil, policy.Listed, secretList},
+		"a name, and a default of the namespace":     {m{secretList: "db"}, m{policy.ReloadAnnotation: "auto"}, policy.Auto, secretList + ", Namespace " + policy.ReloadAnnotation},
+		"false, and a default of the namespace":      {m{reloaderAuto: "false"}, m{policy.ReloadAnnotation: "auto"}, policy.Off, reloaderAuto},
+		"false for a kind, and one of the namespace": {m{secretAuto: "false"}, m{policy.ReloadAnnotation: "auto"}, policy.Auto, "Namespace " + policy.ReloadAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: tt.namespace}, policy.Defaults{Mode: policy.Off, Settle: time.Minute})
@@ -85,7 +95,8 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 	}
 }
 
-// Package ingest keeps the annotations of all dialects: without them, a dialect would have no effect.
+// Package ingest keeps the annotations of all dialects: without them, a dialect would have no effect. Of pod templates it keeps
+// only those that Reloader reads there.
 func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
 		policy.ReloadAnnotation: true, policy.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
@@ -98,8 +109,15 @@ func TestOwns(t *testing.T) {
 	if !policy.Dialects(nil).Owns(foreignRestart) {
 		t.Error("the annotations of another dialect are dropped")
 	}
-	read := policy.ReadAnnotations(map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"}, nil)
-	want := dependency.Annotations{Settings: map[string]string{foreignRestart: "yes", policy.ReloadAnnotation: "auto"}, Marks: dependency.Marks{Hash: "h"}}
+	read := policy.ReadAnnotations(
+		map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"},
+		map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", reloaderAuto: "true", secretList: "db", pausePeriod: "1m"},
+	)
+	want := dependency.Annotations{
+		Settings: map[string]string{foreignRestart: "yes", policy.ReloadAnnotation: "auto"},
+		Template: map[string]string{reloaderAuto: "true", secretList: "db"},
+		Marks:    dependency.Marks{Hash: "h"},
+	}
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("annotations that are kept (-want +got):\n%s", diff)
 	}
@@ -111,12 +129,17 @@ func TestOwns(t *testing.T) {
 // Opting out and in, in any dialect, is noted with the previous annotations of the workload.
 func TestNote_OfAnotherDialect(t *testing.T) {
 	withForeign(t)
-	before := policy.AnnotatedWorkload(map[string]string{foreignRestart: "yes"}, nil)
-	policy.Note(before, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{Live: true, Order: 1})
-	after := policy.AnnotatedWorkload(nil, nil)
-	policy.Note(after, before, nil, policy.Defaults{Mode: policy.Off}, "2", dependency.Arrival{Live: true, Order: 2})
-	if !before.OptedIn || before.Scope == (dependency.Text{}) || after.OptedIn || after.OptedOver != "yes" {
-		t.Errorf("before: in %v, scope %q; after: in %v, over %q", before.OptedIn, before.Scope, after.OptedIn, after.OptedOver)
+	for _, key := range []string{
+		foreignRestart, configMapList, secretList, reloaderAuto, configMapAuto, secretAuto, reloaderSearch,
+		"pod-reloader.cs.sap.com/configmaps", "pod-reloader.cs.sap.com/secrets", "wave.pusher.com/update-on-config-change",
+	} {
+		before := policy.AnnotatedWorkload(map[string]string{key: "true"}, nil)
+		policy.Note(before, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{Live: true, Order: 1})
+		after := policy.AnnotatedWorkload(nil, nil)
+		policy.Note(after, before, nil, policy.Defaults{Mode: policy.Off}, "2", dependency.Arrival{Live: true, Order: 2})
+		if !before.OptedIn || before.Scope == (dependency.Text{}) || after.OptedIn || after.OptedOver != "true" {
+			t.Errorf("%s: before: in %v, scope %q; after: in %v, over %q", key, before.OptedIn, before.Scope, after.OptedIn, after.OptedOver)
+		}
 	}
 }
 
