@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,14 @@ func TestRestartPatch_Variables(t *testing.T) {
 			containers{"app": {plain("A", "a"), plain("STAKATER_DB_SECRET", "old"), plain("B", "b")}, "sidecar": nil},
 			containers{"app": {plain("A", "a"), plain("STAKATER_DB_SECRET", "new"), plain("B", "b")}, "sidecar": nil},
 			policy.EnvVar, []policy.Changed{db},
+		},
+		"names with characters that variables cannot have": {
+			containers{"app": nil, "sidecar": nil},
+			containers{"app": {plain("STAKATER_A_Z_0_9_CONFIGMAP", "new"), plain("STAKATER_A_Z_SECRET", "new")}, "sidecar": nil},
+			policy.EnvVar, []policy.Changed{
+				{Kind: dependency.ConfigMap, Name: "a-z.0--9", Digest: "new", Containers: []string{"app"}},
+				{Kind: dependency.Secret, Name: "a.z", Digest: "new", Containers: []string{"app"}},
+			},
 		},
 		"two containers, the second one first": {
 			containers{"app": nil, "sidecar": nil},
@@ -88,5 +97,72 @@ func TestRestartPatch_Variables(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Dashboards and scripts read which source caused a restart from the annotation of Reloader. It names one container: the first
+// that reads the source, or if none does, the first of the pods.
+func TestRestartPatch_LastReloadedFrom(t *testing.T) {
+	const reported = `{"type":"SECRET","name":"db","namespace":"shop","hash":"new","containerRefs":["CONTAINER"],"observedAt":1772366400}`
+	db := func(containers ...string) []policy.Changed {
+		return []policy.Changed{
+			{Kind: dependency.Secret, Name: "db", Digest: "new", Containers: containers},
+			{Kind: dependency.ConfigMap, Name: "settings", Digest: "new", Containers: []string{"app"}},
+		}
+	}
+	both := []string{"app", "sidecar"}
+	for name, tt := range map[string]struct {
+		key, value string // of the annotation that opts the workload in
+		containers []string
+		changed    []policy.Changed
+		reports    bool
+		container  string
+	}{
+		"read by a container":                    {reloaderAuto, "true", both, db("sidecar"), true, "sidecar"},
+		"read by two, the second one first":      {reloaderAuto, "true", both, db("sidecar", "app"), true, "app"},
+		"read by an init container":              {reloaderAuto, "true", both, db("init"), true, "app"},
+		"named, and read by none":                {secretList, "db", both, db(), true, "app"},
+		"marked":                                 {reloaderSearch, "true", both, db("sidecar"), true, "sidecar"},
+		"a template without containers":          {reloaderAuto, "true", nil, db(), true, ""},
+		"on request":                             {reloaderAuto, "true", both, nil, false, ""},
+		"opted in by an annotation of configdep": {policy.ReloadAnnotation, "auto", both, db("sidecar"), false, ""},
+	} {
+		for _, strategy := range []string{"annotation", "env-var"} {
+			t.Run(name+"/"+strategy, func(t *testing.T) {
+				d := ingesttest.Deployment("web", corev1.PodSpec{})
+				d.Namespace = "shop"
+				for _, c := range tt.containers {
+					d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: c})
+				}
+				p := policy.NewPolicy(policy.Annotated{Workload: annotations{tt.key: tt.value, policy.StrategyAnnotation: strategy}}, policy.Defaults{Mode: policy.Off})
+				patch, err := p.RestartPatch(workloadtest.Read(d), &policy.Restart{
+					Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewAutomaticReload(nil, epoch, 0, "Secret/db"), Changed: tt.changed,
+				})
+				_, template := annotationsOf(t, patch, err)
+				got, found := template["reloader.stakater.com/last-reloaded-from"]
+				if want := strings.Replace(reported, "CONTAINER", tt.container, 1); found != tt.reports || found && got != want {
+					t.Errorf("reported = %t, %s; want %t, %s", found, got, tt.reports, want)
+				}
+			})
+		}
+	}
+}
+
+// What other tools wrote to the pod template to restart it goes with the next restart, and annotations of users stay.
+func TestRestartPatch_RemovesMarksOfOtherTools(t *testing.T) {
+	d := ingesttest.Deployment("web", podOf())
+	d.Spec.Template.Annotations = annotations{
+		"reloader.stakater.com/last-reloaded-from": "{}", "pod-reloader.cs.sap.com/config-hash": "h", "wave.pusher.com/config-hash": "h",
+		reloaderAuto: "true", "wave.pusher.com/other": "mine", "pod-reloader.cs.sap.com/other": "mine", "example.com/mine": "mine",
+	}
+	p := policy.Policy{Mode: policy.Auto}
+	patch, err := p.RestartPatch(workloadtest.Read(d), &policy.Restart{Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewAutomaticReload(nil, epoch, 0, "Secret/db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ingesttest.Patch(t, d, patch)
+	want := annotations{reloaderAuto: "true", "wave.pusher.com/other": "mine", "pod-reloader.cs.sap.com/other": "mine", "example.com/mine": "mine", policy.ConfigHashAnnotation: "v1.k.h"}
+	if diff := cmp.Diff(want, d.Spec.Template.Annotations); diff != "" {
+		t.Errorf("annotations of the template (-want +got):\n%s", diff)
 	}
 }
