@@ -43,7 +43,7 @@ func (p *Pause) until(now time.Time) time.Time {
 func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 	p := &e.Policy.Pause
 	if p.Since == "" || !e.Workload.Pausable {
-		return d, false
+		return Decision{}, false
 	}
 	d = Decision{State: Pending, Reason: ReasonPausePeriod, Action: Resume, Message: "The Deployment was paused when it was restarted. It is due to be resumed."}
 	if last := LastReloadOf(e.Workload); last != nil {

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,8 +96,12 @@ func TestDecide_Pause(t *testing.T) {
 			case d.Reason == policy.ReasonPausePeriod:
 				at, err := time.Parse(time.RFC3339, x.deployment.Annotations[pausedAt])
 				period, _ := time.ParseDuration(x.deployment.Annotations[pausePeriod])
-				if err != nil || !d.RecheckAt.Equal(at.Add(period)) {
-					t.Errorf("it is decided again at %v, want %v", d.RecheckAt, at.Add(period))
+				end := at.Add(period)
+				if err != nil || !d.RecheckAt.Equal(end) {
+					t.Errorf("it is decided again at %v, want %v", d.RecheckAt, end)
+				}
+				if want := fmt.Sprintf("will be resumed at %s: the pause period is %v.", end.Format(time.RFC3339), period); !strings.Contains(d.Message, want) {
+					t.Errorf("message = %q, want it to say %q", d.Message, want)
 				}
 			}
 		})
@@ -111,6 +116,7 @@ func TestRestartPatch_Pause(t *testing.T) {
 	}{
 		"a period":           {func(*world) {}, true},
 		"no period":          {func(x *world) { x.annotate(pausePeriod, "") }, false},
+		"the least period":   {func(x *world) { x.annotate(pausePeriod, "1ns") }, true},
 		"the period 0":       {func(x *world) { x.annotate(pausePeriod, "0s") }, false},
 		"paused by a user":   {func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true }) }, false},
 		"restarts are off":   {func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, false},
