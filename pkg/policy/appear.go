@@ -67,12 +67,12 @@ func (e *Evaluation) ignored(u *trackedSource) (earlier *dependency.Change, igno
 		}
 		next = was.Change
 	}
-	first, known := e.graph.First(key)
+	first, known := e.graph.First(key) // if known, not nil, because the source exists
 	_, _, times, _ := e.graph.ChangedSince(key, dependency.Moment{})
 	switch {
 	case !known, times > 1+2*gaps: // other contents have been forgotten
 		return nil, false
-	case first != nil && len(first.Keys) == 0: // it was absent when this process began to look
+	case len(first.Keys) == 0: // it was absent when this process began to look
 		return nil, p.IgnoreCreated && (gaps == 0 || p.IgnoreDeleted)
 	default:
 		return nil, same(first) && gaps > 0 && p.IgnoreDeleted

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -184,6 +186,164 @@ func TestDecide_ReplacedByTheSameAfterARollout(t *testing.T) {
 				if n := x.restartsOf(); n != step.want {
 					t.Fatalf("step %d: %d restarts, want %d", i+1, n, step.want)
 				}
+			}
+		})
+	}
+}
+
+// What happens before the workload has a record is told by what this process remembers of it: what may have been other content
+// than the pods have restarts them, and nothing else does.
+func TestDecide_AppearingBeforeTheFirstRecord(t *testing.T) {
+	const restart, record = policy.RollOut, policy.WriteBaseline
+	put := func(value string) func(*world) { return func(x *world) { x.set(secret("extra", "key", value)) } }
+	gone := func(x *world) { x.remove(dependency.Secret, "extra") }
+	ownRollout := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image += "x" })
+	}
+	// returns lets the source disappear and come back a number of times.
+	returns := func(value string, times int) func(*world) {
+		return func(x *world) {
+			for range times {
+				both(gone, put(value))(x)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		present string // the content at first; empty: the source is absent
+		do      func(*world)
+		// What is done if sources that appear and disappear are ignored, if only those that appear are, and if only those that
+		// disappear are.
+		ignored, onDelete, onCreate policy.Action
+	}{
+		"nothing happens":                  {"1", func(*world) {}, record, record, record},
+		"appears":                          {"", put("1"), record, record, restart},
+		"disappears":                       {"1", gone, record, restart, record},
+		"changes":                          {"1", put("2"), restart, restart, restart},
+		"changes after it appeared":        {"", both(put("1"), put("2")), restart, restart, restart},
+		"comes back as it was":             {"1", returns("1", 1), record, restart, record},
+		"comes back as it was, twice":      {"1", returns("1", 2), record, restart, record},
+		"comes back with other content":    {"1", returns("2", 1), restart, restart, restart},
+		"appears, and comes back":          {"", both(put("1"), returns("1", 1)), record, restart, restart},
+		"appears, and comes back twice":    {"", both(put("1"), returns("1", 2)), record, restart, restart},
+		"changes, and comes back":          {"1", both(put("2"), returns("2", 1)), restart, restart, restart},
+		"changes, is read, and comes back": {"1", both(put("2"), ownRollout, returns("2", 1)), record, restart, record},
+		"changes, and comes back more often than is remembered":           {"1", both(put("2"), returns("2", 4)), restart, restart, restart},
+		"changes back, and then comes back more often than is remembered": {"1", both(put("2"), put("1"), returns("1", 4)), restart, restart, restart},
+	} {
+		for flags, defaults := range map[string]policy.Defaults{"ignored": {}, "on delete": {ReloadOnDelete: true}, "on create": {ReloadOnCreate: true}} {
+			for _, named := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/named %t", name, flags, named), func(t *testing.T) {
+					pod, opts := podOf(optionalEnvFrom(dependency.Secret, "extra")), []string{reloaderAuto, "true"}
+					if named {
+						pod, opts = podOf(), []string{secretList, "extra"}
+					}
+					x := newWorld(t, pod)
+					x.defaults = defaults
+					x.defaults.Mode, x.defaults.Settle = policy.Off, time.Second
+					if tt.present != "" {
+						put(tt.present)(x)
+					}
+					x.annotate(append(opts, policy.ReloadAnnotation, "")...)
+					x.restart()
+					tt.do(x)
+					x.tick(time.Hour)
+					want := map[string]policy.Action{"ignored": tt.ignored, "on delete": tt.onDelete, "on create": tt.onCreate}[flags]
+					if d := x.decide(); d.Action != want {
+						t.Errorf("decision = %+v, want action %s", d, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Where revisions do not show whether the pods have read a change, times may show it. They do also for sources of which it is no
+// change that they appear or disappear, so that these do not cause restarts for nothing.
+func TestDecide_AppearingComparesTimes(t *testing.T) {
+	change := func(x *world) {
+		x.tick(time.Minute)
+		x.set(secret("extra", "key", "2"))
+		x.tick(time.Minute)
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image += "x" })
+	}
+	for name, do := range map[string]func(*world){
+		"several counters, before the first record": func(x *world) { x.SeparateCounters(); change(x) },
+		"only the hash is left, and no process runs": func(x *world) {
+			x.adopt()
+			x.annotate(policy.AppliedSourcesAnnotation, "")
+			x.away(func() { change(x) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnv(dependency.Secret, "extra", "key")), secret("extra", "key", "1"))
+			x.annotate(reloaderAuto, "true", policy.ReloadAnnotation, "")
+			do(x)
+			x.tick(time.Hour)
+			if d := x.decide(); d.Action != policy.Verify {
+				t.Errorf("decision = %+v, want action Verify", d)
+			}
+		})
+	}
+}
+
+// The sources of a regular expression are tracked each by itself, with those that disappeared, up to 64: then the expression as
+// a whole. Nothing else that the record knows becomes a source of the workload.
+func TestEvaluate_SourcesOfRegularExpressions(t *testing.T) {
+	some := func(prefix string, n int) func(*world) {
+		return func(x *world) {
+			for i := range n {
+				x.set(secret(fmt.Sprintf("%s-%02d", prefix, i), "key", "1"))
+			}
+		}
+	}
+	gone := func(name string) func(*world) { return func(x *world) { x.remove(dependency.Secret, name) } }
+	adopt := func(x *world) { x.adopt() }
+	list := func(value string) func(*world) { return func(x *world) { x.annotate(secretList, value) } }
+	for name, tt := range map[string]struct {
+		do func(*world)
+		// By the first letter of their names, how many sources are tracked, and which patterns are.
+		sources  map[string]int
+		patterns []string
+	}{
+		"none":                  {list("a-.*"), nil, nil},
+		"64 sources":            {both(list("a-.*"), some("a", 64)), map[string]int{"a": 64}, nil},
+		"65 sources":            {both(list("a-.*"), some("a", 65)), nil, []string{"a-*"}},
+		"64 sources of two":     {both(list("a-.*,b-.*"), some("a", 40), some("b", 24)), map[string]int{"a": 40, "b": 24}, nil},
+		"65 sources of two":     {both(list("a-.*,b-.*"), some("a", 40), some("b", 25)), map[string]int{"a": 40}, []string{"b-*"}},
+		"one disappears":        {both(list("a-.*"), some("a", 3), adopt, gone("a-01")), map[string]int{"a": 3}, nil},
+		"one of 64 disappears":  {both(list("a-.*"), some("a", 64), adopt, gone("a-01")), map[string]int{"a": 64}, nil},
+		"one of 64 is replaced": {both(list("a-.*"), some("a", 64), adopt, gone("a-01"), some("a-x", 1)), map[string]int{"a": 64}, nil},
+		"others are no longer named": {
+			both(list("a-.*,b-.*"), some("a", 3), some("b", 3), adopt, gone("b-00"), list("a-.*")), map[string]int{"a": 3}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.ConfigMap, "settings", "a")), configMap("settings", "a", "1"))
+			x.annotate(policy.ReloadAnnotation, "", configMapAuto, "true")
+			tt.do(x)
+			e := x.evaluate()
+			shown, tracked, patterns := map[string]int{}, map[string]int{}, []string(nil)
+			for i := range e.Sources {
+				if s := &e.Sources[i]; s.Kind == dependency.Secret {
+					shown[s.Name[:1]]++
+				}
+			}
+			for id := range e.Present().Sources {
+				switch name, secret := strings.CutPrefix(id, "Secret/"); {
+				case secret && strings.Contains(name, "*"):
+					patterns = append(patterns, name)
+				case secret:
+					tracked[name[:1]]++
+				}
+			}
+			if diff := cmp.Diff(tt.sources, shown, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("sources of the workload, by the first letter of their names (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.sources, tracked, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("sources in the record, by the first letter of their names (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.patterns, patterns); diff != "" {
+				t.Errorf("patterns in the record (-want +got):\n%s", diff)
 			}
 		})
 	}
