@@ -6,6 +6,7 @@ package policy
 import (
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,23 +79,38 @@ func FuzzParsePatterns(f *testing.F) {
 	})
 }
 
-func FuzzOf(f *testing.F) {
-	f.Add(uint8(0), "auto", uint8(1), "secret/db", true)
-	f.Add(uint8(0), "off", uint8(5), "soon", false)
-	f.Fuzz(func(t *testing.T, i uint8, a string, j uint8, b string, inherit bool) {
-		workload := map[string]string{EveryAnnotation[int(i)%len(EveryAnnotation)]: a}
-		other := map[string]string{EveryAnnotation[int(j)%len(EveryAnnotation)]: b}
-		if !inherit {
-			maps.Copy(workload, other)
-			other = nil
+// FuzzNewPolicy: whatever two annotations of any tool say, on the workload, its pod template or its namespace, a policy is
+// valid, or says what is wrong.
+func FuzzNewPolicy(f *testing.F) {
+	keys := slices.Concat(EveryAnnotation, []string{
+		podReloaderConfigMaps, podReloaderSecrets, waveRestart, waveConfigMaps, waveSecrets, rolloutStrategy,
+	})
+	names := ReloaderAnnotations{}.WithDefaults()
+	keys = append(keys, names.ConfigMap, names.Secret, names.Auto, names.ConfigMapAuto, names.SecretAuto, names.Search, names.PausePeriod, names.PausedAt,
+		"secrets.exclude.reloader.stakater.com/reload")
+	for i := range keys {
+		f.Add(uint8(i), "true", uint8(i+1), "soon", uint8(0))
+		f.Add(uint8(i), "db,app-(", uint8(i+1), "auto", uint8(1))
+		f.Add(uint8(i), "off", uint8(i+2), "secret/db", uint8(2))
+	}
+	f.Fuzz(func(t *testing.T, i uint8, a string, j uint8, b string, where uint8) {
+		annotated := Annotated{Workload: map[string]string{keys[int(i)%len(keys)]: a}, InNamespace: "shop"}
+		switch other := map[string]string{keys[int(j)%len(keys)]: b}; where % 3 {
+		case 0:
+			maps.Copy(annotated.Workload, other)
+		case 1:
+			annotated.Namespace = other
+		default:
+			annotated.Template = other
 		}
-		p := NewPolicy(Annotated{Workload: workload, Namespace: other}, Defaults{Mode: Auto, Settle: time.Second})
-		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
-			t.Errorf("annotations %v and %v lead to the invalid policy %+v", workload, other, p)
+		p := NewPolicy(annotated, Defaults{Mode: Auto, Settle: time.Second})
+		_, err := ParseMode(string(p.Mode))
+		if err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Pause.Period < 0 || !slices.Contains(strategies, p.Strategy) || p.DeclaredBy == "" {
+			t.Errorf("%+v leads to the invalid policy %+v", annotated, p)
 		}
 		for _, problem := range p.Problems {
-			if len(problem) > 800 || !strings.HasPrefix(problem, "the annotation ") {
-				t.Errorf("annotations %v and %v lead to the problem %q", workload, other, problem)
+			if len(problem) > 800 || !strings.HasPrefix(problem, "invalid annotation ") && !strings.HasPrefix(problem, "annotation ") {
+				t.Errorf("%+v leads to the problem %q", annotated, problem)
 			}
 		}
 	})
