@@ -36,11 +36,11 @@ func ParseMode(value string) (Mode, error) {
 }
 
 func oneOf[T ~string](value string, allowed ...T) (T, error) {
+	if i := slices.Index(allowed, T(value)); i >= 0 {
+		return allowed[i], nil
+	}
 	names := make([]string, len(allowed))
 	for i, a := range allowed {
-		if value == string(a) {
-			return a, nil
-		}
 		names[i] = string(a)
 	}
 	return "", fmt.Errorf("must be one of %s", strings.Join(names, ", "))

@@ -212,8 +212,10 @@ func (ds Dialects) scope(from Annotated) string {
 	}
 	var text strings.Builder
 	for _, m := range to.maps() {
-		for _, key := range slices.Sorted(maps.Keys(*m)) {
-			text.WriteString(key + "=" + (*m)[key] + "\x00")
+		if len(*m) > 0 { // sorting allocates, and most are empty
+			for _, key := range slices.Sorted(maps.Keys(*m)) {
+				text.WriteString(key + "=" + (*m)[key] + "\x00")
+			}
 		}
 		text.WriteByte('\x01')
 	}

@@ -126,6 +126,16 @@ func TestOwns(t *testing.T) {
 	}
 }
 
+// Most workloads in a cluster are not annotated, and each of their changes is noted.
+func TestNote_AllocatesNothingWithoutAnnotations(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() {
+		var w dependency.Workload
+		policy.Note(&w, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{})
+	}); n > 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
 // Opting out and in, in any dialect, is noted with the previous annotations of the workload.
 func TestNote_OfAnotherDialect(t *testing.T) {
 	withForeign(t)

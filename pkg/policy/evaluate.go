@@ -87,7 +87,9 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 // policy and the record. Sources, Globs and Hash are set by Complete.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	p := NewPolicy(annotated(w, g.NamespaceOf(w)), v.Defaults)
+	e := &Evaluation{Workload: w, Record: RecordOf(w), graph: g, defaults: v.Defaults}
+	p := &e.Policy // not a copy, which would be allocated, too
+	p.declare(annotated(w, g.NamespaceOf(w)), &e.defaults)
 	if g.SelectedByLabel() { // a source may only have got the label, or lost it
 		p.IgnoreCreated, p.IgnoreDeleted = true, true
 	}
@@ -95,7 +97,7 @@ func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()
 	}
-	return &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: v.Defaults}
+	return e
 }
 
 // Complete evaluates the sources.

@@ -93,20 +93,21 @@ type Policy struct {
 // NewPolicy returns the policy of a workload, from what it and its namespace are annotated with, in all dialects, and from
 // the defaults. In a namespace that is not selected, it is Off, whatever they say.
 func NewPolicy(a Annotated, defaults Defaults) Policy {
-	p := Policy{
-		Mode:        defaults.Mode,
-		DeclaredBy:  DeclaredByDefault,
-		Strategy:    defaults.strategy(),
-		Settle:      defaults.Settle,
-		MinInterval: defaults.MinInterval,
+	if defaults.suffice(&a) { // before declare, whose arguments are allocated
+		return defaults.policy()
 	}
-	if defaults.ReleaseSettle > p.Settle {
-		p.ReleaseSettle = defaults.ReleaseSettle
+	p, shared := Policy{}, defaults
+	p.declare(a, &shared)
+	return p
+}
+
+// declare sets the policy to NewPolicy.
+func (p *Policy) declare(a Annotated, defaults *Defaults) {
+	*p = defaults.policy()
+	if defaults.suffice(&a) {
+		return
 	}
-	if a.empty() && !defaults.AutoReloadAll {
-		return p
-	}
-	d := Declaration{Annotated: a, defaults: &defaults, policy: &p, base: KindMode{defaults.Mode, DeclaredByDefault}}
+	d := Declaration{Annotated: a, defaults: defaults, policy: p, base: KindMode{defaults.Mode, DeclaredByDefault}}
 	for _, dialect := range defaults.Dialects.orAll() {
 		dialect.Declare(&d)
 	}
@@ -119,11 +120,28 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
 		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource = nil, nil, nil, nil, 0, false
-		return p
+		return
 	}
-	native{}.settings(&p, &d)
+	native{}.settings(p, &d)
+}
+
+// policy is that of workloads without annotations.
+func (d *Defaults) policy() Policy {
+	p := Policy{
+		Mode:        d.Mode,
+		DeclaredBy:  DeclaredByDefault,
+		Strategy:    d.strategy(),
+		Settle:      d.Settle,
+		MinInterval: d.MinInterval,
+	}
+	if d.ReleaseSettle > p.Settle {
+		p.ReleaseSettle = d.ReleaseSettle
+	}
 	return p
 }
+
+// suffice reports whether nothing is annotated, as on most workloads, so that the policy is that of the defaults.
+func (d *Defaults) suffice(a *Annotated) bool { return a.empty() && !d.AutoReloadAll }
 
 // modeOf returns the mode for sources of a kind.
 func (p *Policy) modeOf(kind dependency.SourceKind) Mode {
@@ -194,14 +212,13 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 	value, found := r.workload[key]
 	where, what, on := key, "annotation", ""
 	if !found {
-		value, found = r.namespace[key]
+		if value, found = r.namespace[key]; !found {
+			return otherwise
+		}
 		where, on = DeclaredByNamespace+key, " on the Namespace"
 		if key == ReloadAnnotation { // a label says the same
 			what = "annotation or label"
 		}
-	}
-	if !found {
-		return otherwise
 	}
 	var parsed T
 	var err error
