@@ -21,7 +21,7 @@ type Dialect interface {
 	// Name identifies the dialect in --dialects.
 	Name() string
 	// Owns reports whether annotations with a key, on workloads, namespaces, ConfigMaps or Secrets, belong to the
-	// dialect. Annotations of no dialect are dropped when objects are read.
+	// dialect. Annotations of no dialect are dropped when objects are read. Those with Prefix belong to configdep's alone.
 	Owns(key string) bool
 	// OwnsOnTemplate is the same for annotations of pod templates by which users declare something.
 	OwnsOnTemplate(key string) bool
@@ -81,6 +81,27 @@ func (ds Dialects) orAll() Dialects {
 		return allDialects
 	}
 	return ds
+}
+
+// onlyNative is the dialect of configdep itself.
+var onlyNative = Dialects{native{}}
+
+// of returns the dialects that can say something about a workload. If all annotations have Prefix, that is only configdep's
+// own: the others look up dozens of annotations, and must cost nothing where they are not used.
+func (ds Dialects) of(a *Annotated) Dialects {
+	if len(a.Template) > 0 || !allNative(a.Workload) || !allNative(a.Namespace) {
+		return ds.orAll()
+	}
+	return onlyNative
+}
+
+func allNative(annotations map[string]string) bool {
+	for key := range annotations {
+		if !strings.HasPrefix(key, Prefix) {
+			return false
+		}
+	}
+	return true
 }
 
 // DialectNames are the names of all dialects.
@@ -207,7 +228,7 @@ func (ds Dialects) scope(from Annotated) string {
 		return ""
 	}
 	var to Annotated
-	for _, d := range ds.orAll() {
+	for _, d := range ds.of(&from) {
 		d.Scope(from, &to)
 	}
 	var text strings.Builder

@@ -30,7 +30,7 @@ func (foreign) MarksVariable(string) bool                { return false }
 func (foreign) Own(annotations map[string]string) string { return annotations[foreignRestart] }
 
 func (foreign) Declare(d *policy.Declaration) {
-	if d.Workload[foreignRestart] != "" {
+	if d.Workload[foreignRestart] != "" || d.Namespace[foreignRestart] != "" {
 		d.Restart(policy.Auto, foreignRestart, dependency.ConfigMap, dependency.Secret)
 	}
 }
@@ -68,6 +68,7 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 		"no annotations":               {nil, nil, policy.Off, policy.DeclaredByDefault},
 		"a setting without a mode":     {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
 		"another tool's annotation":    {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
+		"the same on the namespace":    {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
 		"both on the workload":         {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Auto, policy.ReloadAnnotation + ", " + foreignRestart},
 		"off on the workload":          {m{foreignRestart: "yes", policy.ReloadAnnotation: "off"}, nil, policy.Off, policy.ReloadAnnotation},
 		"a default of the namespace":   {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
@@ -123,6 +124,23 @@ func TestOwns(t *testing.T) {
 	}
 	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}, true); len(got) != 3 {
 		t.Errorf("annotations of a namespace that are kept = %v, want 3", got)
+	}
+}
+
+// A workload on which all annotations have the prefix is read in configdep's own dialect alone.
+func TestOwns_PrefixIsOfOneDialect(t *testing.T) {
+	for _, name := range policy.DialectNames()[1:] {
+		others, err := policy.NewDialects([]string{name}, policy.ReloaderAnnotations{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range others[1:] {
+			for _, key := range append(policy.EveryAnnotation, policy.IgnoreAnnotation, policy.MatchAnnotation) {
+				if d.Owns(key) || d.OwnsOnTemplate(key) {
+					t.Errorf("%s belongs to %s, too", key, d.Name())
+				}
+			}
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 		return
 	}
 	d := Declaration{Annotated: a, defaults: defaults, policy: p, base: KindMode{defaults.Mode, DeclaredByDefault}}
-	for _, dialect := range defaults.Dialects.orAll() {
+	for _, dialect := range defaults.Dialects.of(&a) {
 		dialect.Declare(&d)
 	}
 	if _, unselected := a.Namespace[DeclaredBySelector]; unselected {
