@@ -27,6 +27,9 @@ func (u *trackedSource) appearedSince(entry string) bool {
 	if u.counted == nil || u.counted.source == nil || !u.of.Policy.IgnoreCreated {
 		return false
 	}
+	if !strings.HasSuffix(entry, "."+noKeys) { // like most entries, for which no digest is needed
+		return false
+	}
 	if u.isCurrent(entry) { // it looks as if it was absent, because it has none of the keys that count
 		return false
 	}
