@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -116,15 +118,18 @@ func TestSettings(t *testing.T) {
 		want  settings
 		fails bool
 	}{
-		"defaults":                    {nil, settings{scale: 1}, false},
-		"scale":                       {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5}, false},
+		"defaults":                    {nil, settings{scale: 1, dialect: dialectNative}, false},
+		"scale":                       {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5, dialect: dialectNative}, false},
 		"scale of zero":               {map[string]string{"BENCH_SCALE": "0"}, settings{}, true},
 		"invalid regular expression":  {map[string]string{"BENCH_ONLY": "("}, settings{}, true},
-		"subject without annotations": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x"}, false},
+		"subject without annotations": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x", dialect: dialectNative}, false},
 		"subject": {
 			map[string]string{"BENCH_SUBJECT": "x -y", "BENCH_ANNOTATIONS": "a/b=c=d, e="},
-			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}}, false,
+			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}, dialect: dialectNative}, false,
 		},
+		"dialect":                     {map[string]string{"BENCH_DIALECT": "reloader"}, settings{scale: 1, dialect: dialectReloader}, false},
+		"unknown dialect":             {map[string]string{"BENCH_DIALECT": "wave"}, settings{}, true},
+		"dialect of another subject":  {map[string]string{"BENCH_SUBJECT": "x", "BENCH_DIALECT": "reloader"}, settings{}, true},
 		"annotations without subject": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
 		"annotation without value":    {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
 	} {
@@ -137,6 +142,37 @@ func TestSettings(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// Otherwise, annotations of two dialects would be compared that do not mean the same.
+func TestDialectsSayTheSame(t *testing.T) {
+	for name, annotations := range map[string]func(dialect) map[string]string{
+		"auto":                   func(d dialect) map[string]string { return d.auto },
+		"a list of names":        func(d dialect) map[string]string { return union(d.listed, d.named("a", "b")) },
+		"one name":               func(d dialect) map[string]string { return union(d.listed, d.named("a", "")) },
+		"globs":                  func(d dialect) map[string]string { return undelayed(d.auto, d.named("a*b", "*")) },
+		"marked sources":         func(d dialect) map[string]string { return undelayed(d.matched) },
+		"auto with an exclusion": func(d dialect) map[string]string { return union(d.auto, d.except("a")) },
+	} {
+		said := func(dialect string) policy.Policy {
+			p := policy.NewPolicy(policy.Annotated{Workload: annotations(dialects[dialect])}, policy.Defaults{Mode: policy.Off, Settle: time.Second})
+			if p.Mode == policy.Off || len(p.Problems) > 0 {
+				t.Errorf("%s, %s: mode %s, problems %v", name, dialect, p.Mode, p.Problems)
+			}
+			slices.SortFunc(p.Sources, func(a, b dependency.Pattern) int {
+				return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
+			})
+			return policy.Policy{Mode: p.Mode, Sources: p.Sources, Exclude: p.Exclude, Settle: p.Settle}
+		}
+		if own, other := said(dialectNative), said(dialectReloader); !reflect.DeepEqual(own, other) {
+			t.Errorf("%s: %+v and %+v", name, own, other)
+		}
+	}
+	for name, d := range dialects {
+		if !policy.Dialects(nil).ReadSource(d.mark).Match {
+			t.Errorf("%s: %v does not mark a source", name, d.mark)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type settings struct {
 	binary  string            // the server; empty: built from this tree
 	command string            // another program to measure instead; empty: none
 	optIn   map[string]string // the annotations by which workloads opt in for that program
+	dialect string            // otherwise, the name of their dialect
 }
 
 func settingsOf(getenv func(string) string) (settings, error) {
@@ -73,6 +74,12 @@ func settingsOf(getenv func(string) string) (settings, error) {
 	}
 	if s.command == "" && s.optIn != nil {
 		return s, errors.New("BENCH_ANNOTATIONS is for BENCH_SUBJECT, which is empty")
+	}
+	if s.dialect, err = parseDialect(getenv("BENCH_DIALECT")); err != nil {
+		return s, fmt.Errorf("BENCH_DIALECT: %w", err)
+	}
+	if s.command != "" && getenv("BENCH_DIALECT") != "" {
+		return s, errors.New("BENCH_DIALECT is not for BENCH_SUBJECT, which has BENCH_ANNOTATIONS")
 	}
 	return s, nil
 }

@@ -89,7 +89,7 @@ func (e *environment) installServer(ctx context.Context) error {
 	if e.install, err = install.Install(ctx, e.cluster, options); err != nil {
 		return err
 	}
-	e.subject = installed{e.server()}
+	e.subject = installed{e.server(), dialects[e.dialect]}
 	if e.reader, err = newReader(ctx, e); err != nil {
 		return fmt.Errorf("creating a user: %w", err)
 	}

@@ -154,8 +154,8 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 	}
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		d := bystander(deploymentName(i), reads("", ""))
-		d.Annotations = s.subject.annotations(true)
-		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
+		annotations := dialects[s.dialect]
+		d.Annotations = undelayed(annotations.auto, annotations.named(globbed[:1+i%50]+"*"+globbed[:i/50], ""))
 		d.Spec.Paused = true // so that the change is shown but no workload is restarted
 		return s.put(ctx, d)
 	})
@@ -165,8 +165,8 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 func prepareShared(ctx context.Context, s *scene, n int) error {
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		d := bystander(deploymentName(i), reads("", ""))
-		d.Annotations = s.subject.annotations(true)
-		d.Annotations["configdep.io/sources"] = "secret/*, configmap/*"
+		annotations := dialects[s.dialect]
+		d.Annotations = undelayed(annotations.auto, annotations.named("*", "*"))
 		d.Spec.Paused = true
 		return errors.Join(s.put(ctx, s.secret(fmt.Sprint("one-", i), "value")), s.put(ctx, d))
 	})

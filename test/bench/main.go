@@ -14,6 +14,7 @@
 //	BENCH_SCALE=0.05 go run ./test/bench    # a twentieth of the objects; limits are shown, not judged
 //	BENCH_PROFILE=dir go run ./test/bench   # writes profiles of the server to dir
 //	BENCH_BINARY=path go run ./test/bench   # measures another build of the server
+//	BENCH_DIALECT=reloader go run ./test/bench # workloads opt in by annotations of Stakater Reloader
 //
 // The benchmarks of restarts and of memory can also measure another program. It is started by /bin/sh, finds the
 // cluster by KUBECONFIG, has all permissions, and is killed at the end. Its limits are shown, not judged. Workloads opt

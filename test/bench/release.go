@@ -29,6 +29,7 @@ var (
 // Deployments may read too.
 type release struct {
 	namespace string
+	dialect   dialect
 	shape     releaseShape
 	few       bool // only one Deployment for each settle time changes between versions
 	version   int
@@ -105,7 +106,7 @@ func (r *release) deployments() (all []runtime.Object) {
 		d := bystander(appName(i), main)
 		d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
 		d.Namespace = r.namespace
-		d.Annotations = optInWith(settleTimes[i%len(settleTimes)])
+		d.Annotations = optInWith(r.dialect, settleTimes[i%len(settleTimes)])
 		all = append(all, d)
 	}
 	return all

@@ -109,7 +109,7 @@ func (e *environment) playRelease(ctx context.Context, name string, way releaseW
 			kubeconfig = far
 		}
 		write := way.tool(s, kubeconfig)
-		r := &release{namespace: s.namespace, shape: way.shape, few: way.few}
+		r := &release{namespace: s.namespace, dialect: dialects[s.dialect], shape: way.shape, few: way.few}
 		defer func() {
 			_, deleteErr := e.cluster.Kubectl(ctx, "delete", "services", "--all", "--namespace", s.namespace, "--wait=false")
 			err = errors.Join(err, deleteErr)
@@ -222,7 +222,7 @@ func playLoneSecret(ctx context.Context, e *environment, manager string) ([]row,
 		}
 		for i, settle := range settleTimes {
 			d := bystander(name(i), reads("", source))
-			d.Annotations = optInWith(settle)
+			d.Annotations = optInWith(dialects[s.dialect], settle)
 			if err := s.put(ctx, d); err != nil {
 				return nil, err
 			}
@@ -334,8 +334,8 @@ func argoCD(waves int) func(*scene, string) releaseTool {
 	}
 }
 
-func optInWith(settle string) map[string]string {
-	a := map[string]string{"configdep.io/reload": "auto", "configdep.io/min-interval": "0"}
+func optInWith(d dialect, settle string) map[string]string {
+	a := union(d.auto, map[string]string{"configdep.io/min-interval": "0"})
 	if settle != "" {
 		a["configdep.io/settle"] = settle
 	}

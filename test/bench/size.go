@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -107,10 +108,14 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 // annotate opts workloads in, and gives globs to some namespaces.
 func (s *sizes) annotate(ctx context.Context) error {
 	say("opting in")
-	err := inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
+	optIn, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": dialects[s.dialect].auto}})
+	if err != nil {
+		return err
+	}
+	err = inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
 		i *= sizeOptedIn - 1 // spread over all namespaces
 		_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"configdep.io/reload":"auto"}}}`), metav1.PatchOptions{FieldManager: kubectl})
+			optIn, metav1.PatchOptions{FieldManager: kubectl})
 		return err
 	})
 	if err != nil {

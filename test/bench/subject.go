@@ -39,8 +39,11 @@ type subject interface {
 	annotations(eager bool) map[string]string
 }
 
-// installed is the server.
-type installed struct{ replica *install.Replica }
+// installed is the server. Workloads opt in by a dialect that it reads.
+type installed struct {
+	replica *install.Replica
+	dialect dialect
+}
 
 func (s installed) start() error              { return s.replica.Start() }
 func (s installed) kill()                     { s.replica.Kill() }
@@ -52,11 +55,10 @@ func (s installed) user() string {
 }
 
 func (s installed) annotations(eager bool) map[string]string {
-	a := map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "1s"}
 	if eager {
-		a["configdep.io/settle"], a["configdep.io/min-interval"] = "0", "0"
+		return undelayed(s.dialect.auto)
 	}
-	return a
+	return union(s.dialect.auto, map[string]string{"configdep.io/settle": "1s"})
 }
 
 // external is the program of BENCH_SUBJECT. It has all permissions in the cluster, and its own process group, because
