@@ -334,10 +334,10 @@ func TestCrowdCounts(t *testing.T) {
 
 func TestMemoryInUse(t *testing.T) {
 	const profile = "heap profile: 1: 2 [3: 4] @ heap/1\n\n# runtime.MemStats\n# Alloc = 9\n# HeapAlloc = 1000\n# Stack = 200 / 300\n"
-	if got, err := inUse([]byte(profile)); got != 1200 || err != nil {
+	if got, err := sumOf([]byte(profile), "HeapAlloc", "Stack"); got != 1200 || err != nil {
 		t.Errorf("memory in use = %v (%v), want 1200", got, err)
 	}
-	if got, err := inUse([]byte("# HeapAlloc = 1")); err == nil {
+	if got, err := sumOf([]byte("# HeapAlloc = 1"), "HeapAlloc", "Stack"); err == nil {
 		t.Errorf("memory in use of an incomplete profile = %v, want an error", got)
 	}
 }

@@ -33,6 +33,7 @@ var benchmarks = []benchmark{
 	{"rewrite", true, benchmarkRewrite},
 	{"releases", false, benchmarkReleases},
 	{"admission", false, benchmarkAdmission},
+	{"dialects", false, benchmarkDialects},
 	{"watchlatency", false, benchmarkWatchLatency},
 	{"watchers", false, benchmarkWatchers},
 	{"idlewatches", false, benchmarkIdleWatches},

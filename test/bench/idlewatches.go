@@ -146,18 +146,28 @@ func (i *idler) open(ctx context.Context, e *environment, n int) error {
 
 // memoryInUse returns the size of the heap and the stacks after a garbage collection, in bytes.
 func (i *idler) memoryInUse(ctx context.Context) (float64, error) {
-	// With debug=1 the profile is text that ends with runtime.MemStats.
+	return i.memStats(ctx, "HeapAlloc", "Stack") // the first number of Stack
+}
+
+// memoryAllocated returns the size of all that has been allocated on the heap since the start, in bytes.
+func (i *idler) memoryAllocated(ctx context.Context) (float64, error) {
+	return i.memStats(ctx, "TotalAlloc")
+}
+
+// memStats returns the sum of fields of runtime.MemStats, after a garbage collection.
+func (i *idler) memStats(ctx context.Context, names ...string) (float64, error) {
+	// With debug=1 the profile is text that ends with them.
 	content, err := i.admin.read(ctx, request{path: "/debug/pprof/heap?gc=1&debug=1", accept: "*/*"})
 	if err != nil {
 		return 0, err
 	}
-	return inUse(content)
+	return sumOf(content, names...)
 }
 
-// inUse reads HeapAlloc and the first number of Stack.
-func inUse(profile []byte) (float64, error) {
+// sumOf reads fields of runtime.MemStats.
+func sumOf(profile []byte, names ...string) (float64, error) {
 	var sum float64
-	for _, name := range []string{"HeapAlloc", "Stack"} {
+	for _, name := range names {
 		_, rest, found := bytes.Cut(profile, []byte("\n# "+name+" = "))
 		var value float64
 		if _, err := fmt.Fscan(bytes.NewReader(rest), &value); !found || err != nil {
