@@ -38,11 +38,20 @@ func (p *Pause) until(now time.Time) time.Time {
 	return since.Add(p.Period)
 }
 
+// began reports whether the pause began with the last restart by configdep, and not with one by another tool.
+func (p *Pause) began(last *LastReload) bool {
+	return last != nil && last.Time.UTC().Format(time.RFC3339) == p.Since
+}
+
 // decidePause decides when the workload was paused as it was restarted, or has been resumed by a user since: then the
-// annotation says nothing any more.
+// annotation says nothing any more. While automatic restarts are off, a pause by another tool is left to that tool, which may
+// still run.
 func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 	p := &e.Policy.Pause
 	if p.Since == "" || !e.Workload.Pausable {
+		return Decision{}, false
+	}
+	if e.Policy.Mode == Off && len(e.Policy.Problems) == 0 && !p.began(LastReloadOf(e.Workload)) {
 		return Decision{}, false
 	}
 	d = Decision{State: Pending, Reason: ReasonPausePeriod, Action: Resume, Message: "The Deployment was paused when it was restarted. It is due to be resumed."}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -103,6 +104,29 @@ func TestDecide_Pause(t *testing.T) {
 				if want := fmt.Sprintf("will be resumed at %s: the pause period is %v.", end.Format(time.RFC3339), period); !strings.Contains(d.Message, want) {
 					t.Errorf("message = %q, want it to say %q", d.Message, want)
 				}
+			}
+		})
+	}
+}
+
+// Reloader may pause a Deployment that is none of configdep's, such as in a namespace that --namespace-selector does not select.
+// Its pause must not end early, nor be ended by configdep at all.
+func TestDecide_LeavesThePauseOfAnotherToolIfRestartsAreOff(t *testing.T) {
+	for name, off := range map[string]func(*world){
+		"by an annotation": func(x *world) { x.annotate(policy.ReloadAnnotation, "off") },
+		"by the default":   func(x *world) { x.annotate(reloaderAuto, "") },
+		"by the selector":  func(x *world) { x.scope.NamespaceSelector = labels.Set{"team": "a"}.AsSelector(); x.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := pausing(t)
+			x.annotate(pausedAt, x.now.UTC().Format(time.RFC3339))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			off(x)
+			for range 2 {
+				if diff := cmp.Diff(outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}, outcomeOf(x.decide())); diff != "" {
+					t.Errorf("decision (-want +got):\n%s", diff)
+				}
+				x.tick(time.Hour)
 			}
 		})
 	}
