@@ -44,8 +44,9 @@ type format struct {
 
 var formats = map[Format]format{
 	Generic: {contentType: "application/cloudevents+json"},
-	// https://docs.slack.dev/messaging/formatting-message-text#escaping
-	Slack: {contentType: "application/json", message: textMessage, escape: strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")},
+	// https://docs.slack.dev/messaging/formatting-message-text#escaping. Mattermost and Rocket.Chat, which accept the same
+	// format, also have links of Markdown, and take @all for a mention: an invisible word joiner separates the two.
+	Slack: {contentType: "application/json", message: textMessage, escape: strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "] (", "@", "@\u2060")},
 	// A card mentions only the users that it lists besides its text, but its text can have links, [text](URL).
 	Teams: {contentType: "application/json", message: cardMessage, escape: strings.NewReplacer("](", "] (")},
 	// Google Chat has no way to escape <users/all> and <URL|text>.

@@ -166,12 +166,12 @@ func TestSink_Signs(t *testing.T) {
 // to give a link the text of another.
 func TestFormats_EscapeWhatTenantsWrite(t *testing.T) {
 	for format, want := range map[Format]string{
-		Slack:      "&lt;!channel&gt; &lt;https://evil|a&gt; [a](https://evil) &amp;lt;",
-		Teams:      "<!channel> <https://evil|a> [a] (https://evil) &lt;",
-		GoogleChat: "‹!channel› ‹https://evil|a› [a](https://evil) &lt;",
+		Slack:      "&lt;!channel&gt; &lt;https://evil|a&gt; [a] (https://evil) &amp;lt; @\u2060all",
+		Teams:      "<!channel> <https://evil|a> [a] (https://evil) &lt; @all",
+		GoogleChat: "‹!channel› ‹https://evil|a› [a](https://evil) &lt; @all",
 	} {
 		e := restarted("web")
-		e.Message = "<!channel> <https://evil|a> [a](https://evil) &lt;"
+		e.Message = "<!channel> <https://evil|a> [a](https://evil) &lt; @all"
 		for _, field := range []string{"Message", "Trigger", "SourceName"} {
 			e.Trigger = e.Message
 			if field == "SourceName" {
