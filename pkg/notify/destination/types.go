@@ -25,7 +25,8 @@ type Notifications struct {
 
 // Destination is where events are sent, and which.
 type Destination struct {
-	// Name identifies the destination in logs and metrics. It is a DNS label, unique in the file, and not alert.
+	// Name identifies the destination in logs and metrics. It is a DNS label, unique in the file, and neither Alert nor
+	// Instead.
 	Name string `json:"name"`
 	// Format is the form in which events are sent.
 	Format webhook.Format `json:"format"`
