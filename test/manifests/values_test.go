@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 var nestedString = unstructured.NestedString
@@ -637,6 +639,31 @@ func TestEveryValueIsDocumented(t *testing.T) {
 		part := nested && strings.Contains(all.String(), ".Values."+parent) && strings.Contains(all.String(), "."+last)
 		if !whole && !passed && !part {
 			t.Errorf("no template uses %s", path)
+		}
+	}
+}
+
+// The chart offers each dialect that the server reads besides configdep's own, and by default all of them, without a flag.
+func TestDialectsOfTheChart(t *testing.T) {
+	want := slices.DeleteFunc(policy.DialectNames(), func(name string) bool { return name == "configdep" })
+	var values struct{ Reload struct{ Dialects []string } }
+	if err := yaml.Unmarshal(read(t, "values.yaml"), &values); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, values.Reload.Dialects); diff != "" {
+		t.Errorf("values.yaml (-server +chart):\n%s", diff)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(read(t, "values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	allowed, _, err := unstructured.NestedStringSlice(schema, "properties", "reload", "properties", "dialects", "items", "enum")
+	if diff := cmp.Diff(want, allowed); err != nil || diff != "" {
+		t.Errorf("values.schema.json (-server +chart): %v\n%s", err, diff)
+	}
+	for _, arg := range arguments(t, rendered(t, "chart-default.yaml")) {
+		if strings.HasPrefix(arg, "--dialects=") {
+			t.Errorf("the default is passed: %s", arg)
 		}
 	}
 }
