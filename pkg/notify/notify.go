@@ -55,6 +55,8 @@ type Event struct {
 	// Trigger is the cause of a restart: a source, such as Secret/db, or one of the triggers of package
 	// policy.
 	Trigger string
+	// RequestedBy is the name of the user who asked for a restart; empty: none did.
+	RequestedBy string
 	// At is the time of a restart, and DueAt is when it was due; zero: that is not known.
 	At, DueAt time.Time
 }

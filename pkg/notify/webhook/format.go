@@ -112,10 +112,11 @@ type cloudEvent struct {
 
 type (
 	data struct {
-		What     notify.What `json:"what"`
-		Workload workload    `json:"workload"`
-		Trigger  string      `json:"trigger"`
-		Message  string      `json:"message"`
+		What        notify.What `json:"what"`
+		Workload    workload    `json:"workload"`
+		Trigger     string      `json:"trigger"`
+		RequestedBy string      `json:"requestedBy,omitempty"`
+		Message     string      `json:"message"`
 	}
 	workload struct {
 		Kind      string `json:"kind"`
@@ -140,7 +141,7 @@ func (s *Sink) render(e *notify.Event) ([]byte, error) {
 		SpecVersion: "1.0", ID: uuid.NewString(), Source: s.source, Type: eventType + string(e.What),
 		Subject: w.Namespace + "/" + string(w.Kind) + "/" + w.Name, Time: e.At.UTC(), DataContentType: "application/json",
 		Data: data{
-			What: e.What, Trigger: e.Trigger, Message: e.Message,
+			What: e.What, Trigger: e.Trigger, RequestedBy: e.RequestedBy, Message: e.Message,
 			Workload: workload{Kind: string(w.Kind), Namespace: w.Namespace, Name: w.Name, UID: string(e.UID)},
 		},
 	})

@@ -84,6 +84,19 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// A receiver learns who asked for a restart without parsing the message.
+func TestCloudEvents_RequestedBy(t *testing.T) {
+	e := restarted("web")
+	e.Trigger, e.RequestedBy = "Request", "alice"
+	r := send(t, Config{Format: Generic}, e)[0]
+	var got struct {
+		Data struct{ Trigger, RequestedBy string }
+	}
+	if err := json.Unmarshal(r.body, &got); err != nil || got.Data.Trigger != "Request" || got.Data.RequestedBy != "alice" {
+		t.Errorf("data = %+v, %v, want a request by alice; body:\n%s", got.Data, err, r.body)
+	}
+}
+
 func TestFormats_AreListed(t *testing.T) {
 	if diff := cmp.Diff([]Format{GoogleChat, Generic, Slack, Teams, PlainText}, Formats()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -172,8 +185,8 @@ func TestFormats_EscapeWhatTenantsWrite(t *testing.T) {
 	} {
 		e := restarted("web")
 		e.Message = "<!channel> <https://evil|a> [a](https://evil) &lt; @all"
-		for _, field := range []string{"Message", "Trigger", "SourceName"} {
-			e.Trigger = e.Message
+		for _, field := range []string{"Message", "Trigger", "SourceName", "RequestedBy"} {
+			e.Trigger, e.RequestedBy = e.Message, e.Message
 			if field == "SourceName" {
 				e.Trigger = "Secret/" + e.Message
 			}

@@ -90,5 +90,6 @@ func (q *queue) close() (left int) {
 // sizeOf returns the size of an event in bytes, with the struct itself rounded up.
 func sizeOf(e *notify.Event) int {
 	const fixed = 256
-	return fixed + len(e.What) + len(e.Workload.Kind) + len(e.Workload.Namespace) + len(e.Workload.Name) + len(e.UID) + len(e.Message) + len(e.Trigger)
+	return fixed + len(e.What) + len(e.Workload.Kind) + len(e.Workload.Namespace) + len(e.Workload.Name) + len(e.UID) +
+		len(e.Message) + len(e.Trigger) + len(e.RequestedBy)
 }

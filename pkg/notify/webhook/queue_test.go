@@ -79,8 +79,9 @@ func TestSizeOf_CountsEachText(t *testing.T) {
 	e.UID += "5"
 	e.Message += "6"
 	e.Trigger += "7"
-	if got := sizeOf(&e); got != size+7 {
-		t.Errorf("with 7 bytes more, size = %d, want %d", got, size+7)
+	e.RequestedBy += "8"
+	if got := sizeOf(&e); got != size+8 {
+		t.Errorf("with 8 bytes more, size = %d, want %d", got, size+8)
 	}
 }
 

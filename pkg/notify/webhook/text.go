@@ -28,6 +28,7 @@ type Text struct {
 	Kind, Namespace, Name, UID string // of the workload
 	Trigger                    string // the cause of a restart, such as Secret/db; empty for other events
 	SourceKind, SourceName     string // of the source that is the trigger, such as Secret and db; empty if none is
+	RequestedBy                string // the user who asked for a restart; empty if none did
 	Message                    string // what happened and why, in a sentence; empty for some events
 	Time                       time.Time
 }
@@ -65,7 +66,7 @@ func samples() (all []notify.Event) {
 		sample.What = what
 		all = append(all, sample)
 	}
-	sample.What, sample.Trigger, sample.Message = notify.Restarted, "Request", "Restarted at the request of alice"
+	sample.What, sample.Trigger, sample.RequestedBy, sample.Message = notify.Restarted, "Request", "alice", "Restarted at the request of alice"
 	return append(all, sample)
 }
 
@@ -98,7 +99,7 @@ func textOf(e *notify.Event, escape *strings.Replacer, cluster string) Text {
 	return Text{
 		Cluster: cluster, What: string(e.What), Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: string(e.UID),
 		Trigger: escape.Replace(e.Trigger), SourceKind: string(kind), SourceName: escape.Replace(name),
-		Message: escape.Replace(e.Message), Time: e.At.UTC(),
+		RequestedBy: escape.Replace(e.RequestedBy), Message: escape.Replace(e.Message), Time: e.At.UTC(),
 	}
 }
 

@@ -40,6 +40,7 @@ const (
 	// Limits of an event, in bytes. Texts of annotations, which may be far longer, become part of messages.
 	maxMessage = 2048
 	maxTrigger = 512
+	maxUser    = 512
 
 	// Limits of what is configured, in bytes.
 	maxURL    = 4096
@@ -288,7 +289,7 @@ func (s *Sink) Notify(e notify.Event) {
 	if e.At.IsZero() {
 		e.At = s.clock.Now()
 	}
-	e.Message, e.Trigger = clip(e.Message, maxMessage), clip(e.Trigger, maxTrigger)
+	e.Message, e.Trigger, e.RequestedBy = clip(e.Message, maxMessage), clip(e.Trigger, maxTrigger), clip(e.RequestedBy, maxUser)
 	if lost := s.queue.put(e); lost != "" {
 		s.lose(lost, 1, nil)
 	}

@@ -185,7 +185,7 @@ func TestNotify_Filters(t *testing.T) {
 func TestNotify_ClipsLongTexts(t *testing.T) {
 	s := mustNew(t, Config{})
 	e := restarted("web")
-	e.Message, e.Trigger = strings.Repeat("é", 5000), strings.Repeat("t", 5000)
+	e.Message, e.Trigger, e.RequestedBy = strings.Repeat("é", 5000), strings.Repeat("t", 5000), strings.Repeat("u", 5000)
 	s.Notify(e)
 	got := s.queue.events[0]
 	// An é has two bytes and the ellipsis three, so that one byte is left.
@@ -194,6 +194,9 @@ func TestNotify_ClipsLongTexts(t *testing.T) {
 	}
 	if want := strings.Repeat("t", maxTrigger-3) + "…"; got.Trigger != want {
 		t.Errorf("trigger has %d bytes, want %d", len(got.Trigger), len(want))
+	}
+	if want := strings.Repeat("u", maxUser-3) + "…"; got.RequestedBy != want {
+		t.Errorf("the name of the user has %d bytes, want %d", len(got.RequestedBy), len(want))
 	}
 }
 

@@ -242,7 +242,7 @@ func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, reque
 	r.Sink.Notify(notify.Event{
 		What:     notify.Restarted,
 		Workload: dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name},
-		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, At: r.Clock.Now(),
+		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, RequestedBy: user(ctx), At: r.Clock.Now(),
 	})
 }
 

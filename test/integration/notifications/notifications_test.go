@@ -93,8 +93,9 @@ func TestEventsReachTheirDestinations(t *testing.T) {
 	if _, err := reloads.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "rotated"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if reload := received.await(t, "events", key, "Restarted", "Request"); !strings.HasSuffix(reload.Data.Message, ": rotated") {
-		t.Errorf("message = %q", reload.Data.Message)
+	if reload := received.await(t, "events", key, "Restarted", "Request"); !strings.HasSuffix(reload.Data.Message, ": rotated") ||
+		reload.Data.RequestedBy == "" || !strings.Contains(reload.Data.Message, reload.Data.RequestedBy) {
+		t.Errorf("message = %q, requested by %q", reload.Data.Message, reload.Data.RequestedBy)
 	}
 	events, err := received.events("events", key)
 	if err != nil {

@@ -85,8 +85,9 @@ type cloudEvent struct {
 			Name      string `json:"name"`
 			UID       string `json:"uid"`
 		} `json:"workload"`
-		Trigger string `json:"trigger"`
-		Message string `json:"message"`
+		Trigger     string `json:"trigger"`
+		RequestedBy string `json:"requestedBy"`
+		Message     string `json:"message"`
 	} `json:"data"`
 }
 
