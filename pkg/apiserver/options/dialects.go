@@ -38,7 +38,7 @@ func (o *Options) addDialectFlags(fs *pflag.FlagSet) {
 		"The tools whose annotations are read: any of "+strings.Join(policy.DialectNames(), ", ")+". Those of configdep itself are always read.")
 	fs.StringVar(&d.Strategy, "reload-strategy", d.Strategy,
 		"The strategy of workloads that ask for none: annotation (or annotations, as in Reloader), a rollout; env-var (or env-vars), "+
-			"a rollout that also sets an environment variable as Reloader does; or another one that --strategies contains.")
+			"a rollout that also sets an environment variable as Reloader does; or recreate, if --strategies contains it.")
 	fs.BoolVar(&o.Reload.ReloadOnCreate, "reload-on-create", o.Reload.ReloadOnCreate,
 		"For workloads that only annotations of Reloader opt in: restart them when a source appears where there was none. For others that is a change anyway.")
 	fs.BoolVar(&o.Reload.ReloadOnDelete, "reload-on-delete", o.Reload.ReloadOnDelete,
@@ -93,15 +93,18 @@ func (d *DialectOptions) strategy() (policy.Strategy, error) {
 	return policy.ParseStrategy(d.Strategy)
 }
 
+// allowedStrategies are the values of --reload-strategy, with Reloader's names of the first two.
+const allowedStrategies = "must be one of annotation, annotations, env-var, env-vars, recreate"
+
 func (o *Options) validateDialects() (errs []error) {
 	if _, err := policy.NewDialects(o.Dialects.Names, o.Dialects.Reloader); err != nil {
 		errs = append(errs, fmt.Errorf("--dialects: %w", err))
 	}
 	switch s, err := o.Dialects.strategy(); {
 	case err != nil:
-		errs = append(errs, fmt.Errorf("--reload-strategy %w, annotations, env-vars", err))
+		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies))
 	case s == policy.RestartAt:
-		errs = append(errs, errors.New("--reload-strategy must not be restart-at, which most kinds of workloads do not have"))
+		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most kinds of workloads have no spec.restartAt"))
 	case !slices.Contains(o.Reload.Strategies, s):
 		errs = append(errs, fmt.Errorf("--reload-strategy is %s, which --strategies must then contain", s.Name()))
 	}

@@ -221,9 +221,7 @@ func (o *Options) validateReloader() (errs []error) {
 		errs = append(errs, fmt.Errorf("--is-Argo-Rollouts: %q must be true or false", value))
 	}
 	errs = append(errs, o.validateLogFlags()...)
-	if r.EnablePprof {
-		errs = append(errs, validateAddress("--pprof-addr", r.PprofAddr)...)
-	}
+	errs = append(errs, validateAddress("--pprof-addr", r.PprofAddr)...)
 	if r.MetricsBindAddress != "" {
 		errs = append(errs, validateAddress("--insecure-metrics-bind-address", r.MetricsBindAddress)...)
 	}

@@ -219,6 +219,7 @@ func TestReloaderFlags_Running(t *testing.T) {
 		"--enable-pprof --pprof-addr=:6060":            {usual(func(r *running) { r.Pprof = ":6060" }), ""},
 		"--enable-pprof --pprof-addr=[::1]:6060":       {usual(func(r *running) { r.Pprof = "[::1]:6060" }), ""},
 		"--pprof-addr=:6060":                           {usual(nil), ""},
+		"--pprof-addr=6060":                            {running{}, `--pprof-addr: "6060" must be HOST:PORT or :PORT`},
 		"--enable-pprof --pprof-addr=6060":             {running{}, `--pprof-addr: "6060" must be HOST:PORT or :PORT`},
 		"--enable-pprof --pprof-addr=:http":            {running{}, `--pprof-addr: ":http" must be HOST:PORT or :PORT`},
 		"--enable-pprof --pprof-addr=:65536":           {running{}, `--pprof-addr: ":65536" must be HOST:PORT or :PORT`},
