@@ -30,7 +30,10 @@ func (e *Evaluation) Changed() (out []Changed) {
 	for _, c := range changes[:min(len(changes), maxChanged)] {
 		u := c.trackedSource
 		if u.counted == nil {
-			continue // many sources, of which it is not known which changed
+			if of := u.latest(); of != nil {
+				out = append(out, *of)
+			}
+			continue
 		}
 		of := Changed{Kind: u.counted.Kind, Name: u.counted.Name, Containers: u.containers()}
 		if u.counted.source != nil {
@@ -39,6 +42,17 @@ func (e *Evaluation) Changed() (out []Changed) {
 		out = append(out, of)
 	}
 	return out
+}
+
+// latest returns the source that this process read last of those that a glob names, because it is not known which of them has changed;
+// nil: there is none.
+func (u *trackedSource) latest() (of *Changed) {
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		r := dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: dependency.Wholly}
+		of = &Changed{Kind: s.Kind, Name: s.Name, Digest: u.of.digest(dependency.AppendContent(nil, &r, s))[:16]}
+		return false
+	})
+	return of
 }
 
 // container returns the container that reads the source; if none does, or only init containers, the first of the

@@ -27,8 +27,9 @@ type Declaration struct {
 	instead [2]string
 	in      []string // the annotations that opt the workload in
 	idle    []string // problems that matter only if any source restarts the workload
-	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not.
-	ignores, counts bool
+	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not. Ignoring is what
+	// the dialect says whose annotations are being read.
+	ignores, counts, ignoring bool
 }
 
 // observedKinds are the kinds whose changes are seen.
@@ -82,8 +83,21 @@ func (d *Declaration) Exclude(patterns []dependency.Pattern, by string) {
 	d.policy.exclude(patterns, by)
 }
 
-// Ignores declares whether the dialect that opts the workload in ignores that sources appear and disappear.
-func (d *Declaration) Ignores(ignores bool) {
+// IgnoreAppearing declares that the dialect ignores that sources appear and disappear.
+func (d *Declaration) IgnoreAppearing() { d.ignoring = true }
+
+// of adds what a dialect declares.
+func (d *Declaration) of(dialect Dialect) {
+	before := len(d.in)
+	d.ignoring = false
+	dialect.Declare(d)
+	if len(d.in) > before {
+		d.ignore(d.ignoring)
+	}
+}
+
+// ignore notes whether something that opts the workload in ignores that sources appear and disappear.
+func (d *Declaration) ignore(ignores bool) {
 	d.ignores, d.counts = d.ignores || ignores, d.counts || !ignores
 }
 
@@ -113,7 +127,7 @@ func (d *Declaration) finish() {
 	}
 	if len(d.in) == 0 && d.instead == [2]string{} {
 		p.Mode, p.DeclaredBy = d.base.Mode, d.base.DeclaredBy
-		d.ignore(d.ignoresDefault())
+		d.setIgnored(d.ignoresDefault())
 		return
 	}
 	modes := d.own
@@ -133,7 +147,7 @@ func (d *Declaration) finish() {
 	switch {
 	case based && (d.base.Mode != Off || len(by) == 0):
 		by = append(slices.Clone(by), d.base.DeclaredBy)
-		d.Ignores(d.ignoresDefault())
+		d.ignore(d.ignoresDefault())
 	case len(by) == 0:
 		for _, instead := range d.instead {
 			if instead != "" && !slices.Contains(by, instead) {
@@ -149,7 +163,7 @@ func (d *Declaration) finish() {
 		}
 	}
 	// Where several dialects opt a workload in, what is a change for one of them is a change.
-	d.ignore(d.ignores && !d.counts)
+	d.setIgnored(d.ignores && !d.counts)
 }
 
 // ignoresDefault reports whether the default ignores sources that appear and disappear.
@@ -157,8 +171,8 @@ func (d *Declaration) ignoresDefault() bool {
 	return d.base.DeclaredBy == DeclaredByDefault && d.defaults.AutoReloadAll
 }
 
-func (d *Declaration) ignore(ignores bool) {
-	if ignores {
+func (d *Declaration) setIgnored(ignored bool) {
+	if ignored {
 		d.policy.IgnoreCreated, d.policy.IgnoreDeleted = !d.defaults.ReloadOnCreate, !d.defaults.ReloadOnDelete
 	}
 }

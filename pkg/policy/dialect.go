@@ -129,6 +129,16 @@ func NewDialects(names []string, annotations ReloaderAnnotations) (Dialects, err
 	return slices.DeleteFunc(all, func(d Dialect) bool { return d != Dialect(native{}) && !slices.Contains(names, d.Name()) }), nil
 }
 
+// Fixed reports whether an annotation says something in any dialect, whatever the names that users have chosen.
+func Fixed(key string) bool {
+	return slices.ContainsFunc(allDialects, func(d Dialect) bool {
+		if r, is := d.(*reloader); is {
+			return r.fixed(key)
+		}
+		return d.Owns(key)
+	})
+}
+
 // Owns reports whether annotations with a key belong to a dialect, and so are kept when objects are
 // read.
 func (ds Dialects) Owns(key string) bool {

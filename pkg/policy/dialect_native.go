@@ -61,7 +61,6 @@ func (native) Declare(d *Declaration) {
 	default:
 		d.Restart(mode, by, observedKinds[:]...)
 		d.Instead(by, observedKinds[:]...)
-		d.Ignores(false)
 	}
 }
 

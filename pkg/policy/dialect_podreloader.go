@@ -62,19 +62,20 @@ func (podReloader) Declare(d *Declaration) {
 			d.Problem(list.key, value, err)
 		}
 		d.Name(names, list.key)
-		d.Ignores(false)
 	}
 }
 
 // Scope implements Dialect.
 func (podReloader) Scope(from Annotated, to *Annotated) {
+	named := false // else the labels say nothing
 	for _, key := range []string{podReloaderConfigMaps, podReloaderSecrets} {
 		if value, found := from.Workload[key]; found {
 			set(&to.Workload, key, value)
+			named = true
 		}
 	}
 	for _, label := range podReloaderOff {
-		if value, found := from.Labels[label]; found && to.Workload != nil {
+		if value, found := from.Labels[label]; found && named {
 			set(&to.Labels, label, value)
 		}
 	}

@@ -106,6 +106,13 @@ func (r *reloader) Own(annotations map[string]string) string {
 	return ""
 }
 
+// fixed reports whether an annotation of Reloader has a name that its users cannot change.
+func (r *reloader) fixed(key string) bool {
+	return key == rolloutStrategy || key == lastReloadedFrom || slices.ContainsFunc(r.kinds, func(k reloaderKind) bool {
+		return key == k.exclude || k.kind == dependency.SecretProviderClass && (key == k.list || key == k.auto)
+	})
+}
+
 // Declare implements Dialect.
 func (r *reloader) Declare(d *Declaration) {
 	for _, k := range r.kinds {
@@ -171,7 +178,7 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 		}
 	}
 	if in {
-		d.Ignores(true)
+		d.IgnoreAppearing()
 		d.policy.ReportsSource = true
 	}
 }

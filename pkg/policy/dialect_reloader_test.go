@@ -237,6 +237,40 @@ func TestNewPolicy_InvalidSettingsOfAWorkloadThatIsNotOptedIn(t *testing.T) {
 	}
 }
 
+// All that annotations of all tools name has to fit into the record, which is an annotation too.
+func TestNewPolicy_BoundsNamesOfAllTools(t *testing.T) {
+	list := func(n, length int) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("a%0*d", length-1, i)
+		}
+		return strings.Join(names, ",")
+	}
+	lists := func(n, length int) annotations {
+		return annotations{
+			configMapList: list(n, length), secretList: list(n, length), "pod-reloader.cs.sap.com/configmaps": list(n, length),
+			"pod-reloader.cs.sap.com/secrets": list(n, length),
+		}
+	}
+	for name, tt := range map[string]struct {
+		workload annotations
+		problem  string
+	}{
+		"512 names":            {lists(128, 20), ""},
+		"516 names":            {lists(129, 20), "annotations name 516 with 10320 bytes in total, and not more than 512 with 67584 bytes can be recorded"},
+		"67,584 bytes of them": {lists(128, 132), ""},
+		"68,096 bytes of them": {lists(128, 133), "annotations name 512 with 68096 bytes in total"},
+	} {
+		p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, policy.Defaults{Mode: policy.Off})
+		if problems := strings.Join(p.Problems, "; "); (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
+			t.Errorf("%s: problems = %.300q, want %q", name, problems, tt.problem)
+		}
+		if (len(p.Sources) > 0) != (tt.problem == "") {
+			t.Errorf("%s: %d sources remain", name, len(p.Sources))
+		}
+	}
+}
+
 func manyNames(n int, end string) string {
 	names := make([]string, n)
 	for i := range names {

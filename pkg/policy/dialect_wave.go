@@ -42,7 +42,6 @@ func (wave) Declare(d *Declaration) {
 		return
 	}
 	d.Restart(Auto, waveRestart, observedKinds[:]...)
-	d.Ignores(false)
 	for _, list := range waveLists {
 		value := d.Workload[list.key]
 		if value == "" {

@@ -109,7 +109,7 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 	}
 	d := Declaration{Annotated: a, defaults: defaults, policy: p, base: KindMode{defaults.Mode, DeclaredByDefault}}
 	for _, dialect := range defaults.Dialects.of(&a) {
-		dialect.Declare(&d)
+		d.of(dialect)
 	}
 	if _, unselected := a.Namespace[DeclaredBySelector]; unselected {
 		d.off, p.Problems = DeclaredBySelector, nil
@@ -123,6 +123,7 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 		return
 	}
 	native{}.settings(p, &d)
+	p.boundNames()
 }
 
 // policy is that of workloads without annotations.
@@ -187,6 +188,25 @@ func (p *Policy) bound(sources int) {
 	}
 	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, which count as %d (one with ? or [ ] counts as 1 plus its length); multiplied by the %d sources that the pod template and %[1]s name, this exceeds %[6]d",
 		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
+}
+
+// maxNames and maxNameBytes limit what annotations of all tools name, because the record has an entry for each source, and all
+// annotations of an object must not have more than 256 KiB. Each list is limited by itself, too.
+const (
+	maxNames     = 2 * maxPatterns
+	maxNameBytes = maxValue
+)
+
+// boundNames adds a problem if annotations name more than can be recorded.
+func (p *Policy) boundNames() {
+	bytes := 0
+	for _, x := range p.Sources {
+		bytes += len(x.Name)
+	}
+	if n := len(p.Sources); n > maxNames || bytes > maxNameBytes {
+		p.refuse(fmt.Sprintf("too many sources: annotations name %d with %d bytes in total, and not more than %d with %d bytes can be recorded",
+			n, bytes, maxNames, maxNameBytes))
+	}
 }
 
 // notAdmitted adds a problem for globs that the graph does not admit.

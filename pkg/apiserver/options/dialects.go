@@ -115,6 +115,8 @@ func (o *Options) validateDialects() (errs []error) {
 			errs = append(errs, fmt.Errorf("--%s: %q is not the name of an annotation: %s", n.flag, key, strings.Join(problems, "; ")))
 		} else if strings.HasPrefix(key, policy.Prefix) {
 			errs = append(errs, fmt.Errorf("--%s: %q is an annotation of configdep", n.flag, key))
+		} else if policy.Fixed(key) {
+			errs = append(errs, fmt.Errorf("--%s: %q means something else already: choose another name", n.flag, key))
 		} else if other := keys[key]; other != "" {
 			errs = append(errs, fmt.Errorf("--%s and --%s are both %q", other, n.flag, key))
 		}

@@ -12,15 +12,17 @@ import (
 
 func TestDialectFlags_Invalid(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--dialects=reloader,kured":                      `--dialects: "kured" is no dialect: must be any of configdep, reloader, pod-reloader, wave`,
-		"--reload-strategy=reboot":                       "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate",
-		"--reload-strategy=restart-at":                   "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate: most kinds of workloads have no spec.restartAt",
-		"--reload-strategy=recreate":                     "--reload-strategy is recreate, which --strategies must then contain",
-		"--auto-annotation=":                             `--auto-annotation: "" is not the name of an annotation`,
-		"--secret-annotation=a/b/c":                      `--secret-annotation: "a/b/c" is not the name of an annotation`,
-		"--ignore-annotation=configdep.io/x":             `--ignore-annotation: "configdep.io/x" is an annotation of configdep`,
-		"--auto-annotation=reloader.stakater.com/search": `--auto-annotation and --auto-search-annotation are both "reloader.stakater.com/search"`,
-		"--reload-on-create=maybe":                       "invalid argument",
+		"--dialects=reloader,kured":                                `--dialects: "kured" is no dialect: must be any of configdep, reloader, pod-reloader, wave`,
+		"--reload-strategy=reboot":                                 "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate",
+		"--reload-strategy=restart-at":                             "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate: most kinds of workloads have no spec.restartAt",
+		"--reload-strategy=recreate":                               "--reload-strategy is recreate, which --strategies must then contain",
+		"--auto-annotation=":                                       `--auto-annotation: "" is not the name of an annotation`,
+		"--secret-annotation=a/b/c":                                `--secret-annotation: "a/b/c" is not the name of an annotation`,
+		"--ignore-annotation=configdep.io/x":                       `--ignore-annotation: "configdep.io/x" is an annotation of configdep`,
+		"--auto-annotation=reloader.stakater.com/rollout-strategy": `--auto-annotation: "reloader.stakater.com/rollout-strategy" means something else already: choose another name`,
+		"--secret-annotation=wave.pusher.com/extra-secrets":        `--secret-annotation: "wave.pusher.com/extra-secrets" means something else already: choose another name`,
+		"--auto-annotation=reloader.stakater.com/search":           `--auto-annotation and --auto-search-annotation are both "reloader.stakater.com/search"`,
+		"--reload-on-create=maybe":                                 "invalid argument",
 	} {
 		if _, err := parsed(strings.Fields(flags)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", flags, err, want)

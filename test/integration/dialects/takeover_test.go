@@ -22,7 +22,8 @@ import (
 // next change of content restarts those that have pods, and removes what was left.
 func TestTakeover(t *testing.T) {
 	// This test does not run in parallel, because it stops the server.
-	const each = 50 // workloads from each tool, of which half have a pod
+	const each = 200 // workloads from each tool
+	hasPod := func(i int) bool { return i%8 == 0 }
 	const variable = "STAKATER_APP_CONFIG_CONFIGMAP"
 	left := `{"type":"CONFIGMAP","name":"app-config","namespace":"shop","hash":"da39a3ee5e6b4b0d3255bfef95601890afd80709","containerRefs":["app"],"observedAt":1700000000}`
 	tools := map[string]struct {
@@ -69,7 +70,9 @@ func TestTakeover(t *testing.T) {
 			template := podTemplate(name, config)
 			of.leave(&template)
 			d := deployment(name, of.annotations, template)
-			d.Spec.Replicas = new(int32(i % 2))
+			if !hasPod(i) {
+				d.Spec.Replicas = new(int32)
+			}
 			s.create(d)
 		}
 	}
@@ -140,7 +143,7 @@ func TestTakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, want := len(sets.Items), each*len(tools)*3/2; n != want { // one for each template
+	if n, want := len(sets.Items), each*len(tools)*9/8; n != want { // one for each template
 		t.Errorf("got %d ReplicaSets, want %d", n, want)
 	}
 	if after, err = all(t.Context()); err != nil {
@@ -150,7 +153,7 @@ func TestTakeover(t *testing.T) {
 		for i := range each {
 			name := fmt.Sprintf("%s-%d", tool, i)
 			template := &after[name].Spec.Template
-			if i%2 == 0 { // without pods, so there is nothing to restart
+			if !hasPod(i) { // without pods, so there is nothing to restart
 				if diff := cmp.Diff(before[name].Spec, after[name].Spec); diff != "" {
 					t.Errorf("%s is changed, although it has no pods (-before +after):\n%s", name, diff)
 				}
