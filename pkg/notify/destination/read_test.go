@@ -173,7 +173,7 @@ func TestRead_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		"a template":          {one("  template: s3cret"), []string{`destination "oncall": template: requires a format other than generic, which has no text`}},
 		"a template's syntax": {with("url: 'https://s3cret.example.com', template: '{{.Name'"), []string{`destination "oncall": template: must be a Go text/template with built-in functions only: template: message:1: unclosed action`}},
 		"a template's field": {with("url: 'https://s3cret.example.com', template: '{{.Labels}}'"),
-			[]string{`destination "oncall": template: fails for a sample of the event Restarted: template: message:1:2: executing "message" at <.Labels>: can't evaluate field Labels in type webhook.Text`}},
+			[]string{`destination "oncall": template: fails for a sample of the event Restarted: .Labels is no field: must be one of .Cluster, .What, .Kind, .Namespace, .Name, .UID, .Trigger, .SourceKind, .SourceName, .RequestedBy, .Message, .Time`}},
 		"an unknown event": {one("  events: [Restarted, s3cret]"), []string{`destination "oncall": events[1]: must be one of Restarted, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, ` +
 			`InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing`}},
 		"a pattern":      {one("  namespaces: ['s3cret-*']"), []string{`destination "oncall": namespaces[0]: must be the name of a namespace; patterns are not supported`}},

@@ -7,8 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -33,17 +33,29 @@ type Text struct {
 	Time                       time.Time
 }
 
+// fieldNames are the names of the fields of a Text.
+var fieldNames = []string{"Cluster", "What", "Kind", "Namespace", "Name", "UID", "Trigger", "SourceKind", "SourceName", "RequestedBy", "Message", "Time"}
+
+// field returns a field by its name; nil: there is none.
+func (t *Text) field(name string) any {
+	values := []any{t.Cluster, t.What, t.Kind, t.Namespace, t.Name, t.UID, t.Trigger, t.SourceKind, t.SourceName, t.RequestedBy, t.Message, t.Time}
+	if i := slices.Index(fieldNames, name); i >= 0 {
+		return values[i]
+	}
+	return nil
+}
+
 var (
 	errLong  = fmt.Errorf("its text must have at most %d bytes", maxText)
 	errEmpty = errors.New("its text must not be empty")
 )
 
 // parseTemplate parses a template, and executes it with a sample of each event, so that mistakes appear at the start.
-func parseTemplate(text string, f *format, cluster string) (*template.Template, error) {
+func parseTemplate(text string, f *format, cluster string) (*messageTemplate, error) {
 	if text == "" {
 		text = DefaultTemplate
 	}
-	t, err := template.New("message").Parse(text)
+	t, err := newTemplate(text)
 	if err != nil {
 		return nil, fmt.Errorf("must be a Go text/template with built-in functions only: %w", err)
 	}
@@ -84,9 +96,10 @@ func (s *Sink) execute(e *notify.Event) (string, error) {
 }
 
 // run executes a template. With errLong, it returns the beginning of the text, which is too long by at least one byte.
-func run(t *template.Template, f *format, cluster string, e *notify.Event) (string, error) {
+func run(t *messageTemplate, f *format, cluster string, e *notify.Event) (string, error) {
 	out := limited{plain: f.plain}
-	err := t.Execute(&out, textOf(e, f.escape, cluster))
+	data := textOf(e, f.escape, cluster)
+	err := t.execute(&out, &data)
 	text := out.text.String()
 	if err == nil && strings.TrimSpace(text) == "" {
 		err = errEmpty

@@ -17,15 +17,17 @@ import (
 // A template with a mistake stops the start, or it would fail when it is needed.
 func TestParseTemplate_RefusesMistakes(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"syntax":            {"{{.Name", "must be a Go text/template with built-in functions only"},
-		"unknown function":  {"{{upper .Name}}", `function "upper" not defined`},
-		"unknown field":     {"{{.Labels}}", "can't evaluate field Labels"},
-		"in one event only": {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "fails for a sample of the event SourceMissing"},
-		"for a request":     {`{{if .SourceKind}}x{{else}}{{.Nope}}{{end}}`, "fails for a sample of the event Restarted"},
-		"no text":           {" \n", "its text must not be empty"},
-		"too long":          {strings.Repeat("x", maxText+1), "its text must have at most 4000 bytes"},
-		"too long in parts": {"{{range 5000}}x{{end}}", "its text must have at most 4000 bytes"},
-		"endless":           {`{{define "x"}}x{{template "x"}}{{end}}{{template "x"}}`, "its text must have at most 4000 bytes"},
+		"syntax":             {"{{.Name", "must be a Go text/template with built-in functions only"},
+		"unknown function":   {"{{upper .Name}}", `function "upper" not defined`},
+		"unknown field":      {"{{.Labels}}", ".Labels is no field: must be one of .Cluster, .What, .Kind"},
+		"in one event only":  {`{{if eq .What "SourceMissing"}}{{.Nope}}{{end}}x`, "fails for a sample of the event SourceMissing"},
+		"for a request":      {`{{if .SourceKind}}x{{else}}{{.Nope}}{{end}}`, "fails for a sample of the event Restarted"},
+		"no text":            {" \n", "its text must not be empty"},
+		"too long":           {strings.Repeat("x", maxText+1), "its text must have at most 4000 bytes"},
+		"too long in parts":  {`{{$x := printf "%4000s" "x"}}{{$x}}{{$x}}`, "its text must have at most 4000 bytes"},
+		"a loop":             {"{{if .Nothing}}{{range 5000}}x{{end}}{{end}}", "range cannot be used: only if, with, else, variables and functions can"},
+		"another template":   {`{{define "x"}}x{{template "x"}}{{end}}{{template "x"}}`, "define cannot be used"},
+		"one that is absent": {`{{with .Name}}{{template "x"}}{{end}}`, "template cannot be used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(Config{Name: "oncall", URL: secretURL, Format: Slack, Template: tt.text})

@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -96,7 +95,7 @@ type Sink struct {
 	key        []byte
 	source     string
 	cluster    string
-	template   *template.Template
+	template   *messageTemplate
 	events     sets.Set[notify.What]
 	namespaces sets.Set[string]
 	timeout    time.Duration

@@ -21,7 +21,7 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 	const (
 		urls   = "url: must be https://HOST/PATH or http://HOST/PATH, at most 4096 bytes, without spaces and line ends"
 		names  = "name: must be a DNS label: at most 63 lower case letters, digits and hyphens"
-		sample = `template: fails for a sample of the event Restarted: template: message:1:2: executing "message" at <.Nope>: can't evaluate field Nope in type webhook.Text`
+		sample = `template: fails for a sample of the event Restarted: .Nope is no field: must be one of .Cluster, .What, .Kind, .Namespace, .Name, .UID, .Trigger, .SourceKind, .SourceName, .RequestedBy, .Message, .Time`
 		whats  = "must be one of Restarted, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, " +
 			"InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing"
 		keys    = "key: must have 1 to 4096 bytes; without a key, nothing is signed"
