@@ -19,12 +19,6 @@ const (
 // podReloaderLists are the annotations that name sources.
 var podReloaderLists = []sourceList{{podReloaderConfigMaps, dependency.ConfigMap}, {podReloaderSecrets, dependency.Secret}}
 
-// sourceList is an annotation that names sources of a kind.
-type sourceList struct {
-	key  string
-	kind dependency.SourceKind
-}
-
 // podReloaderOff are labels of a workload that turn pod-reloader off.
 var podReloaderOff = []string{podReloaderPrefix + "ignored", podReloaderPrefix + "disabled"}
 
