@@ -198,7 +198,7 @@ var cases = map[string]*history{
 	}),
 	"RedundantOptIn": one(has(s0, 1), birth, lead, do("create workload", 0, 0), do("refuse", 1, 0), wait(100*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond),
 		optIn, wait(100*time.Millisecond), calm).with(func(h *history) {
-		h.defaults.Mode = "auto"
+		h.Mode = "auto"
 		h.Workloads[0].Annotations = map[string]string{}
 		h.Operations = append([]operation{has(s0, 1), birth, lead, {Do: "impair", B: 1}, create}, h.Operations[5:]...)
 	}),

@@ -18,7 +18,7 @@ func generate(seedNumber uint64) *history {
 	h := &history{Seed: seedNumber}
 	m := maker{rand.New(rand.NewPCG(seedNumber, 0)), h}
 	h.Servers = 1 + m.IntN(2)
-	h.defaults.Mode = pick(m, "off", "auto")
+	h.Mode = pick(m, "off", "auto")
 	h.Batches = m.IntN(2) == 0
 	h.Pace = pick(m, 0, 0, 100*time.Millisecond)
 	switch m.IntN(8) {
