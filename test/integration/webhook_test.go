@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/install"
 )
@@ -36,8 +38,10 @@ func TestWebhookStampsNewWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	apps := kube(t).AppsV1()
-	for i := range 20 { // the index is sometimes ahead, and sometimes behind
-		name := fmt.Sprintf("web-%d", i)
+	const all = 20 // the index is sometimes ahead, and sometimes behind
+	excused := 0
+	for i := range all {
+		name, gaveUp := fmt.Sprintf("web-%d", i), webhookGaveUp(t)
 		create(t, kube(t).CoreV1().Secrets(namespace).Create, secret(name, map[string]string{"password": name}))
 		var made metav1.Object
 		var template *corev1.PodTemplateSpec
@@ -62,12 +66,20 @@ func TestWebhookStampsNewWorkloads(t *testing.T) {
 			made, template, view = o, &o.Spec.Template, "daemonset."+name
 		}
 		shown := viewApplied(t, namespace, view)
-		if err := stamped(made, template, shown.Status.ConfigHash); err != nil {
+		switch err := stamped(made, template, shown.Status.ConfigHash); {
+		case err == nil:
+		case webhookGaveUp(t) > gaveUp: // the machine was too busy to answer in time, and a create is not held up for that
+			t.Logf("%s was admitted without an answer in time", view)
+			excused++
+		default:
 			t.Errorf("%s: %v", view, err)
 		}
 		if shown.Status.LastReload != nil {
 			t.Errorf("%s was restarted: %+v", view, shown.Status.LastReload)
 		}
+	}
+	if excused > all/2 {
+		t.Errorf("%d of %d workloads were admitted without an answer in time", excused, all)
 	}
 }
 
@@ -331,23 +343,46 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	}
 }
 
-// webhookRequests returns the number of webhook requests that all replicas have counted.
-func webhookRequests(t *testing.T) (n int) {
+// webhookRequests returns the number of webhook requests that all replicas have counted, with some results; none: with any.
+func webhookRequests(t *testing.T, results ...string) (n int) {
 	t.Helper()
 	for _, replica := range server.Replicas {
 		got, err := try(t.Context(), directly(replica), request{path: "/metrics"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(got.body)) {
-			if strings.HasPrefix(line, "configdep_webhook_requests_total{") {
-				var value float64
-				if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
-					t.Fatal(err)
-				}
-				n += int(value)
-			}
+		n += sumOf(t, string(got.body), "configdep_webhook_requests_total{", func(labels string) bool {
+			return len(results) == 0 || slices.ContainsFunc(results, func(r string) bool { return strings.Contains(labels, `result="`+r+`"`) })
+		})
+	}
+	return n
+}
+
+// webhookGaveUp returns how many workloads were admitted unchanged because the webhook did not answer in time, or could not find out
+// in time what to answer.
+func webhookGaveUp(t *testing.T) int {
+	t.Helper()
+	raw, err := kube(t).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := sumOf(t, string(raw), "apiserver_admission_webhook_fail_open_count{", func(labels string) bool { return strings.Contains(labels, "configdep.io") })
+	return open + webhookRequests(t, metrics.WebhookError, metrics.WebhookNotReady)
+}
+
+// sumOf returns the sum of the series of a metric whose labels are wanted.
+func sumOf(t *testing.T, text, prefix string, wanted func(labels string) bool) (n int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		labels, number, _ := strings.Cut(strings.TrimPrefix(line, prefix), "} ")
+		if !strings.HasPrefix(line, prefix) || !wanted(labels) {
+			continue
 		}
+		var value float64
+		if _, err := fmt.Sscan(number, &value); err != nil {
+			t.Fatal(err)
+		}
+		n += int(value)
 	}
 	return n
 }
