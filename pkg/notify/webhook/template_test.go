@@ -5,6 +5,8 @@ package webhook
 
 import (
 	"bytes"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -80,4 +82,20 @@ func FuzzTemplate(f *testing.F) {
 			t.Errorf("%q: %q; want %q, %v", text, got, want, wantErr)
 		}
 	})
+}
+
+// Templates can use every field of a Text.
+func TestText_Fields(t *testing.T) {
+	text := reflect.ValueOf(*sampleText())
+	var names []string
+	for i := range text.NumField() {
+		name := text.Type().Field(i).Name
+		if got := sampleText().field(name); got != text.Field(i).Interface() {
+			t.Errorf("field %s = %v, want %v", name, got, text.Field(i))
+		}
+		names = append(names, name)
+	}
+	if !slices.Equal(names, fieldNames) {
+		t.Errorf("names = %q, want %q", fieldNames, names)
+	}
 }
