@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -48,6 +49,8 @@ type Config struct {
 	Observe bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
+	// Kinds are the kinds of workloads.
+	Kinds kind.Table
 	// Exempt reports whether workloads of a namespace are admitted unchanged, for every caller; nil: no
 	// namespace is exempt.
 	Exempt func(namespace string) bool
@@ -131,7 +134,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	} else if err != nil {
 		return http.StatusBadRequest, nil, fmt.Errorf("reading the request: %w", err)
 	}
-	review, err := readReview(body)
+	review, err := readReview(body, h.Kinds)
 	if err != nil {
 		return http.StatusBadRequest, nil, err
 	}

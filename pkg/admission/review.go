@@ -43,9 +43,9 @@ type request struct {
 	malformed      error  // why there are none
 }
 
-// readReview reads an AdmissionReview of a workload. It validates what the request says about itself before that is
+// readReview reads an AdmissionReview of a workload of one of the kinds. It validates what the request says about itself before that is
 // used.
-func readReview(body []byte) (*review, error) {
+func readReview(body []byte, kinds kind.Table) (*review, error) {
 	v := &review{}
 	if err := json.Unmarshal(body, v); err != nil {
 		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
@@ -53,21 +53,21 @@ func readReview(body []byte) (*review, error) {
 	if gvk := v.GroupVersionKind(); gvk != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || v.Request == nil {
 		return nil, fmt.Errorf("expected an AdmissionReview of %s with a request, got %s", admissionv1.SchemeGroupVersion, gvk)
 	}
-	return v, v.Request.read()
+	return v, v.Request.read(kinds)
 }
 
 // maxUID is an upper bound on the length of the UID of a request, which is returned in
 // the answer.
 const maxUID = 128
 
-func (r *request) read() error {
+func (r *request) read(kinds kind.Table) error {
 	switch {
 	case r.UID == "":
 		return errors.New("the request of the AdmissionReview has no uid")
 	case len(r.UID) > maxUID:
 		return fmt.Errorf("the uid of the request has more than %d bytes", maxUID)
 	}
-	if r.kind = kind.OfGroupKind(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}); r.kind == nil || !r.kind.Traits.Rollable {
+	if r.kind = kinds.OfGroupKind(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}); r.kind == nil || !r.kind.Traits.Rollable {
 		return fmt.Errorf("a %s is not a workload whose pods can be restarted", r.Kind.Kind)
 	}
 	if !isName(r.Namespace, validation.ValidateNamespaceName) {

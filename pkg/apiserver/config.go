@@ -178,6 +178,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	if c.Workloads, err = workload.NewClient(config, client); err != nil {
 		return nil, err
 	}
+	c.Workloads.Kinds = c.Scope.Kinds
 	c.Workloads.WithoutJobs = slices.Contains(c.Scope.IgnoredWorkloads, kind.Job)
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
 	if c.webhook, err = webhook.New(o, generic.SecureServing, client); err != nil {

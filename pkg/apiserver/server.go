@@ -56,7 +56,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		namespaces:  c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 	}
 	sinks := notify.Sinks{
-		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})},
+		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"}), Kinds: c.Scope.Kinds},
 		notify.Metrics{},
 	}
 	for _, n := range c.notifications {
@@ -65,7 +65,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	s.controller = controller.New(controller.Config{
 		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, NoRevisions: c.NoRevisions,
 	})
-	s.dependencies = configdependency.NewViews(c.HistoryBytes, s.controller, clock.RealClock{})
+	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, s.controller, clock.RealClock{})
 	s.resources = newResources(s.dependencies)
 	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
 	s.index.SetDefaults(c.Reload)
@@ -150,7 +150,7 @@ func (s *Server) begin(d *dependency.Digester) {
 // reviews returns the handler of the webhook.
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
-		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces,
+		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces, Kinds: s.config.Scope.Kinds,
 		Dialects: s.config.Reload.Dialects, Observe: s.config.Reload.Observe,
 		Exempt: func(namespace string) bool {
 			return slices.Contains(s.config.Scope.IgnoredNamespaces, namespace) || s.config.exemptions.Exempt(namespace, s.namespaces)

@@ -112,7 +112,7 @@ func workloadObject(of dependency.WorkloadKind, name string, version int, secret
 	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
 		WorkloadKey:     dependency.WorkloadKey{Kind: of, Namespace: "ns", Name: name},
 		ResourceVersion: fmt.Sprint(version),
-		Traits:          kind.Of(of).Traits,
+		Traits:          kind.Table(nil).Of(of).Traits,
 	}}
 	for _, s := range secrets {
 		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})

@@ -123,7 +123,7 @@ func (c *crowd) deployment(i int, version string) *object {
 			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: name},
 			UID:         types.UID(name), ResourceVersion: version,
 			Annotations: map[string]string{policy.ReloadAnnotation: "auto"}, Marks: c.marks[i],
-			Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
+			Status: dependency.Status{Replicas: 1}, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
 			References: []dependency.Reference{{Kind: dependency.Secret, Name: name, Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 		},
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
 )
 
 // Replay feeds an index with API objects instead of an API server: in simulations, or from
@@ -163,7 +162,7 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 	case *corev1.Namespace:
 		name = "namespaces"
 	default:
-		k := kind.OfObject(o)
+		k := r.index.scope.Kinds.OfObject(o)
 		if k == nil {
 			return nil, nil, fmt.Errorf("a %T is not read", o)
 		}

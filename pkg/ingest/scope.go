@@ -37,11 +37,13 @@ type Scope struct {
 	UnreadTypes []string
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
+	// Kinds are the kinds of workloads that are read, but for IgnoredWorkloads.
+	Kinds kind.Table
 }
 
 // kinds returns the kinds of workloads that are read.
 func (c Scope) kinds() []*kind.Kind {
-	return slices.DeleteFunc(kind.All(), func(k *kind.Kind) bool { return slices.Contains(c.IgnoredWorkloads, k.Name) })
+	return slices.DeleteFunc(c.Kinds.All(), func(k *kind.Kind) bool { return slices.Contains(c.IgnoredWorkloads, k.Name) })
 }
 
 // configMaps returns the stream for ConfigMaps.

@@ -224,7 +224,7 @@ func TestIndex_WithoutSomeKinds(t *testing.T) {
 	x.Within(Scope{WithoutConfigMaps: true, IgnoredWorkloads: []dependency.WorkloadKind{kind.Job, kind.CronJob}})
 	replay := NewReplay(x, testDigester())
 	must(t, replay.List("10"), x.Synced())
-	for _, o := range []runtime.Object{&corev1.ConfigMap{}, kind.Of(kind.Job).New(), kind.Of(kind.CronJob).New()} {
+	for _, o := range []runtime.Object{&corev1.ConfigMap{}, kind.Table(nil).Of(kind.Job).New(), kind.Table(nil).Of(kind.CronJob).New()} {
 		if err := replay.Set(o); err == nil {
 			t.Errorf("a %T is accepted", o)
 		}

@@ -77,41 +77,51 @@ type Progress struct {
 	Caveat string
 }
 
-// kinds are all kinds, in the order in which they are read.
-var kinds = []*Kind{deployment, statefulSet, daemonSet, cronJob, job, replicaSet, pod}
+// builtIn are the kinds of Kubernetes itself, in the order in which they are read.
+var builtIn = []*Kind{deployment, statefulSet, daemonSet, cronJob, job, replicaSet, pod}
+
+// BuiltIn returns the kinds of Kubernetes itself.
+func BuiltIn() []*Kind { return slices.Clone(builtIn) }
+
+// Table is the kinds that a server reads, in the order in which they are read. A nil table is those that are built in.
+type Table []*Kind
 
 // All returns all kinds.
-func All() []*Kind { return slices.Clone(kinds) }
-
-// Of returns a kind by its name, or nil.
-func Of(name dependency.WorkloadKind) *Kind {
-	i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.Name == name })
-	if i < 0 {
-		return nil
+func (t Table) All() []*Kind {
+	if t == nil {
+		return BuiltIn()
 	}
-	return kinds[i]
+	return slices.Clone(t)
 }
 
-// OfObject returns the kind of an object by its Go type, or nil.
-func OfObject(o runtime.Object) *Kind {
-	i := slices.IndexFunc(kinds, func(k *Kind) bool { return reflect.TypeOf(k.New()) == reflect.TypeOf(o) })
-	if i < 0 {
-		return nil
+func (t Table) find(matches func(*Kind) bool) *Kind {
+	if t == nil {
+		t = builtIn
 	}
-	return kinds[i]
-}
-
-// OfGroupKind returns a kind by its API group and name, or nil.
-func OfGroupKind(gk schema.GroupKind) *Kind {
-	if k := Of(dependency.WorkloadKind(gk.Kind)); k != nil && k.Resource.Group == gk.Group {
-		return k
+	if i := slices.IndexFunc(t, matches); i >= 0 {
+		return t[i]
 	}
 	return nil
 }
 
+// Of returns a kind by its name, or nil.
+func (t Table) Of(name dependency.WorkloadKind) *Kind {
+	return t.find(func(k *Kind) bool { return k.Name == name })
+}
+
+// OfObject returns the kind of an object by its Go type, or nil.
+func (t Table) OfObject(o runtime.Object) *Kind {
+	return t.find(func(k *Kind) bool { return reflect.TypeOf(k.New()) == reflect.TypeOf(o) })
+}
+
+// OfGroupKind returns a kind by its API group and name, or nil.
+func (t Table) OfGroupKind(gk schema.GroupKind) *Kind {
+	return t.find(func(k *Kind) bool { return k.GroupVersionKind().GroupKind() == gk })
+}
+
 // Rollable returns the names of the kinds whose pods can be restarted, in alphabetical order.
-func Rollable() (names []dependency.WorkloadKind) {
-	for _, k := range kinds {
+func (t Table) Rollable() (names []dependency.WorkloadKind) {
+	for _, k := range t.All() {
 		if k.Traits.Rollable {
 			names = append(names, k.Name)
 		}

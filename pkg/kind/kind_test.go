@@ -67,7 +67,7 @@ func TestWorkloadOfAnObject(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(string(name), func(t *testing.T) {
-			k := kind.Of(name)
+			k := kind.Table(nil).Of(name)
 			want := &dependency.Workload{
 				WorkloadKey: dependency.WorkloadKey{Kind: name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "7", Created: created,
 				Labels:      map[string]string{"app": "web"},

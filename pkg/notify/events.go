@@ -11,7 +11,10 @@ import (
 )
 
 // KubernetesEvents creates Kubernetes Events on the workloads.
-type KubernetesEvents struct{ Recorder record.EventRecorder }
+type KubernetesEvents struct {
+	Recorder record.EventRecorder
+	Kinds    kind.Table
+}
 
 // reasons are the reasons of Events, by what happened. They are an API. There is no Event for what is
 // missing here.
@@ -38,7 +41,7 @@ func (k KubernetesEvents) Notify(e Event) {
 		return
 	}
 	ref := &corev1.ObjectReference{Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: e.UID}
-	if of := kind.Of(e.Workload.Kind); of != nil {
+	if of := k.Kinds.Of(e.Workload.Kind); of != nil {
 		ref.APIVersion = of.Resource.GroupVersion().String()
 	}
 	k.Recorder.Event(ref, as.eventType, as.reason, e.Message)

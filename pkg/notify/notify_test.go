@@ -25,10 +25,10 @@ var web = dependency.WorkloadKey{Kind: "Deployment", Namespace: "shop", Name: "w
 func TestKubernetesEvents(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	recorder.IncludeObject = true
-	sinks := Sinks{KubernetesEvents{recorder}, KubernetesEvents{recorder}}
+	sinks := Sinks{KubernetesEvents{Recorder: recorder}, KubernetesEvents{Recorder: recorder}}
 	sinks.Notify(Event{What: Restarted, Workload: web, Message: "Restarted because Secret/db has changed"})
 	sinks.Notify(Event{What: RestartConflicted, Workload: web})
-	KubernetesEvents{recorder}.Notify(Event{What: RestartFailed, Workload: dependency.WorkloadKey{Kind: "Unknown"}, Message: "no"})
+	KubernetesEvents{Recorder: recorder}.Notify(Event{What: RestartFailed, Workload: dependency.WorkloadKey{Kind: "Unknown"}, Message: "no"})
 	close(recorder.Events)
 	var got []string
 	for e := range recorder.Events {

@@ -73,7 +73,7 @@ func newHistory(seed uint64) *history {
 	containers := []corev1.Container{fromEnv("a", false), fromEnv("a", true), fromEnvFrom(), fromFiles(""), fromFiles("a")}
 	h.spec = corev1.PodSpec{Containers: []corev1.Container{containers[h.IntN(len(containers))]}, Volumes: volumes}
 	h.workload = dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
+		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, Status: dependency.Status{Replicas: 1}, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
 		Annotations: map[string]string{},
 	}
 	h.workload.References, _ = dependency.References(&h.spec)

@@ -66,7 +66,7 @@ func newScene() *scene {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{fromEnv("a", false)}},
 		},
 		workload: dependency.Workload{
-			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, UID: "web-uid", Traits: kind.Of(kind.Deployment).Traits,
+			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, UID: "web-uid", Traits: kind.Table(nil).Of(kind.Deployment).Traits,
 			Annotations: map[string]string{},
 		},
 	}

@@ -339,7 +339,7 @@ func TestDecide_KindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 	} {
 		x := newWorld(t, podOf())
 		w := &dependency.Workload{
-			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"}, Traits: kind.Of(tc.kind).Traits,
+			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"}, Traits: kind.Table(nil).Of(tc.kind).Traits,
 			Annotations: tc.annotations, References: []dependency.Reference{{Kind: dependency.Secret, Name: "gone", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 		}
 		got := x.known().Evaluate(w).Decide(policy.Observed{Now: epoch})

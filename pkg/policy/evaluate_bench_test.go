@@ -48,7 +48,7 @@ func BenchmarkDecide(b *testing.B) {
 			g.SetDigester(digester)
 			w := &dependency.Workload{
 				WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
-				UID:         "web", ResourceVersion: "1", Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
+				UID:         "web", ResourceVersion: "1", Status: dependency.Status{Replicas: 1}, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
 				Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: tt.sources},
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}

@@ -123,7 +123,7 @@ func TestDecide_Terminating(t *testing.T) {
 func TestDecide_CronJob(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	w := &dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: kind.CronJob, Namespace: namespace, Name: "nightly"}, Traits: kind.Of(kind.CronJob).Traits,
+		WorkloadKey: dependency.WorkloadKey{Kind: kind.CronJob, Namespace: namespace, Name: "nightly"}, Traits: kind.Table(nil).Of(kind.CronJob).Traits,
 		Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
 		References:  []dependency.Reference{{Kind: dependency.Secret, Name: "db", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 	}

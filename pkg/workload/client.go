@@ -23,6 +23,8 @@ import (
 type Client struct {
 	kubernetes.Interface
 	Objects
+	// Kinds are the kinds of workloads.
+	Kinds kind.Table
 	// WithoutJobs: the server may not list Jobs. The active runs of a CronJob are then those that its status names.
 	WithoutJobs bool
 }

@@ -62,7 +62,7 @@ type Selection struct {
 // one with the same name was created since.
 func Select(ctx context.Context, client Client, w *dependency.Workload, revisions bool) (*Selection, error) {
 	s := &Selection{namespace: w.Namespace}
-	k := kind.Of(w.Kind)
+	k := client.Kinds.Of(w.Kind)
 	var err error
 	switch {
 	case k == nil:
@@ -255,7 +255,7 @@ func jobsInStatus(ctx context.Context, client Client, w *dependency.Workload) (a
 	}
 	i := slices.IndexFunc(found.Items, func(c batchv1.CronJob) bool { return c.UID == w.UID })
 	if i < 0 {
-		return nil, apierrors.NewNotFound(kind.Of(w.Kind).Resource.GroupResource(), w.Name)
+		return nil, apierrors.NewNotFound(client.Kinds.Of(w.Kind).Resource.GroupResource(), w.Name)
 	}
 	for _, job := range found.Items[i].Status.Active {
 		active = append(active, job.UID)

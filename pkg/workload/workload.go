@@ -20,8 +20,8 @@ import (
 
 // Patch sends a JSON merge patch to a workload that can be restarted, and returns the
 // metadata of the result. It returns the errors of the API server.
-func Patch(ctx context.Context, objects Objects, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
-	k, err := rollable(key.Kind)
+func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
+	k, err := client.rollable(key.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func Patch(ctx context.Context, objects Objects, key dependency.WorkloadKey, dat
 	if policy.Strategic(data) {
 		typ = types.StrategicMergePatchType
 	}
-	return objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	return client.Objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
 }
 
 // Live is the current state of a workload at the API server.
@@ -41,12 +41,12 @@ type Live struct {
 
 // Get reads a workload that can be restarted, with its annotations of some dialects. It returns the errors of the API
 // server.
-func Get(ctx context.Context, objects Objects, dialects policy.Dialects, key dependency.WorkloadKey) (*Live, error) {
-	k, err := rollable(key.Kind)
+func Get(ctx context.Context, client Client, dialects policy.Dialects, key dependency.WorkloadKey) (*Live, error) {
+	k, err := client.rollable(key.Kind)
 	if err != nil {
 		return nil, err
 	}
-	o, err := objects.Get(ctx, k, key.Namespace, key.Name)
+	o, err := client.Objects.Get(ctx, k, key.Namespace, key.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func Get(ctx context.Context, objects Objects, dialects policy.Dialects, key dep
 	return &Live{dialects.ReadWorkload(read), o.GetGeneration(), k.Progress(o)}, nil
 }
 
-func rollable(name dependency.WorkloadKind) (*kind.Kind, error) {
-	if k := kind.Of(name); k != nil && k.Traits.Rollable {
+func (c Client) rollable(name dependency.WorkloadKind) (*kind.Kind, error) {
+	if k := c.Kinds.Of(name); k != nil && k.Traits.Rollable {
 		return k, nil
 	}
 	return nil, fmt.Errorf("a %s cannot be restarted", name)

@@ -212,7 +212,7 @@ func (s *server) decide(d *workload) (v verdict) {
 		if w := known.Graph.Workload(d.key()); w != nil {
 			e := known.Evaluate(w)
 			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
-			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(e, decision), decision.Timed, decision.Provisional}
+			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(nil, e, decision), decision.Timed, decision.Provisional}
 		}
 	})
 	return v

@@ -15,7 +15,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -188,7 +187,7 @@ func streamsOf(scope ingest.Scope) (all []string) {
 			all = append(all, "secrets/"+t)
 		}
 	}
-	for _, k := range kind.All() {
+	for _, k := range scope.Kinds.All() {
 		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {
 			all = append(all, k.Resource.Resource)
 		}

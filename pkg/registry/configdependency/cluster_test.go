@@ -89,7 +89,7 @@ func newCluster(t testing.TB, objects ...ingesttest.Object) *cluster {
 func unsynced(t testing.TB, objects ...ingesttest.Object) *cluster {
 	t.Helper()
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(0, nil, clock)
+	views := NewViews(0, nil, nil, clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
 	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views)}
@@ -184,18 +184,18 @@ func (c *cluster) evaluate(o ingesttest.Object) *policy.Evaluation {
 // render returns the view of a workload at the present time, with a version.
 func (c *cluster) render(o ingesttest.Object, revision uint64) *v1alpha1.ConfigDependency {
 	e := c.evaluate(o)
-	view := Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}))
+	view := Render(nil, e, e.Decide(policy.Observed{Now: c.clock.Now()}))
 	view.ResourceVersion = strconv.FormatUint(revision, 10)
 	return view
 }
 
 func keyOf(o ingesttest.Object) dependency.WorkloadKey {
-	return dependency.WorkloadKey{Kind: kind.OfObject(o).Name, Namespace: o.GetNamespace(), Name: o.GetName()}
+	return dependency.WorkloadKey{Kind: kind.Table(nil).OfObject(o).Name, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // workload returns a workload that reads the given sources, such as Secret/db.
 func workload(of dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) ingesttest.Object {
-	o := kind.Of(of).New()
+	o := kind.Table(nil).Of(of).New()
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	o.SetUID(types.UID(fmt.Sprintf("uid-%s-%s-%s", of, namespace, name)))
@@ -220,7 +220,7 @@ func workload(of dependency.WorkloadKind, namespace, name string, labels map[str
 	}
 	if pod, ok := o.(*corev1.Pod); ok {
 		pod.Spec = spec
-	} else if read, err := kind.Of(of).From(o); err == nil {
+	} else if read, err := kind.Table(nil).Of(of).From(o); err == nil {
 		read.Template.Spec = spec
 	}
 	return o
@@ -274,7 +274,7 @@ func renderFile(t *testing.T, path string, revision uint64) (views []*v1alpha1.C
 		t.Fatalf("%s: %v", path, err)
 	}
 	for _, o := range objects {
-		if kind.OfObject(o) != nil {
+		if kind.Table(nil).OfObject(o) != nil {
 			views = append(views, c.render(o.(ingesttest.Object), revision))
 		}
 	}

@@ -92,7 +92,7 @@ type live struct {
 func newLive(b *testing.B, n int, own bool) *live {
 	b.Helper()
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-	c := &live{b: b, views: NewViews(0, nil, clock.RealClock{})}
+	c := &live{b: b, views: NewViews(0, nil, nil, clock.RealClock{})}
 	b.Cleanup(func() { end(c.views) })
 	c.index = ingest.NewIndex(clock.RealClock{}, c.views)
 	c.index.SetDefaults(defaults)

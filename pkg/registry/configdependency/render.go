@@ -26,12 +26,12 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of an evaluated workload, without a resourceVersion.
+// Render returns the ConfigDependency of an evaluated workload of one of the kinds, without a resourceVersion.
 // Callers must not modify it.
-func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
+func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
-		APIVersion: kind.Of(w.Kind).Resource.GroupVersion().String(),
+		APIVersion: kinds.Of(w.Kind).Resource.GroupVersion().String(),
 		Kind:       string(w.Kind),
 		Name:       w.Name,
 		UID:        w.UID,

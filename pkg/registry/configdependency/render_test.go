@@ -95,7 +95,7 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 	for name, tt := range tests {
 		w := workload(name, "ns", "w", nil)
 		view := newCluster(t, w).render(w, 1)
-		if got := kind.Of(name).Traits.Rollable; got != tt.reloadable {
+		if got := kind.Table(nil).Of(name).Traits.Rollable; got != tt.reloadable {
 			t.Errorf("%s: rollable: %v", name, got)
 		}
 		if !strings.Contains(view.Status.Message, tt.says) {

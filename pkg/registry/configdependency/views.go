@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
@@ -31,12 +32,12 @@ type Standby interface {
 	Found(dependency.WorkloadKey) *policy.Inspection
 }
 
-// NewViews returns views that have not synced; see view.Config. A nil standby means that this replica never
-// stands by.
-func NewViews(historyBytes int, standby Standby, c clock.WithTicker) *Views {
+// NewViews returns views of workloads of some kinds that have not synced; see view.Config. A nil standby means that this
+// replica never stands by.
+func NewViews(historyBytes int, kinds kind.Table, standby Standby, c clock.WithTicker) *Views {
 	return view.New[dependency.WorkloadKey, v1alpha1.ConfigDependency](view.Config[dependency.WorkloadKey, v1alpha1.ConfigDependency]{
 		Resource:     v1alpha1.Resource("configdependencies"),
-		Renderer:     renderer{standby},
+		Renderer:     renderer{kinds, standby},
 		HistoryBytes: historyBytes,
 		Clock:        c,
 	})
@@ -46,7 +47,10 @@ func NewViews(historyBytes int, standby Standby, c clock.WithTicker) *Views {
 func NewREST(views *Views) *REST { return view.NewREST(views, &resource) }
 
 // renderer implements view.Renderer. Its items are workloads.
-type renderer struct{ standby Standby }
+type renderer struct {
+	kinds   kind.Table
+	standby Standby
+}
 
 func (renderer) TellsOfSources() bool { return false }
 
@@ -73,7 +77,7 @@ func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at ti
 	}
 	e := now.Evaluate(w)
 	d := e.Decide(observed)
-	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(e, d), Next: d.RecheckAt, Certainty: certainty(&d)}
+	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Certainty: certainty(&d)}
 }
 
 func certainty(d *policy.Decision) view.Certainty {

@@ -112,7 +112,7 @@ func newCluster(pods ...runtime.Object) *cluster {
 	w := workloadtest.Read(o)
 	c.graph.SetWorkload(w, dependency.Patterns{})
 	e := policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
-	c.view = configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
+	c.view = configdependency.Render(nil, e, e.Decide(policy.Observed{Now: now}))
 	c.REST = NewREST(Config{
 		Views: c, Index: c, Client: workloadtest.Client(c.client), Clock: testingclock.NewFakePassiveClock(now),
 	})

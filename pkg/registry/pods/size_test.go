@@ -41,7 +41,7 @@ func (c *cluster) namesMany(sources int) {
 	w.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(names, ",")}
 	c.graph.SetWorkload(&w, dependency.Patterns{})
 	e := policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&w)
-	c.view = configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
+	c.view = configdependency.Render(nil, e, e.Decide(policy.Observed{Now: now}))
 }
 
 // podOf returns a pod with so many containers that have started 10 minutes ago, beside those of pod.

@@ -71,7 +71,7 @@ func (r *REST) Create(ctx context.Context, name string, o runtime.Object, admit 
 	if err != nil {
 		return nil, err
 	}
-	if err := validateKind(view); err != nil {
+	if err := validateKind(r.Client.Kinds, view); err != nil {
 		return nil, err
 	}
 	setDefaults(request, namespace, name)

@@ -98,7 +98,7 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 	e := policy.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
-	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
+	return configdependency.Render(nil, e, e.Decide(policy.Observed{Now: now}))
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {

@@ -59,8 +59,8 @@ func misleads(r rune) bool {
 }
 
 // validateKind refuses workloads that have no rollout.
-func validateKind(view *v1alpha1.ConfigDependency) error {
-	name, kinds := view.Spec.WorkloadRef.Kind, kind.Rollable()
+func validateKind(all kind.Table, view *v1alpha1.ConfigDependency) error {
+	name, kinds := view.Spec.WorkloadRef.Kind, all.Rollable()
 	if slices.Contains(kinds, dependency.WorkloadKind(name)) {
 		return nil
 	}

@@ -76,7 +76,7 @@ func TestKindsThatCanBeReloaded(t *testing.T) {
 		"CronJob": false, "Job": false, "ReplicaSet": false, "Pod": false, "": false,
 	} {
 		view := &v1alpha1.ConfigDependency{Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{Kind: kind}}}
-		err := validateKind(view)
+		err := validateKind(nil, view)
 		if want != (err == nil) {
 			t.Errorf("%s: error %v", kind, err)
 		}

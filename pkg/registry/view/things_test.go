@@ -210,7 +210,7 @@ func keyOf(name string) dependency.WorkloadKey {
 
 // workload returns one that reads the given Secrets.
 func workload(name string, labels map[string]string, secrets ...string) *dependency.Workload {
-	w := &dependency.Workload{WorkloadKey: keyOf(name), Traits: kind.Of(kind.Pod).Traits, UID: types.UID("uid-" + name), Labels: labels}
+	w := &dependency.Workload{WorkloadKey: keyOf(name), Traits: kind.Table(nil).Of(kind.Pod).Traits, UID: types.UID("uid-" + name), Labels: labels}
 	for _, s := range secrets {
 		w.References = append(w.References, dependency.Reference{
 			Kind: dependency.Secret, Name: s, Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}},

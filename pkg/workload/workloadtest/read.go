@@ -11,7 +11,7 @@ import (
 
 // Read reads a workload as the index does; nil: it is hidden.
 func Read(o kind.Object) *dependency.Workload {
-	read, err := kind.OfObject(o).Read(o)
+	read, err := kind.Table(nil).OfObject(o).Read(o)
 	if err != nil {
 		panic(err) // impossible: the kind matches the object
 	}
