@@ -43,6 +43,24 @@ type Traits struct {
 	Pausable bool
 	// RestartsAt: a time in spec.restartAt replaces the pods.
 	RestartsAt bool
+	// Restart says how a workload of a kind that is Rollable is restarted, where it is not by annotations of the pod template at
+	// spec.template; nil: by these.
+	Restart *Restart
+	// UnknownPods: its pods cannot be looked up.
+	UnknownPods bool
+}
+
+// Restart is what is written to restart a workload of a custom resource, besides the record. The zero value: nothing, because its
+// controller does what is needed when the record changes.
+type Restart struct {
+	// Template is the path of the pod template whose annotations are changed.
+	Template []string
+	// Field is the path of the field that is set to the time.
+	Field []string
+	// Annotation is the annotation of the object that is set to Value, or without one to the time.
+	Annotation, Value string
+	// EventOnly: nothing replaces the pods; an event says that content has changed.
+	EventOnly bool
 }
 
 // Status is what a workload reports about its pods.

@@ -7,8 +7,10 @@
 package kind
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,9 +30,17 @@ type Object interface {
 // The pods of a kind that is Traits.Rollable can be restarted. Its pod template is at spec.template, which patches name, and its
 // controller labels pods with their revision: pod-template-hash or controller-revision-hash.
 type Kind struct {
-	Name     dependency.WorkloadKind
+	// Name is the name under which workloads of the kind are known here. It is unique.
+	Name dependency.WorkloadKind
+	// Kind is the name in the Kubernetes API, if several kinds have the same one there; empty: it is Name.
+	Kind     string
 	Resource schema.GroupVersionResource
 	Traits   dependency.Traits
+	// Optional: the definition of the resource may come and go, and the server may lack the right to read it. Nothing waits for
+	// such a kind.
+	Optional bool
+	// Versions are those in which an Optional kind can be read, the preferred one first.
+	Versions []string
 	// LabelSelector and FieldSelector select the objects that are read; empty: all of them.
 	LabelSelector, FieldSelector string
 	// Hidden reports whether to leave out objects with this controller, because the controller is shown instead; nil: all
@@ -41,6 +51,9 @@ type Kind struct {
 	// New returns an empty object to decode into. Objects with a method Unmarshal are read in protobuf, others in JSON,
 	// the only encoding for custom resources.
 	New func() Object
+	// Decode decodes an object of an Optional kind from JSON, and keeps only the part of it that From reads; nil: it is decoded into
+	// what New returns.
+	Decode func(raw []byte) (Object, error)
 	// From reads an object of the type that New returns and that is not Hidden; see Read.
 	From func(Object) (*dependency.Object, error)
 	// Revisions says which objects hold the current and earlier pod templates of the workload.
@@ -51,6 +64,8 @@ type Kind struct {
 	// See Current, and UpdateRevision.
 	current        func(Object) IsCurrent
 	updateRevision func(Object) string
+
+	served atomic.Pointer[schema.GroupVersionResource] // see Served
 }
 
 // IsCurrent reports whether a revision holds the current pod template. Data is the field data of a ControllerRevision,
@@ -132,7 +147,22 @@ func (t Table) Rollable() (names []dependency.WorkloadKind) {
 
 // GroupVersionKind returns the kind as the Kubernetes API names it.
 func (k *Kind) GroupVersionKind() schema.GroupVersionKind {
-	return k.Resource.GroupVersion().WithKind(string(k.Name))
+	return k.Served().GroupVersion().WithKind(cmp.Or(k.Kind, string(k.Name)))
+}
+
+// Served returns the resource with the version in which it is served now, as far as that is known.
+func (k *Kind) Served() schema.GroupVersionResource {
+	if served := k.served.Load(); served != nil {
+		return *served
+	}
+	return k.Resource
+}
+
+// SetServed notes the version in which an Optional resource is served now.
+func (k *Kind) SetServed(version string) {
+	served := k.Resource
+	served.Version = version
+	k.served.Store(&served)
 }
 
 // Read reads an object of the type that New returns. It returns nil if the object is hidden.

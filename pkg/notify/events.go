@@ -42,7 +42,7 @@ func (k KubernetesEvents) Notify(e Event) {
 	}
 	ref := &corev1.ObjectReference{Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: e.UID}
 	if of := k.Kinds.Of(e.Workload.Kind); of != nil {
-		ref.APIVersion = of.Resource.GroupVersion().String()
+		ref.APIVersion, ref.Kind = of.GroupVersionKind().ToAPIVersionAndKind()
 	}
 	k.Recorder.Event(ref, as.eventType, as.reason, e.Message)
 }

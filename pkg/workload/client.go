@@ -58,7 +58,7 @@ type live struct {
 
 // Get implements Objects.
 func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (kind.Object, error) {
-	resource := l.objects.Resource(k.Resource).Namespace(namespace)
+	resource := l.objects.Resource(k.Served()).Namespace(namespace)
 	var found runtime.Unstructured
 	if k.ListedOnly {
 		list, err := resource.List(ctx, metav1.ListOptions{FieldSelector: byName(name)})
@@ -76,6 +76,13 @@ func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (ki
 		}
 		found = o
 	}
+	if k.Decode != nil {
+		raw, err := found.(interface{ MarshalJSON() ([]byte, error) }).MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s/%s: %w", k.Name, namespace, name, err)
+		}
+		return k.Decode(raw)
+	}
 	o := k.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), o); err != nil {
 		return nil, fmt.Errorf("reading %s %s/%s: %w", k.Name, namespace, name, err)
@@ -85,5 +92,5 @@ func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (ki
 
 // Patch implements Objects.
 func (l live) Patch(ctx context.Context, k *kind.Kind, namespace, name string, typ types.PatchType, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
-	return l.patches.Resource(k.Resource).Namespace(namespace).Patch(ctx, name, typ, data, options)
+	return l.patches.Resource(k.Served()).Namespace(namespace).Patch(ctx, name, typ, data, options)
 }

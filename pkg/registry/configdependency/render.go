@@ -30,12 +30,8 @@ func UID(workload types.UID) types.UID {
 // Callers must not modify it.
 func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
-	ref := v1alpha1.WorkloadReference{
-		APIVersion: kinds.Of(w.Kind).Resource.GroupVersion().String(),
-		Kind:       string(w.Kind),
-		Name:       w.Name,
-		UID:        w.UID,
-	}
+	ref := v1alpha1.WorkloadReference{Name: w.Name, UID: w.UID}
+	ref.APIVersion, ref.Kind = kinds.Of(w.Kind).GroupVersionKind().ToAPIVersionAndKind()
 	out := &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         w.Namespace,
