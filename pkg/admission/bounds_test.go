@@ -269,7 +269,7 @@ func TestShares(t *testing.T) {
 // Reading a workload in parts has the same result as reading it as a whole.
 func TestReadWorkload(t *testing.T) {
 	text := deployment("app:1", optedIn, `"configdep.io/config-hash": "x"`)
-	shape, err := readShape([]byte(text))
+	shape, err := readShape(kind.Table(nil).Of(kind.Deployment), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

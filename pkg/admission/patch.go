@@ -17,11 +17,14 @@ import (
 func (w *written) patch(m policy.DesiredAnnotations, before *written) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
+	if w.template == nil { // no restart marks it
+		return jsonpatch.Marshal(operations)
+	}
 	annotations := w.templateAnnotations()
 	_, hasMetadata := w.template["metadata"].(map[string]any)
-	of := mark(nil, "/spec/template/metadata", annotations != nil, annotations, m.Template)
+	of := mark(nil, w.path+"/metadata", annotations != nil, annotations, m.Template)
 	if len(of) > 0 && !hasMetadata {
-		operations = append(operations, jsonpatch.Add("/spec/template/metadata", struct{}{}))
+		operations = append(operations, jsonpatch.Add(w.path+"/metadata", struct{}{}))
 	}
 	operations = append(operations, of...)
 	if m.Variables {

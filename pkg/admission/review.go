@@ -86,8 +86,8 @@ func isName(name string, validate validation.ValidateNameFunc) bool {
 }
 
 func (r *request) readObjects() {
-	if r.object, r.malformed = readShape(r.Object); r.malformed == nil && r.Operation == admissionv1.Update {
-		r.before, r.malformed = readShape(r.OldObject)
+	if r.object, r.malformed = readShape(r.kind, r.Object); r.malformed == nil && r.Operation == admissionv1.Update {
+		r.before, r.malformed = readShape(r.kind, r.OldObject)
 	}
 	r.Object, r.OldObject = nil, nil // what matters of them has been copied
 }

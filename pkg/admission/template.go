@@ -125,7 +125,7 @@ func (w *written) restoreVariables(operations []jsonpatch.Operation, before *wri
 		if reflect.DeepEqual(env, want) {
 			continue
 		}
-		path := fmt.Sprintf("/spec/template/spec/containers/%d/env", i)
+		path := fmt.Sprintf("%s/spec/containers/%d/env", w.path, i)
 		if len(want) == 0 { // all are ours
 			operations = append(operations, jsonpatch.Remove(path))
 			continue

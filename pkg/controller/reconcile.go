@@ -260,7 +260,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always}
 	var data []byte
 	var err error
-	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(), w)
+	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(w), w)
 	if err == nil { // pods may have taken a while to list
 		restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 		data, err = s.policy.RestartPatch(w, &restart)
@@ -270,6 +270,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	}
 	restarted := notify.Event{Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt}
 	switch {
+	case err == nil && w.OnlyReported():
+		restarted.What, restarted.Message = notify.ContentChanged, "Not restarted, because configdep cannot restart a "+string(w.Kind)+", although "+s.Because
 	case err == nil:
 		restarted.What, restarted.Message = notify.Restarted, "Restarted because "+s.Because
 		klog.FromContext(ctx).Info("Restarted a workload", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)

@@ -48,7 +48,23 @@ type Traits struct {
 	Restart *Restart
 	// UnknownPods: its pods cannot be looked up.
 	UnknownPods bool
+	// Custom: it is a custom resource, for which the API server knows no strategic merge patch.
+	Custom bool
 }
+
+// ordinary is the path of pod templates of most kinds.
+var ordinary = []string{"spec", "template"}
+
+// TemplatePath returns the path of the pod template whose annotations restart a workload; nil: there is none.
+func (t *Traits) TemplatePath() []string {
+	if t.Restart == nil {
+		return ordinary
+	}
+	return t.Restart.Template
+}
+
+// OnlyReported reports whether nothing restarts a workload whose content has changed.
+func (t *Traits) OnlyReported() bool { return t.Restart != nil && t.Restart.EventOnly }
 
 // Restart is what is written to restart a workload of a custom resource, besides the record. The zero value: nothing, because its
 // controller does what is needed when the record changes.

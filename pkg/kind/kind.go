@@ -134,10 +134,22 @@ func (t Table) OfGroupKind(gk schema.GroupKind) *Kind {
 	return t.find(func(k *Kind) bool { return k.GroupVersionKind().GroupKind() == gk })
 }
 
-// Rollable returns the names of the kinds whose pods can be restarted, in alphabetical order.
-func (t Table) Rollable() (names []dependency.WorkloadKind) {
+// OfReference returns a kind by the API version and the kind in a reference to an object, or nil.
+func (t Table) OfReference(apiVersion, kind string) *Kind {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil
+	}
+	return t.OfGroupKind(schema.GroupKind{Group: gv.Group, Kind: kind})
+}
+
+// Restarted reports whether workloads of the kind can be restarted.
+func (k *Kind) Restarted() bool { return k.Traits.Rollable && !k.Traits.OnlyReported() }
+
+// Restarted returns the names of the kinds whose workloads can be restarted, in alphabetical order.
+func (t Table) Restarted() (names []dependency.WorkloadKind) {
 	for _, k := range t.All() {
-		if k.Traits.Rollable {
+		if k.Restarted() {
 			names = append(names, k.Name)
 		}
 	}
@@ -207,8 +219,13 @@ func (k *Kind) UpdateRevision(o Object) string {
 	return k.updateRevision(o)
 }
 
-// Progress returns the progress of the rollout of a workload. The kind must be Rollable.
-func (k *Kind) Progress(o Object) Progress { return k.progress(o) }
+// Progress returns the progress of the rollout of a workload.
+func (k *Kind) Progress(o Object) Progress {
+	if k.progress == nil {
+		return Progress{Observed: true}
+	}
+	return k.progress(o)
+}
 
 // hasController hides objects with any controller.
 func hasController(*metav1.OwnerReference) bool { return true }

@@ -20,6 +20,7 @@ type KubernetesEvents struct {
 // missing here.
 var reasons = map[What]struct{ eventType, reason string }{
 	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
+	ContentChanged:     {corev1.EventTypeNormal, "ConfigChanged"},
 	WouldRestart:       {corev1.EventTypeNormal, "ConfigReloadObserved"},
 	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},
 	RestartWaits:       {corev1.EventTypeNormal, "ConfigReloadWaiting"},

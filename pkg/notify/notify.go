@@ -20,6 +20,7 @@ type What string
 // The values of What.
 const (
 	Restarted         What = "Restarted"
+	ContentChanged    What = "ContentChanged"    // of a workload that configdep cannot restart
 	WouldRestart      What = "WouldRestart"      // but the server only observes
 	RestartFailed     What = "RestartFailed"     // it will be retried
 	RestartConflicted What = "RestartConflicted" // the workload had changed, so that it is decided again
@@ -40,7 +41,7 @@ const (
 // Whats returns all values of What.
 func Whats() []What {
 	return []What{
-		Restarted, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		Restarted, ContentChanged, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
 	}
 }

@@ -43,7 +43,7 @@ func TestKubernetesEvents(t *testing.T) {
 // What happens is told of in words, but for what users need not know.
 func TestKubernetesEvents_OfAll(t *testing.T) {
 	for _, what := range []What{
-		Restarted, WouldRestart, RestartFailed, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		Restarted, ContentChanged, WouldRestart, RestartFailed, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
 	} {
 		if reasons[what].reason == "" || reasons[what].eventType == "" {

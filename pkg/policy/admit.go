@@ -151,7 +151,7 @@ func (a *Admission) DesiredAnnotations() DesiredAnnotations {
 	present := a.Present()
 	m.Workload[ConfigHashAnnotation] = &present.Hash
 	m.Workload[AppliedSourcesAnnotation] = new(present.sources())
-	if action == Stamp && a.Policy.RestartsBy().MarksTemplate() {
+	if action == Stamp && a.Policy.RestartsBy(a.Workload).MarksTemplate() {
 		m.Template[ConfigHashAnnotation] = &present.Hash
 	}
 	return m

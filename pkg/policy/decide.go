@@ -305,7 +305,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 // mayHaveRead reports whether the pods may have read the changes: the owner may have changed the
 // template after the content while no replica was watching.
 func (e *Evaluation) mayHaveRead(known *dates) bool {
-	return known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
+	return !e.Workload.UnknownPods && known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
 }
 
 // of reports whether a verification is about the current content and template.
@@ -333,7 +333,7 @@ func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 // say so; None if it does already.
 func (e *Evaluation) inSync(action Action) Decision {
 	d := Decision{State: InSync, Reason: ReasonContentApplied, Action: action,
-		Message: "The pods run with the current content. The next change restarts them."}
+		Message: e.applied()}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
@@ -365,6 +365,18 @@ func (e *Evaluation) inSync(action Action) Decision {
 		d.Message += e.notSeen()
 	}
 	return d
+}
+
+// applied says that nothing is to be done.
+func (e *Evaluation) applied() string {
+	switch kind := string(e.Workload.Kind); {
+	case e.Workload.OnlyReported():
+		return "The current content has been reported. The next change is reported, too: configdep cannot restart a " + kind + "."
+	case e.Workload.UnknownPods:
+		return "The " + kind + " has been told of the current content. The next change is passed on, too."
+	default:
+		return "The pods run with the current content. The next change restarts them."
+	}
 }
 
 // decideOther decides for kinds that have no rollout.

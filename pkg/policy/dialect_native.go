@@ -64,16 +64,17 @@ func (native) Declare(d *Declaration) {
 	}
 }
 
-// settings reads the annotations that say how a workload is restarted, whichever dialect says that it is.
-func (native) settings(p *Policy, d *Declaration) {
+// settings reads the annotations that say how a workload is restarted, whichever dialect says that it is. It reports whether they
+// name a strategy.
+func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 	r := reader{workload: d.Workload, namespace: d.Namespace, problems: &p.Problems}
-	parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
+	strategy = parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
 		strategy, err := ParseStrategy(value)
 		if err == nil && d.defaults.Strategies != nil && !slices.Contains(d.defaults.Strategies, strategy) {
 			p.StrategyNotAllowed, err = true, errNotAllowed
 		}
 		return strategy, err
-	}, &p.Strategy, "")
+	}, &p.Strategy, "") != ""
 	p.addNative(&r, SourcesAnnotation, &p.Sources, p.NamedBy)
 	p.addNative(&r, ExcludeAnnotation, &p.Exclude, p.ExcludedBy)
 	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
@@ -85,6 +86,7 @@ func (native) settings(p *Policy, d *Declaration) {
 		p.Problems = append(p.Problems, fmt.Sprintf("annotation %s=%q: workloads of this kind have no spec.restartAt", StrategyAnnotation, RestartAt.Name()))
 	}
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
+	return strategy
 }
 
 // addNative adds the patterns of an annotation to those of other dialects.

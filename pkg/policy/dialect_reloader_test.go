@@ -265,8 +265,8 @@ func TestReloader_RolloutStrategy(t *testing.T) {
 		"a workload that has no spec.restartAt": {"restart", dependency.Traits{Rollable: true}, policy.Annotate},
 	} {
 		a := policy.Annotated{Workload: annotations{reloaderAuto: "true", rolloutStrategy: tt.value}, Traits: tt.traits}
-		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); p.RestartsBy() != tt.want || len(p.Problems) > 0 {
-			t.Errorf("%s: strategy %s, problems = %q; want %s and none", name, p.RestartsBy().Name(), p.Problems, tt.want.Name())
+		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); p.RestartsBy(&dependency.Workload{}) != tt.want || len(p.Problems) > 0 {
+			t.Errorf("%s: strategy %s, problems = %q; want %s and none", name, p.RestartsBy(&dependency.Workload{}).Name(), p.Problems, tt.want.Name())
 		}
 	}
 }

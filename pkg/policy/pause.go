@@ -24,7 +24,7 @@ type Pause struct {
 func (p *Pause) begin(w *dependency.Workload, now time.Time, out *restartPatch) {
 	if p.Period > 0 && w.Pausable && !w.Paused {
 		out.workload[p.Key] = now.UTC().Format(time.RFC3339)
-		out.spec["paused"] = true
+		out.set([]string{"spec", "paused"}, true)
 	}
 }
 
@@ -68,9 +68,9 @@ func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 
 // ResumePatch returns the JSON merge patch that ends the pause of a Deployment.
 func (e *Evaluation) ResumePatch() ([]byte, error) {
-	var spec object
+	var fields object
 	if e.Workload.Paused {
-		spec = object{"paused": false}
+		fields = object{"spec": object{"paused": false}}
 	}
-	return patch(e.Workload, object{e.Policy.Pause.Key: nil}, spec)
+	return patch(e.Workload, object{e.Policy.Pause.Key: nil}, fields)
 }

@@ -94,7 +94,9 @@ type Policy struct {
 // the defaults. In a namespace that is not selected, it is Off, whatever they say.
 func NewPolicy(a Annotated, defaults Defaults) Policy {
 	if defaults.suffice(&a) { // before declare, whose arguments are allocated
-		return defaults.policy()
+		p := defaults.policy()
+		p.fit(&a.Traits, false)
+		return p
 	}
 	p, shared := Policy{}, defaults
 	p.declare(a, &shared)
@@ -105,6 +107,7 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 func (p *Policy) declare(a Annotated, defaults *Defaults) {
 	*p = defaults.policy()
 	if defaults.suffice(&a) {
+		p.fit(&a.Traits, false)
 		return
 	}
 	d := Declaration{Annotated: a, defaults: defaults, policy: p, base: KindMode{defaults.Mode, DeclaredByDefault}}
@@ -120,9 +123,11 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
 		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource = nil, nil, nil, nil, 0, false
+		p.fit(&a.Traits, false)
 		return
 	}
-	native{}.settings(p, &d)
+	asked := native{}.settings(p, &d)
+	p.fit(&a.Traits, asked)
 	p.boundNames()
 }
 

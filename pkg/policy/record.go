@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -217,11 +218,11 @@ type Restart struct {
 // annotations and those of other tools that do the same, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
-	s := p.RestartsBy()
+	s := p.RestartsBy(w)
 	if len(r.Pods) > MaxPods {
-		s = Annotate
+		s = otherwise(&w.Traits)
 	}
-	out := restartPatch{last: r.Last, spec: object{}, workload: object{
+	out := restartPatch{last: r.Last, fields: object{}, workload: object{
 		ConfigHashAnnotation:     r.Present.Hash,
 		AppliedSourcesAnnotation: r.Present.sources(),
 	}}
@@ -237,12 +238,23 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		if p.ReportsSource && len(r.Changed) > 0 {
 			out.template[lastReloadedFrom] = r.Changed[0].reloadedFrom(w, r.Last.Time.Time)
 		}
-		out.spec["template"] = out.templatePatch(w)
+		out.set(w.Traits.TemplatePath(), out.templatePatch(w))
 	}
-	if len(out.spec) == 0 {
-		return patch(w, out.workload, nil)
+	return patch(w, out.workload, out.fields)
+}
+
+// set adds a field to the patch.
+func (out *restartPatch) set(path []string, value any) {
+	at, last := out.fields, len(path)-1
+	for _, name := range path[:last] {
+		inner, found := at[name].(object)
+		if !found {
+			inner = object{}
+			at[name] = inner
+		}
+		at = inner
 	}
-	return patch(w, out.workload, out.spec)
+	at[path[last]] = value
 }
 
 // replaceForeign removes the marks of other tools, except variables that the restart sets.
@@ -252,6 +264,9 @@ func (out *restartPatch) replaceForeign(w *dependency.Workload) {
 	}
 	for _, key := range w.Foreign.Annotations {
 		out.template[key] = nil
+	}
+	if w.Custom { // its variables can be changed by no patch that leaves the other ones alone
+		return
 	}
 	for _, v := range w.Foreign.Variables {
 		if !slices.ContainsFunc(out.variables, func(set variable) bool { return set.Variable == v }) {
@@ -390,14 +405,14 @@ func EndPatch(w *dependency.Workload) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
-func patch(w *dependency.Workload, annotations, spec object) ([]byte, error) {
-	out := object{"metadata": object{
+// patch returns a patch of annotations of a workload and of other fields than its metadata.
+func patch(w *dependency.Workload, annotations, fields object) ([]byte, error) {
+	out := object{}
+	maps.Copy(out, fields)
+	out["metadata"] = object{
 		"uid":             w.UID,
 		"resourceVersion": w.ResourceVersion,
 		"annotations":     annotations,
-	}}
-	if spec != nil {
-		out["spec"] = spec
 	}
 	return json.Marshal(out)
 }

@@ -78,6 +78,9 @@ func (e *Evaluation) inquires() bool { return len(e.inquiries()) > 0 }
 
 // inquiries returns for which periods they have to be. The result must not be changed.
 func (e *Evaluation) inquiries() []Excursion {
+	if e.Workload.UnknownPods {
+		return nil
+	}
 	if e.known.inquiries == nil {
 		all := slices.Concat(e.doubts(), e.undone(), e.excursions())
 		e.known.inquiries = &all

@@ -57,7 +57,7 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 			if diff := cmp.Diff(policy.Decision{State: policy.Blocked, Reason: tc.reason, Message: message}, d); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if e.Policy.RestartsBy() != policy.Annotate {
+			if e.Policy.RestartsBy(e.Workload) != policy.Annotate {
 				t.Error("the restart evicts pods")
 			}
 		})

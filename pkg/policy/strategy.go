@@ -53,11 +53,19 @@ func ParseStrategy(value string) (Strategy, error) {
 
 // RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, it is one
 // that needs no controller to continue it.
-func (p *Policy) RestartsBy() Strategy {
+func (p *Policy) RestartsBy(w *dependency.Workload) Strategy {
 	if p.Mode == Off || p.Strategy == nil {
-		return Annotate
+		return otherwise(&w.Traits)
 	}
 	return p.Strategy
+}
+
+// otherwise returns the strategy of workloads of a kind that ask for none, if it is not the default of the server.
+func otherwise(t *dependency.Traits) Strategy {
+	if t.Restart != nil {
+		return byKind{t.Restart}
+	}
+	return Annotate
 }
 
 // UnderWay returns the strategy by which a restart was begun that has yet to be continued; nil: none is under way.
@@ -73,7 +81,7 @@ func UnderWay(w *dependency.Workload) Strategy {
 // superseded returns the strategy of a restart that is under way and must now be done by another strategy; nil: there
 // is none.
 func (e *Evaluation) superseded() Strategy {
-	if s := UnderWay(e.Workload); s != nil && s != e.Policy.RestartsBy() {
+	if s := UnderWay(e.Workload); s != nil && s != e.Policy.RestartsBy(e.Workload) {
 		return s
 	}
 	return nil
@@ -100,7 +108,7 @@ type Progress struct {
 // restartPatch is the content of a patch that restarts a workload.
 type restartPatch struct {
 	workload, template object // annotations; no template: it stays as it is
-	spec               object // other fields of the workload
+	fields             object // others of the workload
 	variables          []variable
 	last               LastReload
 }

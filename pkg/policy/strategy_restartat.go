@@ -36,7 +36,7 @@ func (restartAt) UnderWay(*dependency.Workload) bool { return false }
 func (restartAt) Progress() Progress { return Progress{} }
 
 func (restartAt) begin(_ *dependency.Workload, r *Restart, out *restartPatch) {
-	out.spec["restartAt"] = r.Last.Time.UTC().Format(time.RFC3339)
+	out.set([]string{"spec", "restartAt"}, r.Last.Time.UTC().Format(time.RFC3339))
 }
 
 func (restartAt) end(*dependency.Workload, object) {}

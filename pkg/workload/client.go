@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -27,6 +28,15 @@ type Client struct {
 	Kinds kind.Table
 	// WithoutJobs: the server may not list Jobs. The active runs of a CronJob are then those that its status names.
 	WithoutJobs bool
+}
+
+// Key returns the key of the workload that a reference names.
+func (c Client) Key(apiVersion, kind, namespace, name string) dependency.WorkloadKey {
+	of := dependency.WorkloadKind(kind)
+	if k := c.Kinds.OfReference(apiVersion, kind); k != nil {
+		of = k.Name
+	}
+	return dependency.WorkloadKey{Kind: of, Namespace: namespace, Name: name}
 }
 
 // Objects reads and patches workloads. It returns the errors of the API server.

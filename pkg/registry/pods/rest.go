@@ -116,7 +116,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 // its pods. The order matters: the latter must not be older.
 func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1alpha1.ConfigDependencyPods, error) {
 	ref := view.Spec.WorkloadRef
-	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name}
+	key := r.Client.Key(ref.APIVersion, ref.Kind, view.Namespace, ref.Name)
 	w, known, err := r.know(key, ref)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor:
 // reload reads the live workload, decides whether to restart it, and patches it.
 func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
 	ref := shown.Spec.WorkloadRef
-	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name}
+	key := r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name)
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
 
 	var refused error // not an error of the API server, so retrying does not help
@@ -83,7 +83,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		}
 		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
-		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(), live.Workload); err != nil {
+		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
 			return err
 		}
 		data, err := content.policy.RestartPatch(live.Workload, &restart)
@@ -99,7 +99,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		if len(content.missing) > 0 {
 			missing = strings.Join(content.missing, "; ") + ", so new pods cannot start"
 		}
-		description := content.policy.RestartsBy().Describe(cmp.Or(missing, live.Caveat))
+		description := content.policy.RestartsBy(live.Workload).Describe(cmp.Or(missing, live.Caveat))
 		description.Caveat = cmp.Or(missing, description.Caveat)
 		status.Message = doneMessage(&ref, description, len(dryRun) > 0)
 		return nil
@@ -197,7 +197,7 @@ func unneeded(c *content, l *workload.Live) string {
 	made := l.Marks.TemplateHash == c.present.Hash
 	behind := behind(l)
 	switch {
-	case !c.policy.RestartsBy().MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template the pods have
+	case !c.policy.RestartsBy(l.Workload).MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template the pods have
 	case made && behind != "":
 		return fmt.Sprintf("Not restarted: the pod template of %s %s already has the current content, but %s.", l.Kind, l.Name, behind)
 	case behind != "":
@@ -241,7 +241,7 @@ func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, reque
 	ref := status.WorkloadRef
 	r.Sink.Notify(notify.Event{
 		What:     notify.Restarted,
-		Workload: dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name},
+		Workload: r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name),
 		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, RequestedBy: user(ctx), At: r.Clock.Now(),
 	})
 }

@@ -5,7 +5,6 @@ package reload
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -60,13 +59,13 @@ func misleads(r rune) bool {
 
 // validateKind refuses workloads that have no rollout.
 func validateKind(all kind.Table, view *v1alpha1.ConfigDependency) error {
-	name, kinds := view.Spec.WorkloadRef.Kind, all.Rollable()
-	if slices.Contains(kinds, dependency.WorkloadKind(name)) {
+	ref := &view.Spec.WorkloadRef
+	if k := all.OfReference(ref.APIVersion, ref.Kind); k != nil && k.Restarted() {
 		return nil
 	}
 	return apierrors.NewInvalid(v1alpha1.Kind("ConfigDependency"), view.Name, field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "name"), view.Name,
-			fmt.Sprintf("a %s cannot be restarted: only a %s can", name, oneOf(kinds))),
+			fmt.Sprintf("a %s cannot be restarted: only a %s can", ref.Kind, oneOf(all.Restarted()))),
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 func TestRequestsAreValidated(t *testing.T) {
@@ -71,17 +73,21 @@ func TestRequestsAreValidated(t *testing.T) {
 }
 
 func TestKindsThatCanBeReloaded(t *testing.T) {
-	for kind, want := range map[string]bool{
+	for name, want := range map[string]bool{
 		"Deployment": true, "StatefulSet": true, "DaemonSet": true,
 		"CronJob": false, "Job": false, "ReplicaSet": false, "Pod": false, "": false,
 	} {
-		view := &v1alpha1.ConfigDependency{Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{Kind: kind}}}
+		ref := v1alpha1.WorkloadReference{Kind: name}
+		if k := kind.Table(nil).Of(dependency.WorkloadKind(name)); k != nil {
+			ref.APIVersion = k.GroupVersionKind().GroupVersion().String()
+		}
+		view := &v1alpha1.ConfigDependency{Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: ref}}
 		err := validateKind(nil, view)
 		if want != (err == nil) {
-			t.Errorf("%s: error %v", kind, err)
+			t.Errorf("%s: error %v", name, err)
 		}
-		if err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "a "+kind+" cannot be restarted: only a DaemonSet, Deployment or StatefulSet can")) {
-			t.Errorf("%s: error %v", kind, err)
+		if err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "a "+name+" cannot be restarted: only a DaemonSet, Deployment or StatefulSet can")) {
+			t.Errorf("%s: error %v", name, err)
 		}
 	}
 }

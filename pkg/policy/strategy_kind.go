@@ -1,0 +1,96 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// byKind restarts a workload of a custom resource as the description of its kind says. No annotation asks for it: it takes the
+// place of Annotate.
+type byKind struct{ *dependency.Restart }
+
+// Name implements Strategy.
+func (s byKind) Name() string {
+	switch {
+	case s.EventOnly:
+		return "event"
+	case s.Field != nil:
+		return "field"
+	case s.Template != nil:
+		return Annotate.Name()
+	default:
+		return "object-annotation"
+	}
+}
+
+// NamesPods implements Strategy.
+func (byKind) NamesPods() bool { return false }
+
+// MarksTemplate implements Strategy.
+func (s byKind) MarksTemplate() bool { return s.Template != nil }
+
+// Describe implements Strategy.
+func (s byKind) Describe(caveat string) Description {
+	switch {
+	case s.Template != nil:
+		return Annotate.Describe(caveat)
+	case s.EventOnly:
+		return Description{What: "content", Done: "has been recorded", Would: "would be recorded", Caveat: "nothing restarts the workload"}
+	default:
+		return Description{What: "controller", Done: "has been told to apply the current content", Would: "would be told to apply the current content", Caveat: caveat}
+	}
+}
+
+// UnderWay implements Strategy: the controller of the workload does the rest.
+func (byKind) UnderWay(*dependency.Workload) bool { return false }
+
+// Progress implements Strategy.
+func (byKind) Progress() Progress { return Progress{} }
+
+func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
+	at := r.Last.Time.UTC().Format(time.RFC3339)
+	switch {
+	case s.Template != nil:
+		annotate{}.begin(w, r, out)
+	case s.Field != nil:
+		out.set(s.Field, at)
+	case s.Annotation != "" && s.Value != "":
+		out.workload[s.Annotation] = s.Value
+	case s.Annotation != "":
+		out.workload[s.Annotation] = at
+	}
+}
+
+func (byKind) end(*dependency.Workload, object) {}
+
+// fit adapts the strategy to what is possible for a kind. An annotation that asks for another one is a problem.
+func (p *Policy) fit(t *dependency.Traits, asked bool) {
+	if t.Restart == nil && !t.Custom {
+		return
+	}
+	problem := ""
+	switch p.Strategy {
+	case EnvVar:
+		problem = "the variables of its containers cannot be set"
+	case Recreate:
+		if !t.UnknownPods {
+			return
+		}
+		problem = "its pods cannot be looked up"
+	case RestartAt:
+		return // whether it is possible has been checked
+	}
+	if problem != "" {
+		if asked {
+			p.Problems = append(p.Problems, "annotation "+StrategyAnnotation+"=\""+p.Strategy.Name()+"\" is not possible for a workload of this kind: "+problem)
+		}
+		p.Strategy = Annotate
+	}
+	if t.Restart != nil {
+		p.Strategy = byKind{t.Restart}
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// A workload of a custom resource is restarted as the description of its kind says.
+func TestRestartPatch_AsTheKindSays(t *testing.T) {
+	const now, nowText = "2026-03-01T12:00:00.25Z", "2026-03-01T12:00:00Z"
+	at, err := time.Parse(time.RFC3339Nano, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.ConfigHashAnnotation: "v1.k.h"}}}
+	for name, tt := range map[string]struct {
+		restart       *dependency.Restart
+		spec          map[string]any
+		annotation    string // with its value
+		strategy      string
+		marksTemplate bool
+	}{
+		"by its template": {nil, map[string]any{"template": template}, "", "annotation", true},
+		"by a template at another place": {
+			&dependency.Restart{Template: []string{"spec", "worker", "podTemplate"}},
+			map[string]any{"worker": map[string]any{"podTemplate": template}}, "", "annotation", true,
+		},
+		"by a field": {
+			&dependency.Restart{Field: []string{"spec", "restart", "at"}},
+			map[string]any{"restart": map[string]any{"at": nowText}}, "", "field", false,
+		},
+		"by an annotation with the time":  {&dependency.Restart{Annotation: "x.io/at"}, nil, "x.io/at=" + nowText, "object-annotation", false},
+		"by an annotation with a value":   {&dependency.Restart{Annotation: "x.io/roll", Value: "true"}, nil, "x.io/roll=true", "object-annotation", false},
+		"by the record":                   {&dependency.Restart{}, nil, "", "object-annotation", false},
+		"not at all, it is only reported": {&dependency.Restart{EventOnly: true}, nil, "", "event", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &dependency.Workload{Traits: dependency.Traits{Rollable: true, Custom: true, Restart: tt.restart}}
+			p := policy.NewPolicy(policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: w.Traits}, policy.Defaults{Mode: policy.Off})
+			if s := p.RestartsBy(w); s.Name() != tt.strategy || s.MarksTemplate() != tt.marksTemplate || s.NamesPods() || s.UnderWay(w) {
+				t.Errorf("strategy = %s, marks the template: %v", s.Name(), s.MarksTemplate())
+			}
+			data, err := p.RestartPatch(w, &policy.Restart{Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewRequestedReload(nil, at, "me", "")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Metadata struct{ Annotations map[string]string }
+				Spec     map[string]any
+			}
+			if err := json.Unmarshal(data, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.spec, got.Spec); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if got.Metadata.Annotations[policy.ConfigHashAnnotation] != "v1.k.h" || got.Metadata.Annotations[policy.LastReloadAnnotation] == "" {
+				t.Errorf("annotations = %v: the record is missing", got.Metadata.Annotations)
+			}
+			if key, value, _ := strings.Cut(tt.annotation, "="); got.Metadata.Annotations[key] != value {
+				t.Errorf("annotations = %v, want %s", got.Metadata.Annotations, tt.annotation)
+			}
+			if off := (&policy.Policy{Mode: policy.Off}); off.RestartsBy(w).Name() != tt.strategy {
+				t.Errorf("a workload that has not opted in is restarted by %s", off.RestartsBy(w).Name())
+			}
+		})
+	}
+}
+
+// A strategy that is not possible for a kind is a problem if an annotation asks for it. The default of the server does not apply.
+func TestStrategies_OfCustomResources(t *testing.T) {
+	unknown := dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Restart: &dependency.Restart{}}
+	known := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true}
+	const variables, pods = "the variables of its containers cannot be set", "its pods cannot be looked up"
+	for name, tt := range map[string]struct {
+		traits   dependency.Traits
+		asked    string
+		def      policy.Strategy
+		strategy string
+		problem  string
+	}{
+		"env-var":                              {known, "env-var", nil, "annotation", variables},
+		"env-var of one without known pods":    {unknown, "env-var", nil, "object-annotation", variables},
+		"env-var by default":                   {known, "", policy.EnvVar, "annotation", ""},
+		"recreate":                             {known, "recreate", nil, "recreate", ""},
+		"recreate without known pods":          {unknown, "recreate", nil, "object-annotation", pods},
+		"recreate without known pods, default": {unknown, "", policy.Recreate, "object-annotation", ""},
+		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},
+		"restart-at":                           {known, "restart-at", nil, "restart-at", ""},
+		"restart-at without the field":         {unknown, "restart-at", nil, "restart-at", "workloads of this kind have no spec.restartAt"},
+	} {
+		a := policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: tt.traits}
+		if tt.asked != "" {
+			a.Workload[policy.StrategyAnnotation] = tt.asked
+		}
+		w := &dependency.Workload{Traits: tt.traits}
+		p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off, Strategy: tt.def})
+		if got := p.RestartsBy(w).Name(); got != tt.strategy {
+			t.Errorf("%s: strategy = %s, want %s", name, got, tt.strategy)
+		}
+		if problems := strings.Join(p.Problems, "; "); (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
+			t.Errorf("%s: problems = %q, want %q", name, p.Problems, tt.problem)
+		}
+	}
+}
+
+// Variables of other tools stay in the containers of a custom resource: no patch can remove one and leave the other ones alone.
+func TestRestartPatch_LeavesVariablesOfCustomResources(t *testing.T) {
+	foreign := &dependency.Foreign{Annotations: []string{"x.io/hash"}, Variables: []dependency.Variable{{Container: "app", Name: "STAKATER_DB_SECRET"}}}
+	for custom, want := range map[bool]bool{true: false, false: true} {
+		w := &dependency.Workload{Foreign: foreign, Containers: []string{"app"}, Traits: dependency.Traits{Rollable: true, Custom: custom}}
+		data, err := (&policy.Policy{Mode: policy.Auto}).RestartPatch(w, &policy.Restart{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy.Strategic(data) != want || !strings.Contains(string(data), `"x.io/hash":null`) {
+			t.Errorf("custom resource: %v: patch = %s", custom, data)
+		}
+	}
+}
