@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"pkg/metrics":    {},
 	"pkg/logging":    {},
 	"pkg/jsonpatch":  {},
+	"pkg/fields":     {},
 	"pkg/follow":     {},
 	// What all replicas share, and what they make of it.
 	"pkg/sharedsecret": {"pkg/follow"},
