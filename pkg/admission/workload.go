@@ -123,7 +123,9 @@ func (s *shape) size() string {
 }
 
 // costOfTypes returns what is added if it is decoded with its type as well.
-func (s *shape) costOfTypes() int64 { return (elements(s.Spec.Template) + elements(s.whole)) * ofElement }
+func (s *shape) costOfTypes() int64 {
+	return (elements(s.Spec.Template) + elements(s.whole)) * ofElement
+}
 
 // written is a workload as it was sent: the parts that are read, and its annotations.
 type written struct {
