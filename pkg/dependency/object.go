@@ -5,6 +5,7 @@ package dependency
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"slices"
 	"time"
@@ -17,9 +18,18 @@ import (
 type Object struct {
 	Kind WorkloadKind
 	Meta *metav1.ObjectMeta
-	// Template is the pod template; for a Pod, the Pod itself.
+	// Template is the pod template; for a Pod, the Pod itself; empty, if the object has none.
 	Template *corev1.PodTemplateSpec
-	Traits   Traits
+	// Others are further pod templates. Their containers are not told apart by when they start.
+	Others []*corev1.PodTemplateSpec
+	// TemplateFields are the names of the fields with the templates, as managedFields contain them: "f:template", with the quotes. Nil: it
+	// is that one.
+	TemplateFields []string
+	// Named are the sources that the object names itself.
+	Named []Named
+	// Truncated: there are more templates or names than Others and Named contain.
+	Truncated bool
+	Traits    Traits
 	// Status is known of kinds that are Rollable.
 	Status
 }
@@ -148,7 +158,12 @@ type Variable struct{ Container, Name string }
 
 // NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.
 func NewWorkload(o *Object, annotations Annotations) *Workload {
-	references, truncated := References(&o.Template.Spec)
+	pods := make([]*corev1.PodSpec, 1, 1+len(o.Others))
+	pods[0] = &o.Template.Spec
+	for _, other := range o.Others {
+		pods = append(pods, &other.Spec)
+	}
+	references, truncated := References(o.Named, pods...)
 	w := &Workload{
 		WorkloadKey:     WorkloadKey{o.Kind, o.Meta.Namespace, o.Meta.Name},
 		UID:             o.Meta.UID,
@@ -159,7 +174,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Foreign: annotations.Foreign, Containers: containerNames(&o.Template.Spec),
 		Marks:       annotations.Marks,
 		References:  references,
-		Truncated:   truncated,
+		Truncated:   truncated || o.Truncated,
 		Terminating: o.Meta.DeletionTimestamp != nil,
 		Traits:      o.Traits,
 		Status:      o.Status,
@@ -167,7 +182,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 	}
 	w.numberStages()
 	if w.Rollable {
-		w.setTemplate(o.Meta, o.Template)
+		w.setTemplate(o)
 	}
 	return w
 }
@@ -186,19 +201,24 @@ func containerNames(pod *corev1.PodSpec) (names []string) {
 	return names
 }
 
-// setTemplate notes the values that show whether the pod template has changed.
-func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
-	if raw, err := template.Marshal(); err == nil {
-		w.template = maphash.Bytes(seed, raw)
-		w.applied = w.template
-	}
+// templateFields is the default of Object.TemplateFields.
+var templateFields = []string{`"f:template"`}
+
+// setTemplate notes the values that show whether the pod templates have changed.
+func (w *Workload) setTemplate(o *Object) {
+	w.template = fingerprint(o)
+	w.applied = w.template
 	if at, err := time.Parse(time.RFC3339Nano, w.Marks.ReloadedAt); err == nil {
 		w.reloaded = at
 	}
-	w.TemplateWritten = m.CreationTimestamp.Time
-	for i := range m.ManagedFields {
-		entry := &m.ManagedFields[i]
-		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
+	fields := o.TemplateFields
+	if fields == nil {
+		fields = templateFields
+	}
+	w.TemplateWritten = o.Meta.CreationTimestamp.Time
+	for i := range o.Meta.ManagedFields {
+		entry := &o.Meta.ManagedFields[i]
+		if entry.FieldsV1 == nil || !containsAny(entry.FieldsV1.GetRawBytes(), fields) {
 			continue
 		}
 		by := managerOf(entry)
@@ -211,4 +231,25 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 			w.TemplateWritten, w.templateBy = entry.Time.Time, by
 		}
 	}
+}
+
+func containsAny(raw []byte, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(raw, []byte(name)) })
+}
+
+// fingerprint returns what stands for the pod templates of an object in this process; 0: they cannot be encoded.
+func fingerprint(o *Object) uint64 {
+	raw, err := o.Template.Marshal()
+	if err != nil {
+		return 0
+	}
+	for _, other := range o.Others {
+		more, err := other.Marshal()
+		if err != nil {
+			return 0
+		}
+		raw = binary.AppendUvarint(raw, uint64(len(more))) // so that nothing moves unseen from one to another
+		raw = append(raw, more...)
+	}
+	return maphash.Bytes(seed, raw)
 }

@@ -34,6 +34,7 @@ const (
 	VolumeSecret    UseType = "VolumeSecret"    // the credential of another kind of volume
 	ImagePullSecret UseType = "ImagePullSecret" // imagePullSecrets
 	Annotation      UseType = "Annotation"      // named by an annotation
+	ByObject        UseType = "Object"          // named by a field of the workload outside of its pod templates
 )
 
 // Use is one place of a pod template that consumes a source.
@@ -43,16 +44,17 @@ type Use struct {
 	Env       string // the variable (Env)
 	Prefix    string // before each key (EnvFrom)
 	Volume    string // the volume's name
+	// MountPath is where the container mounts the volume. To save memory, it is also the path of the field (ByObject).
 	MountPath string
 	Keys      []string // what is read, sorted; nil: all keys
 	SubPath   bool     // a part of the volume: not updated in a running container
 	Optional  bool     // pods start without the source or the key
 }
 
-// Reads reports whether the use passes content to a container.
+// Reads reports whether the use passes content to a container, or to what acts for the workload.
 func (u *Use) Reads() bool {
 	switch u.Type {
-	case Env, EnvFrom, Annotation:
+	case Env, EnvFrom, Annotation, ByObject:
 		return true
 	case Volume, Projected:
 		return u.Container != ""
@@ -61,7 +63,18 @@ func (u *Use) Reads() bool {
 	}
 }
 
-// Reference contains all uses of one source by one pod template.
+// Named is a source that an object names itself, outside of its pod templates.
+type Named struct {
+	Kind SourceKind
+	Name string
+	// Key is what is read of it; empty: all keys.
+	Key      string
+	Optional bool
+	// Path is where the object names it.
+	Path string
+}
+
+// Reference contains all uses of one source by the pod templates of one workload, and by the workload itself.
 type Reference struct {
 	Kind SourceKind
 	Name string

@@ -96,7 +96,7 @@ func templates(t *testing.T) map[string]*corev1.PodSpec {
 
 // referencesOf returns the references of a template within the bounds.
 func referencesOf(pod *corev1.PodSpec) []Reference {
-	references, truncated := References(pod)
+	references, truncated := References(nil, pod)
 	if truncated {
 		panic("more references than the bound")
 	}
@@ -261,7 +261,7 @@ func TestReferencesAreBounded(t *testing.T) {
 		"the longest name":                               {variables(1, func(int) string { return strings.Repeat("a", maxName) }), false, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			references, truncated := References(tt.pod)
+			references, truncated := References(nil, tt.pod)
 			uses := 0
 			for i := range references {
 				uses += len(references[i].Uses)

@@ -5,6 +5,7 @@ package dependency
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,11 +23,39 @@ const (
 	maxLooks = 10 * MaxUses
 )
 
-// References returns what a pod template consumes, in the order of kind and name. The rules
+// References returns what pod templates and the object that has them consume, in the order of kind and name. The rules
 // are those by which the kubelet makes environments and volumes. If there are more than
-// MaxSources or MaxUses, the result is truncated.
-func References(pod *corev1.PodSpec) (references []Reference, truncated bool) {
-	c := collector{index: map[sourceID]int{}, mounts: map[string][]mount{}}
+// MaxSources or MaxUses, the result is truncated. A use that several templates have in common is returned once.
+func References(named []Named, pods ...*corev1.PodSpec) (references []Reference, truncated bool) {
+	c := collector{index: map[sourceID]int{}}
+	if len(named) > 0 || len(pods) > 1 {
+		c.known = map[usage]bool{}
+	}
+	for i := range named {
+		c.named(&named[i])
+	}
+	for _, pod := range pods {
+		c.pod(pod)
+	}
+	for i := range c.references {
+		c.references[i].RequiredKeys = sortedSet(c.references[i].RequiredKeys)
+	}
+	slices.SortFunc(c.references, compareReferences)
+	return c.references, c.truncated
+}
+
+func (c *collector) named(n *Named) {
+	use := Use{Type: ByObject, MountPath: n.Path, Optional: n.Optional}
+	if n.Key == "" {
+		c.add(n.Kind, n.Name, use)
+		return
+	}
+	use.Keys = []string{n.Key}
+	c.add(n.Kind, n.Name, use, n.Key)
+}
+
+func (c *collector) pod(pod *corev1.PodSpec) {
+	c.mounts = map[string][]mount{}
 	containers := containersOf(pod)
 	for i := range containers {
 		c.environment(&containers[i])
@@ -42,11 +71,6 @@ func References(pod *corev1.PodSpec) (references []Reference, truncated bool) {
 		// Without it the kubelet pulls anonymously, so pods do not need it to start.
 		c.add(Secret, secret.Name, Use{Type: ImagePullSecret, Optional: true})
 	}
-	for i := range c.references {
-		c.references[i].RequiredKeys = sortedSet(c.references[i].RequiredKeys)
-	}
-	slices.SortFunc(c.references, compareReferences)
-	return c.references, c.truncated
 }
 
 // containersOf returns everything in a pod that has an environment and mounts: init
@@ -64,11 +88,30 @@ type sourceID struct {
 	name string
 }
 
-// collector gathers the uses of a template by source.
+// usage identifies a use of a source, with what it requires.
+type usage struct {
+	sourceID
+	typ                                       UseType
+	container, env, prefix, volume, mountPath string
+	subPath, optional                         bool
+	keys                                      string
+}
+
+// usageOf returns the identity of a use. Keys cannot contain the separators.
+func usageOf(id sourceID, u *Use, requiredKeys []string) usage {
+	keys := strings.Join(u.Keys, ",") + ";" + strings.Join(requiredKeys, ",")
+	if u.Keys == nil {
+		keys = "*" + keys
+	}
+	return usage{id, u.Type, u.Container, u.Env, u.Prefix, u.Volume, u.MountPath, u.SubPath, u.Optional, keys}
+}
+
+// collector gathers the uses of templates by source.
 type collector struct {
 	references []Reference
 	index      map[sourceID]int
-	mounts     map[string][]mount // by volume
+	known      map[usage]bool     // nil: all uses count
+	mounts     map[string][]mount // of the current template, by volume
 	uses       int
 	looks      int
 	truncated  bool // there is more than is kept
@@ -84,12 +127,18 @@ func (c *collector) add(kind SourceKind, name string, use Use, requiredKeys ...s
 		return
 	}
 	id := sourceID{kind, name}
+	if c.known != nil && c.known[usageOf(id, &use, requiredKeys)] {
+		return
+	}
 	i, found := c.index[id]
 	uses := max(1, len(use.Keys), len(requiredKeys))
 	if c.truncated = c.truncated || c.uses+uses > MaxUses || !found && len(c.references) == MaxSources; c.truncated {
 		return
 	}
 	c.uses += uses
+	if c.known != nil {
+		c.known[usageOf(id, &use, requiredKeys)] = true
+	}
 	if !found {
 		i = len(c.references)
 		c.index[id] = i

@@ -76,7 +76,7 @@ func newHistory(seed uint64) *history {
 		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, Status: dependency.Status{Replicas: 1}, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
 		Annotations: map[string]string{},
 	}
-	h.workload.References, _ = dependency.References(&h.spec)
+	h.workload.References, _ = dependency.References(nil, &h.spec)
 	h.data = map[string]string{"a": "0", "b": "0"}
 	h.writes = []write{{data: maps.Clone(h.data)}}
 	h.restart()

@@ -172,7 +172,8 @@ func (k *Knowledge) readsOf(c *Container, s *known) *dependency.Reference {
 			return nil
 		}
 		r := *s.Reference
-		r.Uses = []dependency.Use{{Type: dependency.Annotation, Optional: true}}
+		keys, _ := r.Keys() // of a field; an annotation names all of them
+		r.Uses = []dependency.Use{{Type: dependency.Annotation, Keys: keys, Optional: true}}
 		return &r
 	}
 	for i := range c.Reads {

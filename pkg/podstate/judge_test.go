@@ -187,7 +187,7 @@ func (x *scene) graph() *dependency.Graph {
 		g.SetSource(x.source)
 	}
 	w := x.workload
-	w.References, _ = dependency.References(&x.pod.Spec)
+	w.References, _ = dependency.References(nil, &x.pod.Spec)
 	g.SetWorkload(&w, dependency.Patterns{})
 	return g
 }

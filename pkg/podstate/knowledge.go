@@ -51,7 +51,7 @@ type known struct {
 	past                  []dependency.Past
 	missingKeys           []string // without which pods do not start
 	record                relation
-	// byName: the template does not reference the source, but an annotation names it. Any
+	// byName: the template does not reference the source, but an annotation or the workload itself names it. Any
 	// container may read it.
 	byName bool
 }
@@ -77,7 +77,9 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 			Reference: &narrowed, source: s.Source, missingKeys: s.MissingKeys,
 			change: g.LastChange(key), past: g.Past(key),
 			record: relate(&e.Record, &present, string(s.Kind)+"/"+s.Name),
-			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool { return u.Type != dependency.Annotation }),
+			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool {
+				return u.Type != dependency.Annotation && u.Type != dependency.ByObject
+			}),
 		})
 	}
 	for i := range e.Globs {

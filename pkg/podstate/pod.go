@@ -61,7 +61,7 @@ func FromPod(o *corev1.Pod) *Pod {
 		Created: o.CreationTimestamp.Time, Version: dependency.ParseVersion(o.ResourceVersion),
 		Revision: revisionOf(o), Hash: o.Annotations[policy.ConfigHashAnnotation],
 	}
-	references, _ := dependency.References(&o.Spec)
+	references, _ := dependency.References(nil, &o.Spec)
 	reads := readsOf(references)
 	add := func(role Role, name string, statuses []corev1.ContainerStatus) {
 		p.Containers = append(p.Containers, newContainer(role, name, statuses, reads[name]))
