@@ -18,6 +18,9 @@ type FieldManager uint64
 // OwnFieldManager is the name under which configdep writes to workloads.
 const OwnFieldManager = "configdep"
 
+// FieldsManager is the name under which configdep sets fields from sources.
+const FieldsManager = "configdep-fields"
+
 // maxManagers limits the managers that are kept for one object. The API server keeps 10
 // managers that update, and any number that apply.
 const maxManagers = 16

@@ -27,6 +27,8 @@ type Object struct {
 	TemplateFields []string
 	// Named are the sources that the object names itself.
 	Named []Named
+	// Fields are the fields that get their values from sources.
+	Fields Fields
 	// Truncated: there are more templates or names than Others and Named contain.
 	Truncated bool
 	Traits    Traits
@@ -58,6 +60,8 @@ type Traits struct {
 	Restart *Restart
 	// UnknownPods: its pods cannot be looked up.
 	UnknownPods bool
+	// Fields: configdep may set fields of it.
+	Fields bool
 	// Custom: it is a custom resource, for which the API server knows no strategic merge patch.
 	Custom bool
 }
@@ -130,6 +134,8 @@ type Marks struct {
 	LastReload string
 	// Recreating says which pods are to be evicted.
 	Recreating string
+	// Fields says which values fields have been set to, in JSON.
+	Fields string
 	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and a time that makes the template
 	// differ from all previous ones.
 	TemplateHash, ReloadedAt string
@@ -156,6 +162,22 @@ type Foreign struct {
 // Variable is an environment variable of a container.
 type Variable struct{ Container, Name string }
 
+// Fields are the fields of an object that get their values from sources.
+type Fields struct {
+	// States are those of the fields that its annotation names, by path.
+	States map[string]FieldState
+	// Owned: configdep has set fields of it.
+	Owned bool
+}
+
+// FieldState is what is kept of a field: never its value.
+type FieldState struct {
+	// Value is a digest of the value; zero: there is none.
+	Value Digest
+	// Owner is a field manager other than configdep that owns the field; empty: there is none.
+	Owner string
+}
+
 // NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.
 func NewWorkload(o *Object, annotations Annotations) *Workload {
 	pods := make([]*corev1.PodSpec, 1, 1+len(o.Others))
@@ -178,6 +200,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Terminating: o.Meta.DeletionTimestamp != nil,
 		Traits:      o.Traits,
 		Status:      o.Status,
+		Fields:      o.Fields,
 		stages:      stagesOf(&o.Template.Spec),
 	}
 	w.numberStages()

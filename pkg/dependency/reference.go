@@ -35,6 +35,7 @@ const (
 	ImagePullSecret UseType = "ImagePullSecret" // imagePullSecrets
 	Annotation      UseType = "Annotation"      // named by an annotation
 	ByObject        UseType = "Object"          // named by a field of the workload outside of its pod templates
+	Field           UseType = "Field"           // the value of a field of the workload is set from it
 )
 
 // Use is one place of a pod template that consumes a source.
@@ -44,7 +45,7 @@ type Use struct {
 	Env       string // the variable (Env)
 	Prefix    string // before each key (EnvFrom)
 	Volume    string // the volume's name
-	// MountPath is where the container mounts the volume. To save memory, it is also the path of the field (ByObject).
+	// MountPath is where the container mounts the volume. To save memory, it is also the path of the field (ByObject, Field).
 	MountPath string
 	Keys      []string // what is read, sorted; nil: all keys
 	SubPath   bool     // a part of the volume: not updated in a running container
@@ -54,7 +55,7 @@ type Use struct {
 // Reads reports whether the use passes content to a container, or to what acts for the workload.
 func (u *Use) Reads() bool {
 	switch u.Type {
-	case Env, EnvFrom, Annotation, ByObject:
+	case Env, EnvFrom, Annotation, ByObject, Field:
 		return true
 	case Volume, Projected:
 		return u.Container != ""
@@ -72,6 +73,8 @@ type Named struct {
 	Optional bool
 	// Path is where the object names it.
 	Path string
+	// Sets: the field at the path gets its value from the key.
+	Sets bool
 }
 
 // Reference contains all uses of one source by the pod templates of one workload, and by the workload itself.
@@ -99,6 +102,11 @@ func (r *Reference) Optional() bool {
 // Reads reports whether any use passes content to a container.
 func (r *Reference) Reads() bool {
 	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() })
+}
+
+// Sets reports whether a field gets its value from the source.
+func (r *Reference) Sets() bool {
+	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Type == Field })
 }
 
 // Mountable reports whether a volume shows the content of the source, though perhaps no

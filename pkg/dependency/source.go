@@ -61,6 +61,8 @@ type SourceMarks struct {
 	Ignored bool
 	// Match: it restarts workloads in mode Matched.
 	Match bool
+	// AllowFields says which workloads may have fields that are set from a Secret.
+	AllowFields string
 }
 
 // Change says when content changed, as far as this process knows.

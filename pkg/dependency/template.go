@@ -46,6 +46,9 @@ func References(named []Named, pods ...*corev1.PodSpec) (references []Reference,
 
 func (c *collector) named(n *Named) {
 	use := Use{Type: ByObject, MountPath: n.Path, Optional: n.Optional}
+	if n.Sets {
+		use.Type = Field
+	}
 	if n.Key == "" {
 		c.add(n.Kind, n.Name, use)
 		return

@@ -52,6 +52,7 @@ type Workload struct {
 	Traits
 	Status
 	References []Reference
+	Fields     Fields
 	// Truncated: the pod template names more than References contains; see MaxSources and MaxUses.
 	Truncated bool
 	// Terminating: the workload is being deleted.

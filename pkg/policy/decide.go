@@ -56,6 +56,9 @@ func (e *Evaluation) decide(o Observed) Decision {
 	if d, paused := e.decidePause(o.Now); paused {
 		return d
 	}
+	if d, due := e.decideReleased(); due {
+		return d
+	}
 	if len(e.Policy.Problems) > 0 { // only workloads that have opted in, or tried to, have any
 		return e.invalid()
 	}
@@ -76,6 +79,9 @@ func (e *Evaluation) decide(o Observed) Decision {
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)
+	}
+	if d, decided := e.decideFields(o, len(changed) > 0); decided {
+		return d
 	}
 	excursions := e.inquiries()
 	doubts := len(excursions)

@@ -35,10 +35,12 @@ const (
 	WriteVerified Action = "WriteVerified" // record that no container was
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
-	Continue      Action = "Continue" // go on with an eviction: evict the next pod, or end it
-	Observe       Action = "Observe"  // nothing but to report that the workload would be restarted
-	Resume        Action = "Resume"   // resume a Deployment that was paused when it was restarted
-	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
+	Continue      Action = "Continue"      // go on with an eviction: evict the next pod, or end it
+	Observe       Action = "Observe"       // nothing but to report that the workload would be restarted
+	Resume        Action = "Resume"        // resume a Deployment that was paused when it was restarted
+	ApplyFields   Action = "ApplyFields"   // set the fields that get their values from sources
+	ReleaseFields Action = "ReleaseFields" // give up fields that were set, which keep their values
+	Abandon       Action = "Abandon"       // end an eviction before all pods are evicted, and record that they differ
 )
 
 // The reasons of decisions, by state. They are part of the API; those of rollouts are in package kind.

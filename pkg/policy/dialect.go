@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,6 +150,7 @@ func (ds Dialects) Owns(key string) bool {
 func (ds Dialects) ReadWorkload(o *dependency.Object) *dependency.Workload {
 	annotations := ds.readAnnotations(o.Meta.Annotations, o.Template.Annotations)
 	annotations.Foreign = ds.foreign(o.Template)
+	nameFields(o)
 	return dependency.NewWorkload(o, annotations)
 }
 
@@ -218,6 +220,7 @@ func (ds Dialects) ReadSource(annotations map[string]string) (marks dependency.S
 	for _, d := range ds.orAll() {
 		said := d.Source(annotations)
 		marks.Ignored, marks.Match = marks.Ignored || said.Ignored, marks.Match || said.Match
+		marks.AllowFields = cmp.Or(marks.AllowFields, said.AllowFields)
 	}
 	return marks
 }

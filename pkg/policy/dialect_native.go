@@ -25,12 +25,16 @@ const (
 	SettleAnnotation      = Prefix + "settle"
 	MinIntervalAnnotation = Prefix + "min-interval"
 	StrategyAnnotation    = Prefix + "strategy"
+	// FieldsAnnotation, only on the workload itself, names fields that get their values from ConfigMaps and Secrets.
+	FieldsAnnotation = Prefix + "fields"
 )
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
 const (
 	IgnoreAnnotation = Prefix + "ignore"
 	MatchAnnotation  = Prefix + "match"
+	// AllowFieldsAnnotation, on a Secret, lists the workloads, KIND/NAME, that may have fields which are set from it.
+	AllowFieldsAnnotation = Prefix + "allow-fields"
 )
 
 // native is the dialect of configdep itself. Each annotation is looked up on the workload, then on its namespace, then
@@ -51,6 +55,7 @@ func (native) Own(annotations map[string]string) string { return annotations[Rel
 
 // Declare implements Dialect. A mode on the namespace is a default, like that of the server.
 func (native) Declare(d *Declaration) {
+	d.declareFields()
 	r := reader{workload: d.Workload, namespace: d.Namespace, problems: &d.policy.Problems}
 	mode := d.base.Mode
 	switch by := parse(&r, ReloadAnnotation, ParseMode, &mode, d.base.DeclaredBy); {
@@ -108,7 +113,7 @@ func (p *Policy) addNative(r *reader, key string, to *[]dependency.Pattern, othe
 
 // Scope implements Dialect.
 func (native) Scope(from Annotated, to *Annotated) {
-	for _, key := range []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation} {
+	for _, key := range []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation, FieldsAnnotation} {
 		if value, found := from.Workload[key]; found {
 			set(&to.Workload, key, value)
 		} else if value, found := from.Namespace[key]; found {
@@ -139,7 +144,20 @@ func (native) MarksAnnotation(string) bool { return false }
 // MarksVariable implements Dialect.
 func (native) MarksVariable(string) bool { return false }
 
+// maxAllowList limits AllowFieldsAnnotation, in bytes. A longer list allows nothing.
+const maxAllowList = 4096
+
+func boundedList(value string) string {
+	if len(value) > maxAllowList {
+		return ""
+	}
+	return value
+}
+
 // Source implements Dialect.
 func (native) Source(annotations map[string]string) dependency.SourceMarks {
-	return dependency.SourceMarks{Ignored: annotations[IgnoreAnnotation] == "true", Match: annotations[MatchAnnotation] == "true"}
+	return dependency.SourceMarks{
+		Ignored: annotations[IgnoreAnnotation] == "true", Match: annotations[MatchAnnotation] == "true",
+		AllowFields: boundedList(annotations[AllowFieldsAnnotation]),
+	}
 }

@@ -119,13 +119,14 @@ func (e *Evaluation) Complete() {
 		s.Reference, s.Resolution = r, g.Resolve(w.Namespace, r)
 		source := s.Source
 		n = matchers.of(r.Kind, r.Name, n)
-		s.Triggers, s.Reason = p.verdict(n, r, source, source == nil && e.remembers(r))
+		var counts dependency.Reference
+		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
 		if !s.Observed {
 			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers
 		}
 		if s.Triggers {
-			all = append(all, counted{Reference: p.effective(r, n), source: source})
+			all = append(all, counted{Reference: counts, source: source})
 			c := &all[len(all)-1]
 			begin := len(content)
 			content = dependency.AppendContent(content, &c.Reference, source)

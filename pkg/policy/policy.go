@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/fields"
 )
 
 // Defaults apply where no annotation does. They are flags of the server.
@@ -69,6 +70,8 @@ type Policy struct {
 	Pause Pause
 	// ReportsSource: a restart leaves on the pod template which source caused it, as Reloader does.
 	ReportsSource bool
+	// Fields are the fields of the workload that get their values from sources.
+	Fields []fields.Assignment
 	// LiveVolumes: the application reloads mounted files, so only environment variables
 	// and subPath mounts need a restart.
 	LiveVolumes bool
@@ -122,7 +125,7 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 		p.Problems = append(p.Problems, d.idle...)
 	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
-		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource = nil, nil, nil, nil, 0, false
+		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource, p.Fields = nil, nil, nil, nil, 0, false, nil
 		p.fit(&a.Traits, false)
 		return
 	}

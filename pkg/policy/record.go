@@ -39,6 +39,8 @@ const (
 	// RecreatingAnnotation is on the workload while its pods are evicted, and names the pods
 	// to evict; see PodsToEvict.
 	RecreatingAnnotation = Prefix + "recreating"
+	// AppliedFieldsAnnotation is on a workload whose fields are set from sources, and says to which values (an AppliedFields).
+	AppliedFieldsAnnotation = Prefix + "applied-fields"
 )
 
 // MarksOf returns the annotations of a workload that are ours to write.
@@ -49,6 +51,7 @@ func MarksOf(annotations map[string]string) dependency.Marks {
 		Verified:   annotations[VerifiedAnnotation],
 		LastReload: annotations[LastReloadAnnotation],
 		Recreating: annotations[RecreatingAnnotation],
+		Fields:     annotations[AppliedFieldsAnnotation],
 	}
 }
 
@@ -211,6 +214,9 @@ type Restart struct {
 	Always bool
 	// Pods are all existing pods, for a strategy that names them.
 	Pods []types.UID
+	// Fields is what has been set of the fields; nil: the workload has none. FieldsOnly: nothing else is to be done.
+	Fields     *AppliedFields
+	FieldsOnly bool
 }
 
 // RestartPatch returns the patch that restarts the pods of a workload according to
@@ -230,7 +236,12 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		out.workload[VerifiedAnnotation] = nil
 	}
 	end(w, out.workload) // of one that is under way
-	s.begin(w, r, &out)
+	if r.Fields != nil {
+		out.workload[AppliedFieldsAnnotation] = r.Fields.json()
+	}
+	if !r.FieldsOnly {
+		s.begin(w, r, &out)
+	}
 	out.workload[LastReloadAnnotation] = out.last.json()
 	if out.template != nil {
 		p.Pause.begin(w, r.Last.Time.Time, &out)

@@ -1,0 +1,266 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/fields"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+const accessKey = "spec.s3.accessKey = secret/bucket#key"
+
+// harbor is a workload with fields that get their values from a Secret, and what is known about both.
+type harbor struct {
+	t        *testing.T
+	digester *dependency.Digester
+	content  string
+	allowed  string
+	marks    annotations
+	states   map[string]dependency.FieldState
+	traits   dependency.Traits
+	defaults policy.Defaults
+	owned    bool
+}
+
+func newHarbor(t *testing.T) *harbor {
+	t.Helper()
+	return &harbor{
+		t: t, digester: dependency.NewDigester(make([]byte, 32)), content: "AKIA", allowed: "harbor/registry",
+		marks:    annotations{policy.FieldsAnnotation: accessKey},
+		traits:   dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Fields: true, Restart: &dependency.Restart{}},
+		defaults: policy.Defaults{Mode: policy.Off},
+	}
+}
+
+func (h *harbor) evaluate() *policy.Evaluation {
+	h.t.Helper()
+	g := dependency.NewGraph()
+	g.SetDigester(h.digester)
+	if h.content != "" {
+		bucket := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"key": []byte(h.content)}}
+		g.SetSource(dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed})))
+	}
+	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
+		Kind: "Harbor", Template: &corev1.PodTemplateSpec{}, Traits: h.traits,
+		Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "registry", UID: "w", ResourceVersion: "7", Annotations: h.marks},
+		Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
+		Fields: dependency.Fields{States: h.states, Owned: h.owned},
+	})
+	p := policy.Note(w, nil, nil, h.defaults, w.ResourceVersion, dependency.Arrival{})
+	g.SetWorkload(w, p.Patterns())
+	return policy.Evaluator{Graph: g, Defaults: h.defaults}.Evaluate(w)
+}
+
+func (h *harbor) decide() policy.Decision { return h.evaluate().Decide(policy.Observed{Now: epoch}) }
+
+// write applies a patch of annotations.
+func (h *harbor) write(data []byte, err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var p struct {
+		Metadata struct{ Annotations map[string]*string }
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		h.t.Fatal(err)
+	}
+	for key, value := range p.Metadata.Annotations {
+		if value == nil {
+			delete(h.marks, key)
+		} else {
+			h.marks[key] = *value
+		}
+	}
+}
+
+// apply sets the field to the content of the Secret, or to another value, and records it.
+func (h *harbor) apply(value string) {
+	h.t.Helper()
+	e := h.evaluate()
+	values := []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}
+	h.write(e.Policy.RestartPatch(e.Workload, &policy.Restart{
+		Present: e.Present(), Last: policy.NewAutomaticReload(nil, epoch, 0, "Secret/bucket"), Fields: e.NewAppliedFields(values, "", epoch), FieldsOnly: true,
+	}))
+	h.set(value, "")
+}
+
+// set gives the field a value and an owner.
+func (h *harbor) set(value, owner string) {
+	h.states = map[string]dependency.FieldState{"spec.s3.accessKey": {Value: policy.FieldDigest(h.digester, "shop", value), Owner: owner}}
+	h.owned = owner == ""
+}
+
+func (h *harbor) want(state policy.State, reason string, action policy.Action) policy.Decision {
+	h.t.Helper()
+	d := h.decide()
+	if d.State != state || d.Reason != reason || d.Action != action {
+		h.t.Errorf("decision = %s/%s %q (%s), want %s/%s %q", d.State, d.Reason, d.Action, d.Message, state, reason, action)
+	}
+	return d
+}
+
+func TestFields_AreSetOnceAndWhenContentChanges(t *testing.T) {
+	h := newHarbor(t)
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+	e := h.evaluate()
+	if diff := cmp.Diff([]dependency.Use{{Type: dependency.Field, MountPath: "spec.s3.accessKey", Keys: []string{"key"}}}, e.Sources[0].Uses); diff != "" || !e.Sources[0].Triggers {
+		t.Errorf("triggers: %v, uses (-want +got):\n%s", e.Sources[0].Triggers, diff)
+	}
+	h.apply("AKIA")
+	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
+	h.content = "AKIB"
+	d := h.want(policy.Pending, policy.ReasonSourceChanged, policy.RollOut)
+	if e := h.evaluate(); d.Trigger != "Secret/bucket" || !e.FieldsOnly() {
+		t.Errorf("trigger = %s, fields only: %v", d.Trigger, e.FieldsOnly())
+	}
+	h.apply("AKIB")
+	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
+	h.marks[policy.FieldsAnnotation] = accessKey + "\nspec.s3.other = secret/bucket#key"
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields) // the annotation is another one
+}
+
+func TestFields_AreWatched(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	h.set("changed", "")
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+	h.states = nil // removed
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+	h.set("changed", "kubectl-edit")
+	if d := h.want(policy.Blocked, policy.ReasonFieldConflict, policy.None); !strings.Contains(d.Message, `"kubectl-edit" owns it`) {
+		t.Errorf("message = %s", d.Message)
+	}
+	h.set("AKIA", "argocd") // which has the same value
+	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
+	h.content = "AKIB"
+	h.want(policy.Pending, policy.ReasonSourceChanged, policy.RollOut)
+}
+
+// A conflict that was found when new content was applied is recorded without the content: it remains due.
+func TestFields_ConflictOfNewContent(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	h.content = "AKIB"
+	e := h.evaluate()
+	h.write(policy.FieldsPatch(e.Workload, e.NewAppliedFields([]fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)))
+	h.set("AKIA", "argocd")
+	if d := h.want(policy.Blocked, policy.ReasonFieldConflict, policy.None); !d.Stale {
+		t.Error("the content counts as applied")
+	}
+	h.set("AKIA", "") // given up
+	h.want(policy.Pending, policy.ReasonSourceChanged, policy.RollOut)
+}
+
+func TestFields_Problem(t *testing.T) {
+	h := newHarbor(t)
+	e := h.evaluate()
+	h.write(policy.FieldsPatch(e.Workload, e.NewAppliedFields(nil, "spec.s3.accessKey: there is no such field", epoch.Add(-time.Minute))))
+	d := h.want(policy.Blocked, policy.ReasonFieldsRefused, policy.None)
+	if want := epoch.Add(9 * time.Minute); !d.RecheckAt.Equal(want) || !strings.Contains(d.Message, "there is no such field") {
+		t.Errorf("decision = %+v, want another try at %v", d, want)
+	}
+	if d := h.evaluate().Decide(policy.Observed{Now: d.RecheckAt}); d.Action != policy.ApplyFields {
+		t.Errorf("decision = %+v", d)
+	}
+	h.content = "AKIB"
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields) // other content may be possible
+}
+
+// Who may edit a workload must not be able to read Secrets by it.
+func TestFields_NeedConsent(t *testing.T) {
+	for allowed, want := range map[string]bool{
+		"": false, "harbor/other": false, "registry": false, "harbor": false, "*": false, "harbor/registry": true, "harbor/*": true, "x/y, harbor/reg*": true, "*/*": true,
+		"harbor/registry," + strings.Repeat("x", 4096): false,
+	} {
+		h := newHarbor(t)
+		h.allowed = allowed
+		if d := h.decide(); (d.Reason != policy.ReasonFieldsNotAllowed) != want {
+			t.Errorf("%q: decision = %+v, allowed: %v", allowed, d, want)
+		}
+	}
+}
+
+func TestFields_InvalidAnnotation(t *testing.T) {
+	for value, want := range map[string]string{
+		"spec.a":                            "must be FIELD = SOURCE",
+		"spec.a = secret/other/bucket#key":  "is not the name of a Secret",
+		strings.Repeat("#", 70*1024):        "must not have more than",
+		"metadata.name = secret/bucket#key": "a field must be below spec",
+	} {
+		h := newHarbor(t)
+		h.marks[policy.FieldsAnnotation] = value
+		if d := h.want(policy.Blocked, policy.ReasonInvalidAnnotation, policy.None); !strings.Contains(d.Message, want) {
+			t.Errorf("message = %s, want %s", d.Message, want)
+		}
+	}
+	h := newHarbor(t)
+	h.traits.Fields = false
+	if d := h.want(policy.Blocked, policy.ReasonInvalidAnnotation, policy.None); !strings.Contains(d.Message, "fields of workloads of this kind cannot be set") {
+		t.Errorf("message = %s", d.Message)
+	}
+}
+
+// Without the annotation, fields are given up, even though nothing opts the workload in any longer.
+func TestFields_AreReleased(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	delete(h.marks, policy.FieldsAnnotation)
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ReleaseFields)
+	h.owned = false
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ReleaseFields) // the record is left
+	h.write(policy.FieldsPatch(h.evaluate().Workload, nil))
+	h.want(policy.Unmanaged, policy.ReasonNotOptedIn, policy.None)
+	h.owned = true
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ReleaseFields) // the fields are left
+}
+
+// Off is off for fields, too; other sources do not count unless the workload opts in for them.
+func TestFields_WithOtherAnnotations(t *testing.T) {
+	h := newHarbor(t)
+	h.marks[policy.ReloadAnnotation] = "off"
+	h.want(policy.Unmanaged, policy.ReasonNotOptedIn, policy.None)
+	h.marks[policy.ReloadAnnotation] = "auto"
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+	h.marks[policy.ExcludeAnnotation] = "secret/bucket"
+	if e := h.evaluate(); e.Sources[0].Triggers || e.Sources[0].Reason != policy.ReasonExcluded {
+		t.Errorf("source = %+v", e.Sources[0])
+	}
+}
+
+// Invalid records of other clients count as none, however long they are.
+func TestFields_InvalidRecord(t *testing.T) {
+	for _, value := range []string{"x", "[]", `{"hash":1}`, `{"problem":"` + strings.Repeat("x", 600) + `"}`, strings.Repeat(" ", 40<<10) + "{}"} {
+		h := newHarbor(t)
+		h.apply("AKIA")
+		h.marks[policy.AppliedFieldsAnnotation] = value
+		h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+	}
+}
+
+// A record with digests contains no value.
+func TestAppliedFields_ContainNoValue(t *testing.T) {
+	h := newHarbor(t)
+	h.content = "s3cr3t-marker"
+	h.apply(h.content)
+	text := h.marks[policy.AppliedFieldsAnnotation]
+	sum := policy.FieldDigest(h.digester, "shop", h.content)
+	if strings.Contains(text, h.content) || !strings.Contains(text, hex.EncodeToString(sum[:])) {
+		t.Errorf("record = %s", text)
+	}
+	if other := policy.FieldDigest(h.digester, "other", h.content); other == sum {
+		t.Error("the digest is the same in another namespace")
+	}
+}
