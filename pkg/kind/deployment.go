@@ -4,8 +4,6 @@
 package kind
 
 import (
-	"fmt"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,11 +84,7 @@ func deploymentRollout(o *appsv1.Deployment) dependency.Rollout {
 	case s.UpdatedReplicas < replicas:
 		return running(s.UpdatedReplicas, replicas, "up to date")
 	case s.Replicas > s.UpdatedReplicas:
-		message := "1 old pod is pending termination"
-		if n := s.Replicas - s.UpdatedReplicas; n > 1 {
-			message = fmt.Sprintf("%d old pods are pending termination", n)
-		}
-		return dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: message}
+		return dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: oldPods(s.Replicas - s.UpdatedReplicas)}
 	case s.AvailableReplicas < s.UpdatedReplicas:
 		return running(s.AvailableReplicas, s.UpdatedReplicas, "available")
 	default:

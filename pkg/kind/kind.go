@@ -27,8 +27,9 @@ type Object interface {
 
 // Kind describes a kind of workload.
 //
-// The pods of a kind that is Traits.Rollable can be restarted. Its pod template is at spec.template, which patches name, and its
-// controller labels pods with their revision: pod-template-hash or controller-revision-hash.
+// The pods of a kind that is Traits.Rollable can be restarted. Unless Traits.Restart says otherwise, its pod template is at spec.template,
+// which patches name. Unless RevisionLabel says otherwise, its controller labels pods with their revision: pod-template-hash or
+// controller-revision-hash.
 type Kind struct {
 	// Name is the name under which workloads of the kind are known here. It is unique.
 	Name dependency.WorkloadKind
@@ -58,7 +59,14 @@ type Kind struct {
 	From func(Object) (*dependency.Object, error)
 	// Revisions says which objects hold the current and earlier pod templates of the workload.
 	Revisions Revisions
+	// RevisionLabel is the label of pods that identifies their template; empty: it is that of apps/v1.
+	RevisionLabel string
+	// AnyController: the pods are controlled by objects that are not read, so that their labels alone say that they belong to a workload.
+	AnyController bool
+	// Fields: configdep may set fields of the objects by server-side apply.
+	Fields bool
 
+	layout   *layout                            // of a kind that a Descriptor describes
 	selector func(Object) *metav1.LabelSelector // nil: see Selects
 	progress func(Object) Progress
 	// See Current, and UpdateRevision.
@@ -126,6 +134,9 @@ func (t Table) Of(name dependency.WorkloadKind) *Kind {
 
 // OfObject returns the kind of an object by its Go type, or nil.
 func (t Table) OfObject(o runtime.Object) *Kind {
+	if c, ok := o.(*custom); ok { // one type for all of them
+		return t.find(func(k *Kind) bool { return k.layout == c.layout })
+	}
 	return t.find(func(k *Kind) bool { return reflect.TypeOf(k.New()) == reflect.TypeOf(o) })
 }
 
@@ -187,6 +198,9 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 		return nil, err
 	}
 	read.Kind, read.Traits = k.Name, k.Traits
+	if k.layout != nil && k.layout.isFixed(o) {
+		read.Traits.Rollable = false
+	}
 	return read, nil
 }
 
@@ -203,14 +217,14 @@ func (k *Kind) IsHidden(o metav1.Object) bool {
 // Recurring has the pods of its runs.
 func (k *Kind) Selects() bool { return k.selector != nil }
 
-// Selector returns the selector for the pods of a workload. The kind must be one that Selects.
+// Selector returns the selector for the pods of a workload; nil: it selects none. The kind must be one that Selects.
 func (k *Kind) Selector(o Object) *metav1.LabelSelector { return k.selector(o) }
 
 // Current returns a function that finds the current revision of a workload; nil: its controller has not observed the
 // current pod template yet. The kind must have Revisions.
 func (k *Kind) Current(o Object) IsCurrent { return k.current(o) }
 
-// UpdateRevision returns the value of the label controller-revision-hash on pods with the current template, or "" if
+// UpdateRevision returns the value of the label controller-revision-hash, or RevisionLabel, on pods with the current template, or "" if
 // the status of the workload does not contain it.
 func (k *Kind) UpdateRevision(o Object) string {
 	if k.updateRevision == nil {

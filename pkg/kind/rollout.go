@@ -25,6 +25,14 @@ func running(done, all int32, what string) dependency.Rollout {
 	return dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: dependency.SomePods(done, all, what)}
 }
 
+// oldPods says that pods of earlier templates are left.
+func oldPods(n int32) string {
+	if n == 1 {
+		return "1 old pod is pending termination"
+	}
+	return fmt.Sprintf("%d old pods are pending termination", n)
+}
+
 func onDelete(updated, all int32) dependency.Rollout {
 	return dependency.Rollout{
 		Phase: dependency.RolloutHeld, Reason: "OnDelete",

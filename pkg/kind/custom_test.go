@@ -1,0 +1,355 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// harbor names sources in several ways.
+func harbor() Descriptor {
+	return Descriptor{
+		Group: "goharbor.io", Kind: "HarborCluster", Resource: "harborclusters", Versions: []string{"v1beta1"},
+		PodTemplates: []TemplatePath{{".spec.template"}, {".spec.jobs[*].template"}},
+		Sources: []SourceFields{
+			{Kind: dependency.Secret, Name: ".spec.db.secretRef", KeyName: "password"},
+			{Kind: dependency.Secret, Name: ".spec.users[*].secret.name", Namespace: ".spec.users[*].secret.namespace", Key: ".spec.users[*].secret.key", KeyName: "value"},
+			{Kind: dependency.ConfigMap, Name: ".spec.bundles[*]", Optional: true},
+			{Kind: dependency.Secret, Name: ".metadata.annotations['goharbor.io/tls']"},
+			{Kind: dependency.Secret, Name: ".spec.template.metadata.annotations.extra"},
+		},
+		Reload: Reload{By: ByAnnotation},
+	}
+}
+
+func mustNew(t testing.TB, d Descriptor) *Kind {
+	t.Helper()
+	k, errs := New(d, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return k
+}
+
+func TestDecode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object string
+		want   []string
+	}{
+		"nothing": {`{}`, nil},
+		"a field": {`{"spec":{"db":{"secretRef":"db","other":{"secretRef":"no"}}}}`, []string{"Secret/db Object .spec.db.secretRef password"}},
+		"a key of its own, of the same element": {
+			`{"spec":{"users":[{"secret":{"name":"a","key":"k"}},{"secret":{"key":"lost"}},{"secret":{"name":"b"}}]}}`,
+			[]string{"Secret/a Object .spec.users[*].secret.name k", "Secret/b Object .spec.users[*].secret.name value"},
+		},
+		"of a map": {
+			`{"spec":{"users":{"z":{"secret":{"name":"a","key":"k"}},"y":{"secret":{"name":"b"}}}}}`,
+			[]string{"Secret/a Object .spec.users[*].secret.name k", "Secret/b Object .spec.users[*].secret.name value"},
+		},
+		"its namespace, and another": {
+			`{"spec":{"users":[{"secret":{"name":"a","namespace":"shop"}},{"secret":{"name":"b","namespace":"other"}},{"secret":{"name":"c","namespace":""}}]}}`,
+			[]string{"Secret/a Object .spec.users[*].secret.name value", "Secret/c Object .spec.users[*].secret.name value"},
+		},
+		"a list of names":              {`{"spec":{"bundles":["b","a",7,null,["c"],{"d":"e"},"a"]}}`, []string{"ConfigMap/a Object .spec.bundles[*] *", "ConfigMap/b Object .spec.bundles[*] *"}},
+		"an annotation":                {`{"metadata":{"annotations":{"goharbor.io/tls":"cert"}}}`, []string{"Secret/cert Object .metadata.annotations['goharbor.io/tls'] *"}},
+		"white space, escapes, text":   {" {\n\t\"spec\" : { \"d\\u0062\" : { \"secretRef\" : \"d\\u0062\" , \"x\" : \"}\\\\\\\"{\" } } } ", []string{"Secret/db Object .spec.db.secretRef password"}},
+		"numbers and literals":         {`{"a":-1.5e+7,"b":[true,false,null,[[]],{}],"spec":{"n":12,"db":{"secretRef":"db"}}}`, []string{"Secret/db Object .spec.db.secretRef password"}},
+		"a text instead of an object":  {`{"spec":"x"}`, nil},
+		"a list instead of an object":  {`{"spec":[{"db":{"secretRef":"db"}}]}`, nil},
+		"an object instead of a text":  {`{"spec":{"db":{"secretRef":{"name":"db"}}}}`, nil},
+		"a text instead of a list":     {`{"spec":{"users":"x","bundles":"y","jobs":"z"}}`, nil},
+		"null":                         {`{"spec":null}`, nil},
+		"a long name":                  {`{"spec":{"db":{"secretRef":"` + strings.Repeat("x", 5000) + `"}}}`, nil},
+		"a template that is a text":    {`{"spec":{"template":"x","db":{"secretRef":"db"}}}`, []string{"Secret/db Object .spec.db.secretRef password"}},
+		"a template that is malformed": {`{"spec":{"template":{"spec":{"containers":"x"}},"db":{"secretRef":"db"}}}`, []string{"Secret/db Object .spec.db.secretRef password"}},
+		"a template, and a name in it": {
+			`{"spec":{"template":{"metadata":{"annotations":{"extra":"more"}},"spec":{"containers":[{"name":"app","envFrom":[{"secretRef":{"name":"a"}}]}]}}}}`,
+			[]string{"Secret/a EnvFrom app *", "Secret/more Object .spec.template.metadata.annotations.extra *"},
+		},
+		"templates in a list": {
+			`{"spec":{"jobs":[{"template":{"spec":{"containers":[{"name":"one","envFrom":[{"secretRef":{"name":"a"}}]}]}}},{"template":null},{"template":{"spec":{"containers":[{"name":"two","envFrom":[{"secretRef":{"name":"a"}}]}]}}}]}}`,
+			[]string{"Secret/a EnvFrom one *", "Secret/a EnvFrom two *"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := mustNew(t, harbor())
+			raw := []byte(tt.object)
+			var whole map[string]any
+			if err := json.Unmarshal(raw, &whole); err != nil {
+				t.Fatal(err)
+			}
+			merge(whole, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": "web"}})
+			o, read := decode(t, k, raw)
+			o.SetNamespace("shop")
+			read, err := k.Read(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := dependency.NewWorkload(read, dependency.Annotations{})
+			if diff := cmp.Diff(tt.want, usesOf(w)); diff != "" || w.Truncated {
+				t.Errorf("truncated: %v (-want +got):\n%s", w.Truncated, diff)
+			}
+			for i := range raw { // the buffer is used again
+				raw[i] = 'x'
+			}
+			again, err := k.Read(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, usesOf(dependency.NewWorkload(again, dependency.Annotations{}))); diff != "" {
+				t.Errorf("after the buffer has changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecode_Metadata(t *testing.T) {
+	k := mustNew(t, harbor())
+	o, read := decode(t, k, []byte(`{"apiVersion":"goharbor.io/v1beta1","kind":"HarborCluster","status":{},"metadata":{"name":"web","namespace":"shop","uid":"u",
+		"resourceVersion":"7","generation":3,"labels":{"app":"web"},"annotations":{"a":"b","kubectl.kubernetes.io/last-applied-configuration":"{}"},
+		"managedFields":[{"manager":"m","operation":"Update","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:jobs":{}}}}]}}`))
+	c := o.(*custom)
+	if got := c.GetObjectKind().GroupVersionKind(); got != k.GroupVersionKind() {
+		t.Error(got)
+	}
+	want := metav1.ObjectMeta{
+		Name: "web", Namespace: "shop", UID: "u", ResourceVersion: "7", Generation: 3, Labels: map[string]string{"app": "web"},
+		Annotations: map[string]string{"a": "b"}, ManagedFields: c.ManagedFields,
+	}
+	if diff := cmp.Diff(want, c.ObjectMeta); diff != "" || len(c.ManagedFields) != 1 {
+		t.Error(diff)
+	}
+	w := dependency.NewWorkload(read, dependency.Annotations{})
+	if len(w.TemplateBy) != 1 || w.TemplateWritten.IsZero() || read.Template == nil {
+		t.Errorf("the template was written by %d managers at %v", len(w.TemplateBy), w.TemplateWritten)
+	}
+	other := o.DeepCopyObject().(*custom)
+	other.Labels["app"] = "other"
+	if c.Labels["app"] != "web" || other.layout != c.layout {
+		t.Error("a copy shares the metadata, or is not of the kind")
+	}
+	// As a client decodes it.
+	into := k.New()
+	if err := json.Unmarshal([]byte(`{"metadata":{"name":"x"},"spec":{"db":{"secretRef":"db"}}}`), into); err != nil || into.GetName() != "x" {
+		t.Errorf("%v, name %q", err, into.GetName())
+	}
+}
+
+// A workload without pod templates has its own names, and nothing else.
+func TestDecode_WithoutTemplates(t *testing.T) {
+	d := harbor()
+	d.PodTemplates = nil
+	k := mustNew(t, d)
+	_, read := decode(t, k, []byte(`{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"m","time":"2026-02-01T00:00:00Z","fieldsV1":{"f:spec":{"f:template":{}}}}]},
+		"spec":{"template":{"spec":{"containers":[{"name":"app"}]}},"db":{"secretRef":"db"}}}`))
+	w := dependency.NewWorkload(read, dependency.Annotations{})
+	if len(w.References) != 1 || w.Containers != nil || w.TemplateWritten.Month() != 1 || w.Rollout != complete || w.Surplus {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestDecode_Errors(t *testing.T) {
+	k := mustNew(t, harbor())
+	for raw, want := range map[string]string{
+		``:                              "reading a HarborCluster: invalid JSON",
+		`{"a":`:                         "reading a HarborCluster: invalid JSON",
+		`{} {}`:                         "reading a HarborCluster: invalid JSON",
+		`[]`:                            "reading a HarborCluster: not a JSON object",
+		`"x"`:                           "reading a HarborCluster: not a JSON object",
+		`{"metadata":{"labels":"x"}}`:   "reading a HarborCluster: decoding metadata: json: cannot unmarshal string into Go struct field ObjectMeta.labels of type map[string]string",
+		strings.Repeat(`{"a":`, 20_000): "reading a HarborCluster: invalid JSON",
+		strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000): "reading a HarborCluster: invalid JSON",
+	} {
+		if _, err := k.Decode([]byte(raw)); err == nil || err.Error() != want {
+			t.Errorf("%.40s: %v, want %s", raw, err, want)
+		}
+	}
+	deep := `{"spec":{"x":` + strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000) + `,"db":{"secretRef":"db"}}}`
+	if _, read := decode(t, k, []byte(deep)); len(read.Named) != 1 {
+		t.Errorf("named: %v", read.Named)
+	}
+}
+
+// What an object may cost is bounded, and what is left out is told.
+func TestDecode_Bounds(t *testing.T) {
+	list := func(n int, element string) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+	}
+	for name, tt := range map[string]struct {
+		spec      string
+		truncated bool
+		named     int
+		templates int
+	}{
+		"names":               {`"bundles":` + list(dependency.MaxUses, `"a"`), false, dependency.MaxUses, 0},
+		"one name too many":   {`"bundles":` + list(dependency.MaxUses+1, `"a"`), true, dependency.MaxUses, 0},
+		"values":              {`"bundles":` + list(maxValues+10, `7`), true, 0, 0},
+		"nothing to keep":     {`"users":` + list(100_000, `{}`), false, 0, 0},
+		"templates":           {`"jobs":` + list(maxTemplates, `{"template":{}}`), false, 0, maxTemplates},
+		"a template too many": {`"jobs":` + list(maxTemplates+1, `{"template":{}}`), true, 0, maxTemplates},
+	} {
+		_, read := decode(t, mustNew(t, harbor()), []byte(`{"spec":{`+tt.spec+`}}`))
+		templates := 0
+		if tt.templates > 0 {
+			templates = 1 + len(read.Others)
+		}
+		if read.Truncated != tt.truncated || len(read.Named) != tt.named || templates != tt.templates {
+			t.Errorf("%s: truncated: %v, %d names, %d templates", name, read.Truncated, len(read.Named), templates)
+		}
+	}
+}
+
+func TestSelector(t *testing.T) {
+	d := harbor()
+	d.Pods = &Pods{Selector: ".spec.selector"}
+	bySelector := mustNew(t, d)
+	d.Pods = &Pods{Labels: map[string]string{"app": "x-$(name)", "part": "core"}}
+	byLabels := mustNew(t, d)
+	for name, tt := range map[string]struct {
+		k      *Kind
+		object string
+		want   string
+	}{
+		"labels":             {byLabels, `{"metadata":{"name":"web"}}`, "app=x-web,part=core"},
+		"a label selector":   {bySelector, `{"spec":{"selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"c","operator":"NotIn","values":["d"]}]}}}`, "a=b,c notin (d)"},
+		"expressions":        {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Exists"}]}}}`, "c"},
+		"a map of labels":    {bySelector, `{"spec":{"selector":{"a":"b","n":7}}}`, "a=b,n=7"},
+		"a text":             {bySelector, `{"spec":{"selector":"a=b,c in (d)"}}`, "a=b,c in (d)"},
+		"a text that is odd": {bySelector, `{"spec":{"selector":"a=b=c"}}`, "<none>"},
+		"an empty text":      {bySelector, `{"spec":{"selector":""}}`, "<none>"},
+		"an empty one":       {bySelector, `{"spec":{"selector":{}}}`, "<none>"},
+		"an empty list":      {bySelector, `{"spec":{"selector":{"matchExpressions":[]}}}`, "<none>"},
+		"a list":             {bySelector, `{"spec":{"selector":["a"]}}`, "<none>"},
+		"none":               {bySelector, `{}`, "<none>"},
+		"too large":          {bySelector, `{"spec":{"selector":{"a":"` + strings.Repeat("x", maxSelector) + `"}}}`, "<none>"},
+	} {
+		o, _ := decode(t, tt.k, []byte(tt.object))
+		got := "<none>"
+		if selector := tt.k.Selector(o); selector != nil {
+			got = metav1.FormatLabelSelector(selector)
+		}
+		if got != tt.want || !tt.k.Selects() {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, tt := range presetObjects {
+		f.Add(objectOf(new(testing.T), OfPreset("argo-rollout"), tt.object))
+	}
+	f.Add([]byte(`{"spec":{"users":[{"secret":{"name":"a"}}],"db":{"secretRef":"\ud800"}},"metadata":{"name":"x"}}`))
+	d := harbor()
+	d.Pods = &Pods{Selector: ".spec.selector"}
+	k := mustNew(f, d)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		o, err := k.Decode(bytes.Clone(raw))
+		if err != nil {
+			return
+		}
+		read, err := k.Read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dependency.NewWorkload(read, dependency.Annotations{})
+		k.Selector(o)
+		k.Progress(o)
+		// The same as without pruning. Of members with one name, that counts only the last.
+		var whole any
+		if utiljson.Unmarshal(raw, &whole) != nil || read.Truncated || hasDuplicates(raw) {
+			return
+		}
+		var names []string
+		mustPath(t, ".spec.users[*].secret.name").Each(whole, func(v any) bool {
+			if s, ok := v.(string); ok && s != "" && len(s) < 1000 {
+				names = append(names, s)
+			}
+			return true
+		})
+		var got []string
+		mustPath(t, ".spec.users[*].secret.name").Each(o.(*custom).values, func(v any) bool {
+			if s, ok := v.(string); ok && s != "" && len(s) < 1000 {
+				got = append(got, s)
+			}
+			return true
+		})
+		if diff := cmp.Diff(names, got); diff != "" {
+			t.Fatalf("(-whole +pruned):\n%s", diff)
+		}
+	})
+}
+
+// hasDuplicates reports whether an object in valid JSON may have two members of one name.
+func hasDuplicates(raw []byte) bool {
+	var whole any
+	if json.Unmarshal(raw, &whole) != nil {
+		return true
+	}
+	count := 0
+	var visit func(any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, inner := range v {
+				count++
+				visit(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				visit(inner)
+			}
+		}
+	}
+	visit(whole)
+	return bytes.Count(raw, []byte(":")) != count
+}
+
+// large returns an object of about 50 KB, of which a descriptor names a little.
+func large() []byte {
+	var b strings.Builder
+	b.WriteString(`{"apiVersion":"goharbor.io/v1beta1","kind":"HarborCluster","metadata":{"name":"web","namespace":"shop"},"spec":{"db":{"secretRef":"db"},"users":[{"secret":{"name":"a"}}],"settings":[`)
+	for i := range 400 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"name":"setting-%d","enabled":true,"weight":%d,"description":"what this setting is for, in words","limits":{"cpu":"1"}}`, i, i)
+	}
+	b.WriteString(`],"template":{"spec":{"containers":[{"name":"app","image":"app:1","envFrom":[{"secretRef":{"name":"a"}}]}]}}},"status":{"conditions":[]}}`)
+	return []byte(b.String())
+}
+
+// Compare with the other two: what pruning saves.
+func BenchmarkDecode(b *testing.B) {
+	raw := large()
+	k := mustNew(b, harbor())
+	b.Run("descriptor", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(raw)))
+		for b.Loop() {
+			if _, err := k.Decode(raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("everything", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(len(raw)))
+		for b.Loop() {
+			var whole map[string]any
+			if err := utiljson.Unmarshal(raw, &whole); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

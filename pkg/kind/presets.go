@@ -1,0 +1,192 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Preset is a descriptor that comes with configdep.
+type Preset struct {
+	// Name is how flags and values name it.
+	Name       string
+	Descriptor Descriptor
+}
+
+const (
+	specTemplate       = ".spec.template"
+	specSelector       = ".spec.selector"
+	specReplicas       = ".spec.replicas"
+	specPaused         = ".spec.paused"
+	observedGeneration = ".status.observedGeneration"
+	statusReplicas     = ".status.replicas"
+	statusUpdated      = ".status.updatedReplicas"
+	statusAvailable    = ".status.availableReplicas"
+	progressing        = "Progressing"
+	deadlineReason     = "ProgressDeadlineExceeded"
+	revisionHash       = "controller-revision-hash"
+	updateRevision     = ".status.updateRevision"
+	partitionOfRolling = ".spec.updateStrategy.rollingUpdate.partition"
+	pausedOfRolling    = ".spec.updateStrategy.rollingUpdate.paused"
+)
+
+var (
+	onTemplate    = Reload{By: ByTemplateAnnotation}
+	inTemplate    = []TemplatePath{{Path: specTemplate}}
+	whileOnDelete = []StatusTest{{Path: ".spec.updateStrategy.type", Value: "OnDelete"}}
+)
+
+// presets describe custom resources of other projects, as of the versions that their comments name. They are in the order of their names.
+var presets = []Preset{
+	// Argo Rollouts 1.8. A Rollout that takes its template from a Deployment (workloadRef) is shown without one.
+	{"argo-rollout", Descriptor{
+		Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Versions: []string{"v1alpha1"},
+		PodTemplates: inTemplate,
+		Pods: &Pods{
+			Selector: specSelector, Controller: ControlledByReplicaSet,
+			RevisionLabel: "rollouts-pod-template-hash", Revision: ".status.currentPodHash",
+		},
+		// Without a template of its own, an annotation of it would be an invalid one.
+		Reload: Reload{By: ByTemplateAnnotation, Unless: ".spec.workloadRef.name"}, RestartAt: true,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, // a text
+			Replicas:           specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable, Paused: specPaused,
+			Failed:   []StatusTest{{Path: ".status.phase", Value: "Degraded"}},
+			Held:     []StatusTest{{Path: ".status.phase", Value: "Paused"}}, // a step of a canary, or before a promotion
+			Complete: []StatusTest{{Path: ".status.phase", Value: "Healthy"}},
+		},
+	}},
+	// Knative Serving 1.x. Old revisions have pods as long as a route sends them traffic.
+	{"knative-service", Descriptor{
+		Group: "serving.knative.dev", Kind: "Service", Alias: "KnativeService", Resource: "services", Versions: []string{"v1"},
+		PodTemplates: inTemplate,
+		Pods:         &Pods{Labels: map[string]string{"serving.knative.dev/service": nameVariable}, Controller: ControlledByAny},
+		// A template with a name is that of one revision: Knative refuses a change of it without another name.
+		Reload: Reload{By: ByTemplateAnnotation, Unless: ".spec.template.metadata.name"},
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration,
+			Failed:             []StatusTest{{Condition: "ConfigurationsReady", Status: "False"}},
+			Complete:           []StatusTest{{Condition: "Ready"}},
+		},
+	}},
+	// OpenKruise 1.8.
+	{"kruise-cloneset", Descriptor{
+		Group: "apps.kruise.io", Kind: "CloneSet", Resource: "clonesets", Versions: []string{"v1alpha1", "v1beta1"},
+		PodTemplates: inTemplate,
+		Pods:         &Pods{Selector: specSelector},
+		Reload:       onTemplate,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
+			Paused: ".spec.updateStrategy.paused", Partition: ".spec.updateStrategy.partition",
+		},
+	}},
+	{"kruise-daemonset", Descriptor{
+		Group: "apps.kruise.io", Kind: "DaemonSet", Alias: "AdvancedDaemonSet", Resource: "daemonsets", Versions: []string{"v1alpha1", "v1beta1"},
+		PodTemplates: inTemplate, PerNode: true,
+		Pods:   &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: ".status.daemonSetHash"},
+		Reload: onTemplate,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, Replicas: ".status.desiredNumberScheduled",
+			Updated: ".status.updatedNumberScheduled", Ready: ".status.numberAvailable",
+			Paused: pausedOfRolling, Partition: partitionOfRolling, Held: whileOnDelete,
+		},
+	}},
+	{"kruise-statefulset", Descriptor{
+		Group: "apps.kruise.io", Kind: "StatefulSet", Alias: "AdvancedStatefulSet", Resource: "statefulsets", Versions: []string{"v1beta1"},
+		PodTemplates: inTemplate,
+		Pods:         &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: updateRevision},
+		Reload:       onTemplate,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
+			Paused: pausedOfRolling, Partition: partitionOfRolling, Held: whileOnDelete,
+		},
+	}},
+	// LeaderWorkerSet 0.7. Its status counts groups of pods. Without a template for leaders, that for workers is for both.
+	{"leaderworkerset", Descriptor{
+		Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet", Resource: "leaderworkersets", Versions: []string{"v1"},
+		PodTemplates: []TemplatePath{{Path: ".spec.leaderWorkerTemplate.workerTemplate"}, {Path: ".spec.leaderWorkerTemplate.leaderTemplate"}},
+		Pods:         &Pods{Labels: map[string]string{"leaderworkerset.sigs.k8s.io/name": nameVariable}, Controller: ControlledByAny},
+		// A change of either template replaces whole groups; that for workers is always there.
+		Reload: Reload{By: ByTemplateAnnotation, Path: ".spec.leaderWorkerTemplate.workerTemplate"},
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, // not in every version
+			Replicas:           specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: ".status.readyReplicas",
+			Partition: ".spec.rolloutStrategy.rollingUpdateConfiguration.partition",
+		},
+	}},
+	// OpenShift 4. A change of the template starts a rollout if spec.triggers contains ConfigChange, as by default.
+	{"openshift-deploymentconfig", Descriptor{
+		Group: "apps.openshift.io", Kind: "DeploymentConfig", Resource: "deploymentconfigs", Versions: []string{"v1"},
+		PodTemplates: inTemplate,
+		Pods:         &Pods{Labels: map[string]string{"deploymentconfig": nameVariable}, Controller: ControlledByAny},
+		Reload:       onTemplate,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable, Paused: specPaused,
+			Failed: []StatusTest{{Condition: progressing, Status: "False", Reason: deadlineReason}},
+		},
+	}},
+	// KubeRay 1.x. By default, its controller replaces no pods when a template changes, because that stops the applications of a cluster.
+	{"ray-cluster", Descriptor{
+		Group: "ray.io", Kind: "RayCluster", Resource: "rayclusters", Versions: []string{"v1"},
+		PodTemplates: []TemplatePath{{Path: ".spec.headGroupSpec.template"}, {Path: ".spec.workerGroupSpecs[*].template"}},
+		Pods:         &Pods{Labels: map[string]string{"ray.io/cluster": nameVariable}},
+		Reload:       Reload{By: ByEvent},
+	}},
+	// Slinky slurm-operator 0.4. The containers slurmd and logfile are described outside of the template.
+	{"slurm-nodeset", Descriptor{
+		Group: "slinky.slurm.net", Kind: "NodeSet", Resource: "nodesets", Versions: []string{"v1beta1"},
+		PodTemplates: inTemplate,
+		Sources: slices.Concat(
+			[]SourceFields{{Kind: dependency.Secret, Name: ".spec.ssh.sssdConfRef.name", Key: ".spec.ssh.sssdConfRef.key"}},
+			environmentOf(".spec.slurmd"), environmentOf(".spec.logfile"),
+		),
+		Pods:   &Pods{Selector: ".status.selector", RevisionLabel: revisionHash, Revision: ".status.nodeSetHash"},
+		Reload: onTemplate,
+		Status: &StatusPaths{
+			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
+			Held: whileOnDelete,
+		},
+	}},
+	// Strimzi 0.45. The pods are whole, and Strimzi itself rolls them.
+	{"strimzi-podset", Descriptor{
+		Group: "core.strimzi.io", Kind: "StrimziPodSet", Resource: "strimzipodsets", Versions: []string{"v1beta2", "v1"},
+		PodTemplates: []TemplatePath{{Path: ".spec.pods[*]"}},
+		Pods:         &Pods{Selector: specSelector},
+		Reload:       Reload{By: ByNone},
+	}},
+}
+
+// environmentOf describes what the environment of a container names.
+func environmentOf(container string) []SourceFields {
+	env, envFrom := container+".env[*].valueFrom", container+".envFrom[*]"
+	return []SourceFields{
+		{Kind: dependency.ConfigMap, Name: env + ".configMapKeyRef.name", Key: env + ".configMapKeyRef.key"},
+		{Kind: dependency.Secret, Name: env + ".secretKeyRef.name", Key: env + ".secretKeyRef.key"},
+		{Kind: dependency.ConfigMap, Name: envFrom + ".configMapRef.name"},
+		{Kind: dependency.Secret, Name: envFrom + ".secretRef.name"},
+	}
+}
+
+// Presets returns the descriptors that come with configdep, in the order of their names. Callers must not modify them.
+func Presets() []Preset { return slices.Clone(presets) }
+
+// presetKinds makes the kinds of the presets when they are first asked for.
+var presetKinds = sync.OnceValue(func() map[string]*Kind {
+	kinds := make(map[string]*Kind, len(presets))
+	for i := range presets {
+		k, errs := New(presets[i].Descriptor, nil)
+		if len(errs) > 0 {
+			panic(fmt.Sprintf("the preset %s: %v", presets[i].Name, errs.ToAggregate())) // a test makes all of them
+		}
+		kinds[presets[i].Name] = k
+	}
+	return kinds
+})
+
+// OfPreset returns the kind that a preset describes, always the same one; nil: there is no preset of the name.
+func OfPreset(name string) *Kind { return presetKinds()[name] }
