@@ -54,6 +54,10 @@ type Selection struct {
 	// without a controller.
 	controllers []types.UID
 	self        types.UID
+	// any: pods with any controller belong to the workload.
+	any bool
+	// revisionLabel is the label whose value is Revision; empty: it is that of apps/v1.
+	revisionLabel string
 }
 
 // Select reads a workload and its ReplicaSets, ControllerRevisions or Jobs (see Client.WithoutJobs). ControllerRevisions are listed only if
@@ -84,7 +88,7 @@ func Select(ctx context.Context, client Client, w *dependency.Workload, revision
 // during the call. It reads at most limit pods, including pods of other workloads that have
 // the same labels, and reports whether there are more.
 func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*corev1.Pod)) (more bool, err error) {
-	if len(s.controllers) == 0 && s.self == "" {
+	if len(s.controllers) == 0 && s.self == "" && !s.any {
 		return false, nil
 	}
 	options := s.options
@@ -117,6 +121,9 @@ func (s *Selection) includes(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
 	}
+	if s.any {
+		return true
+	}
 	owner := metav1.GetControllerOf(p)
 	if owner == nil {
 		return s.self != "" && p.UID == s.self
@@ -126,6 +133,9 @@ func (s *Selection) includes(p *corev1.Pod) bool {
 
 // OfRevision reports whether a pod has, or may have, the current template.
 func (s *Selection) OfRevision(p *corev1.Pod) bool {
+	if s.Revision != "" && s.revisionLabel != "" {
+		return p.Labels[s.revisionLabel] == s.Revision
+	}
 	return s.Revision == "" || cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
 }
 
@@ -153,11 +163,16 @@ func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *depe
 	if o.GetUID() != w.UID {
 		return apierrors.NewNotFound(k.Resource.GroupResource(), w.Name)
 	}
-	selects, err := metav1.LabelSelectorAsSelector(k.Selector(o))
+	selector := k.Selector(o)
+	if selector == nil { // it selects no pods; as a text, that would be all of them
+		return nil
+	}
+	selects, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return fmt.Errorf("the selector of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	s.controllers, s.options.LabelSelector = []types.UID{w.UID}, selects.String()
+	s.any, s.revisionLabel = k.AnyController, k.RevisionLabel
 	switch k.Revisions {
 	case kind.ReplicaSets:
 		s.controllers = nil
@@ -165,14 +180,18 @@ func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *depe
 	case kind.ControllerRevisions:
 		return s.controllerRevision(ctx, client, k, o, revisions)
 	case kind.NoRevisions:
+		s.Revision = k.UpdateRevision(o)
 	}
 	return nil
 }
 
+// histories are annotations of a ReplicaSet that was the current one before: those of a Deployment, and of a Rollout of Argo.
+var histories = []string{"deployment.kubernetes.io/revision-history", "rollout.argoproj.io/revision-history"}
+
 // replicaSets selects the pods of the ReplicaSets of a workload.
 func (s *Selection) replicaSets(ctx context.Context, client Client, k *kind.Kind, o kind.Object) error {
-	const history = "deployment.kubernetes.io/revision-history"
 	current := k.Current(o)
+	label := cmp.Or(k.RevisionLabel, appsv1.DefaultDeploymentUniqueLabelKey)
 	sets := client.AppsV1().ReplicaSets(s.namespace)
 	return each(ctx, s.options, sets.List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, func(set *appsv1.ReplicaSet) {
 		if !metav1.IsControlledBy(set, o) {
@@ -180,7 +199,7 @@ func (s *Selection) replicaSets(ctx context.Context, client Client, k *kind.Kind
 		}
 		s.controllers = append(s.controllers, set.UID)
 		if current != nil && current(set, nil) {
-			s.Revision, s.Reused = set.Labels[appsv1.DefaultDeploymentUniqueLabelKey], set.Annotations[history] != ""
+			s.Revision, s.Reused = set.Labels[label], slices.ContainsFunc(histories, func(h string) bool { return set.Annotations[h] != "" })
 			s.RevisionCreated = set.CreationTimestamp.Time
 		}
 	})
