@@ -182,7 +182,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		Resource: schema.GroupVersionResource{Group: d.Group, Version: d.Versions[0], Resource: d.Resource},
 		Traits: dependency.Traits{
 			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, CountsAll: l.countsAll(), RestartsAt: d.RestartAt,
-			Restart: c.restart, UnknownPods: d.Pods == nil,
+			Restart: c.restart, UnknownPods: d.Pods == nil, Custom: true, Fields: d.Fields,
 		},
 		New:    func() Object { return &custom{layout: l} },
 		From:   l.read,
