@@ -24,6 +24,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -61,6 +62,8 @@ type Options struct {
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
 	Certificate       CertificateOptions
 	Notifications     NotificationOptions
+	// Kinds are the kinds of workloads that are custom resources.
+	Kinds KindOptions
 
 	// Namespaces are the namespaces that are read; empty: all.
 	Namespaces []string
@@ -134,6 +137,7 @@ func NewOptions() *Options {
 		},
 		Certificate: newCertificateOptions(),
 		Dialects:    newDialectOptions(),
+		Kinds:       KindOptions{Presets: kind.PresetNames()},
 		Reloader:    newReloaderOptions(),
 	}
 	o.Features.EnableProfiling = false
@@ -176,6 +180,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
 		"How many watches one user may have open on a replica. Each takes some 60 kB of memory. Further watches get 429, and clients retry them later.")
 	o.addScopeFlags(own)
+	o.addKindFlags(sets.FlagSet("kinds of workloads"))
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addDialectFlags(sets.FlagSet("annotations of other tools"))
@@ -213,6 +218,7 @@ type completed struct {
 	*Options
 
 	destinations destinations // of notifications
+	kinds        kinds        // of workloads
 }
 
 // Complete derives options that were not set, and reads the destinations of notifications.
@@ -227,7 +233,7 @@ func (o *Options) Complete() Completed {
 	o.completeDialects()
 	o.completeReloader()
 	o.Reload.Observe = o.Reload.Observe || o.Notifications.WebhookURL != ""
-	return Completed{&completed{o, o.Notifications.read()}}
+	return Completed{&completed{Options: o, destinations: o.Notifications.read(), kinds: o.Kinds.read()}}
 }
 
 // Validate returns all errors, joined.
@@ -263,6 +269,7 @@ func (o Completed) Validate() error {
 	errs = append(errs, o.validateReloader()...)
 	errs = append(errs, o.validateCertificate()...)
 	errs = append(errs, o.destinations.errs...)
+	errs = append(errs, o.kinds.errs...)
 	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {
 		errs = append(errs, fmt.Errorf("--namespace: %q is not the name of a namespace: %s", o.Namespace, wrong))
 	}
