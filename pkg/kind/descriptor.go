@@ -541,9 +541,9 @@ func (c *compiler) status(s *StatusPaths, at *field.Path) {
 		held: c.tests(s.Held, at.Child("held")),
 	}
 	if s.Updated == "" {
-		for name, path := range map[string]string{"total": s.Total, "partition": s.Partition} {
-			if path != "" {
-				c.errs = append(c.errs, field.Forbidden(at.Child(name), "has no meaning without updated"))
+		for _, f := range []struct{ name, path string }{{"total", s.Total}, {"partition", s.Partition}} {
+			if f.path != "" {
+				c.errs = append(c.errs, field.Forbidden(at.Child(f.name), "has no meaning without updated"))
 			}
 		}
 	}
