@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"pkg/kind":      {"pkg/dependency"},
 	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/sharedsecret"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
-	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/workload"},
+	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
 	// A sink of its own, with its HTTP.

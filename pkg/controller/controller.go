@@ -39,6 +39,7 @@ type Config struct {
 type Controller struct {
 	Config
 
+	fields *strategy.Fields
 	mu    sync.Mutex
 	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
 	leads bool                                                     // Run runs
@@ -118,7 +119,7 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 }
 
 // New returns a Controller.
-func New(c Config) *Controller { return &Controller{Config: c} }
+func New(c Config) *Controller { return &Controller{Config: c, fields: strategy.NewFields(c.Client, c.Clock)} }
 
 // Synced implements ingest.Sink.
 func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type step struct {
 	policy   policy.Policy
 	present  policy.Record
 	changed  []policy.Changed
+	fields   policy.FieldsRecorder // of a policy with Fields
+	only     bool                  // only content of fields has changed
 	order    uint64 // the place of the latest change that was read
 	// data is the patch, or err is why there is none, for actions that need the
 	// evaluation to create it.
@@ -109,6 +112,10 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		err = c.record(ctx, s)
 	case policy.RollOut:
 		err = c.rollOut(ctx, s)
+	case policy.ApplyFields:
+		err = c.setFields(ctx, s)
+	case policy.ReleaseFields:
+		err = c.releaseFields(ctx, s)
 	case policy.Observe:
 		c.observe(s)
 	case policy.Resume:
@@ -173,8 +180,9 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		case policy.Resume:
 			s.data, s.err = e.ResumePatch()
 		case policy.RollOut:
-			s.changed = e.Changed()
+			s.changed, s.only = e.Changed(), e.FieldsOnly()
 		}
+		s.fields = e.FieldsRecorder()
 	})
 	return s
 }
@@ -257,7 +265,14 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	always := w.Marks.TemplateHash == s.present.Hash
 	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
-	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always}
+	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always, FieldsOnly: s.only}
+	if len(s.policy.Fields) > 0 {
+		set, err := c.applyFields(ctx, s)
+		if err != nil || set == nil {
+			return err
+		}
+		w, restart.Fields = s.workload, set
+	}
 	var data []byte
 	var err error
 	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(w), w)
@@ -270,6 +285,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	}
 	restarted := notify.Event{Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt}
 	switch {
+	case err == nil && s.only:
+		restarted.What, restarted.Message = notify.FieldsSet, "Set fields because "+s.Because
 	case err == nil && w.OnlyReported():
 		restarted.What, restarted.Message = notify.ContentChanged, "Not restarted, because configdep cannot restart a "+string(w.Kind)+", although "+s.Because
 	case err == nil:
@@ -303,7 +320,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		return err
 	}
 	decided := s.order
-	if s.Action == policy.Resume { // which leaves the record as it was
+	if slices.Contains([]policy.Action{policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
 		decided = n.observed(w, w.Marks.Hash).Decided
 	}
 	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), decided
@@ -394,6 +411,9 @@ var blocked = map[string]notify.What{
 	policy.ReasonTooManySources:     notify.TooManySources,
 	policy.ReasonSourceMissing:      notify.SourceMissing,
 	policy.ReasonKeyMissing:         notify.SourceMissing,
+	policy.ReasonFieldsNotAllowed:   notify.FieldsNotAllowed,
+	policy.ReasonFieldConflict:      notify.FieldConflict,
+	policy.ReasonFieldsRefused:      notify.FieldsRefused,
 }
 
 // tellLookFailed sends an event if a decision needs a lookup of the pods or their templates, or
@@ -404,6 +424,8 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 	case s.Action == policy.Verify, s.Action == policy.Inspect:
 		c.notify(s.workload, notify.LookUpFailed,
 			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
+	case s.Action == policy.ApplyFields, s.Action == policy.ReleaseFields:
+		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Setting fields failed and will be retried: %v", err))
 	case s.Action == policy.Resume:
 		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Resuming the %s failed and will be retried: %v", s.workload.Kind, err))
 	case s.Action == policy.Continue:

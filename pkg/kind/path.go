@@ -125,6 +125,28 @@ func (p Path) String() string {
 // IsZero reports whether this is no path.
 func (p Path) IsZero() bool { return len(p.segments) == 0 }
 
+// TemplatePaths returns where pod templates are in objects of an Optional kind.
+func (k *Kind) TemplatePaths() []Path {
+	if k.layout == nil {
+		return nil
+	}
+	return k.layout.templates
+}
+
+// LeadsTo reports whether the path is the beginning of another one, or all of it. Of the other one, entry reports which of its segments are
+// entries of lists, which have no name.
+func (p Path) LeadsTo(names []string, entry func(i int) bool) bool {
+	if len(p.segments) > len(names) {
+		return false
+	}
+	for i, s := range p.segments {
+		if !s.all && (entry(i) || s.name != names[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // Names returns the names of a path. It fails for a path with [*], which has no single place.
 func (p Path) Names() ([]string, error) {
 	names := make([]string, len(p.segments))

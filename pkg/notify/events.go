@@ -21,6 +21,7 @@ type KubernetesEvents struct {
 var reasons = map[What]struct{ eventType, reason string }{
 	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
 	ContentChanged:     {corev1.EventTypeNormal, "ConfigChanged"},
+	FieldsSet:          {corev1.EventTypeNormal, "ConfigFieldsSet"},
 	WouldRestart:       {corev1.EventTypeNormal, "ConfigReloadObserved"},
 	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},
 	RestartWaits:       {corev1.EventTypeNormal, "ConfigReloadWaiting"},
@@ -33,6 +34,9 @@ var reasons = map[What]struct{ eventType, reason string }{
 	StrategyNotAllowed: {corev1.EventTypeWarning, "ConfigStrategyNotAllowed"},
 	TooManySources:     {corev1.EventTypeWarning, "ConfigTooManySources"},
 	SourceMissing:      {corev1.EventTypeWarning, "ConfigSourceMissing"},
+	FieldsNotAllowed:   {corev1.EventTypeWarning, "ConfigFieldsNotAllowed"},
+	FieldConflict:      {corev1.EventTypeWarning, "ConfigFieldConflict"},
+	FieldsRefused:      {corev1.EventTypeWarning, "ConfigFieldsRefused"},
 }
 
 // Notify implements Sink.

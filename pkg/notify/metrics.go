@@ -10,7 +10,7 @@ type Metrics struct{}
 
 // Notify implements Sink.
 func (Metrics) Notify(e Event) {
-	result, counted := map[What]string{Restarted: metrics.Success, ContentChanged: metrics.Observed, WouldRestart: metrics.Observed, RestartConflicted: metrics.Conflict, RestartFailed: metrics.Error}[e.What]
+	result, counted := map[What]string{Restarted: metrics.Success, ContentChanged: metrics.Observed, FieldsSet: metrics.Success, WouldRestart: metrics.Observed, RestartConflicted: metrics.Conflict, RestartFailed: metrics.Error}[e.What]
 	if !counted {
 		return
 	}

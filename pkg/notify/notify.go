@@ -21,6 +21,7 @@ type What string
 const (
 	Restarted         What = "Restarted"
 	ContentChanged    What = "ContentChanged"    // of a workload that configdep cannot restart
+	FieldsSet         What = "FieldsSet"         // because the content has changed that they get their values from
 	WouldRestart      What = "WouldRestart"      // but the server only observes
 	RestartFailed     What = "RestartFailed"     // it will be retried
 	RestartConflicted What = "RestartConflicted" // the workload had changed, so that it is decided again
@@ -36,13 +37,16 @@ const (
 	StrategyNotAllowed What = "StrategyNotAllowed"
 	TooManySources     What = "TooManySources"
 	SourceMissing      What = "SourceMissing"
+	FieldsNotAllowed   What = "FieldsNotAllowed"
+	FieldConflict      What = "FieldConflict"
+	FieldsRefused      What = "FieldsRefused"
 )
 
 // Whats returns all values of What.
 func Whats() []What {
 	return []What{
-		Restarted, ContentChanged, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
-		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
+		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused,
 	}
 }
 

@@ -43,8 +43,8 @@ func TestKubernetesEvents(t *testing.T) {
 // What happens is told of in words, but for what users need not know.
 func TestKubernetesEvents_OfAll(t *testing.T) {
 	for _, what := range []What{
-		Restarted, ContentChanged, WouldRestart, RestartFailed, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
-		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing,
+		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused,
 	} {
 		if reasons[what].reason == "" || reasons[what].eventType == "" {
 			t.Errorf("no Event is left of %s", what)

@@ -154,10 +154,15 @@ func boundedList(value string) string {
 	return value
 }
 
+// AllowFields returns the list of AllowFieldsAnnotation in the annotations of a Secret.
+func AllowFields(annotations map[string]string) string {
+	return boundedList(annotations[AllowFieldsAnnotation])
+}
+
 // Source implements Dialect.
 func (native) Source(annotations map[string]string) dependency.SourceMarks {
 	return dependency.SourceMarks{
 		Ignored: annotations[IgnoreAnnotation] == "true", Match: annotations[MatchAnnotation] == "true",
-		AllowFields: boundedList(annotations[AllowFieldsAnnotation]),
+		AllowFields: AllowFields(annotations),
 	}
 }

@@ -127,18 +127,42 @@ func appliedFieldsOf(w *dependency.Workload) *AppliedFields {
 
 func (a *AppliedFields) json() string { return mustJSON(a) }
 
-// NewAppliedFields returns what is recorded of values that have been applied for an evaluation, or could not be because of a
-// problem.
-func (e *Evaluation) NewAppliedFields(values []fields.Value, problem string, now time.Time) *AppliedFields {
-	a := &AppliedFields{Hash: e.Hash, Lines: e.lines(), Problem: problem, Time: metav1.NewTime(now)}
+// FieldsRecorder makes records of the fields of an evaluation. It may be kept after the graph has changed.
+type FieldsRecorder struct {
+	hash, lines, namespace string
+	digester               *dependency.Digester
+	// Released: fields have been set that the annotation no longer names, or may have been.
+	Released bool
+}
+
+// FieldsRecorder returns a recorder of the fields of the workload.
+func (e *Evaluation) FieldsRecorder() FieldsRecorder {
+	applied := appliedFieldsOf(e.Workload)
+	return FieldsRecorder{
+		hash: e.Hash, lines: e.lines(), namespace: e.Workload.Namespace, digester: e.graph.Digester(),
+		Released: e.Workload.Fields.Owned && (applied == nil || applied.Lines != e.lines()),
+	}
+}
+
+// Record returns what is recorded of values that were to be applied; problem says why they could not be, other than that another
+// manager owns a field.
+func (r *FieldsRecorder) Record(values []fields.Value, problem string, now time.Time) *AppliedFields {
+	a := &AppliedFields{Hash: r.hash, Lines: r.lines, Problem: cutBytes(problem, maxProblem), Time: metav1.NewTime(now)}
 	for i := range values {
 		if a.Values == nil {
 			a.Values = map[string]string{}
 		}
-		sum := FieldDigest(e.graph.Digester(), e.Workload.Namespace, values[i].Value)
+		sum := FieldDigest(r.digester, r.namespace, values[i].Value)
 		a.Values[values[i].Path.String()] = hex.EncodeToString(sum[:])
 	}
 	return a
+}
+
+func cutBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }
 
 // FieldDigest returns a digest of the value of a field.
@@ -189,6 +213,10 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 	if len(e.Policy.Fields) == 0 {
 		return d, false
 	}
+	if id, reason := e.uncounted(); id != "" {
+		return Decision{State: Blocked, Reason: ReasonFieldsRefused, Stale: stale, Message: fmt.Sprintf(
+			"Fields cannot be set from %s, because it does not count (%s). %s", id, reason, onHold)}, true
+	}
 	if secrets := e.notAllowed(); len(secrets) > 0 {
 		return Decision{State: Blocked, Reason: ReasonFieldsNotAllowed, Stale: stale, Message: fmt.Sprintf(
 			"%s must allow that fields of this workload are set from it, by the annotation %s with %s (or a glob) in its list. %s",
@@ -230,6 +258,16 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 		return due("The field " + drifted + " has been changed by another client.")
 	}
 	return d, false
+}
+
+// uncounted returns a source from which fields are to be set although its changes do not count, and why they do not.
+func (e *Evaluation) uncounted() (id, reason string) {
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Sets() && !s.Triggers {
+			return idOf(s.Kind, s.Name), s.Reason
+		}
+	}
+	return "", ""
 }
 
 // notAllowed returns the Secrets that do not allow that fields are set from them.

@@ -63,6 +63,11 @@ func (h *harbor) evaluate() *policy.Evaluation {
 	return policy.Evaluator{Graph: g, Defaults: h.defaults}.Evaluate(w)
 }
 
+func record(e *policy.Evaluation, values []fields.Value, problem string, at time.Time) *policy.AppliedFields {
+	r := e.FieldsRecorder()
+	return r.Record(values, problem, at)
+}
+
 func (h *harbor) decide() policy.Decision { return h.evaluate().Decide(policy.Observed{Now: epoch}) }
 
 // write applies a patch of annotations.
@@ -92,7 +97,7 @@ func (h *harbor) apply(value string) {
 	e := h.evaluate()
 	values := []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}
 	h.write(e.Policy.RestartPatch(e.Workload, &policy.Restart{
-		Present: e.Present(), Last: policy.NewAutomaticReload(nil, epoch, 0, "Secret/bucket"), Fields: e.NewAppliedFields(values, "", epoch), FieldsOnly: true,
+		Present: e.Present(), Last: policy.NewAutomaticReload(nil, epoch, 0, "Secret/bucket"), Fields: record(e, values, "", epoch), FieldsOnly: true,
 	}))
 	h.set(value, "")
 }
@@ -155,7 +160,7 @@ func TestFields_ConflictOfNewContent(t *testing.T) {
 	h.apply("AKIA")
 	h.content = "AKIB"
 	e := h.evaluate()
-	h.write(policy.FieldsPatch(e.Workload, e.NewAppliedFields([]fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)))
+	h.write(policy.FieldsPatch(e.Workload, record(e, []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)))
 	h.set("AKIA", "argocd")
 	if d := h.want(policy.Blocked, policy.ReasonFieldConflict, policy.None); !d.Stale {
 		t.Error("the content counts as applied")
@@ -167,7 +172,7 @@ func TestFields_ConflictOfNewContent(t *testing.T) {
 func TestFields_Problem(t *testing.T) {
 	h := newHarbor(t)
 	e := h.evaluate()
-	h.write(policy.FieldsPatch(e.Workload, e.NewAppliedFields(nil, "spec.s3.accessKey: there is no such field", epoch.Add(-time.Minute))))
+	h.write(policy.FieldsPatch(e.Workload, record(e, nil, "spec.s3.accessKey: there is no such field", epoch.Add(-time.Minute))))
 	d := h.want(policy.Blocked, policy.ReasonFieldsRefused, policy.None)
 	if want := epoch.Add(9 * time.Minute); !d.RecheckAt.Equal(want) || !strings.Contains(d.Message, "there is no such field") {
 		t.Errorf("decision = %+v, want another try at %v", d, want)
@@ -238,6 +243,7 @@ func TestFields_WithOtherAnnotations(t *testing.T) {
 	if e := h.evaluate(); e.Sources[0].Triggers || e.Sources[0].Reason != policy.ReasonExcluded {
 		t.Errorf("source = %+v", e.Sources[0])
 	}
+	h.want(policy.Blocked, policy.ReasonFieldsRefused, policy.None)
 }
 
 // Invalid records of other clients count as none, however long they are.

@@ -1,0 +1,62 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	"github.com/configdep/configdep/pkg/notify"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// applyFields sets the fields of a workload. It returns what is to be recorded of that with the restart; nil: it has been recorded that
+// they could not be set. The workload of the step then is the version after that.
+func (c *Controller) applyFields(ctx context.Context, s *step) (*policy.AppliedFields, error) {
+	set, err := c.fields.Set(ctx, s.workload, s.policy.Fields, s.fields.Released)
+	if err != nil {
+		return nil, err
+	}
+	now := *s.workload
+	now.ResourceVersion = set.Version
+	s.workload = &now
+	record := s.fields.Record(set.Values, set.Problem, c.Clock.Now())
+	if set.Problem == "" && !set.Conflict {
+		return record, nil
+	}
+	s.Action = policy.ApplyFields // and no restart
+	return nil, c.recordFields(ctx, s, record)
+}
+
+// setFields sets the fields of a workload although no content has changed.
+func (c *Controller) setFields(ctx context.Context, s *step) error {
+	record, err := c.applyFields(ctx, s)
+	if err != nil || record == nil {
+		return err
+	}
+	if err := c.recordFields(ctx, s, record); err != nil {
+		return err
+	}
+	c.notify(s.workload, notify.FieldsSet, "Set fields from ConfigMaps and Secrets, as "+policy.FieldsAnnotation+" says")
+	return nil
+}
+
+// releaseFields gives up fields that no annotation sets any longer.
+func (c *Controller) releaseFields(ctx context.Context, s *step) error {
+	version, err := c.fields.Release(ctx, s.workload)
+	if err != nil {
+		return err
+	}
+	now := *s.workload
+	now.ResourceVersion = version
+	s.workload = &now
+	return c.recordFields(ctx, s, nil)
+}
+
+func (c *Controller) recordFields(ctx context.Context, s *step, record *policy.AppliedFields) error {
+	data, err := policy.FieldsPatch(s.workload, record)
+	if err != nil {
+		return err
+	}
+	return c.patch(ctx, s, data)
+}

@@ -1,0 +1,353 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/openapi"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	setfields "github.com/configdep/configdep/pkg/fields"
+	"github.com/configdep/configdep/pkg/jsonpatch"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+)
+
+// Fields sets fields of custom resources from ConfigMaps and Secrets. It reads the values when they are applied, and keeps none.
+type Fields struct {
+	client  workload.Client
+	schemas schemas
+}
+
+// NewFields returns a Fields that reads and writes with a client.
+func NewFields(client workload.Client, c clock.PassiveClock) *Fields {
+	return &Fields{client: client, schemas: schemas{client: client, clock: c}}
+}
+
+// SetFields is the result of setting fields.
+type SetFields struct {
+	// Values are those that the fields should have.
+	Values []setfields.Value
+	// Problem says why they could not be set; empty: they were, or Conflict.
+	Problem string
+	// Conflict: another field manager owns one of them with another value. Its name is in the metadata of the workload.
+	Conflict bool
+	// Version is the resourceVersion of the workload after that.
+	Version string
+}
+
+// Set sets the fields of a workload, and first gives up all fields that were set before if release is true. It returns errors that can be
+// retried: those of the API server without their texts, which may quote values. A conflict means that the workload has
+// changed.
+func (f *Fields) Set(ctx context.Context, w *dependency.Workload, assignments []setfields.Assignment, release bool) (out SetFields, err error) {
+	k := f.client.Kinds.Of(w.Kind)
+	if k == nil || !k.Traits.Fields {
+		return SetFields{Problem: "fields of a " + string(w.Kind) + " cannot be set", Version: w.ResourceVersion}, nil
+	}
+	out.Version = w.ResourceVersion
+	if release {
+		if out.Version, err = f.Release(ctx, w); err != nil {
+			return out, err
+		}
+	}
+	if out.Values, out.Problem, err = f.values(ctx, w, assignments); err != nil || out.Problem != "" {
+		return out, err
+	}
+	for i := range assignments {
+		if path := assignments[i].Path; inTemplate(k, path) {
+			out.Problem = fmt.Sprintf("%s is in a pod template, whose fields are never set: refer to the source there", path)
+			return out, nil
+		}
+	}
+	s, err := f.schemas.of(k.GroupVersionKind())
+	if err != nil {
+		return out, err
+	}
+	configuration, err := setfields.Configuration(s, out.Values)
+	if err != nil {
+		out.Problem = err.Error()
+		return out, nil
+	}
+	return out, f.apply(ctx, k, w, configuration, &out)
+}
+
+// inTemplate reports whether a field belongs to a pod template.
+func inTemplate(k *kind.Kind, p setfields.Path) bool {
+	names := make([]string, len(p))
+	for i := range p {
+		names[i] = p[i].Name
+	}
+	return slices.ContainsFunc(k.TemplatePaths(), func(t kind.Path) bool { return t.LeadsTo(names, func(i int) bool { return p[i].Keys != nil }) })
+}
+
+// values reads the values of fields.
+func (f *Fields) values(ctx context.Context, w *dependency.Workload, assignments []setfields.Assignment) (values []setfields.Value, problem string, err error) {
+	type id struct {
+		kind setfields.SourceKind
+		name string
+	}
+	sources := map[id]map[string][]byte{}
+	for i := range assignments {
+		a := &assignments[i]
+		data, read := sources[id{a.Kind, a.Name}]
+		if !read {
+			if data, problem, err = f.read(ctx, w, a); err != nil || problem != "" {
+				return nil, problem, err
+			}
+			sources[id{a.Kind, a.Name}] = data
+		}
+		raw, found := data[a.Key]
+		if !found {
+			return nil, fmt.Sprintf("%s %s lacks the key %s", a.Kind, a.Name, a.Key), nil
+		}
+		value, err := a.Decode(raw)
+		if err != nil {
+			return nil, fmt.Sprintf("%s, from the key %s of %s %s: %v", a.Path, a.Key, a.Kind, a.Name, err), nil
+		}
+		values = append(values, setfields.Value{Assignment: a, Value: value})
+	}
+	return values, "", nil
+}
+
+// read reads the data of a source. Single sources are listed by name: the server is authorized to list them, and then needs no right to
+// get them.
+func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.Assignment) (data map[string][]byte, problem string, err error) {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String()}
+	missing := fmt.Sprintf("%s %s is missing", a.Kind, a.Name)
+	if a.Kind == setfields.Secret {
+		list, err := f.client.CoreV1().Secrets(w.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, "", quiet("reading "+string(a.Kind)+" "+a.Name, err)
+		}
+		i := slices.IndexFunc(list.Items, func(s corev1.Secret) bool { return s.Name == a.Name })
+		if i < 0 {
+			return nil, missing, nil
+		}
+		s := &list.Items[i]
+		if !setfields.Allowed(policy.AllowFields(s.Annotations), policy.FieldsTarget(w)) {
+			return nil, fmt.Sprintf("Secret %s does not allow it (%s)", a.Name, policy.AllowFieldsAnnotation), nil
+		}
+		return s.Data, "", nil
+	}
+	list, err := f.client.CoreV1().ConfigMaps(w.Namespace).List(ctx, options)
+	if err != nil {
+		return nil, "", quiet("reading "+string(a.Kind)+" "+a.Name, err)
+	}
+	i := slices.IndexFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Name == a.Name })
+	if i < 0 {
+		return nil, missing, nil
+	}
+	data = make(map[string][]byte, len(list.Items[i].Data))
+	for key, value := range list.Items[i].Data {
+		data[key] = []byte(value)
+	}
+	return data, "", nil
+}
+
+// apply applies a configuration to just the version of the workload that was decided on.
+func (f *Fields) apply(ctx context.Context, k *kind.Kind, w *dependency.Workload, configuration map[string]any, out *SetFields) error {
+	configuration["apiVersion"], configuration["kind"] = k.GroupVersionKind().ToAPIVersionAndKind()
+	// With a version, a workload that was deleted is not created.
+	configuration["metadata"] = map[string]any{"namespace": w.Namespace, "name": w.Name, "uid": string(w.UID), "resourceVersion": out.Version}
+	data, err := json.Marshal(configuration)
+	if err != nil {
+		return errors.New("encoding fields failed") // the error may contain a value
+	}
+	defer clear(data)
+	applied, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.ApplyPatchType, data, metav1.PatchOptions{
+		FieldManager: policy.FieldsManager, Force: new(false), FieldValidation: metav1.FieldValidationStrict,
+	})
+	switch {
+	case err == nil:
+		out.Version = applied.GetResourceVersion()
+		return nil
+	case isOwned(err):
+		out.Conflict = true
+		return nil
+	case refuses(err):
+		out.Problem = refusedFields(err)
+		return nil
+	default:
+		return quiet("setting fields", err)
+	}
+}
+
+// isOwned reports whether a field belongs to another manager, and not that the workload has changed.
+func isOwned(err error) bool {
+	return apierrors.IsConflict(err) && slices.ContainsFunc(causesOf(err), func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict })
+}
+
+// refuses reports whether an error is about what was applied, so that another try is of no use.
+func refuses(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+func causesOf(err error) []metav1.StatusCause {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	return status.Status().Details.Causes
+}
+
+const maxCauses = 8
+
+// causeField matches what the field of a cause may be. It is the only part of an answer that is passed on.
+var causeField = regexp.MustCompile(`^[A-Za-z0-9_.\-/\[\]="']{1,256}$`)
+
+// refusedFields says why an API server has refused fields: its reason, and the names of the fields, but not its text, which may quote
+// values.
+func refusedFields(err error) string {
+	text := "the API server refuses them (" + string(apierrors.ReasonForError(err))
+	var named []string
+	for _, c := range causesOf(err) {
+		if causeField.MatchString(c.Field) && !slices.Contains(named, c.Field) && len(named) < maxCauses {
+			named = append(named, c.Field)
+		}
+	}
+	if len(named) > 0 {
+		text += ": " + strings.Join(named, ", ")
+	}
+	return text + "); its answer is not shown, because it may contain values"
+}
+
+// quiet returns an error of the API server without its text, which may quote values.
+func quiet(what string, err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return fmt.Errorf("%s failed without an answer of the API server", what)
+	}
+	s := status.Status()
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: s.Code, Reason: s.Reason,
+		Message: fmt.Sprintf("%s failed: %s", what, http.StatusText(int(s.Code))),
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter(&s)},
+	}}
+}
+
+func retryAfter(s *metav1.Status) int32 {
+	if s.Details == nil {
+		return 0
+	}
+	return s.Details.RetryAfterSeconds
+}
+
+// Release gives up all fields of a workload that were set: they keep their values, and no manager owns them for configdep. It returns the
+// resourceVersion after that.
+func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version string, err error) {
+	k := f.client.Kinds.Of(w.Kind)
+	if k == nil {
+		return "", fmt.Errorf("a %s is not read", w.Kind)
+	}
+	o, err := f.client.Objects.Get(ctx, k, w.Namespace, w.Name)
+	if err != nil {
+		return "", quiet("reading the workload", err)
+	}
+	if o.GetUID() != w.UID || o.GetResourceVersion() != w.ResourceVersion {
+		return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
+	}
+	entries := o.GetManagedFields()
+	operations := []jsonpatch.Operation{jsonpatch.Unchanged(o.GetResourceVersion())}
+	for i, e := range slices.Backward(entries) {
+		if e.Manager == policy.FieldsManager {
+			operations = append(operations, jsonpatch.Remove(fmt.Sprintf("/metadata/managedFields/%d", i)))
+		}
+	}
+	switch len(operations) - 1 {
+	case 0:
+		return w.ResourceVersion, nil
+	case len(entries): // an empty list would be taken for no change
+		operations = append(operations[:1], jsonpatch.Add("/metadata/managedFields", []any{struct{}{}}))
+	}
+	data, err := jsonpatch.Marshal(operations)
+	if err != nil {
+		return "", err
+	}
+	released, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: policy.FieldManager})
+	if err != nil {
+		if apierrors.IsInvalid(err) { // the test of the version has failed
+			return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
+		}
+		return "", quiet("giving up fields", err)
+	}
+	return released.GetResourceVersion(), nil
+}
+
+// schemas reads the schemas of kinds, and keeps them for a moment: many workloads may get fields from one source.
+type schemas struct {
+	client workload.Client
+	clock  clock.PassiveClock
+
+	mu   sync.Mutex // is held while one is read, so that others wait for it instead of reading it again
+	kept map[schema.GroupVersionKind]keptSchema
+}
+
+type keptSchema struct {
+	*setfields.Schema
+
+	at time.Time
+}
+
+// The limits of what is kept.
+const (
+	maxSchemas = 8
+	schemaLife = time.Minute
+)
+
+func (s *schemas) of(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	for other, kept := range s.kept {
+		if now.Sub(kept.at) >= schemaLife || len(s.kept) > maxSchemas {
+			delete(s.kept, other)
+		}
+	}
+	if kept, found := s.kept[gvk]; found {
+		return kept.Schema, nil
+	}
+	document, err := documentOf(s.client.Discovery().OpenAPIV3(), gvk.GroupVersion())
+	if err != nil {
+		return nil, fmt.Errorf("reading the schema of a %s: %w", gvk.Kind, err)
+	}
+	parsed, err := setfields.ParseSchema(document, gvk)
+	if err != nil {
+		return nil, err
+	}
+	if s.kept == nil {
+		s.kept = map[schema.GroupVersionKind]keptSchema{}
+	}
+	s.kept[gvk] = keptSchema{parsed, now}
+	return parsed, nil
+}
+
+func documentOf(client openapi.Client, gv schema.GroupVersion) ([]byte, error) {
+	paths, err := client.Paths()
+	if err != nil {
+		return nil, err
+	}
+	path, found := paths["apis/"+gv.String()]
+	if !found {
+		return nil, fmt.Errorf("the API server has no OpenAPI document of %s", gv)
+	}
+	return path.Schema("application/json")
+}
