@@ -58,7 +58,7 @@ func (c *custom) UnmarshalJSON(raw []byte) error {
 		return errors.New("not a JSON object")
 	}
 	var metadata []byte
-	c.values, _ = r.walk([]*node{c.layout.tree}, func(name string, value []byte) {
+	values, kept := r.walk([]*node{c.layout.tree}, func(name string, value []byte) {
 		switch name {
 		case "apiVersion":
 			c.APIVersion = textOf(value)
@@ -68,7 +68,10 @@ func (c *custom) UnmarshalJSON(raw []byte) error {
 			metadata = value
 		}
 	})
-	c.ObjectMeta = metav1.ObjectMeta{}
+	c.ObjectMeta, c.values = metav1.ObjectMeta{}, nil
+	if kept {
+		c.values = values
+	}
 	if metadata != nil {
 		if err := utiljson.Unmarshal(metadata, &c.ObjectMeta); err != nil {
 			return fmt.Errorf("decoding metadata: %w", err)
@@ -136,10 +139,9 @@ func (r *reader) next() byte {
 	}
 }
 
-// walk reads a value that is at some nodes, and returns the parts of it that they name. Member, if it is not nil, is called for each member of
-// the value.
+// walk reads a value that is at some nodes, and returns the parts of it that they name. The next character must be its first one. Member, if
+// it is not nil, is called for each member of the value.
 func (r *reader) walk(nodes []*node, member func(name string, value []byte)) (value any, kept bool) {
-	r.next()
 	start := r.at
 	is := func(what func(*node) bool) bool { return slices.ContainsFunc(nodes, what) }
 	switch first := r.raw[start]; {
@@ -150,7 +152,7 @@ func (r *reader) walk(nodes []*node, member func(name string, value []byte)) (va
 	default:
 		r.skip()
 		if is(func(n *node) bool { return n.value || n.selector }) {
-			value, kept = scalarOf(r.raw[start:r.at])
+			value, kept = r.scalar(r.raw[start:r.at])
 		}
 	}
 	if is(func(n *node) bool { return n.selector }) && r.at-start <= maxSelector {
@@ -158,13 +160,6 @@ func (r *reader) walk(nodes []*node, member func(name string, value []byte)) (va
 		if utiljson.Unmarshal(r.raw[start:r.at], &whole) == nil {
 			value, kept = whole, whole != nil
 		}
-	}
-	if kept {
-		if r.left == 0 {
-			r.truncated = true
-			return nil, false
-		}
-		r.left--
 	}
 	for _, n := range nodes {
 		if n.template > 0 && r.raw[start] == '{' {
@@ -250,9 +245,8 @@ func (r *reader) skip() {
 		case '}', ']':
 			depth--
 			r.at++
-		case ',', ':':
+		case ',', ':': // within an object or a list
 			r.at++
-			continue
 		case '"':
 			for r.at++; r.raw[r.at] != '"'; r.at++ {
 				if r.raw[r.at] == '\\' {
@@ -288,6 +282,19 @@ func textOf(raw []byte) (text string) {
 		return ""
 	}
 	return text
+}
+
+// scalar decodes a value as scalarOf does, while fewer than maxValues have been kept.
+func (r *reader) scalar(raw []byte) (value any, kept bool) {
+	if value, kept = scalarOf(raw); !kept {
+		return nil, false
+	}
+	if r.left == 0 {
+		r.truncated = true
+		return nil, false
+	}
+	r.left--
+	return value, true
 }
 
 // scalarOf decodes a text that is not too long, a number or a boolean.

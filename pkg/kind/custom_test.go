@@ -159,6 +159,27 @@ func TestDecode_WithoutTemplates(t *testing.T) {
 	}
 }
 
+// Only what the descriptor names is kept.
+func TestDecode_Prunes(t *testing.T) {
+	o, _ := decode(t, mustNew(t, harbor()), []byte(`{"apiVersion": "v1","spec": {"db":{"secretRef":"db","more":{"secretRef":"x"}},"other":{"secretRef":"y","db":{}},
+		"users":[{"secret":{"name":"a","x":1},"name":"z"},{"name":"z"},[],7],"bundles":["b",{"c":"d"}],"empty":{}},"metadata":{"annotations":{"x":"y"}},"db":{"secretRef":"z"}}`))
+	want := map[string]any{"spec": map[string]any{
+		"db": map[string]any{"secretRef": "db"}, "users": []any{map[string]any{"secret": map[string]any{"name": "a"}}}, "bundles": []any{"b"},
+	}}
+	if diff := cmp.Diff(want, o.(*custom).values); diff != "" || o.(*custom).APIVersion != "v1" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+}
+
+// A descriptor may name nothing but the kind.
+func TestDecode_NothingNamed(t *testing.T) {
+	k := mustNew(t, Descriptor{Group: "example.com", Kind: "Thing", Resource: "things", Versions: []string{"v1"}, Reload: Reload{By: ByEvent}})
+	o, read := decode(t, k, []byte(` {"spec":{"a":[1]}, "metadata" : {"name":"web"} , "kind" : "Thing"}`))
+	if o.GetName() != "web" || o.GetObjectKind().GroupVersionKind().Kind != "Thing" || o.(*custom).values != nil || read.Template == nil {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestDecode_Errors(t *testing.T) {
 	k := mustNew(t, harbor())
 	for raw, want := range map[string]string{
@@ -194,7 +215,10 @@ func TestDecode_Bounds(t *testing.T) {
 	}{
 		"names":               {`"bundles":` + list(dependency.MaxUses, `"a"`), false, dependency.MaxUses, 0},
 		"one name too many":   {`"bundles":` + list(dependency.MaxUses+1, `"a"`), true, dependency.MaxUses, 0},
-		"values":              {`"bundles":` + list(maxValues+10, `7`), true, 0, 0},
+		"values":              {`"bundles":` + list(maxValues, `7`), false, 0, 0},
+		"one value too many":  {`"bundles":` + list(maxValues+1, `7`), true, 0, 0},
+		"values and a name":   {`"bundles":` + list(maxValues, `7`) + `,"db":{"secretRef":"db"}`, true, 0, 0},
+		"a name and values":   {`"db":{"secretRef":"db"},"bundles":` + list(maxValues, `7`), true, 1, 0},
 		"nothing to keep":     {`"users":` + list(100_000, `{}`), false, 0, 0},
 		"templates":           {`"jobs":` + list(maxTemplates, `{"template":{}}`), false, 0, maxTemplates},
 		"a template too many": {`"jobs":` + list(maxTemplates+1, `{"template":{}}`), true, 0, maxTemplates},
@@ -232,6 +256,7 @@ func TestSelector(t *testing.T) {
 		"an empty list":      {bySelector, `{"spec":{"selector":{"matchExpressions":[]}}}`, "<none>"},
 		"a list":             {bySelector, `{"spec":{"selector":["a"]}}`, "<none>"},
 		"none":               {bySelector, `{}`, "<none>"},
+		"after much else":    {bySelector, `{"data":"` + strings.Repeat("x", maxSelector) + `","spec":{"selector":{"a":"b"}}}`, "a=b"},
 		"too large":          {bySelector, `{"spec":{"selector":{"a":"` + strings.Repeat("x", maxSelector) + `"}}}`, "<none>"},
 	} {
 		o, _ := decode(t, tt.k, []byte(tt.object))
