@@ -1411,16 +1411,16 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Usage is one place of the pod template that consumes a source.",
+				Description: "Usage is one place of the workload that consumes a source, mostly in its pod template.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret or Annotation.\n\nPossible enum values:\n - `\"Annotation\"` is a source that an annotation names, such as configdep.io/sources.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
+							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret, Annotation or Object.\n\nPossible enum values:\n - `\"Annotation\"` is a source that an annotation names, such as configdep.io/sources.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Object\"` is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Annotation", "CSI", "Env", "EnvFrom", "ImagePullSecret", "Projected", "Volume", "VolumeSecret"},
+							Enum:        []interface{}{"Annotation", "CSI", "Env", "EnvFrom", "ImagePullSecret", "Object", "Projected", "Volume", "VolumeSecret"},
 						},
 					},
 					"container": {
@@ -1454,6 +1454,13 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 					"mountPath": {
 						SchemaProps: spec.SchemaProps{
 							Description: "mountPath is where the container mounts the volume.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the path of the field that names the source (type Object), such as .spec.users[*].secretName.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -183,6 +183,9 @@ func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
 			Keys:      u.Keys,
 			Optional:  u.Optional,
 		}
+		if u.Type == dependency.ByObject {
+			out.Usages[i].MountPath, out.Usages[i].Path = "", u.MountPath
+		}
 	}
 	return out
 }

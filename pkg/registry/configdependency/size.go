@@ -110,7 +110,7 @@ func sizeOfPolicy(p *v1alpha1.ReloadPolicy) int {
 }
 
 func sizeOfUsage(u *v1alpha1.Usage) int {
-	return len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath) + sizeOfStrings(u.Keys)
+	return len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath) + len(u.Path) + sizeOfStrings(u.Keys)
 }
 
 func sizeOfStrings(all []string) int {

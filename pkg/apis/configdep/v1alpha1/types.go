@@ -236,12 +236,14 @@ const (
 	UsageImagePullSecret UsageType = "ImagePullSecret"
 	// UsageAnnotation is a source that an annotation names, such as configdep.io/sources.
 	UsageAnnotation UsageType = "Annotation"
+	// UsageObject is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.
+	UsageObject UsageType = "Object"
 )
 
-// Usage is one place of the pod template that consumes a source.
+// Usage is one place of the workload that consumes a source, mostly in its pod template.
 type Usage struct {
 	// type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected,
-	// CSI, VolumeSecret, ImagePullSecret or Annotation.
+	// CSI, VolumeSecret, ImagePullSecret, Annotation or Object.
 	Type UsageType `json:"type"`
 	// container is the container, init container or ephemeral container that reads the
 	// source. Absent for uses of the whole pod, and for volumes that no container mounts.
@@ -260,6 +262,10 @@ type Usage struct {
 	// mountPath is where the container mounts the volume.
 	// +optional
 	MountPath string `json:"mountPath,omitempty"`
+	// path is the path of the field that names the source (type Object), such as
+	// .spec.users[*].secretName.
+	// +optional
+	Path string `json:"path,omitempty"`
 	// subPath is true if only a part of the volume is mounted. Such files are not updated
 	// in a running container.
 	// +optional
