@@ -51,16 +51,8 @@ func readJSONList(answer io.Reader, s *stream) (*metav1.List, error) {
 
 // readJSONItems decodes the objects of a list.
 func readJSONItems(d *json.Decoder, bounded *boundedReader, s *stream, list *metav1.List) error {
-	switch begin, err := d.Token(); {
-	case err != nil:
-		return err
-	case begin == nil: // null
-		return nil
-	case begin != json.Delim('['):
-		return errNoJSON
-	}
 	var raw json.RawMessage // its memory is used again and again
-	for d.More() {
+	return eachItem(d, func() error {
 		bounded.next()
 		if err := d.Decode(&raw); err != nil {
 			return err
@@ -70,6 +62,24 @@ func readJSONItems(d *json.Decoder, bounded *boundedReader, s *stream, list *met
 			return err
 		}
 		list.Items = append(list.Items, runtime.RawExtension{Object: o})
+		return nil
+	})
+}
+
+// eachItem calls f for each element of an array, which f reads.
+func eachItem(d *json.Decoder, f func() error) error {
+	switch begin, err := d.Token(); {
+	case err != nil:
+		return err
+	case begin == nil: // null
+		return nil
+	case begin != json.Delim('['):
+		return errNoJSON
+	}
+	for d.More() {
+		if err := f(); err != nil {
+			return err
+		}
 	}
 	_, err := d.Token()
 	return err

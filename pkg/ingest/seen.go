@@ -49,6 +49,14 @@ func (s *seenStreams) observe(name string, revision uint64, at time.Time) {
 	}
 }
 
+// forget removes a stream that is not read any longer.
+func (s *seenStreams) forget(name string) {
+	if known := s.byName[name]; known != nil {
+		heap.Remove(&s.heap, known.place)
+		delete(s.byName, name)
+	}
+}
+
 // watermark returns the lowest revision of all streams; false: there are none.
 func (s *seenStreams) watermark() (uint64, bool) {
 	if len(s.heap) == 0 {
@@ -73,4 +81,10 @@ func (h *seenHeap) Push(x any) {
 	*h = append(*h, s)
 }
 
-func (h *seenHeap) Pop() any { panic("no stream is ever taken out") }
+func (h *seenHeap) Pop() any {
+	last := len(*h) - 1
+	s := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return s
+}

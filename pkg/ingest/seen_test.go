@@ -26,6 +26,10 @@ func TestSeenStreams_Watermark(t *testing.T) {
 			at := time.Unix(int64(step), 0)
 			s.observe(name, revision, at)
 			naive[name] = max(naive[name], revision)
+			if gone := fmt.Sprint(random.IntN(1 + step/10)); random.IntN(5) == 0 && gone != name {
+				s.forget(gone)
+				delete(naive, gone)
+			}
 			least := ^uint64(0)
 			for _, v := range naive {
 				least = min(least, v)
@@ -36,6 +40,12 @@ func TestSeenStreams_Watermark(t *testing.T) {
 			if got := s.of(name); got.revision != naive[name] || !got.at.Equal(at) {
 				t.Fatalf("step %d: position of %s = %+v, want %d", step, name, got, naive[name])
 			}
+		}
+		for name := range naive {
+			s.forget(name)
+		}
+		if v, found := s.watermark(); found {
+			t.Errorf("without streams again, watermark = %d", v)
 		}
 		if got := s.of("none"); got != (seen{}) {
 			t.Errorf("position of a stream without events = %+v", got)
