@@ -88,6 +88,9 @@ type Workload struct {
 	// last record, or last before it, from ScopedFrom. Zero: they have not changed.
 	Scope, ScopedFrom Text
 	ScopedAt          Moment
+	// ListedAt is when this process began to read the workload, if the first list of its kind came after the first lists of the
+	// others: what changed before that is not a change for it. Zero: it is as for all others, Graph.Since.
+	ListedAt Moment
 	// noted is the place, in the order of reading, of the last Opt; 0: there was none.
 	noted uint64
 
@@ -168,6 +171,8 @@ type Arrival struct {
 	Rekeyed bool
 	// After is the revision up to which everything had been read before a list; 0: it is not known.
 	After uint64
+	// Listed is when the first list of a kind that this process began to read late was made; zero: it is another input.
+	Listed Moment
 }
 
 // After completes a workload with what was known before about the workload of that name, or
@@ -205,9 +210,11 @@ func (w *Workload) written(at Arrival) Moment {
 func (w *Workload) dateObject(before *Workload, at Arrival) {
 	switch {
 	case before != nil:
-		w.CreatedAt = before.CreatedAt
+		w.CreatedAt, w.ListedAt = before.CreatedAt, before.ListedAt
 	case at.Live:
 		w.CreatedAt = w.written(at)
+	default:
+		w.ListedAt = at.Listed
 	}
 	if w.TemplateSeen = at.Seen; before != nil && before.template == w.template {
 		w.TemplateSeen = before.TemplateSeen

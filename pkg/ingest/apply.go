@@ -103,7 +103,8 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		if again := rekeyed && o.source != nil; again || !holds(known, o) { // it was read with another key
+		// It was read with another key, or in another version of its definition.
+		if again := rekeyed && o.source != nil || stream.again; again || !holds(known, o) {
 			changed = append(changed, versioned{o, dependency.ParseVersion(o.ResourceVersion)})
 		}
 	}
@@ -118,8 +119,15 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			x.tellPart(&touched)
 		}
 	}
+	var began dependency.Moment // of the reading, if the stream is read late
+	if stream.optional != nil && !x.optional.read[stream.name] {
+		began = dependency.Moment{Version: dependency.ParseVersion(version), Order: x.order}
+	}
 	for _, o := range changed {
 		at := x.arrival(false)
+		if began != (dependency.Moment{}) && !at.Seen.IsZero() { // else it belongs to the first lists
+			at.Listed, at.Seen = began, time.Time{} // when it changed is as little known as after the start of the process
+		}
 		at.After = x.seen.of(stream.name).revision
 		at.Rekeyed = rekeyed && o.source != nil
 		touched.add(x.put(o.object, at))
@@ -130,12 +138,24 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		next()
 	}
 	x.observe(stream, version)
+	stream.again = false
+	if stream.optional != nil {
+		x.joined(stream)
+	}
 	if !first {
 		x.note(touched)
 		return false
 	}
-	if len(x.waiting) > 1 {
-		delete(x.waiting, stream.name)
+	synced = x.arrived(stream.name)
+	delete(x.optional.applying, stream.name)
+	return synced
+}
+
+// arrived notes that a stream is not awaited any longer, and reports whether it was the last one. The lock is held, and may
+// be released meanwhile.
+func (x *Index) arrived(name string) (synced bool) {
+	if len(x.waiting) > 1 || !x.waiting[name] {
+		delete(x.waiting, name)
 		return false
 	}
 	if x.rekeyed != nil {
@@ -144,7 +164,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		x.order++
 		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
 	}
-	delete(x.waiting, stream.name)
+	delete(x.waiting, name)
 	x.news = append(x.news, news{graph: x.snapshot(), at: x.announce(), synced: true})
 	return true
 }

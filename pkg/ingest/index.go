@@ -63,8 +63,9 @@ type Index struct {
 	unprobed map[string]bool     // the streams whose current revision has not been asked for
 	order    uint64              // how many things have been read; see dependency.Moment
 	rekeyed  *rekeyed            // nil: what is known was read with the digester of the graph
-	changing *changingNamespace  // nil: there is none
-	news     []news              // that the sinks have yet to be told
+	optional optionalStreams
+	changing *changingNamespace // nil: there is none
+	news     []news             // that the sinks have yet to be told
 
 	turnBegan time.Time // when the lock was last taken for a change
 	applied   int       // objects since then
@@ -86,6 +87,7 @@ func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
 
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	x := &Index{sinks: sinks, clock: c, resources: resources, batch: turnObjects}
+	x.optional.denied = newDenied(nil)
 	x.tellsOfSources = slices.ContainsFunc(sinks, Sink.TellsOfSources)
 	x.Reset()
 	return x
@@ -117,7 +119,8 @@ func (x *Index) SetDefaults(d policy.Defaults) { x.defaults = d }
 
 // Within limits the index to a scope. It is called before Run.
 func (x *Index) Within(scope Scope) {
-	x.scope, x.resources = scope, namesOf(scope.streams(nil))
+	streams := scope.streams(nil)
+	x.scope, x.resources, x.optional.denied = scope, namesOf(streams), newDenied(streams)
 	x.Reset()
 }
 
@@ -161,7 +164,7 @@ func (x *Index) Reset() {
 	if x.regress { // what comes has nothing to do with what was
 		x.progress.Latest, x.regress = 0, false
 	}
-	x.unsure = newUnsure()
+	x.unsure, x.optional.read, x.optional.applying, x.optional.changed = newUnsure(), map[string]bool{}, map[string]bool{}, time.Time{}
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
@@ -246,6 +249,7 @@ func (x *Index) now() dependency.Progress {
 	if least, found := x.seen.watermark(); found {
 		p.Watermark = min(p.Watermark, least)
 	}
+	p.OneCounter = p.OneCounter && x.optional.changed.IsZero()
 	if p.Restored > 0 {
 		// Versions that clients have received must not be used again.
 		p.Watermark, p.Latest, p.Floor = max(p.Watermark, x.told.Watermark), max(p.Latest, x.told.Latest), max(p.Floor, x.told.Floor)
@@ -255,6 +259,10 @@ func (x *Index) now() dependency.Progress {
 
 // announce returns the progress for the sinks.
 func (x *Index) announce() dependency.Progress {
+	if changed := x.optional.changed; !changed.IsZero() && x.clock.Since(changed) >= othersFollow {
+		x.optional.changed = time.Time{}
+		x.progress.Floor = max(x.progress.Floor, x.progress.Latest)
+	}
 	x.told = x.now()
 	return x.told
 }

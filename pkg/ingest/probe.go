@@ -98,15 +98,21 @@ func (x *Index) probed(ctx context.Context, s *stream, asked time.Time, now, bef
 			"resource", s.name, "revision", now, "seenBefore", before)
 		x.several, x.progress.SeveralCounters = true, true
 	}
-	delete(x.unprobed, s.name)
-	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
+	touched := x.isProbed(s.name)
 	if x.progress.OneCounter {
 		x.progress.Current, x.progress.Asked = now, asked
 	}
-	touched := x.compare()
 	if x.progress != known || !touched.empty() {
 		x.note(touched)
 	}
+}
+
+// isProbed notes that the current revision of a stream is known, or that it is not read. It returns what was evaluated
+// otherwise.
+func (x *Index) isProbed(name string) touched {
+	delete(x.unprobed, name)
+	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
+	return x.compare()
 }
 
 // compare lets the graph compare versions of different resources, or not. It returns what was

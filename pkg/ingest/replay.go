@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // Replay feeds an index with API objects instead of an API server: in simulations, or from
@@ -132,6 +133,17 @@ func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) er
 	return nil
 }
 
+// Leave applies that a resource of an optional kind, named as RESOURCE.GROUP, is not served any longer, or may not be read. The
+// next ListOf brings it back.
+func (r *Replay) Leave(resource string) error {
+	s := r.streams[resource]
+	if s == nil || s.optional == nil {
+		return fmt.Errorf("%s are not of an optional kind", resource)
+	}
+	r.index.leave(s)
+	return nil
+}
+
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
@@ -162,14 +174,23 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 	case *corev1.Namespace:
 		name = "namespaces"
 	default:
-		k := r.index.scope.Kinds.OfObject(o)
+		k := r.kindOf(o)
 		if k == nil {
 			return nil, nil, fmt.Errorf("a %T is not read", o)
 		}
-		name = k.Resource.Resource
+		name = StreamOf(k)
 	}
 	if r.streams[name] == nil {
 		return nil, nil, fmt.Errorf("%s are not read", name)
 	}
 	return r.streams[name], m, nil
+}
+
+// kindOf returns the kind of a workload, or nil. Several kinds may have objects of one Go type, which then say of which kind
+// they are.
+func (r *Replay) kindOf(o runtime.Object) *kind.Kind {
+	if gvk := o.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		return r.index.scope.Kinds.OfGroupKind(gvk.GroupKind())
+	}
+	return r.index.scope.Kinds.OfObject(o)
 }

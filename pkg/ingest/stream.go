@@ -29,6 +29,8 @@ type stream struct {
 	sources   dependency.SourceKind   // or
 	unread    string                  // the type of Secrets that are not read, or none of them: namespaces
 	json      bool                    // it comes in JSON, and not in protobuf
+	optional  *kind.Kind              // whose definition may come and go; nil: it is always there
+	again     bool                    // the next list is in another version, so that all of it is read again
 	// reduce reduces an object, and decode an encoded one, whose content it overwrites.
 	reduce func(metav1.Object) (*object, error)
 	decode func([]byte) (*object, error)
@@ -74,6 +76,13 @@ func (s *stream) in(namespace string) *stream {
 	one := *s
 	one.name, one.namespace = namespace+"/"+s.name, namespace
 	return &one
+}
+
+// served returns the stream in the version that is served now. Again: what was read of it was in another one.
+func (s *stream) served(again bool) *stream {
+	now := *s
+	now.resource, now.again = s.optional.Served(), again
+	return &now
 }
 
 // streams returns all streams, with the digester for content. Namespaces are always read, because
@@ -131,11 +140,23 @@ func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string
 	return s
 }
 
+// StreamOf returns the name of the stream of a kind in all namespaces: the resource, and if the kind is Optional RESOURCE.GROUP,
+// because several groups may have a resource of that name.
+func StreamOf(k *kind.Kind) string {
+	if k.Optional {
+		return k.Resource.GroupResource().String()
+	}
+	return k.Resource.Resource
+}
+
 // workloads returns a stream of a kind of workloads.
 func (c Scope) workloads(k *kind.Kind) *stream {
 	s := &stream{
-		name: k.Resource.Resource, resource: k.Resource, kind: string(k.Name), workloads: k.Name,
+		name: StreamOf(k), resource: k.Served(), kind: k.GroupVersionKind().Kind, workloads: k.Name,
 		labels: k.LabelSelector, fields: k.FieldSelector,
+	}
+	if k.Optional {
+		s.optional = k
 	}
 	s.reduce = func(m metav1.Object) (*object, error) {
 		o := reduced(m)
@@ -159,9 +180,16 @@ func (c Scope) workloads(k *kind.Kind) *stream {
 	}
 	if _, protobuf := k.New().(unmarshaler); !protobuf {
 		s.json = true
+		decode := k.Decode
+		if decode == nil {
+			decode = func(raw []byte) (kind.Object, error) {
+				o := k.New()
+				return o, json.Unmarshal(raw, o)
+			}
+		}
 		s.decode = func(raw []byte) (*object, error) {
-			o := k.New()
-			if err := json.Unmarshal(raw, o); err != nil {
+			o, err := decode(raw)
+			if err != nil {
 				return nil, err
 			}
 			return s.reduce(o)

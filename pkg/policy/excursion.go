@@ -93,7 +93,7 @@ func (e *Evaluation) doubt(u *trackedSource) (x Excursion, doubted bool) {
 // in: content that changed before was read, or adopted.
 func (e *Evaluation) podsSince() dependency.Moment {
 	w := e.Workload
-	since := e.graph.Latest(w.CreatedAt, w.PodsAfter, e.graph.Since())
+	since := e.graph.Latest(w.CreatedAt, w.PodsAfter, e.since())
 	if !e.Comparable() { // else opting in adopts nothing
 		since = e.graph.Latest(since, w.OptedAt)
 	}
@@ -176,7 +176,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		}
 		c := e.change(u)
 		adopted := e.adoptedUnseen(&c)
-		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || (!e.afterRecord(&c) || e.toldByRecord(&c)) && !adopted {
+		if c.seen.IsZero() || !e.graph.Before(e.since(), c.at) || (!e.afterRecord(&c) || e.toldByRecord(&c)) && !adopted {
 			continue
 		}
 		if e.startedAfter(&c) && !e.Workload.StartUnsure {
@@ -198,7 +198,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			}
 		}
 		x.To = later(x.To, c.seen)
-		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
+		if e.decided == 0 && !e.graph.Before(e.since(), e.Workload.RecordedAt) && e.wasOther(u) {
 			x.From, times, x.Witnessed = time.Time{}, times+1, false // it had changed before this process began to look
 		}
 		if e.Workload.StartUnsure && e.Workload.RecordedAt.Version < e.Workload.StartVersion {
@@ -240,7 +240,7 @@ func (e *Evaluation) otherBeforeFirstRecord(u *trackedSource) bool {
 	if !w.RecordedFirst || u.glob != nil || e.graph.SeveralCounters() {
 		return false
 	}
-	r, since := &u.counted.Reference, max(w.OptedAt.Version, e.graph.Since().Version, e.started(u))
+	r, since := &u.counted.Reference, max(w.OptedAt.Version, e.since().Version, e.started(u))
 	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
 		return since < p.Until.Version && p.Until.Version <= w.RecordedAt.Version && !bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
 	})
@@ -251,7 +251,7 @@ func (e *Evaluation) otherBeforeFirstRecord(u *trackedSource) bool {
 // known, as of a glob. Live reports whether each of these changes came by an event; it is false if there are more than are
 // looked at.
 func (e *Evaluation) timesChanged(u *trackedSource, since dependency.Moment, order uint64) (first, last time.Time, times int, live bool) {
-	since = e.graph.Latest(since, e.graph.Since())
+	since = e.graph.Latest(since, e.since())
 	changed := func(key dependency.SourceKey) (first, last time.Time, times int, live bool) {
 		if order != 0 {
 			return e.graph.ReadSince(key, order)

@@ -273,7 +273,7 @@ func (e *Evaluation) countedWhenChanged(c *change, s *dependency.Source, counted
 // after the pods had started.
 func (e *Evaluation) unordered(u *trackedSource) bool {
 	c := e.change(u)
-	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && !e.startedAfter(&c)
+	return (c.seen.IsZero() || !e.graph.Before(e.since(), c.at)) && !e.startedAfter(&c)
 }
 
 // changedUnrecorded returns what pods cannot have read, where nothing is recorded that can be compared: what changed
@@ -307,9 +307,13 @@ func (e *Evaluation) sawChangeAfter(u *trackedSource, moments ...dependency.Mome
 }
 
 func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
-	moments = append(moments, e.graph.Since())
+	moments = append(moments, e.since())
 	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && !e.startedAfter(c)
 }
+
+// since returns when this process began to read the workload and all that it consumes: with the first lists, or later, if
+// its kind could not be read then. What changed before that was not a change for it, unless a record shows it.
+func (e *Evaluation) since() dependency.Moment { return e.graph.Latest(e.graph.Since(), e.Workload.ListedAt) }
 
 // markedAt returns when an annotation of a source, which may be nil, last said whether it counts. One that
 // counted before the mode was Matched needed no mark until then.

@@ -70,7 +70,7 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 			c.written, c.last = unused.Moment(), unused
 		}
 		if c.written == (dependency.Moment{}) { // it was not there when everything had been read, and perhaps before
-			c.written.Version = e.graph.Since().Version
+			c.written.Version = e.since().Version
 		}
 	}
 	c.known = true

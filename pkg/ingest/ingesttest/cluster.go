@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // Namespace is the namespace of objects that are written without one.
@@ -43,11 +45,14 @@ type Cluster struct {
 	// Wrote, if it is not nil, is called with each object that is written or deleted, before the process reads the
 	// event.
 	Wrote func(o Object, deleted bool)
+	// Kinds are those of its objects that are not of Kubernetes itself.
+	Kinds kind.Table
 
 	t       testing.TB
 	clock   clock.PassiveClock // of the API server
 	objects map[id]Object
 	process *process // nil: no process reads
+	absent  sets.Set[string]
 }
 
 // id identifies an object.
@@ -56,7 +61,7 @@ type id struct{ resource, namespace, name string }
 // New returns an empty cluster at version 100, with the clock of its API server.
 func New(t testing.TB, c clock.PassiveClock) *Cluster {
 	t.Helper()
-	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}}
+	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}, absent: sets.Set[string]{}}
 }
 
 // Set creates or updates an object. It sets what an API server sets, unless the object has it: the namespace, UID,
@@ -118,8 +123,17 @@ func ResourceOf(o Object) schema.GroupVersionResource {
 	return resource
 }
 
+func (c *Cluster) resourceOf(o Object) string {
+	if c.Kinds != nil {
+		if k := c.Kinds.OfObject(o); k != nil {
+			return k.Resource.GroupResource().String()
+		}
+	}
+	return ResourceOf(o).Resource
+}
+
 func (c *Cluster) identify(o Object) id {
-	resource := ResourceOf(o).Resource
+	resource := c.resourceOf(o)
 	if o.GetNamespace() == "" && resource != namespaces {
 		o.SetNamespace(Namespace)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -23,6 +24,7 @@ type process struct {
 	index   *ingest.Index
 	streams []string // the streams that it reads, workloads last
 	unread  []string // the types of Secrets that it does not read
+	kinds   kind.Table
 	replay  *ingest.Replay
 	held    bool
 	news    []func() // events that it has not read yet
@@ -34,7 +36,7 @@ const namespaces = "namespaces"
 // The digester has the key of DigesterOf.
 func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
 	x.Within(scope)
-	c.process = &process{index: x, streams: streamsOf(scope), unread: scope.UnreadTypes}
+	c.process = &process{index: x, streams: streamsOf(scope), unread: scope.UnreadTypes, kinds: scope.Kinds}
 	c.process.replayWith(key)
 }
 
@@ -91,8 +93,37 @@ func (c *Cluster) Relist(f func()) {
 func (c *Cluster) Bookmark() {
 	c.t.Helper()
 	for _, s := range c.process.streams {
-		c.check(c.process.replay.Bookmark(s, c.version(s)))
+		if !c.absent.Has(s) {
+			c.check(c.process.replay.Bookmark(s, c.version(s)))
+		}
 	}
+}
+
+// Withdraw makes an optional kind one that is not served any longer, or that the process may not read. Its objects stay, for
+// the second of these. Before List, it is so from the start.
+func (c *Cluster) Withdraw(k *kind.Kind) {
+	c.t.Helper()
+	c.absent.Insert(ingest.StreamOf(k))
+	if c.process != nil && slices.Contains(c.process.streams, ingest.StreamOf(k)) {
+		c.check(c.process.replay.Leave(ingest.StreamOf(k)))
+	}
+}
+
+// Serve makes an optional kind one that is served and read again.
+func (c *Cluster) Serve(k *kind.Kind) {
+	c.t.Helper()
+	name := ingest.StreamOf(k)
+	c.absent.Delete(name)
+	if c.process == nil {
+		return
+	}
+	var objects []runtime.Object
+	for key, o := range c.objects {
+		if c.process.streamOf(key.resource, o) == name {
+			objects = append(objects, sent(o))
+		}
+	}
+	c.check(c.process.replay.ListOf(name, c.version(name), objects...))
 }
 
 // Unseen calls f while the process reads no events. f may start another process.
@@ -166,7 +197,7 @@ func (c *Cluster) Forget() { c.process.news = nil }
 func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, runtime.Object) error) {
 	p := c.process
 	switch {
-	case p == nil || !slices.Contains(p.streams, p.streamOf(resource, o)):
+	case p == nil || !slices.Contains(p.streams, p.streamOf(resource, o)) || c.absent.Has(p.streamOf(resource, o)):
 	case p.held:
 		o = o.DeepCopyObject().(Object)
 		p.news = append(p.news, func() { c.check(event(p.replay, o)) })
@@ -189,7 +220,7 @@ func streamsOf(scope ingest.Scope) (all []string) {
 	}
 	for _, k := range scope.Kinds.All() {
 		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {
-			all = append(all, k.Resource.Resource)
+			all = append(all, ingest.StreamOf(k))
 		}
 	}
 	return all
@@ -199,6 +230,9 @@ func streamsOf(scope ingest.Scope) (all []string) {
 func (p *process) streamOf(resource string, o Object) string {
 	if s, ok := o.(*corev1.Secret); ok && slices.Contains(p.unread, string(s.Type)) {
 		return "secrets/" + string(s.Type)
+	}
+	if k := p.kinds.OfObject(o); k != nil {
+		return ingest.StreamOf(k)
 	}
 	return resource
 }
@@ -215,6 +249,10 @@ func (c *Cluster) list(streams ...string) {
 		}
 	}
 	for _, s := range streams {
+		if c.absent.Has(s) {
+			c.check(p.replay.Leave(s))
+			continue
+		}
 		c.check(p.replay.ListOf(s, c.version(s), lists[s]...))
 	}
 }
