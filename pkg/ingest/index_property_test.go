@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -34,11 +35,30 @@ func TestIndexFollowsNamespacesThatAreSelected(t *testing.T) {
 	})
 }
 
+// The same, with a kind that appears and disappears, with its definition or with the right to read it.
+func TestIndexFollowsAKindThatComesAndGoes(t *testing.T) {
+	withSeeds(t, 1, func(t *testing.T, r *rand.Rand) {
+		t.Helper()
+		indexFollowsTheCluster(t, r, Scope{Kinds: append(kind.BuiltIn(), boats())})
+	})
+}
+
 func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 	t.Helper()
 	x, sink := syncedWithin(t, scope, nil, nil)
 	x.batch = 1 + r.Intn(3)
 	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
+	streams := []*stream{deployments, jobs, secrets, configMaps, namespaces}
+	var comes *stream // and goes; nil: none does
+	if scope.Kinds != nil {
+		comes = scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+		streams, cluster[comes] = append(streams, comes), map[string]*object{}
+		if x.leave(comes) {
+			t.Fatal("the index has synced again")
+		}
+	}
+	read := func(s *stream) bool { return s != comes || x.optional.read[s.name] }
+	stored := map[string]*object{} // what there is of the kind that comes and goes
 	names := []string{"secret/a", "secret/a*", "configmap/*", "secret/b,configmap/c"}
 	version := 100
 	change := func(s *stream) *object {
@@ -65,9 +85,29 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 		}
 	}
 	for step := range 3_000 {
-		s := pick(r, deployments, jobs, secrets, configMaps, namespaces)
+		s := pick(r, streams...)
 		in := newStore(x, s)
-		switch r.Intn(8) {
+		what := r.Intn(8)
+		switch {
+		case !read(s) && what < 2: // it is listed for the first time, or again
+			what = 1
+		case !read(s): // it is written unseen
+			o := change(s)
+			stored[o.Name] = o
+			must(t, newStore(x, namespaces).Bookmark(fmt.Sprint(version)))
+			what = -1
+		case s == comes && r.Intn(10) == 0:
+			stored, cluster[s] = cluster[s], map[string]*object{}
+			if x.leave(s) {
+				t.Fatal("the index has synced again")
+			}
+			what = -1
+		}
+		if what >= 0 && !read(s) {
+			cluster[s] = stored
+		}
+		switch what {
+		case -1:
 		case 0:
 			o := change(s)
 			delete(cluster[s], o.Name)
@@ -96,6 +136,26 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 			t.Fatalf("step %d: revision = %d, want %d", step, x.progress.Latest, version)
 		}
 		checkIndex(t, step, x, sink, cluster)
+		checkStreams(t, step, x, streams, read)
+	}
+}
+
+// checkStreams checks that exactly the streams that are read hold back the watermark, and that what is listed late is known
+// to be.
+func checkStreams(t *testing.T, step int, x *Index, streams []*stream, read func(*stream) bool) {
+	t.Helper()
+	least := x.progress.Latest
+	for _, s := range streams {
+		position, held := x.seen.byName[s.name]
+		if held && !read(s) {
+			t.Fatalf("step %d: %s is not read and holds back the watermark", step, s.name)
+		}
+		if held {
+			least = min(least, position.revision)
+		}
+	}
+	if got := x.Progress().Watermark; got != least {
+		t.Fatalf("step %d: watermark = %d, want %d", step, got, least)
 	}
 }
 

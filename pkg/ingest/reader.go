@@ -37,6 +37,7 @@ type Reader struct {
 	client *http.Client
 	scope  Scope
 	lag    time.Duration
+	pace   pace
 }
 
 // NewReader returns a Reader that connects with a configuration, and reads a scope. Watches last for the given time,
@@ -51,7 +52,7 @@ func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, er
 	if err != nil {
 		return nil, fmt.Errorf("the address of the API server: %w", err)
 	}
-	return &Reader{base, client, scope, lag}, nil
+	return &Reader{base, client, scope, lag, defaultPace}, nil
 }
 
 // requests returns the client for requests of the stream. client-go builds their paths, and refuses a
@@ -136,9 +137,13 @@ func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions
 // lister returns what a reflector of the stream lists and watches by. It sends how long
 // the last watch lasts that has begun.
 func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatcher {
+	return whole{r.listWatch(s, watches)}
+}
+
+func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWatch {
 	request := r.requests(s)
 	lasts := firstWatch
-	return whole{&cache.ListWatch{
+	return &cache.ListWatch{
 		// A reflector begins with the state that the API server has cached, so we could mistake past
 		// content for a change; so lists are of the current state. They are not paged, because each
 		// page would cost a round trip.
@@ -167,7 +172,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 			}
 			return boundedWatch{w, cancel}, nil
 		},
-	}}
+	}
 }
 
 // watchGrace is how much longer than requested a watch may last. A proxy in front of an API server that

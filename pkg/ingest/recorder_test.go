@@ -112,12 +112,19 @@ func workloadObject(of dependency.WorkloadKind, name string, version int, secret
 	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
 		WorkloadKey:     dependency.WorkloadKey{Kind: of, Namespace: "ns", Name: name},
 		ResourceVersion: fmt.Sprint(version),
-		Traits:          kind.Table(nil).Of(of).Traits,
+		Traits:          traitsOf(of),
 	}}
 	for _, s := range secrets {
 		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})
 	}
 	return o
+}
+
+func traitsOf(of dependency.WorkloadKind) dependency.Traits {
+	if k := kind.Table(nil).Of(of); k != nil {
+		return k.Traits
+	}
+	return trains.Traits
 }
 
 func deployment(name string, version int, secrets ...string) *object {

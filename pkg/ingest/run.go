@@ -44,7 +44,15 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	x.mu.Unlock()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})
+	optional := &followed{index: x, reader: reader, synced: synced, ask: make(chan struct{}, 1)}
 	for _, s := range x.scope.streams(digester) {
+		if s.optional != nil {
+			optional.add(s)
+			continue
+		}
+		if s.namespaces() {
+			optional.always = s
+		}
 		watches := make(chan time.Duration, 1)
 		r := cache.NewReflectorWithOptions(reader.lister(s, watches), nil, &store{x, s, synced}, cache.ReflectorOptions{
 			Name:            "configdep",
@@ -52,6 +60,9 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 		})
 		wg.Go(func() { r.RunWithContext(ctx) })
 		wg.Go(func() { x.probe(ctx, s, synced, watches, reader.revision) })
+	}
+	if len(optional.kinds) > 0 {
+		wg.Go(func() { optional.run(ctx) })
 	}
 	wg.Go(func() { watchKey(ctx, stop) })
 	wg.Wait()
@@ -75,12 +86,17 @@ func (s *store) Update(o any) error { s.index.set(s.stream, o.(*object)); return
 func (s *store) Delete(o any) error { s.index.remove(s.stream, o.(*object)); return nil }
 
 func (s *store) Replace(objects []any, version string) error {
-	if s.index.replace(s.stream, objects, version) {
-		close(s.synced)
+	tell(s.synced, s.index.replace(s.stream, objects, version))
+	return nil
+}
+
+// tell closes a channel if the last of the first lists has been applied.
+func tell(synced chan<- struct{}, last bool) {
+	if last {
+		close(synced)
 		// What the first lists have left behind is many times the index.
 		go debug.FreeOSMemory()
 	}
-	return nil
 }
 
 func (s *store) Bookmark(version string) error { s.index.bookmark(s.stream, version); return nil }
