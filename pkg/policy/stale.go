@@ -313,7 +313,9 @@ func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
 
 // since returns when this process began to read the workload and all that it consumes: with the first lists, or later, if
 // its kind could not be read then. What changed before that was not a change for it, unless a record shows it.
-func (e *Evaluation) since() dependency.Moment { return e.graph.Latest(e.graph.Since(), e.Workload.ListedAt) }
+func (e *Evaluation) since() dependency.Moment {
+	return e.graph.Latest(e.graph.Since(), e.Workload.ListedAt)
+}
 
 // markedAt returns when an annotation of a source, which may be nil, last said whether it counts. One that
 // counted before the mode was Matched needed no mark until then.

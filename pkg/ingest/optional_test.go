@@ -1,0 +1,173 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// docked is an index that has synced at revision 100 while boats were not served.
+func docked(t *testing.T) (*Index, *stream) {
+	t.Helper()
+	scope := Scope{Kinds: append(kind.BuiltIn(), boats())}
+	x, _ := syncedWithin(t, scope, []any{deployment("web", 5, "db")}, []any{secret("db", 6)})
+	clear(x.unprobed)
+	x.progress.OneCounter, x.several = true, false
+	x.graph.SetSeveralCounters(false)
+	return x, scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+}
+
+func boat(name string, version int) *object { return workloadObject("Boat", name, version, "db") }
+
+// While other replicas may read other streams, versions are not compared, and then those from that time are expired.
+func TestOptionalStreams_OthersFollow(t *testing.T) {
+	for name, change := range map[string]func(*Index, *stream){
+		"comes": func(x *Index, s *stream) { x.replace(s, []any{boat("ark", 90)}, "110") },
+		"goes": func(x *Index, s *stream) {
+			x.leave(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, s := docked(t)
+			now := newFakeClock(x)
+			if name == "goes" {
+				x.replace(s, []any{boat("ark", 90)}, "105")
+				now.SetTime(now.Now().Add(othersFollow))
+				x.bookmark(namespaces, "106")
+			}
+			if p := x.Progress(); !p.OneCounter {
+				t.Fatalf("before: %+v", p)
+			}
+			change(x, s)
+			x.bookmark(namespaces, "120")
+			if p := x.Progress(); p.OneCounter || p.SeveralCounters {
+				t.Errorf("meanwhile: %+v", p)
+			}
+			now.SetTime(now.Now().Add(othersFollow - 1))
+			x.bookmark(namespaces, "130")
+			if p := x.Progress(); p.OneCounter {
+				t.Errorf("a moment before the end: %+v", p)
+			}
+			now.SetTime(now.Now().Add(1))
+			x.bookmark(namespaces, "140")
+			if p := x.Progress(); !p.OneCounter || p.Floor != 140 {
+				t.Errorf("afterwards: %+v", p)
+			}
+			x.bookmark(namespaces, "150")
+			if p := x.Progress(); p.Floor != 140 {
+				t.Errorf("later: %+v", p)
+			}
+		})
+	}
+}
+
+// A kind whose revisions are of another counter is noticed before its list is applied.
+func TestAdmit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		boats, namespaces uint64
+		several           bool
+	}{
+		"one counter":  {110, 111, false},
+		"the same":     {110, 110, false},
+		"lower":        {99, 111, true},
+		"higher":       {1000, 111, true},
+		"not yet seen": {100, 100, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, s := docked(t)
+			revision := func(_ context.Context, of *stream) (uint64, error) {
+				if of == s {
+					return tt.boats, nil
+				}
+				return tt.namespaces, nil
+			}
+			must(t, x.admit(quiet(t), s, namespaces, revision))
+			if x.several != tt.several || x.graph.SeveralCounters() != tt.several {
+				t.Errorf("several counters: %t", x.several)
+			}
+		})
+	}
+	x, s := docked(t)
+	none := func(context.Context, *stream) (uint64, error) { return 0, errNoJSON }
+	if err := x.admit(quiet(t), s, namespaces, none); err == nil {
+		t.Error("no error, though the revision is not known")
+	}
+	x.replace(s, nil, "110")
+	must(t, x.admit(quiet(t), s, namespaces, none)) // it is read already
+}
+
+// A stream whose list is about to be applied is awaited, and one that has failed is not.
+func TestGiveUp(t *testing.T) {
+	r := &recorder{}
+	scope := Scope{Kinds: append(kind.BuiltIn(), boats())}
+	x, _ := newTestIndex(r, "deployments", boatsName)
+	s := scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+	x.scope = scope
+	x.Reset()
+	must(t, x.admit(quiet(t), s, namespaces, nil))
+	x.replace(deployments, nil, "100")
+	if x.giveUp(s) || x.Synced() == nil {
+		t.Error("a list that is about to be applied is not awaited")
+	}
+	if !x.replace(s, []any{boat("ark", 90)}, "100") {
+		t.Error("not the last of the first lists")
+	}
+	if x.giveUp(s) {
+		t.Error("the index has synced twice")
+	}
+	x.Reset()
+	x.replace(deployments, nil, "100")
+	if !x.giveUp(s) || x.Synced() != nil || x.unprobed[boatsName] {
+		t.Error("a stream that has failed is awaited")
+	}
+}
+
+// With another key, what was read of a kind before is not read for the first time; what comes then is.
+func TestOptionalStreams_Rekey(t *testing.T) {
+	x, s := docked(t)
+	x.resources = append(x.resources, boatsName)
+	x.replace(s, []any{boat("ark", 90)}, "110")
+	listed := listedAt(x)
+	x.Rekey()
+	for _, each := range []*stream{deployments, secrets, jobs} {
+		x.replace(each, nil, "120")
+	}
+	if x.Synced() == nil {
+		t.Fatal("boats are not awaited")
+	}
+	if !x.replace(s, []any{boat("ark", 90), boat("dory", 115)}, "120") {
+		t.Error("not the last of the first lists")
+	}
+	if got := listedAt(x); got["boat.ark"] != listed["boat.ark"] || got["boat.ark"].Version != 110 || got["boat.dory"] != (dependency.Moment{}) {
+		t.Errorf("listed at %v", got)
+	}
+	x.Rekey()
+	x.leave(s)
+	for _, each := range []*stream{deployments, secrets, jobs} {
+		x.replace(each, nil, "130")
+	}
+	if diff := cmp.Diff(map[string]dependency.Moment{}, listedAt(x)); diff != "" || x.Synced() != nil {
+		t.Errorf("after boats have gone meanwhile (-want +got):\n%s", diff)
+	}
+}
+
+func listedAt(x *Index) map[string]dependency.Moment {
+	out := map[string]dependency.Moment{}
+	x.Read(func(known policy.Evaluator) {
+		known.Graph.EachWorkload(func(w *dependency.Workload) { out[w.ViewName()] = w.ListedAt })
+	})
+	return out
+}
+
+func newFakeClock(x *Index) *testingclock.FakePassiveClock {
+	return x.clock.(*testingclock.FakePassiveClock) //nolint:forcetypeassert // newTestIndex sets it
+}
