@@ -5,12 +5,58 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/configdep/configdep/pkg/ingest"
 )
+
+// workloadKinds is a check that never fails, because a kind of workloads that may not be read costs only itself. Of a check that
+// passes, /readyz?verbose shows only the name, so the name tells which these are.
+type workloadKinds struct {
+	forbidden func() map[string]bool
+	checked   atomic.Bool // until then, the name is that of its path
+}
+
+var _ healthz.GroupedHealthChecker = &workloadKinds{}
+
+const (
+	workloadKindsCheck = "workload-kinds"
+	maxShownKinds      = 20
+)
+
+// GroupName implements healthz.GroupedHealthChecker. By this name, which stays the same, the check can be excluded.
+func (*workloadKinds) GroupName() string { return workloadKindsCheck }
+
+// Name implements healthz.HealthChecker.
+func (c *workloadKinds) Name() string {
+	if !c.checked.Load() {
+		return workloadKindsCheck
+	}
+	forbidden := c.forbidden()
+	maps.DeleteFunc(forbidden, func(_ string, is bool) bool { return !is })
+	names := slices.Sorted(maps.Keys(forbidden))
+	if len(names) == 0 {
+		return workloadKindsCheck
+	}
+	more := ""
+	if n := len(names) - maxShownKinds; n > 0 {
+		names, more = names[:maxShownKinds], fmt.Sprintf(" and %d more", n)
+	}
+	return workloadKindsCheck + " (not authorized to list and watch " + strings.Join(names, ", ") + more + ")"
+}
+
+// Check implements healthz.HealthChecker.
+func (c *workloadKinds) Check(*http.Request) error {
+	c.checked.Store(true)
+	return nil
+}
 
 // addHealthChecks adds configdep's own checks. It must be called before the server runs.
 func (s *Server) addHealthChecks() error {
@@ -38,7 +84,7 @@ func (s *Server) addHealthChecks() error {
 			return errors.New("the index is locked")
 		}
 	})
-	if err := s.generic.AddReadyzChecks(synced); err != nil {
+	if err := s.generic.AddReadyzChecks(synced, &workloadKinds{forbidden: s.index.Forbidden}); err != nil {
 		return err
 	}
 	return s.generic.AddLivezChecks(0, responsive)

@@ -33,6 +33,9 @@ func (s *Server) Watches() (open, events int) { return s.resources.watches() }
 // CertificateExpiry implements metrics.State.
 func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }
 
+// Forbidden implements metrics.State.
+func (s *Server) Forbidden() map[string]bool { return s.index.Forbidden() }
+
 // MissingSecrets implements metrics.State.
 func (s *Server) MissingSecrets() map[string]bool {
 	missing := map[string]bool{ingest.KeySecret: s.config.key.Missing()}

@@ -36,6 +36,10 @@ func (s *server) MissingSecrets() map[string]bool {
 	return map[string]bool{"key": s.missing, "cert": false}
 }
 
+func (s *server) Forbidden() map[string]bool {
+	return map[string]bool{"rollouts.argoproj.io": s.missing, "boats.sea.example.com": false}
+}
+
 // scrape returns configdep's metrics as they are served.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
@@ -98,7 +102,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds",
+		"configdep_index_objects", "configdep_ingest_forbidden", "configdep_ingest_last_progress_timestamp_seconds",
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader", "configdep_notifications_total",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
 		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds",
@@ -132,6 +136,7 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
 		"configdep_serving_certificate_expiry_timestamp_seconds": {"": 1900000000},
 		"configdep_server_secret_missing":                        {"secret=key": 1, "secret=cert": 0},
+		"configdep_ingest_forbidden":                             {"resource=rollouts.argoproj.io": 1, "resource=boats.sea.example.com": 0},
 		"configdep_workloads":                                    {"state=InSync": 1, "state=Pending": 3},
 		"configdep_index_objects":                                {"type=workload": 4, "type=source": 9},
 		"configdep_ingest_last_progress_timestamp_seconds":       {"resource=secrets": 1700000000.5, "resource=pods": 0},

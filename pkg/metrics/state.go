@@ -32,6 +32,8 @@ type State interface {
 	// MissingSecrets returns the names of the Secrets in which the server keeps data, and
 	// whether each is missing.
 	MissingSecrets() map[string]bool
+	// Forbidden returns the resources of optional kinds of workloads, and whether the server lacks the right to read each.
+	Forbidden() map[string]bool
 }
 
 var (
@@ -54,6 +56,9 @@ var (
 	missingDesc = metrics.NewDesc("configdep_server_secret_missing",
 		"1 if a Secret in which the server keeps something does not exist, so that what is in it is in memory only, and no replica can start; 0 if it does.",
 		[]string{"secret"}, nil, metrics.ALPHA, "")
+	forbiddenDesc = metrics.NewDesc("configdep_ingest_forbidden",
+		"1 if the server lacks the right to list and watch a resource of an optional kind of workloads, which then counts as empty; 0 if not.",
+		[]string{"resource"}, nil, metrics.ALPHA, "")
 	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
 
@@ -84,6 +89,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- eventsDesc
 	ch <- expiryDesc
 	ch <- missingDesc
+	ch <- forbiddenDesc
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -112,6 +118,9 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	for secret, missing := range s.MissingSecrets() {
 		gauge(missingDesc, oneIf(missing), secret)
+	}
+	for resource, forbidden := range s.Forbidden() {
+		gauge(forbiddenDesc, oneIf(forbidden), resource)
 	}
 }
 
