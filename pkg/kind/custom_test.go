@@ -250,17 +250,17 @@ func TestSelector(t *testing.T) {
 		"expressions":        {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Exists"}]}}}`, "c"},
 		"a map of labels":    {bySelector, `{"spec":{"selector":{"a":"b","n":7}}}`, "a=b,n=7"},
 		"a text":             {bySelector, `{"spec":{"selector":"a=b,c in (d)"}}`, "a=b,c in (d)"},
-		"a text that is odd": {bySelector, `{"spec":{"selector":"a=b=c"}}`, "<none>"},
-		"an empty text":      {bySelector, `{"spec":{"selector":""}}`, "<none>"},
-		"an empty one":       {bySelector, `{"spec":{"selector":{}}}`, "<none>"},
-		"an empty list":      {bySelector, `{"spec":{"selector":{"matchExpressions":[]}}}`, "<none>"},
-		"a list":             {bySelector, `{"spec":{"selector":["a"]}}`, "<none>"},
-		"none":               {bySelector, `{}`, "<none>"},
+		"a text that is odd": {bySelector, `{"spec":{"selector":"a=b=c"}}`, "nothing"},
+		"an empty text":      {bySelector, `{"spec":{"selector":""}}`, "nothing"},
+		"an empty one":       {bySelector, `{"spec":{"selector":{}}}`, "nothing"},
+		"an empty list":      {bySelector, `{"spec":{"selector":{"matchExpressions":[]}}}`, "nothing"},
+		"a list":             {bySelector, `{"spec":{"selector":["a"]}}`, "nothing"},
+		"none":               {bySelector, `{}`, "nothing"},
 		"after much else":    {bySelector, `{"data":"` + strings.Repeat("x", maxSelector) + `","spec":{"selector":{"a":"b"}}}`, "a=b"},
-		"too large":          {bySelector, `{"spec":{"selector":{"a":"` + strings.Repeat("x", maxSelector) + `"}}}`, "<none>"},
+		"too large":          {bySelector, `{"spec":{"selector":{"a":"` + strings.Repeat("x", maxSelector) + `"}}}`, "nothing"},
 	} {
 		o, _ := decode(t, tt.k, []byte(tt.object))
-		got := "<none>"
+		got := "nothing"
 		if selector := tt.k.Selector(o); selector != nil {
 			got = metav1.FormatLabelSelector(selector)
 		}

@@ -297,6 +297,15 @@ func TestStatus(t *testing.T) {
 			dependency.Status{Rollout: held("Partition", "1 of 3 pods is up to date, and pods below the partition (2) are not updated"), Replicas: 3},
 			Progress{Observed: true, Outdated: 2, Pods: 3, Caveat: "its partition is 2: as many pods are not replaced"},
 		},
+		"a partition of one": {
+			known, `{"metadata":{"generation":12},"spec":{"replicas":3,"partition":1},"status":{"observed":"12","total":3,"updated":1,"ready":3}}`,
+			dependency.Status{Rollout: running2("1 of 2 pods is up to date, and pods below the partition (1) are not updated"), Replicas: 3},
+			Progress{Observed: true, Outdated: 2, Pods: 3, Caveat: "its partition is 1: as many pods are not replaced"},
+		},
+		"a partition of none": {
+			known, `{"spec":{"replicas":3,"partition":0},"status":{"observed":0,"total":3,"updated":2,"ready":3}}`,
+			dependency.Status{Rollout: running2("2 of 3 pods are up to date"), Replicas: 3}, Progress{Observed: true, Outdated: 1, Pods: 3},
+		},
 		"an odd partition": {
 			known, `{"spec":{"replicas":3,"partition":"half"},"status":{"observed":0,"total":3,"updated":1,"ready":3}}`,
 			dependency.Status{Rollout: running2("1 of 3 pods is up to date"), Replicas: 3}, Progress{Observed: true, Outdated: 2, Pods: 3},
