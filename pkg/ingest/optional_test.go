@@ -171,3 +171,20 @@ func listedAt(x *Index) map[string]dependency.Moment {
 func newFakeClock(x *Index) *testingclock.FakePassiveClock {
 	return x.clock.(*testingclock.FakePassiveClock) //nolint:forcetypeassert // newTestIndex sets it
 }
+
+// In another version of the definition, an object may look different, though its own version is the same.
+func TestOptionalStreams_AnotherVersion(t *testing.T) {
+	x, s := docked(t)
+	x.replace(s, []any{boat("ark", 90)}, "110")
+	users := func() int { return len(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "other"})) }
+	other := func() []any { return []any{workloadObject("Boat", "ark", 90, "other")} }
+	x.replace(s, other(), "111")
+	if users() != 0 {
+		t.Error("an object was read again in the same version")
+	}
+	s = s.served(true)
+	x.replace(s, other(), "112")
+	if users() != 1 || s.again {
+		t.Errorf("users = %d, read again once more: %t", users(), s.again)
+	}
+}
