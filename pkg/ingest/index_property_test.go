@@ -51,7 +51,7 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 	streams := []*stream{deployments, jobs, secrets, configMaps, namespaces}
 	var comes *stream // and goes; nil: none does
 	if scope.Kinds != nil {
-		comes = scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+		comes = scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
 		streams, cluster[comes] = append(streams, comes), map[string]*object{}
 		if x.leave(comes) {
 			t.Fatal("the index has synced again")

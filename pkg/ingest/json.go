@@ -185,5 +185,6 @@ func (jsonEventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into run
 	if !ok {
 		return nil, nil, fmt.Errorf("a watch event cannot be decoded into a %T", into)
 	}
+	defer clear(data) // it may contain values of Secrets, in fields
 	return event, nil, json.Unmarshal(data, event)
 }

@@ -79,7 +79,7 @@ func TestReader_CustomResource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Scope{}.workloads(trains)
+	s := Scope{}.workloads(trains, nil)
 	list, err := reader.list(t.Context(), s, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestReader_CustomResource(t *testing.T) {
 
 // Anything but a complete list of the kind is refused, because missing objects would be considered deleted.
 func TestReadJSONList_Refuses(t *testing.T) {
-	s := Scope{}.workloads(trains)
+	s := Scope{}.workloads(trains, nil)
 	whole := trainList(trainJSON("express", 5))
 	if _, err := readList(strings.NewReader(whole), s); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func (e *endless) Close() error { return nil }
 
 // The memory for one object is limited, in lists and in events, however many objects were read before.
 func TestReadJSON_Bounds(t *testing.T) {
-	s := Scope{}.workloads(trains)
+	s := Scope{}.workloads(trains, nil)
 	list := &endless{begin: strings.NewReader(strings.TrimSuffix(trainList(trainJSON("express", 5)), `],"kind":"TrainList","metadata":{"resourceVersion":"7"}}`) + `,{"x":"`)}
 	if _, err := readList(list, s); err == nil || !strings.Contains(err.Error(), "bytes is not read") {
 		t.Errorf("the error is %v", err)

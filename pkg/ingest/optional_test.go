@@ -23,7 +23,7 @@ func docked(t *testing.T) (*Index, *stream) {
 	clear(x.unprobed)
 	x.progress.OneCounter, x.several = true, false
 	x.graph.SetSeveralCounters(false)
-	return x, scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+	return x, scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
 }
 
 func boat(name string, version int) *object { return workloadObject("Boat", name, version, "db") }
@@ -110,7 +110,7 @@ func TestGiveUp(t *testing.T) {
 	r := &recorder{}
 	scope := Scope{Kinds: append(kind.BuiltIn(), boats())}
 	x, _ := newTestIndex(r, "deployments", boatsName)
-	s := scope.workloads(scope.Kinds[len(scope.Kinds)-1])
+	s := scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
 	x.scope = scope
 	x.Reset()
 	must(t, x.admit(quiet(t), s, namespaces, nil))

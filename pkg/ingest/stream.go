@@ -106,7 +106,7 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 // resources returns what is read of each resource, in all namespaces.
 func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	for _, k := range c.kinds() {
-		all = append(all, c.workloads(k))
+		all = append(all, c.workloads(k, digester))
 	}
 	all = append(all, c.configMaps(digester)...)
 	all = append(all, c.secrets(digester)...)
@@ -149,8 +149,8 @@ func StreamOf(k *kind.Kind) string {
 	return k.Resource.Resource
 }
 
-// workloads returns a stream of a kind of workloads.
-func (c Scope) workloads(k *kind.Kind) *stream {
+// workloads returns a stream of a kind of workloads, with a digester for the values of their fields.
+func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
 	s := &stream{
 		name: StreamOf(k), resource: k.Served(), kind: k.GroupVersionKind().Kind, workloads: k.Name,
 		labels: k.LabelSelector, fields: k.FieldSelector,
@@ -158,7 +158,7 @@ func (c Scope) workloads(k *kind.Kind) *stream {
 	if k.Optional {
 		s.optional = k
 	}
-	s.reduce = func(m metav1.Object) (*object, error) {
+	reduce := func(m metav1.Object, complete func(*dependency.Object)) (*object, error) {
 		o := reduced(m)
 		if o.Name == "" { // a bookmark has no name
 			return o, nil
@@ -174,10 +174,12 @@ func (c Scope) workloads(k *kind.Kind) *stream {
 		case read == nil:
 			o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
 		default:
+			complete(read)
 			o.workload = c.Dialects.ReadWorkload(read)
 		}
 		return o, nil
 	}
+	s.reduce = func(m metav1.Object) (*object, error) { return reduce(m, func(*dependency.Object) {}) }
 	if _, protobuf := k.New().(unmarshaler); !protobuf {
 		s.json = true
 		decode := k.Decode
@@ -188,11 +190,18 @@ func (c Scope) workloads(k *kind.Kind) *stream {
 			}
 		}
 		s.decode = func(raw []byte) (*object, error) {
+			if k.Traits.Fields {
+				defer clear(raw) // it may contain values of Secrets
+			}
 			o, err := decode(raw)
 			if err != nil {
 				return nil, err
 			}
-			return s.reduce(o)
+			return reduce(o, func(read *dependency.Object) {
+				if k.Traits.Fields {
+					read.Fields = fieldsOf(digester, raw, read.Meta)
+				}
+			})
 		}
 		return s
 	}
