@@ -13,8 +13,8 @@ type Value struct {
 	Value any
 }
 
-// Configuration returns the fields of an object that are applied: nested maps, in which entries of lists have their keys. Each value
-// has the type that the schema asks for. Its errors name fields and types, and no values.
+// Configuration returns the fields of an object that are applied: nested maps, in which entries of lists have their keys. It gives each
+// of the values the type that the schema asks for. Its errors name fields and types, and no values.
 func Configuration(s *Schema, values []Value) (map[string]any, error) {
 	out := map[string]any{}
 	for i := range values {
@@ -23,6 +23,7 @@ func Configuration(s *Schema, values []Value) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		v.Value = typed
 		if err := s.put(out, v.Path, typed); err != nil {
 			return nil, err
 		}

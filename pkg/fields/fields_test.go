@@ -207,6 +207,18 @@ func TestConfiguration(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
+	a, err := Parse("spec.port = secret/x#y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseSchema([]byte(document), schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Harbor"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := []Value{{&a[0], "80\n"}}
+	if _, err := Configuration(s, typed); err != nil || typed[0].Value != int64(80) { // a digest is of what is applied
+		t.Errorf("value = %v, error = %v", typed[0].Value, err)
+	}
 }
 
 func TestConfiguration_Errors(t *testing.T) {

@@ -78,7 +78,7 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 			change: g.LastChange(key), past: g.Past(key),
 			record: relate(&e.Record, &present, string(s.Kind)+"/"+s.Name),
 			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool {
-				return u.Type != dependency.Annotation && u.Type != dependency.ByObject
+				return u.Type != dependency.Annotation && u.Type != dependency.ByObject && u.Type != dependency.Field
 			}),
 		})
 	}

@@ -1027,10 +1027,10 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"RestartAt\"` : spec.restartAt of the workload is set.",
+							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one. Field, ObjectAnnotation, Event: as the kind of a custom resource says.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Event\"` : an event says that content has changed. Nothing is restarted.\n - `\"Field\"` : a field of the custom resource is set to the time.\n - `\"ObjectAnnotation\"` : an annotation of the custom resource changes, which its controller watches.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"RestartAt\"` : spec.restartAt of the workload is set.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Annotation", "EnvVar", "Recreate", "RestartAt"},
+							Enum:        []interface{}{"Annotation", "EnvVar", "Event", "Field", "ObjectAnnotation", "Recreate", "RestartAt"},
 						},
 					},
 					"settle": {
@@ -1416,11 +1416,11 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret, Annotation or Object.\n\nPossible enum values:\n - `\"Annotation\"` is a source that an annotation names, such as configdep.io/sources.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Object\"` is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
+							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret, Annotation, Object or Field.\n\nPossible enum values:\n - `\"Annotation\"` is a source that an annotation names, such as configdep.io/sources.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"Field\"` is a key from which a field of the workload is set, because the annotation configdep.io/fields says so.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Object\"` is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Annotation", "CSI", "Env", "EnvFrom", "ImagePullSecret", "Object", "Projected", "Volume", "VolumeSecret"},
+							Enum:        []interface{}{"Annotation", "CSI", "Env", "EnvFrom", "Field", "ImagePullSecret", "Object", "Projected", "Volume", "VolumeSecret"},
 						},
 					},
 					"container": {
@@ -1460,7 +1460,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path is the path of the field that names the source (type Object), such as .spec.users[*].secretName.",
+							Description: "path is the path of the field that names the source (type Object), such as .spec.users[*].secretName, or of the field that is set from it (type Field), such as spec.env[name=KEY].value.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

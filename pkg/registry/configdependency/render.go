@@ -183,7 +183,7 @@ func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
 			Keys:      u.Keys,
 			Optional:  u.Optional,
 		}
-		if u.Type == dependency.ByObject {
+		if u.Type == dependency.ByObject || u.Type == dependency.Field {
 			out.Usages[i].MountPath, out.Usages[i].Path = "", u.MountPath
 		}
 	}

@@ -172,9 +172,8 @@ func TestKind_OnlyReported(t *testing.T) {
 // A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
 func TestRollout(t *testing.T) {
 	t.Parallel()
+	rolloutsOnce(t)
 	p, d := newPlace(t), rollouts
-	d.grant(t)
-	d.define(t, "v1alpha1")
 	p.secret("db", "password", "one")
 	template := readsSecret("db")
 	template["metadata"] = content{"labels": content{"app": "web"}}

@@ -49,6 +49,11 @@ kinds:
   status:
     observedGeneration: .status.observedGeneration
     complete: [{condition: Ready}]
+- group: goharbor.example.com
+  kind: HarborStore
+  resource: harborstores
+  versions: [v1]
+  reload: {by: Annotation}
   fields: true
 - group: goharbor.example.com
   kind: HarborReport
@@ -63,7 +68,6 @@ kinds:
   podTemplates: [{path: .spec.agent.template}, {path: ".spec.others[*].template"}]
   reload: {by: TemplateAnnotation, path: .spec.agent.template}
 `
-
 
 func TestMain(m *testing.M) {
 	// Tests mostly wait for the server.

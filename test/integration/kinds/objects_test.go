@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,8 @@ type definition struct {
 }
 
 var (
-	harborClusters = definition{"goharbor.example.com", "HarborCluster", "harborclusters", clusterSpec}
+	harborClusters = definition{"goharbor.example.com", "HarborCluster", "harborclusters", nil}
+	harborStores   = definition{"goharbor.example.com", "HarborStore", "harborstores", storeSpec}
 	harborReports  = definition{"goharbor.example.com", "HarborReport", "harborreports", nil}
 	harborAgents   = definition{"goharbor.example.com", "HarborAgent", "harboragents", nil}
 	rollouts       = definition{"argoproj.io", "Rollout", "rollouts", nil}
@@ -123,6 +125,24 @@ func (d definition) revoke(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func configMap(name, key, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{key: value}}
+}
+
+// once makes a definition with its rights, for all tests that need it and do not change it.
+func once(d definition, versions ...string) func(*testing.T) {
+	var made sync.Once
+	return func(t *testing.T) {
+		t.Helper()
+		made.Do(func() {
+			d.grant(t)
+			d.define(t, versions...)
+		})
+	}
+}
+
+var storesOnce, rolloutsOnce = once(harborStores, "v1"), once(rollouts, "v1alpha1")
 
 // place is a namespace.
 type place struct {
@@ -306,4 +326,6 @@ func (p *place) event(d definition, reason string) (message string) {
 
 var auto = map[string]string{"configdep.io/reload": "auto"}
 
-func kubernetesAt(config *rest.Config) (kubernetes.Interface, error) { return kubernetes.NewForConfig(config) }
+func kubernetesAt(config *rest.Config) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(config)
+}

@@ -3,8 +3,8 @@
 
 package kinds
 
-// clusterSpec is the schema of the specification of a HarborCluster.
-var clusterSpec = content{
+// storeSpec is the schema of the specification of a HarborStore.
+var storeSpec = content{
 	"type": "object", "x-kubernetes-preserve-unknown-fields": true,
 	"properties": content{
 		"restartedAt": content{"type": "string"},

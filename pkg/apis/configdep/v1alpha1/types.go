@@ -108,6 +108,12 @@ const (
 	StrategyRestartAt ReloadStrategy = "RestartAt"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
+	// StrategyField: a field of the custom resource is set to the time.
+	StrategyField ReloadStrategy = "Field"
+	// StrategyObjectAnnotation: an annotation of the custom resource changes, which its controller watches.
+	StrategyObjectAnnotation ReloadStrategy = "ObjectAnnotation"
+	// StrategyEvent: an event says that content has changed. Nothing is restarted.
+	StrategyEvent ReloadStrategy = "Event"
 )
 
 // ReloadPolicy is the policy by which a workload is restarted when a source changes.
@@ -127,6 +133,7 @@ type ReloadPolicy struct {
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
 	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
 	// RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one.
+	// Field, ObjectAnnotation, Event: as the kind of a custom resource says.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
 	// settle is how long content must stay unchanged before a restart, so that changes
@@ -238,12 +245,14 @@ const (
 	UsageAnnotation UsageType = "Annotation"
 	// UsageObject is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.
 	UsageObject UsageType = "Object"
+	// UsageField is a key from which a field of the workload is set, because the annotation configdep.io/fields says so.
+	UsageField UsageType = "Field"
 )
 
 // Usage is one place of the workload that consumes a source, mostly in its pod template.
 type Usage struct {
 	// type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected,
-	// CSI, VolumeSecret, ImagePullSecret, Annotation or Object.
+	// CSI, VolumeSecret, ImagePullSecret, Annotation, Object or Field.
 	Type UsageType `json:"type"`
 	// container is the container, init container or ephemeral container that reads the
 	// source. Absent for uses of the whole pod, and for volumes that no container mounts.
@@ -263,7 +272,7 @@ type Usage struct {
 	// +optional
 	MountPath string `json:"mountPath,omitempty"`
 	// path is the path of the field that names the source (type Object), such as
-	// .spec.users[*].secretName.
+	// .spec.users[*].secretName, or of the field that is set from it (type Field), such as spec.env[name=KEY].value.
 	// +optional
 	Path string `json:"path,omitempty"`
 	// subPath is true if only a part of the volume is mounted. Such files are not updated
