@@ -40,10 +40,10 @@ type Controller struct {
 	Config
 
 	fields *strategy.Fields
-	mu    sync.Mutex
-	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
-	leads bool                                                     // Run runs
-	notes map[dependency.WorkloadKey]*note
+	mu     sync.Mutex
+	queue  workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
+	leads  bool                                                     // Run runs
+	notes  map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
 	// found are the results of looking up pods while this replica stands by.
@@ -119,7 +119,9 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 }
 
 // New returns a Controller.
-func New(c Config) *Controller { return &Controller{Config: c, fields: strategy.NewFields(c.Client, c.Clock)} }
+func New(c Config) *Controller {
+	return &Controller{Config: c, fields: strategy.NewFields(c.Client, c.Clock)}
+}
 
 // Synced implements ingest.Sink.
 func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {

@@ -34,7 +34,7 @@ type step struct {
 	changed  []policy.Changed
 	fields   policy.FieldsRecorder // of a policy with Fields
 	only     bool                  // only content of fields has changed
-	order    uint64 // the place of the latest change that was read
+	order    uint64                // the place of the latest change that was read
 	// data is the patch, or err is why there is none, for actions that need the
 	// evaluation to create it.
 	data []byte

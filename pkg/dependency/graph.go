@@ -29,6 +29,8 @@ type Graph struct {
 	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
 	unreadNamespace map[string]string
 	users           users
+	// owned says which workloads belong to which others.
+	owned tree[ownedKey, struct{}]
 	// extra is what the annotations of workloads name in addition to their templates; globs is what is known of the
 	// globs among these, and globUsers are the workloads that use them.
 	extra     tree[WorkloadKey, *extra]
@@ -96,6 +98,7 @@ func newGraph(b bounds) *Graph {
 		unread:     newTree[SourceKey, *Unread](compareSources),
 		namespaces: newTree[string, *namespace](compareNames),
 		users:      newUsers(),
+		owned:      newTree[ownedKey, struct{}](compareOwned),
 		waiting:    newUsers(),
 		extra:      newTree[WorkloadKey, *extra](compareWorkloads),
 		globs:      newTree[globID, *aggregate](compareGlobs),
@@ -117,7 +120,7 @@ func newGraph(b bounds) *Graph {
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
-	s.unread = g.unread.clone()
+	s.unread, s.owned = g.unread.clone(), g.owned.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.goneContents, s.deletions = nil, nil

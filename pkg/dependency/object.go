@@ -25,6 +25,8 @@ type Object struct {
 	// TemplateFields are the names of the fields with the templates, as managedFields contain them: "f:template", with the quotes. Nil: it
 	// is that one.
 	TemplateFields []string
+	// Owner is the workload of a custom resource that the object belongs to; nil: there is none.
+	Owner *Owner
 	// Named are the sources that the object names itself.
 	Named []Named
 	// Fields are the fields that get their values from sources.
@@ -201,6 +203,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Traits:      o.Traits,
 		Status:      o.Status,
 		Fields:      o.Fields,
+		Owner:       o.Owner,
 		stages:      stagesOf(&o.Template.Spec),
 	}
 	w.numberStages()

@@ -53,6 +53,8 @@ type Workload struct {
 	Status
 	References []Reference
 	Fields     Fields
+	// Owner is the workload of a custom resource that this one belongs to; nil: there is none.
+	Owner *Owner
 	// Truncated: the pod template names more than References contains; see MaxSources and MaxUses.
 	Truncated bool
 	// Terminating: the workload is being deleted.

@@ -236,7 +236,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 		previous := x.workload(w.WorkloadKey)
 		w.After(previous, at)
 		x.setWorkload(w, previous, o.ResourceVersion, at)
-		return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
+		return touchedWorkload(w)
 	case o.source != nil:
 		key := o.source.SourceKey
 		o.source.After(x.graph.Source(key), x.graph.DeletedBefore(key), at)
@@ -305,11 +305,21 @@ func (x *Index) deletion(version string, since seen) dependency.Change {
 }
 
 func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
-	if x.graph.Workload(key) == nil {
+	w := x.graph.Workload(key)
+	if w == nil {
 		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
-	return touched{workloads: []dependency.WorkloadKey{key}}
+	return touchedWorkload(w)
+}
+
+// touchedWorkload returns what a change of a workload affects: others may belong to a custom resource.
+func touchedWorkload(w *dependency.Workload) touched {
+	what := touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
+	if w.Custom {
+		what.owners = what.workloads
+	}
+	return what
 }
 
 // changingNamespace is a change of the annotations of a namespace that is being applied to its workloads. All

@@ -176,7 +176,9 @@ func newFakeClock(x *Index) *testingclock.FakePassiveClock {
 func TestOptionalStreams_AnotherVersion(t *testing.T) {
 	x, s := docked(t)
 	x.replace(s, []any{boat("ark", 90)}, "110")
-	users := func() int { return len(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "other"})) }
+	users := func() int {
+		return len(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "other"}))
+	}
 	other := func() []any { return []any{workloadObject("Boat", "ark", 90, "other")} }
 	x.replace(s, other(), "111")
 	if users() != 0 {

@@ -351,6 +351,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 		d.Reason = ReasonNothingTriggers
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	}
+	d.Message += e.covered()
 	rollout, underWay := e.Workload.Rollout, UnderWay(e.Workload)
 	switch {
 	case underWay != nil:

@@ -113,6 +113,7 @@ func (e *Evaluation) Complete() {
 	var n naming
 	var content []byte                         // of all that counts
 	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
+	owner := e.ownerOf()
 	for i := range references {
 		r := &references[i]
 		s := &e.Sources[i]
@@ -124,6 +125,9 @@ func (e *Evaluation) Complete() {
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
 		if !s.Observed {
 			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers
+		}
+		if s.Triggers && owner.covers(&counts) {
+			s.Triggers, s.Reason, s.DeclaredBy = false, ReasonCoveredByOwner, owner.String()
 		}
 		if s.Triggers {
 			all = append(all, counted{Reference: counts, source: source})

@@ -204,7 +204,8 @@ type Source struct {
 	// Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by
 	// configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that
 	// no container mounts), NotRead (a use that passes no content to a container, such as an image
-	// pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret
+	// pull secret), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy
+	// names), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret
 	// of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
 	Reason string `json:"reason,omitempty"`
