@@ -67,7 +67,7 @@ func (r *request) read(kinds kind.Table) error {
 	case len(r.UID) > maxUID:
 		return fmt.Errorf("the uid of the request has more than %d bytes", maxUID)
 	}
-	if r.kind = kinds.OfGroupKind(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}); r.kind == nil || !r.kind.Traits.Rollable {
+	if r.kind = kinds.OfGroupKind(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}); r.kind == nil || !r.kind.Traits.Rollable || r.kind.Traits.Reruns {
 		return fmt.Errorf("a %s is not a workload whose pods can be restarted", r.Kind.Kind)
 	}
 	if !isName(r.Namespace, validation.ValidateNamespaceName) {

@@ -45,6 +45,9 @@ type Traits struct {
 	// Recurring: each run has its own pods, which read the current content when they
 	// start.
 	Recurring bool
+	// Reruns: it has no rollout, but is run again. Of a kind that is Recurring, a run is started; any other workload is replaced
+	// by one of the same name. Such a kind is Rollable, too.
+	Reruns bool
 	// PerNode: a pod runs on each node, so that one may start at any moment although none runs now.
 	PerNode bool
 	// CountsAll: a rollout is complete only when no pod of another template is left.
@@ -67,6 +70,9 @@ type Traits struct {
 	// Custom: it is a custom resource, for which the API server knows no strategic merge patch.
 	Custom bool
 }
+
+// ByRecord reports whether what a workload was started with is told by its record alone, and not by its pods.
+func (t *Traits) ByRecord() bool { return t.UnknownPods || t.Reruns && t.Recurring }
 
 // ordinary is the path of pod templates of most kinds.
 var ordinary = []string{"spec", "template"}
@@ -110,6 +116,12 @@ type Status struct {
 	Surplus bool
 	// Updated is which pods are of the current template.
 	Updated UpdatedPods
+	// Suspended: nothing of it runs until its owner resumes it.
+	Suspended bool
+	// Owned: another object has created it, and may create it again.
+	Owned bool
+	// Busy: a run is active, and no other may be started next to it.
+	Busy bool
 	// Revision is the number of the current rollout, for a kind whose controller counts them on the object.
 	Revision string
 }
@@ -234,6 +246,9 @@ var templateFields = []string{`"f:template"`}
 func (w *Workload) setTemplate(o *Object) {
 	w.template = fingerprint(o)
 	w.applied = w.template
+	if w.Recurring { // another template starts nothing
+		w.template, w.applied = 1, 1
+	}
 	if at, err := time.Parse(time.RFC3339Nano, w.Marks.ReloadedAt); err == nil {
 		w.reloaded = at
 	}

@@ -6,6 +6,7 @@ package kind
 import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -15,14 +16,24 @@ const Job dependency.WorkloadKind = "Job"
 
 // The Jobs of a CronJob are hidden, and those of other tools are shown. A label selector cannot leave out the latter:
 // each tool has its own labels (Argo Workflows, Tekton, Spark).
-var job = &Kind{
-	Name:       Job,
-	Resource:   batchv1.SchemeGroupVersion.WithResource("jobs"),
-	Hidden:     func(controller *metav1.OwnerReference) bool { return controller.Kind == string(CronJob) },
-	ListedOnly: true,
-	New:        func() Object { return &batchv1.Job{} },
-	From: typed(func(o *batchv1.Job) *dependency.Object {
-		return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
-	}),
-	selector: func(o Object) *metav1.LabelSelector { return o.(*batchv1.Job).Spec.Selector },
+var job = newJob(dependency.Traits{})
+
+func newJob(traits dependency.Traits) *Kind {
+	return &Kind{
+		Name:       Job,
+		Resource:   batchv1.SchemeGroupVersion.WithResource("jobs"),
+		Traits:     traits,
+		Hidden:     func(controller *metav1.OwnerReference) bool { return controller.Kind == string(CronJob) },
+		ListedOnly: true,
+		New:        func() Object { return &batchv1.Job{} },
+		From:       typed(readJob),
+		selector:   func(o Object) *metav1.LabelSelector { return o.(*batchv1.Job).Spec.Selector },
+	}
+}
+
+func readJob(o *batchv1.Job) *dependency.Object {
+	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
+		Suspended: ptr.Deref(o.Spec.Suspend, false),
+		Owned:     len(o.OwnerReferences) > 0,
+	}}
 }

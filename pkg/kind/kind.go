@@ -27,9 +27,9 @@ type Object interface {
 
 // Kind describes a kind of workload.
 //
-// The pods of a kind that is Traits.Rollable can be restarted. Unless Traits.Restart says otherwise, its pod template is at spec.template,
-// which patches name. Unless RevisionLabel says otherwise, its controller labels pods with their revision: pod-template-hash or
-// controller-revision-hash.
+// The pods of a kind that is Traits.Rollable can be restarted. Unless Traits.Restart or Traits.Reruns says otherwise, its pod template is
+// at spec.template, which patches name. Unless RevisionLabel says otherwise, its controller labels pods with their revision:
+// pod-template-hash or controller-revision-hash.
 type Kind struct {
 	// Name is the name under which workloads of the kind are known here. It is unique.
 	Name dependency.WorkloadKind
@@ -106,6 +106,12 @@ var builtIn = []*Kind{deployment, statefulSet, daemonSet, cronJob, job, replicaS
 // BuiltIn returns the kinds of Kubernetes itself.
 func BuiltIn() []*Kind { return slices.Clone(builtIn) }
 
+// rerun are CronJobs, of which a run can be started, and Jobs, which can be replaced.
+var rerun = []*Kind{
+	newCronJob(dependency.Traits{Rollable: true, Recurring: true, Reruns: true}),
+	newJob(dependency.Traits{Rollable: true, Reruns: true}),
+}
+
 // Table is the kinds that a server reads, in the order in which they are read. A nil table is those that are built in.
 type Table []*Kind
 
@@ -115,6 +121,17 @@ func (t Table) All() []*Kind {
 		return BuiltIn()
 	}
 	return slices.Clone(t)
+}
+
+// WithReruns returns the table with CronJobs and Jobs that are run again when content changes.
+func (t Table) WithReruns() Table {
+	out := Table(t.All())
+	for i := range out {
+		if again := Table(rerun).Of(out[i].Name); again != nil {
+			out[i] = again
+		}
+	}
+	return out
 }
 
 func (t Table) find(matches func(*Kind) bool) *Kind {
@@ -154,8 +171,10 @@ func (t Table) OfReference(apiVersion, kind string) *Kind {
 	return t.OfGroupKind(schema.GroupKind{Group: gv.Group, Kind: kind})
 }
 
-// Restarted reports whether workloads of the kind can be restarted.
-func (k *Kind) Restarted() bool { return k.Traits.Rollable && !k.Traits.OnlyReported() }
+// Restarted reports whether workloads of the kind can be restarted on request. What is run again is so because of content only.
+func (k *Kind) Restarted() bool {
+	return k.Traits.Rollable && !k.Traits.Reruns && !k.Traits.OnlyReported()
+}
 
 // Restarted returns the names of the kinds whose workloads can be restarted, in alphabetical order.
 func (t Table) Restarted() (names []dependency.WorkloadKind) {

@@ -49,9 +49,17 @@ func (e *Evaluation) decide(o Observed) Decision {
 	if !e.Workload.Rollable {
 		return e.decideOther()
 	}
+	if d, is := e.decideCopy(); is {
+		return d
+	}
 	if e.graph.Terminating(e.Workload) {
 		return Decision{State: Unmanaged, Reason: ReasonTerminating,
 			Message: fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", e.Workload.Kind)}
+	}
+	if e.Workload.Reruns {
+		if d, decided := e.decideRerun(); decided {
+			return d
+		}
 	}
 	if d, paused := e.decidePause(o.Now); paused {
 		return d
@@ -101,7 +109,7 @@ func (e *Evaluation) decide(o Observed) Decision {
 // decideKnown decides by what has changed since the pods were started, and by what may have changed back.
 func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, excursions []Excursion) Decision {
 	switch {
-	case e.Workload.Replicas == 0:
+	case e.Workload.Replicas == 0 && !e.Workload.Reruns:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)
 	case e.superseded() != nil:
 		return e.decideStrategyChanged(e.superseded().Progress())
@@ -297,6 +305,11 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		d.Message = what + ". " + e.heldByInterval(at)
 		return d
 	}
+	if e.Workload.Busy {
+		d.State, d.Reason = Pending, ReasonRunActive
+		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(e.Workload.Kind) + " is not Allow."
+		return d
+	}
 	d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
 	if !known.seen.IsZero() {
 		d.DueAt = later(settled, at)
@@ -311,7 +324,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 // mayHaveRead reports whether the pods may have read the changes: the owner may have changed the
 // template after the content while no replica was watching.
 func (e *Evaluation) mayHaveRead(known *dates) bool {
-	return !e.Workload.UnknownPods && known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
+	return !e.Workload.ByRecord() && known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
 }
 
 // of reports whether a verification is about the current content and template.
@@ -379,6 +392,10 @@ func (e *Evaluation) applied() string {
 	switch kind := string(e.Workload.Kind); {
 	case e.Workload.OnlyReported():
 		return "The current content has been reported. The next change is reported, too: configdep cannot restart a " + kind + "."
+	case e.Workload.Reruns && e.Workload.Recurring:
+		return "The next run reads the current content. The next change of it starts a run at once."
+	case e.Workload.Reruns:
+		return "The " + kind + " was started with the current content. The next change replaces it."
 	case e.Workload.UnknownPods:
 		return "The " + kind + " has been told of the current content. The next change is passed on, too."
 	default:

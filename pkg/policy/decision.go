@@ -48,12 +48,14 @@ const (
 	ReasonNotOptedIn          = "NotOptedIn"          // Unmanaged: automatic restarts are off
 	ReasonTerminating         = "Terminating"         // Unmanaged: the workload or its namespace is being deleted
 	ReasonKindNotReloaded     = "KindNotReloaded"     // Unmanaged: workloads of the kind have no rollout
+	ReasonOwned               = "Owned"               // Unmanaged: the owner of the workload would create it again
 	ReasonNextRunReadsContent = "NextRunReadsContent" // InSync or Unmanaged: so workloads of the kind need no restart
 
 	ReasonContentApplied  = "ContentApplied"  // InSync
 	ReasonRecordRemoved   = "RecordRemoved"   // InSync: another client has removed what was recorded
 	ReasonNothingTriggers = "NothingTriggers" // InSync: no source restarts the workload
 	ReasonNoPods          = "NoPods"          // InSync: no pod runs
+	ReasonSuspended       = "Suspended"       // InSync: the workload is suspended, so that changes start no run
 
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
@@ -62,9 +64,11 @@ const (
 	ReasonNotRecorded     = "NotRecorded"     // Pending: the content with which the pods were started has not been recorded yet
 	ReasonObserved        = "Observed"        // Pending: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
+	ReasonRunActive       = "RunActive"       // Pending: a run is due when the one that is active has finished
 	ReasonVerifying       = "Verifying"       // Pending: the content that pods were started with is being looked up
 
 	ReasonRecreating = "Recreating" // RollingOut: pods are being evicted
+	ReasonReplacing  = "Replacing"  // RollingOut: the workload is being replaced by one of the same name
 
 	ReasonSourceMissing      = "SourceMissing"      // Blocked
 	ReasonKeyMissing         = "KeyMissing"         // Blocked

@@ -66,6 +66,8 @@ type Policy struct {
 	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: nor is one that
 	// disappears; it is compared with what it was when it is there again.
 	IgnoreCreated, IgnoreDeleted bool
+	// Reruns: the workload is run again when content changes; see Rerun.
+	Reruns bool
 	// Pause is for how long a Deployment is paused when it is restarted.
 	Pause Pause
 	// ReportsSource: a restart leaves on the pod template which source caused it, as Reloader does.
@@ -111,6 +113,9 @@ func (p *Policy) declare(a Annotated, defaults *Defaults) {
 	*p = defaults.policy()
 	if defaults.suffice(&a) {
 		p.fit(&a.Traits, false)
+		return
+	}
+	if p.rerunnable(&a, defaults) {
 		return
 	}
 	d := Declaration{Annotated: a, defaults: defaults, policy: p, base: KindMode{defaults.Mode, DeclaredByDefault}}

@@ -54,6 +54,8 @@ func (e *Evaluation) findStale() (changed []change) {
 			return nil
 		}
 		return changed
+	case e.Workload.Reruns && e.Workload.Recurring:
+		changed = e.differing()
 	default:
 		changed = e.changed()
 	}
@@ -78,7 +80,7 @@ func (e *Evaluation) inquires() bool { return len(e.inquiries()) > 0 }
 
 // inquiries returns for which periods they have to be. The result must not be changed.
 func (e *Evaluation) inquiries() []Excursion {
-	if e.Workload.UnknownPods {
+	if e.Workload.ByRecord() {
 		return nil
 	}
 	if e.known.inquiries == nil {

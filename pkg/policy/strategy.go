@@ -33,10 +33,13 @@ type Strategy interface {
 	end(w *dependency.Workload, annotations object)
 }
 
-// strategies are all strategies.
-var strategies = []Strategy{Annotate, EnvVar, RestartAt, Recreate}
+// strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
+var (
+	strategies = []Strategy{Annotate, EnvVar, RestartAt, Recreate}
+	continued  = []Strategy{Recreate, Rerun}
+)
 
-// Strategies returns all strategies. The first needs no rights that a server may lack.
+// Strategies returns the strategies that annotations can ask for. The first needs no rights that a server may lack.
 func Strategies() []Strategy { return slices.Clone(strategies) }
 
 // ParseStrategy parses a value of StrategyAnnotation.
@@ -62,6 +65,9 @@ func (p *Policy) RestartsBy(w *dependency.Workload) Strategy {
 
 // otherwise returns the strategy of workloads of a kind that ask for none, if it is not the default of the server.
 func otherwise(t *dependency.Traits) Strategy {
+	if t.Reruns {
+		return Rerun
+	}
 	if t.Restart != nil {
 		return byKind{t.Restart}
 	}
@@ -70,7 +76,7 @@ func otherwise(t *dependency.Traits) Strategy {
 
 // UnderWay returns the strategy by which a restart was begun that has yet to be continued; nil: none is under way.
 func UnderWay(w *dependency.Workload) Strategy {
-	for _, s := range strategies {
+	for _, s := range continued {
 		if s.UnderWay(w) {
 			return s
 		}
@@ -121,7 +127,7 @@ type variable struct {
 
 // end removes from annotations what says that a restart of any strategy is under way.
 func end(w *dependency.Workload, annotations object) {
-	for _, s := range strategies {
+	for _, s := range continued {
 		s.end(w, annotations)
 	}
 }

@@ -69,15 +69,18 @@ func (byKind) end(*dependency.Workload, object) {}
 
 // fit adapts the strategy to what is possible for a kind. An annotation that asks for another one is a problem.
 func (p *Policy) fit(t *dependency.Traits, asked bool) {
-	if t.Restart == nil && !t.Custom {
+	if t.Restart == nil && !t.Custom && !p.Reruns {
 		return
 	}
 	problem := ""
+	if p.Reruns && p.Strategy != Annotate {
+		problem = "it has no rollout"
+	}
 	switch p.Strategy {
 	case EnvVar:
 		problem = "the variables of its containers cannot be set"
 	case Recreate:
-		if !t.UnknownPods {
+		if !t.UnknownPods && !p.Reruns {
 			return
 		}
 		problem = "its pods cannot be looked up"
@@ -90,7 +93,7 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		}
 		p.Strategy = Annotate
 	}
-	if t.Restart != nil {
-		p.Strategy = byKind{t.Restart}
+	if t.Restart != nil || p.Reruns {
+		p.Strategy = otherwise(t)
 	}
 }

@@ -34,7 +34,7 @@ func (recreate) Describe(string) Description {
 }
 
 // UnderWay implements Strategy.
-func (recreate) UnderWay(w *dependency.Workload) bool { return w.Recreating() != "" }
+func (recreate) UnderWay(w *dependency.Workload) bool { return w.Recreating() != "" && !w.Reruns }
 
 // Progress implements Strategy.
 func (recreate) Progress() Progress {

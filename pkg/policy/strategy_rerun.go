@@ -1,0 +1,228 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Rerun runs what has no rollout again: it starts a Job of a CronJob, or replaces a Job by one of the same name. No annotation
+// asks for it: it is that of workloads that are Traits.Reruns.
+//
+// A Job of a CronJob is created before the patch that records it. Its name follows from the record that the patch replaces, so
+// that no second one is created if the patch fails.
+//
+// A Job is replaced in steps, after the patch that records it. All that they need to know is in the objects:
+//
+//  1. The Job names its copy, in RecreatingAnnotation.
+//  2. The copy is created, suspended, which proves that admission and quotas accept it. CopyAnnotation says of what it is one.
+//  3. The copy gets the record of the Job, and says that the Job is to be deleted.
+//  4. The Job is deleted, and the new one is created from the copy. ReplacesAnnotation says what it replaces.
+//  5. The copy is deleted.
+var Rerun Strategy = rerun{}
+
+type rerun struct{}
+
+// The annotations of Jobs that are replaced.
+const (
+	// CopyAnnotation is on a suspended copy of a Job: a Copy, in JSON.
+	CopyAnnotation = Prefix + "copy-of"
+	// ReplacesAnnotation is on a Job that has replaced another one: the UID of that.
+	ReplacesAnnotation = Prefix + "replaces"
+)
+
+// Name implements Strategy.
+func (rerun) Name() string { return "rerun" }
+
+// NamesPods implements Strategy.
+func (rerun) NamesPods() bool { return false }
+
+// MarksTemplate implements Strategy.
+func (rerun) MarksTemplate() bool { return false }
+
+// Describe implements Strategy.
+func (rerun) Describe(caveat string) Description {
+	return Description{What: "run", Done: "is being started again", Would: "would be started again", Caveat: caveat}
+}
+
+// UnderWay implements Strategy.
+func (rerun) UnderWay(w *dependency.Workload) bool {
+	if !w.Reruns || w.Recurring {
+		return false
+	}
+	_, is := CopyOf(w)
+	return is || w.Recreating() != ""
+}
+
+// Progress implements Strategy.
+func (rerun) Progress() Progress {
+	return Progress{
+		Reason:  ReasonReplacing,
+		Message: "The Job is being replaced. It is deleted once a suspended copy of it exists, from which it is created again.",
+		Already: "the Job is already being replaced",
+		While:   "the Job was being replaced",
+		Waits:   "The next run will be started later",
+		Step:    "Replacing the Job",
+	}
+}
+
+func (rerun) begin(w *dependency.Workload, _ *Restart, out *restartPatch) {
+	if !w.Recurring {
+		out.workload[RecreatingAnnotation] = CopyName(w.Name, w.UID)
+	}
+}
+
+func (rerun) end(*dependency.Workload, object) {} // Recreate does
+
+// Copy is what the suspended copy of a Job says about the Job.
+type Copy struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// Generation is that of the specification that was copied.
+	Generation int64 `json:"generation"`
+	// Suspend is the value of spec.suspend of the Job.
+	Suspend *bool `json:"suspend,omitempty"`
+	// Deleting: the copy has all that the Job is created from, and the Job is to be deleted, or has been.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// maxCopy is longer than any CopyAnnotation that is written, in bytes.
+const maxCopy = 1 << 10
+
+// CopyOf returns of which Job a workload is a copy. An annotation that configdep has not written says nothing.
+func CopyOf(w *dependency.Workload) (of Copy, is bool) {
+	if !w.Reruns || w.Recurring {
+		return Copy{}, false
+	}
+	return ParseCopy(w.Name, w.Annotations[CopyAnnotation])
+}
+
+// ParseCopy parses the annotation of a copy with a name.
+func ParseCopy(name, value string) (of Copy, is bool) {
+	if value == "" || len(value) > maxCopy || json.Unmarshal([]byte(value), &of) != nil || of.UID == "" || name != CopyName(of.Name, of.UID) {
+		return Copy{}, false
+	}
+	return of, true
+}
+
+// Text returns the value of CopyAnnotation.
+func (c Copy) Text() string { return mustJSON(c) }
+
+// maxJobName is the maximum length of the name of a Job, which is also the value of a label of its pods.
+const maxJobName = 63
+
+// CopyName returns the name of the copy of a Job.
+func CopyName(name string, uid types.UID) string { return derivedName(name, "-copy-", string(uid)) }
+
+// RunName returns the name of the Job that is started from a CronJob to run with some content. It differs for each record
+// that it replaces, so that content that comes back is run again.
+func RunName(w *dependency.Workload, present Record) string {
+	hash, sources := w.Record()
+	return derivedName(w.Name, "-", string(w.UID), cmp.Or(hash, w.Marks.TemplateHash), sources, w.LastReload(), present.Hash)
+}
+
+// derivedName returns a name for a Job, derived from that of another object and from what it stands for.
+func derivedName(name, separator string, of ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(of, "\x00")))
+	suffix := separator + hex.EncodeToString(sum[:5])
+	if most := maxJobName - len(suffix); len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return name + suffix
+}
+
+// rerunnable says how a workload that is Traits.Reruns is opted in: by its own annotations of Reloader, because what runs once
+// must not be run again by a default. It returns false if they do not, or another annotation of the workload, or the selector of
+// namespaces, turns it off.
+func (p *Policy) rerunnable(a *Annotated, defaults *Defaults) bool {
+	if _, unselected := a.Namespace[DeclaredBySelector]; unselected || !a.Reruns {
+		return false
+	}
+	own := *a
+	own.Namespace = map[string]string{}
+	for key, value := range a.Namespace {
+		if key != ReloadAnnotation && key != SourcesAnnotation { // what else it says are settings
+			own.Namespace[key] = value
+		}
+	}
+	again := defaults.policy()
+	d := Declaration{Annotated: own, defaults: defaults, policy: &again, base: KindMode{Off, DeclaredByDefault}}
+	native{}.Declare(&d)
+	if d.off != "" || len(again.Problems) > 0 {
+		return false
+	}
+	d.in, d.own, d.instead = nil, [2]KindMode{}, [2]string{} // what configdep's own annotation declares starts no run
+	for _, dialect := range defaults.Dialects.orAll() {
+		if _, is := dialect.(*reloader); is {
+			d.of(dialect)
+		}
+	}
+	d.finish()
+	if again.Mode == Off && len(again.Problems) == 0 {
+		return false
+	}
+	again.Reruns, again.Problems = true, append(again.Problems, d.idle...)
+	asked := native{}.settings(&again, &d)
+	again.fit(&a.Traits, asked)
+	again.boundNames()
+	*p = again
+	return true
+}
+
+// decideCopy decides for the copy of a Job.
+func (e *Evaluation) decideCopy() (d Decision, is bool) {
+	of, is := CopyOf(e.Workload)
+	if !is {
+		return Decision{}, false
+	}
+	d = Decision{State: RollingOut, Reason: ReasonReplacing,
+		Message: "This is a suspended copy of Job " + of.Name + ", which is being replaced. It is deleted after that."}
+	if !e.graph.Terminating(e.Workload) {
+		d.Action = Continue
+	}
+	return d, true
+}
+
+// decideRerun decides for workloads that are Traits.Reruns but are not to be run again. It returns false for the others.
+func (e *Evaluation) decideRerun() (d Decision, decided bool) {
+	w := e.Workload
+	switch {
+	case !e.Policy.Reruns || w.Owned && !w.Recurring:
+		d = e.decideOther()
+		if e.Policy.Reruns {
+			d.Reason, d.Message = ReasonOwned, "configdep does not replace a "+string(w.Kind)+" that another object owns: its owner would create it again."
+		}
+	case len(e.Policy.Problems) > 0, w.Truncated, !w.Suspended:
+		return Decision{}, false
+	default:
+		d = Decision{State: InSync, Reason: ReasonSuspended,
+			Message: "The " + string(w.Kind) + " is suspended. What it runs after that reads the current content, so changes until then start nothing."}
+		if !e.recorded() {
+			d.Action, d.KnownBy = WriteBaseline, e.knownBy(e.replaced())
+		}
+	}
+	if UnderWay(w) != nil { // begun before that
+		d.Action = Abandon
+	}
+	return d, true
+}
+
+// differing returns the tracked sources that differ from the record. Of a workload whose next run reads the current content anyway,
+// nothing else is a change: another template, or other annotations, start nothing.
+func (e *Evaluation) differing() (changed []change) {
+	for i := range e.tracked {
+		if u := &e.tracked[i]; e.differs(u) {
+			changed = append(changed, e.change(u))
+		}
+	}
+	return changed
+}
