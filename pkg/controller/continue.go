@@ -29,11 +29,13 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 		if next.Because != "" {
 			s.Because = next.Because
 		}
-		return 0, c.rollOut(ctx, s)
+		return c.rollOut(ctx, s)
 	case next.Done:
 		return 0, c.endRestart(ctx, s)
+	case next.Failed != "":
+		c.notify(s.workload, notify.RestartFailed, next.Failed)
 	case next.Waits != "":
-		c.tellWaits(s, next.Waits, next.Why)
+		c.tellWaits(s, underWay, next.Waits, next.Why)
 	default:
 		n.waits = ""
 	}
@@ -42,7 +44,7 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 
 // tellWaits sends an event if a restart has been waiting for the same thing for a minute:
 // replacing a pod takes a moment. Why may differ each time.
-func (c *Controller) tellWaits(s *step, what, why string) {
+func (c *Controller) tellWaits(s *step, by policy.Strategy, what, why string) {
 	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
 	switch {
 	case n.waits != what:
@@ -52,7 +54,7 @@ func (c *Controller) tellWaits(s *step, what, why string) {
 		if why = strings.TrimSuffix(why, "."); why != "" {
 			what += " (" + why + ")"
 		}
-		c.notify(s.workload, notify.RestartWaits, policy.UnderWay(s.workload).Progress().Waits+": "+what+".")
+		c.notify(s.workload, notify.RestartWaits, by.Progress().Waits+": "+what+".")
 	}
 }
 

@@ -111,7 +111,7 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	case policy.WriteBaseline, policy.WriteVerified, policy.WriteMixed, policy.Abandon:
 		err = c.record(ctx, s)
 	case policy.RollOut:
-		err = c.rollOut(ctx, s)
+		after, err = c.rollOut(ctx, s)
 	case policy.ApplyFields:
 		err = c.setFields(ctx, s)
 	case policy.ReleaseFields:
@@ -258,8 +258,8 @@ func (c *Controller) observe(s *step) {
 	})
 }
 
-// rollOut restarts the pods of the workload.
-func (c *Controller) rollOut(ctx context.Context, s *step) error {
+// rollOut restarts the pods of the workload. It returns after which time to try again, if the restart has to wait.
+func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error) {
 	w := s.workload
 	// After a rollback, the template may have the hash already.
 	always := w.Marks.TemplateHash == s.present.Hash
@@ -269,13 +269,20 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	if len(s.policy.Fields) > 0 {
 		set, err := c.applyFields(ctx, s)
 		if err != nil || set == nil {
-			return err
+			return 0, err
 		}
 		w, restart.Fields = s.workload, set
 	}
 	var data []byte
-	var err error
-	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(w), w)
+	by := s.policy.RestartsBy(w)
+	next, err := strategy.Of(by).Begin(ctx, c.Client, &strategy.Beginning{Workload: w, Present: s.present})
+	if err == nil && next.Waits != "" {
+		c.tellWaits(s, by, next.Waits, next.Why)
+		return next.After, nil
+	}
+	if err == nil {
+		restart.Pods, err = strategy.Pods(ctx, c.Client, by, w)
+	}
 	if err == nil { // pods may have taken a while to list
 		restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 		data, err = s.policy.RestartPatch(w, &restart)
@@ -290,20 +297,32 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	case err == nil && w.OnlyReported():
 		restarted.What, restarted.Message = notify.ContentChanged, "Not restarted, because configdep cannot restart a "+string(w.Kind)+", although "+s.Because
 	case err == nil:
-		restarted.What, restarted.Message = notify.Restarted, "Restarted because "+s.Because
+		restarted.What, restarted.Message = notify.Restarted, restartedBecause(s)
 		klog.FromContext(ctx).Info("Restarted a workload", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)
 	case apierrors.IsConflict(err):
 		restarted.What = notify.RestartConflicted
 	case apierrors.IsNotFound(err):
-		return nil // deleted meanwhile
+		return 0, nil // deleted meanwhile
 	case ctx.Err() != nil: // not refused: this replica no longer leads
-		return err
+		return 0, err
 	default:
 		restarted.What = notify.RestartFailed
 		restarted.Message = fmt.Sprintf("A restart is due because %s, but it failed and will be retried: %v", s.Because, err)
 	}
 	c.Sink.Notify(restarted)
-	return err
+	return 0, err
+}
+
+// restartedBecause says to users what was done.
+func restartedBecause(s *step) string {
+	switch w := s.workload; {
+	case !w.Reruns:
+		return "Restarted because " + s.Because
+	case w.Recurring:
+		return "Started Job " + policy.RunName(w, s.present) + " because " + s.Because
+	default:
+		return "Is being replaced because " + s.Because
+	}
 }
 
 // patch sends a patch and notes its version.

@@ -31,7 +31,7 @@ const deadAfter = 2 * time.Minute
 
 // eviction evicts the pods that existed when the restart began: one at a time, and a ready pod only while enough
 // others are ready. Evictions respect PodDisruptionBudgets.
-type eviction struct{}
+type eviction struct{ rollout }
 
 // Continue implements Effects.
 func (eviction) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {

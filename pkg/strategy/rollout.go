@@ -13,5 +13,8 @@ import (
 // has changed.
 type rollout struct{}
 
+// Begin implements Effects.
+func (rollout) Begin(context.Context, workload.Client, *Beginning) (Next, error) { return Next{}, nil }
+
 // Continue implements Effects.
 func (rollout) Continue(context.Context, workload.Client, *Restart) (Next, error) { return Next{}, nil }

@@ -18,8 +18,11 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Effects are what a strategy does once a restart has begun.
+// Effects are what a strategy does besides the patch that begins a restart.
 type Effects interface {
+	// Begin does what comes before the patch that begins a restart. If it returns more than the zero value, the restart has to
+	// wait. Errors are those of the API server.
+	Begin(ctx context.Context, client workload.Client, b *Beginning) (Next, error)
 	// Continue takes the next step of a restart that is under way. Errors are those of the API server.
 	Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error)
 }
@@ -30,10 +33,24 @@ var effects = map[policy.Strategy]Effects{
 	policy.EnvVar:    rollout{},
 	policy.RestartAt: rollout{},
 	policy.Recreate:  eviction{},
+	policy.Rerun:     rerun{},
 }
 
 // Of returns the effects of a strategy.
-func Of(s policy.Strategy) Effects { return effects[s] }
+func Of(s policy.Strategy) Effects {
+	if e, found := effects[s]; found {
+		return e
+	}
+	return rollout{} // by what the kind of a custom resource says
+}
+
+// Beginning is a restart that is about to begin.
+type Beginning struct {
+	*dependency.Workload
+
+	// Present is the record of the current content.
+	Present policy.Record
+}
 
 // Restart is a restart that is under way.
 type Restart struct {
@@ -58,6 +75,8 @@ type Next struct {
 	After time.Duration
 	// Waits is what the restart waits for; empty: nothing holds it up. Why may differ each time.
 	Waits, Why string
+	// Failed says to users why the restart ends without success; empty: it does not.
+	Failed string
 	// Done: the restart is complete, which has to be recorded with policy.EndPatch.
 	Done bool
 	// RollOut: the restart must begin again, by the current strategy. Because says why, if the decision does not.

@@ -181,6 +181,9 @@ func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *depe
 		return s.controllerRevision(ctx, client, k, o, revisions)
 	case kind.NoRevisions:
 		s.Revision = k.UpdateRevision(o)
+		if k.Traits.Reruns { // its template does not change, so no pod is older than itself
+			s.RevisionCreated = o.GetCreationTimestamp().Time
+		}
 	}
 	return nil
 }
@@ -233,15 +236,10 @@ func (s *Selection) controllerRevision(ctx context.Context, client Client, k *ki
 
 // runs selects the pods of the active runs of a workload.
 func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workload) error {
-	find := activeJobs
-	if client.WithoutJobs {
-		find = jobsInStatus
-	}
-	active, err := find(ctx, client, w)
+	active, err := Active(ctx, client, w)
 	if err != nil || len(active) == 0 {
 		return err
 	}
-	active = active[:min(len(active), maxRuns)]
 	runs := make([]string, len(active))
 	for i, uid := range active {
 		runs[i] = string(uid)
@@ -254,11 +252,28 @@ func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workl
 	return nil
 }
 
-// activeJobs returns the Jobs of a CronJob that have not completed.
+// Active returns the UIDs of the Jobs of a CronJob that have not finished, at most maxRuns. See Client.WithoutJobs.
+func Active(ctx context.Context, client Client, w *dependency.Workload) ([]types.UID, error) {
+	find := activeJobs
+	if client.WithoutJobs {
+		find = jobsInStatus
+	}
+	active, err := find(ctx, client, w)
+	return active[:min(len(active), maxRuns)], err
+}
+
+// hasFinished reports whether a Job has completed or failed.
+func hasFinished(j *batchv1.Job) bool {
+	return j.Status.CompletionTime != nil || slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
+	})
+}
+
+// activeJobs returns the Jobs of a CronJob that have not finished.
 func activeJobs(ctx context.Context, client Client, w *dependency.Workload) (active []types.UID, err error) {
 	jobs := client.BatchV1().Jobs(w.Namespace)
 	err = each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) {
-		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && j.Status.CompletionTime == nil && len(active) < maxRuns {
+		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && !hasFinished(j) && len(active) < maxRuns {
 			active = append(active, j.UID)
 		}
 	})

@@ -1,0 +1,570 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
+)
+
+const shop = "shop"
+
+// jobsAPI is an API server that has Jobs, with UIDs and preconditions.
+type jobsAPI struct {
+	workload.Client
+
+	t      *testing.T
+	fake   *fake.Clientset
+	writes []string // what was asked for, and not refused
+	// refuse returns why a write is refused; nil: it is not.
+	refuse func(write string) error
+	// lose returns whether the server dies after a write, before it gets the answer.
+	lose func(write string) bool
+	made int
+}
+
+var errLost = errors.New("the server died")
+
+func newJobsAPI(t *testing.T, objects ...runtime.Object) *jobsAPI {
+	t.Helper()
+	a := &jobsAPI{t: t, fake: fake.NewClientset(objects...), refuse: func(string) error { return nil }, lose: func(string) bool { return false }}
+	a.Client = workloadtest.Client(a.fake)
+	a.Kinds = kind.Table(nil).WithReruns()
+	a.fake.PrependReactor("*", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := ""
+		switch w := action.(type) {
+		case clienttesting.CreateActionImpl:
+			job := w.GetObject().(*batchv1.Job)
+			if a.made++; job.UID == "" {
+				job.UID = types.UID(fmt.Sprint("new-", a.made))
+			}
+			name = job.Name
+		case clienttesting.DeleteActionImpl:
+			name = w.GetName()
+			if p := w.GetDeleteOptions().Preconditions; a.job(name) != nil {
+				if job := a.job(name); p == nil || *p.UID != job.UID || p.ResourceVersion != nil && *p.ResourceVersion != job.ResourceVersion {
+					return true, nil, apierrors.NewConflict(batchv1.Resource("jobs"), name, errors.New("the precondition failed"))
+				}
+			}
+			if policy := w.GetDeleteOptions().PropagationPolicy; policy == nil || *policy != metav1.DeletePropagationBackground {
+				t.Errorf("Job %s is deleted with propagation %v", name, policy)
+			}
+		case clienttesting.PatchActionImpl:
+			name = w.GetName()
+		default:
+			return false, nil, nil
+		}
+		write := action.GetVerb() + " " + name
+		if err := a.refuse(write); err != nil {
+			return true, nil, err
+		}
+		a.writes = append(a.writes, write)
+		if !a.lose(write) {
+			return false, nil, nil
+		}
+		_, o, err := clienttesting.ObjectReaction(a.fake.Tracker())(action)
+		if err != nil {
+			return true, o, err
+		}
+		return true, nil, errLost
+	})
+	return a
+}
+
+// job returns a Job, or nil.
+func (a *jobsAPI) job(name string) *batchv1.Job {
+	a.t.Helper()
+	o, err := a.fake.Tracker().Get(batchv1.SchemeGroupVersion.WithResource("jobs"), shop, name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return o.(*batchv1.Job)
+}
+
+func (a *jobsAPI) update(job *batchv1.Job) {
+	a.t.Helper()
+	if err := a.fake.Tracker().Update(batchv1.SchemeGroupVersion.WithResource("jobs"), job, shop); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *jobsAPI) names() (names []string) {
+	a.t.Helper()
+	list, err := a.fake.BatchV1().Jobs(shop).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// took returns the writes since it was called last.
+func (a *jobsAPI) took() []string {
+	taken := a.writes
+	a.writes = nil
+	return taken
+}
+
+// read reads a workload as the index does.
+func (a *jobsAPI) read(o kind.Object) *dependency.Workload {
+	a.t.Helper()
+	read, err := a.Kinds.OfObject(o).Read(o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return policy.Dialects(nil).ReadWorkload(read)
+}
+
+// next lets the controller continue with a Job, as it does when it has read it.
+func (a *jobsAPI) next(name string) (Next, error) {
+	a.t.Helper()
+	w := a.read(a.job(name))
+	if policy.UnderWay(w) != policy.Rerun {
+		a.t.Fatalf("Job %s: nothing is under way", name)
+	}
+	return Of(policy.Rerun).Continue(a.t.Context(), a.Client, &Restart{Workload: w, Memory: &Memory{}})
+}
+
+// finish lets controllers continue with all Jobs until nothing is under way.
+func (a *jobsAPI) finish() {
+	a.t.Helper()
+	for range 10 {
+		done := true
+		for _, name := range a.names() {
+			if job := a.job(name); job != nil && policy.UnderWay(a.read(job)) != nil {
+				done = false
+				if _, err := a.next(name); err != nil {
+					a.t.Fatal(err)
+				}
+			}
+		}
+		if done {
+			return
+		}
+	}
+	a.t.Fatalf("the Jobs %v are still being replaced", a.names())
+}
+
+var copyName = policy.CopyName("seed", "uid-seed")
+
+// seed is a Job as the API server returns it, after the patch that begins its replacement.
+func seed() *batchv1.Job {
+	labels := map[string]string{
+		"app": "seed", "controller-uid": "uid-seed", "batch.kubernetes.io/controller-uid": "uid-seed",
+		"job-name": "seed", "batch.kubernetes.io/job-name": "seed",
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: shop, Name: "seed", UID: "uid-seed", ResourceVersion: "7", Generation: 3, CreationTimestamp: metav1.Now(),
+			Finalizers: []string{"example.com/x"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+			Labels: map[string]string{"app": "seed", "job-name": "seed", "batch.kubernetes.io/controller-uid": "uid-seed"},
+			Annotations: map[string]string{
+				"reloader.stakater.com/auto": "true", "note": "x", policy.ConfigHashAnnotation: "v1.k.b", policy.AppliedSourcesAnnotation: "{}",
+				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`, policy.VerifiedAnnotation: "then",
+				policy.RecreatingAnnotation: copyName, policy.ReplacesAnnotation: "uid-before",
+			},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32(4)), Suspend: new(false), TTLSecondsAfterFinished: new(int32(60)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch.kubernetes.io/controller-uid": "uid-seed"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+			},
+		},
+		Status: batchv1.JobStatus{Active: 1},
+	}
+}
+
+// replaced is the Job that replaces it.
+func replaced() *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: shop, Name: "seed", Labels: map[string]string{"app": "seed"},
+			Annotations: map[string]string{
+				"reloader.stakater.com/auto": "true", "note": "x", policy.ConfigHashAnnotation: "v1.k.b", policy.AppliedSourcesAnnotation: "{}",
+				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`, policy.ReplacesAnnotation: "uid-seed",
+			},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32(4)), Suspend: new(false), TTLSecondsAfterFinished: new(int32(60)),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "seed"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+			},
+		},
+	}
+}
+
+// fromServer ignores what the API server sets.
+var fromServer = cmp.Options{cmpopts.IgnoreFields(metav1.ObjectMeta{}, "UID", "ResourceVersion", "ManagedFields"), cmpopts.IgnoreTypes(metav1.TypeMeta{})}
+
+func (a *jobsAPI) checkReplaced() {
+	a.t.Helper()
+	if got := a.names(); !slices.Equal(got, []string{"seed"}) {
+		a.t.Fatalf("Jobs = %v, want only seed", got)
+	}
+	if diff := cmp.Diff(replaced(), a.job("seed"), fromServer); diff != "" || a.job("seed").UID == "uid-seed" {
+		a.t.Errorf("the new Job, with UID %s (-want +got):\n%s", a.job("seed").UID, diff)
+	}
+}
+
+var allSteps = []string{"create " + copyName, "patch " + copyName, "delete seed", "create seed", "delete " + copyName}
+
+func TestRerun_ReplacesAJob(t *testing.T) {
+	a := newJobsAPI(t, seed())
+	var duplicate *batchv1.Job
+	a.refuse = func(write string) error {
+		if write == "delete seed" {
+			duplicate = a.job(copyName)
+		}
+		return nil
+	}
+	if next, err := a.next("seed"); next != (Next{}) || err != nil {
+		t.Fatalf("next = %+v, %v", next, err)
+	}
+	if diff := cmp.Diff(allSteps, a.took()); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	a.checkReplaced()
+	of, is := policy.ParseCopy(copyName, duplicate.Annotations[policy.CopyAnnotation])
+	if want := (policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false), Deleting: true}); !is || !cmp.Equal(of, want) || !*duplicate.Spec.Suspend {
+		t.Errorf("before the Job was deleted, its copy was suspended: %v, and said %+v, want %+v", *duplicate.Spec.Suspend, of, want)
+	}
+}
+
+// The server dies after a step, or a step is refused. Whoever continues does each step once, and the Job is never lost.
+func TestRerun_ContinuesAfterEachStep(t *testing.T) {
+	for i, step := range allSteps {
+		t.Run("the server dies after "+step, func(t *testing.T) {
+			a := newJobsAPI(t, seed())
+			a.lose = func(write string) bool { return write == step }
+			if _, err := a.next("seed"); !errors.Is(err, errLost) {
+				t.Fatalf("err = %v, want %v", err, errLost)
+			}
+			a.lose = func(string) bool { return false }
+			a.finish()
+			if diff := cmp.Diff(allSteps, a.took()); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+			a.checkReplaced()
+		})
+		t.Run(step+" is refused", func(t *testing.T) {
+			a := newJobsAPI(t, seed())
+			quota := apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("exceeded quota"))
+			a.refuse = func(write string) error {
+				if write == step {
+					return quota
+				}
+				return nil
+			}
+			for _, name := range []string{"seed", "seed", copyName} {
+				if job := a.job(name); job == nil || policy.UnderWay(a.read(job)) == nil {
+					continue
+				}
+				if next, err := a.next(name); !apierrors.IsForbidden(err) && next.After == 0 {
+					t.Errorf("Job %s: next = %+v, err = %v, want the refusal", name, next, err)
+				}
+				if a.job("seed") == nil && a.job(copyName) == nil {
+					t.Fatal("the Job and its copy are gone")
+				}
+			}
+			if i == 0 && a.job("seed").UID != "uid-seed" {
+				t.Error("the Job was replaced without a copy")
+			}
+			a.refuse = func(string) error { return nil }
+			a.finish()
+			if diff := cmp.Diff(allSteps, a.took()); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+			a.checkReplaced()
+		})
+	}
+}
+
+// What others do while a Job is being replaced, after the copy has all that is needed.
+func TestRerun_OthersInterfere(t *testing.T) {
+	change := func(f func(*batchv1.Job)) func(*jobsAPI) {
+		return func(a *jobsAPI) {
+			job := a.job("seed").DeepCopy()
+			f(job)
+			a.update(job)
+		}
+	}
+	remove := func(a *jobsAPI) {
+		if err := a.fake.Tracker().Delete(batchv1.SchemeGroupVersion.WithResource("jobs"), shop, "seed"); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	another := func(a *jobsAPI) {
+		if err := a.fake.Tracker().Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "seed", UID: "uid-other"}}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		before string // the step that they come before
+		do     func(*jobsAPI)
+		from   string // the Job with which the controller continues
+		steps  []string
+		jobs   []string
+		next   Next
+	}{
+		"the Job is deleted before its copy says so": {
+			"patch " + copyName, remove, copyName, []string{"delete " + copyName}, nil, Next{},
+		},
+		"the Job is replaced by another client's": {
+			"delete seed", func(a *jobsAPI) { remove(a); another(a) }, copyName,
+			[]string{"delete " + copyName}, []string{"seed"},
+			Next{Failed: "Job seed was not created again, because another client has created a Job with this name. Its copy is being deleted."},
+		},
+		"another client creates a Job of the name first": {
+			"create seed", another, copyName, []string{"delete " + copyName}, []string{"seed"},
+			Next{Failed: "Job seed was not created again, because another client has created a Job with this name. Its copy is being deleted."},
+		},
+		"the Job opts out": {
+			"delete seed", change(func(j *batchv1.Job) { delete(j.Annotations, policy.RecreatingAnnotation) }), copyName,
+			[]string{"delete " + copyName}, []string{"seed"}, Next{},
+		},
+		"the Job waits for its finalizers": {
+			"delete seed", change(func(j *batchv1.Job) { j.DeletionTimestamp = new(metav1.Now()) }), copyName,
+			nil, []string{"seed", copyName}, Next{After: pause, Waits: "Job seed is being deleted"},
+		},
+		"the same, from the Job": {
+			"delete seed", change(func(j *batchv1.Job) { j.DeletionTimestamp = new(metav1.Now()) }), "seed",
+			nil, []string{"seed", copyName}, Next{After: pause, Waits: "Job seed is being deleted"},
+		},
+		"the copy leaves the Job to itself": {"delete seed", func(*jobsAPI) {}, copyName, nil, []string{"seed", copyName}, Next{After: pause}},
+		"the Job is suspended": {
+			"delete seed", change(func(j *batchv1.Job) { j.Spec.Suspend = new(true) }), "seed", nil, []string{"seed", copyName}, Next{After: soon},
+		},
+		"the Job gets an owner": {
+			"delete seed", change(func(j *batchv1.Job) { j.OwnerReferences = []metav1.OwnerReference{{Name: "w"}} }), "seed",
+			nil, []string{"seed", copyName}, Next{After: soon},
+		},
+		"the specification of the Job changes": {
+			"delete seed", change(func(j *batchv1.Job) { j.Generation++ }), "seed", []string{"delete " + copyName}, []string{"seed"}, Next{After: soon},
+		},
+		"the copy is resumed": {
+			"delete seed", func(a *jobsAPI) {
+				duplicate := a.job(copyName).DeepCopy()
+				duplicate.Spec.Suspend = new(false)
+				a.update(duplicate)
+			}, "seed", []string{"delete " + copyName}, []string{"seed"}, Next{After: soon},
+		},
+		"the record of the Job changes": {
+			"delete seed", change(func(j *batchv1.Job) { j.Annotations[policy.ConfigHashAnnotation] = "v1.k.c" }), "seed",
+			[]string{"patch " + copyName, "delete seed", "create seed", "delete " + copyName}, []string{"seed"}, Next{},
+		},
+		"the copy is deleted": {
+			"delete seed", func(a *jobsAPI) {
+				if err := a.fake.Tracker().Delete(batchv1.SchemeGroupVersion.WithResource("jobs"), shop, copyName); err != nil {
+					a.t.Fatal(err)
+				}
+			}, "seed", allSteps, []string{"seed"}, Next{},
+		},
+		"the copy is being deleted": {
+			"delete seed", func(a *jobsAPI) {
+				duplicate := a.job(copyName).DeepCopy()
+				duplicate.DeletionTimestamp = new(metav1.Now())
+				a.update(duplicate)
+			}, "seed", nil, []string{"seed", copyName}, Next{After: soon},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newJobsAPI(t, seed())
+			stop := errors.New("stop")
+			a.refuse = func(write string) error {
+				if write == tt.before {
+					return stop
+				}
+				return nil
+			}
+			if _, err := a.next("seed"); !errors.Is(err, stop) {
+				t.Fatalf("err = %v, want %v", err, stop)
+			}
+			a.refuse = func(string) error { return nil }
+			a.took()
+			tt.do(a)
+			next, err := a.next(tt.from)
+			if err != nil || next != tt.next {
+				t.Errorf("next = %+v, %v, want %+v", next, err, tt.next)
+			}
+			if diff := cmp.Diff(tt.steps, a.took(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+			slices.Sort(tt.jobs)
+			if diff := cmp.Diff(tt.jobs, a.names(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Jobs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The Job changes between the read and the deletion: then it is not deleted.
+func TestRerun_DeletesOnlyWhatWasCopied(t *testing.T) {
+	a := newJobsAPI(t, seed())
+	a.refuse = func(write string) error {
+		if write == "patch "+copyName {
+			job := a.job("seed").DeepCopy()
+			job.ResourceVersion = "8"
+			a.update(job)
+		}
+		return nil
+	}
+	if _, err := a.next("seed"); !apierrors.IsConflict(err) || a.job("seed").UID != "uid-seed" {
+		t.Errorf("err = %v, want a conflict", err)
+	}
+}
+
+// A Job whose name the copy should have is left alone, and so is the Job that would be replaced.
+func TestRerun_NameOfTheCopyIsTaken(t *testing.T) {
+	for name, taken := range map[string]map[string]string{
+		"by a Job that is no copy": nil,
+		"by an invalid copy":       {policy.CopyAnnotation: policy.Copy{Name: "seed", UID: "other"}.Text()},
+	} {
+		a := newJobsAPI(t, seed(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: copyName, UID: "uid-other", Annotations: taken}})
+		if _, err := a.next("seed"); err == nil || !strings.Contains(err.Error(), "exists, and is no copy of Job seed") || len(a.took()) > 0 {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+}
+
+func TestRerun_KeepsManualSelectors(t *testing.T) {
+	job := seed()
+	job.Spec.ManualSelector = new(true)
+	out := copyOf(job)
+	if diff := cmp.Diff(job.Spec.Selector, out.Spec.Selector); diff != "" || !cmp.Equal(job.Labels, out.Labels) || !cmp.Equal(job.Spec.Template, out.Spec.Template) {
+		t.Errorf("selector (-want +got):\n%s\nlabels = %v, template = %+v", diff, out.Labels, out.Spec.Template)
+	}
+	if bare := copyOf(&batchv1.Job{}); bare.Annotations[policy.CopyAnnotation] == "" {
+		t.Error("a Job without annotations has no copy")
+	}
+}
+
+func report() *batchv1.CronJob {
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "report", UID: "uid-report", ResourceVersion: "7", Annotations: map[string]string{"reloader.stakater.com/auto": "true"}},
+		Spec: batchv1.CronJobSpec{
+			JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "report"}, Annotations: map[string]string{"note": "x"}},
+				Spec:       batchv1.JobSpec{BackoffLimit: new(int32(4))},
+			},
+		},
+	}
+}
+
+func runs(name string, status batchv1.JobStatus) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: name, UID: types.UID("uid-" + name), OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "CronJob", Name: "report", UID: "uid-report", Controller: new(true),
+	}}}, Status: status}
+}
+
+func TestRerun_StartsARun(t *testing.T) {
+	present := policy.Record{Hash: "v1.k.b"}
+	cron := report()
+	name := policy.RunName(newJobsAPI(t).read(cron), present)
+	want := runs(name, batchv1.JobStatus{})
+	want.Labels, want.Annotations = map[string]string{"app": "report"}, map[string]string{"note": "x", "cronjob.kubernetes.io/instantiate": "manual"}
+	want.Spec = cron.Spec.JobTemplate.Spec
+	finished := func(t batchv1.JobConditionType) batchv1.JobStatus {
+		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: t, Status: corev1.ConditionTrue}}}
+	}
+	waits := Next{After: pause, Waits: "a run is active, and the concurrencyPolicy is not Allow"}
+	for what, tt := range map[string]struct {
+		policy  batchv1.ConcurrencyPolicy
+		jobs    []runtime.Object
+		change  func(*batchv1.CronJob)
+		started bool
+		next    Next
+		err     string
+	}{
+		"none is active":                     {started: true},
+		"one is active":                      {jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, started: true},
+		"Allow, one is active":               {policy: batchv1.AllowConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, started: true},
+		"Forbid, none is active":             {policy: batchv1.ForbidConcurrent, started: true},
+		"Forbid, one is active":              {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, next: waits},
+		"Replace, one is active":             {policy: batchv1.ReplaceConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, next: waits},
+		"Forbid, one has completed":          {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", finished(batchv1.JobComplete))}, started: true},
+		"Forbid, one has failed":             {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", finished(batchv1.JobFailed))}, started: true},
+		"it exists":                          {jobs: []runtime.Object{runs(name, batchv1.JobStatus{})}},
+		"Forbid, it exists and is active":    {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs(name, batchv1.JobStatus{})}},
+		"another Job has the name":           {jobs: []runtime.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: name}}}, err: "exists, and is not of CronJob report"},
+		"the CronJob has changed":            {change: func(o *batchv1.CronJob) { o.ResourceVersion = "8" }, err: "it has changed since it was read"},
+		"the CronJob has been created again": {change: func(o *batchv1.CronJob) { o.UID = "other" }, err: "it has changed since it was read"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cron := report()
+			cron.Spec.ConcurrencyPolicy = tt.policy
+			live := cron.DeepCopy()
+			if tt.change != nil {
+				tt.change(live)
+			}
+			a := newJobsAPI(t, append(tt.jobs, live)...)
+			next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(cron), Present: present})
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) || next != tt.next {
+				t.Errorf("next = %+v, %v, want %+v, %q", next, err, tt.next, tt.err)
+			}
+			if got := a.took(); tt.started != slices.Equal(got, []string{"create " + name}) || !tt.started && len(got) > 0 {
+				t.Errorf("writes = %v, started: %v", got, tt.started)
+			}
+			if !tt.started {
+				return
+			}
+			if diff := cmp.Diff(want, a.job(name), fromServer); diff != "" {
+				t.Errorf("Job (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The creation of the Job of a CronJob is refused, or made by another replica at the same time.
+func TestRerun_RunIsRefused(t *testing.T) {
+	present := policy.Record{Hash: "v1.k.b"}
+	for name, tt := range map[string]struct {
+		err  error
+		next Next
+		want func(error) bool
+	}{
+		"by a quota":                          {apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("exceeded quota")), Next{}, apierrors.IsForbidden},
+		"because another replica is creating": {apierrors.NewAlreadyExists(batchv1.Resource("jobs"), ""), Next{After: soon}, func(err error) bool { return err == nil }},
+	} {
+		a := newJobsAPI(t, report())
+		a.refuse = func(string) error { return tt.err }
+		next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present})
+		if !tt.want(err) || next.After != tt.next.After {
+			t.Errorf("%s: next = %+v, %v", name, next, err)
+		}
+	}
+	a := newJobsAPI(t)
+	if next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(seed()), Present: present}); err != nil || next != (Next{}) || len(a.took()) > 0 {
+		t.Errorf("a Job: next = %+v, %v", next, err)
+	}
+}
