@@ -57,6 +57,8 @@ type Options struct {
 	Dialects DialectOptions
 	// ControllerRevisions is whether to look up ControllerRevisions.
 	ControllerRevisions bool
+	// ReloadJobs is whether CronJobs and Jobs are run again.
+	ReloadJobs bool
 	// ConcurrentReloads is how many workloads are patched at the same time.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration

@@ -38,6 +38,10 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,
 		"Look up ControllerRevisions, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
 			"and which pods of a DaemonSet have it. If false, such workloads are restarted in doubt.")
+	fs.BoolVar(&o.ReloadJobs, "reload-jobs", o.ReloadJobs,
+		"Run CronJobs and Jobs again when their content changes, if their own annotations of Stakater Reloader ask for that: a Job is started from the CronJob, "+
+			"and a Job is replaced by one of the same name. This needs the rights to create Jobs, and to delete them. No default or annotation of a namespace, "+
+			"and no annotation of configdep, has this effect.")
 	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
 		"How many workloads are patched at the same time.")
 }
@@ -68,6 +72,9 @@ func (o *Options) validateReload() (errs []error) {
 	}
 	if !slices.Contains(o.Reload.Strategies, policy.Annotate) {
 		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that have not opted in", policy.Annotate.Name()))
+	}
+	if o.ReloadJobs && !slices.Contains(o.Dialects.Names, "reloader") {
+		errs = append(errs, errors.New("--reload-jobs has no effect without reloader in --dialects, whose annotations ask for it: set one of them"))
 	}
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))

@@ -40,6 +40,9 @@ func (o *Options) Scope() ingest.Scope {
 		Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
+	if o.ReloadJobs {
+		s.Kinds = s.Kinds.WithReruns()
+	}
 	return s
 }
 
