@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -140,6 +142,41 @@ func TestSecretTypes(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestReloadJobs(t *testing.T) {
+	const needs = "--reload-jobs has no effect without reloader in --dialects"
+	for _, tt := range []struct {
+		args, want string
+		reruns     bool
+	}{
+		{"", "", false},
+		{"--reload-jobs", "", true},
+		{"--reload-jobs --dialects=reloader", "", true},
+		{"--reload-jobs --dialects=wave", needs, true},
+		{"--dialects=wave", "", false},
+	} {
+		o := NewOptions()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		for _, set := range o.Flags().FlagSets {
+			fs.AddFlagSet(set)
+		}
+		err := fs.Parse(append([]string{"--kubeconfig=x"}, strings.Fields(tt.args)...))
+		if err == nil {
+			err = o.Complete().Validate()
+		}
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
+		}
+		for _, name := range []dependency.WorkloadKind{kind.CronJob, kind.Job} {
+			if k := o.Scope().Kinds.Of(name); k.Traits.Reruns != tt.reruns || k.Traits.Rollable != tt.reruns || k.Restarted() {
+				t.Errorf("%s: %s: traits = %+v", tt.args, name, k.Traits)
+			}
+		}
+		if k := o.Scope().Kinds.Of(kind.Deployment); !k.Restarted() || len(o.Scope().Kinds.All()) != len(kind.BuiltIn()) {
+			t.Errorf("%s: other kinds have changed", tt.args)
 		}
 	}
 }

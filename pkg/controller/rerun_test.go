@@ -1,0 +1,100 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/notify"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
+)
+
+type collected struct{ events []notify.Event }
+
+func (c *collected) Notify(e notify.Event) { c.events = append(c.events, e) }
+
+// rerunning returns a leader in a cluster with a CronJob report that forbids two runs, and one of which is active.
+func rerunning(t *testing.T) (*Controller, *collected, *testingclock.FakeClock, *step) {
+	t.Helper()
+	cron := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", UID: "u", ResourceVersion: "7"},
+		Spec:       batchv1.CronJobSpec{ConcurrencyPolicy: batchv1.ForbidConcurrent},
+	}
+	active := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "active", UID: "a", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "CronJob", Name: "report", UID: "u", Controller: new(true),
+	}}}}
+	sink, now := &collected{}, testingclock.NewFakeClock(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
+	c := New(Config{Client: workloadtest.Client(fake.NewClientset(cron, active)), Sink: sink, Clock: clock.WithTicker(now), Workers: 1})
+	c.begin(nil, true, nil)
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "CronJob", Namespace: "shop", Name: "report"}, UID: "u", ResourceVersion: "7"}
+	w.Traits = dependency.Traits{Rollable: true, Recurring: true, Reruns: true}
+	s := &step{workload: w, present: policy.Record{Hash: "v1.k.b"}, policy: policy.Policy{Mode: policy.Auto, Strategy: policy.Rerun, Reruns: true}}
+	s.Action, s.Because = policy.RollOut, "ConfigMap/config has changed"
+	return c, sink, now, s
+}
+
+// While a run has to wait, nothing is written, and an event says so after a minute, once.
+func TestRollOut_RunWaits(t *testing.T) {
+	c, sink, now, s := rerunning(t)
+	for i := range 3 {
+		if after, err := c.rollOut(t.Context(), s); err != nil || after <= 0 {
+			t.Fatalf("after = %v, %v, want to try again", after, err)
+		}
+		if want := min(i, 1); len(sink.events) != want {
+			t.Fatalf("after %d minutes, there are the events %+v, want %d", i, sink.events, want)
+		}
+		now.Step(time.Minute)
+	}
+	const want = "The next run will be started later: a run is active, and the concurrencyPolicy is not Allow."
+	if e := sink.events[0]; e.What != notify.RestartWaits || e.Message != want {
+		t.Errorf("event = %+v, want %s: %s", e, notify.RestartWaits, want)
+	}
+}
+
+// Events say what was done.
+func TestRestartedBecause(t *testing.T) {
+	_, _, _, s := rerunning(t)
+	for want, traits := range map[string]dependency.Traits{
+		"Restarted because ConfigMap/config has changed":                                                 {Rollable: true},
+		"Started Job " + policy.RunName(s.workload, s.present) + " because ConfigMap/config has changed": {Rollable: true, Recurring: true, Reruns: true},
+		"Is being replaced because ConfigMap/config has changed":                                         {Rollable: true, Reruns: true},
+	} {
+		s.workload.Traits = traits
+		if got := restartedBecause(s); got != want {
+			t.Errorf("message = %q, want %q", got, want)
+		}
+	}
+}
+
+// A replacement that ends without success is told.
+func TestContinueRestart_TellsOfFailure(t *testing.T) {
+	name := policy.CopyName("seed", "uid-seed")
+	duplicate := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "c", Annotations: map[string]string{
+		policy.CopyAnnotation: policy.Copy{Name: "seed", UID: "uid-seed", Deleting: true}.Text(),
+	}}, Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{}}}
+	other := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "seed", UID: "other"}}
+	sink := &collected{}
+	c := New(Config{Client: workloadtest.Client(fake.NewClientset(duplicate, other)), Sink: sink, Clock: clock.RealClock{}, Workers: 1})
+	c.begin(nil, true, nil)
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "Job", Namespace: "shop", Name: name}, UID: "c", Annotations: duplicate.Annotations}
+	w.Traits = dependency.Traits{Rollable: true, Reruns: true}
+	s := &step{workload: w}
+	s.Action = policy.Continue
+	if after, err := c.continueRestart(t.Context(), s); err != nil || after != 0 {
+		t.Errorf("after = %v, %v", after, err)
+	}
+	if len(sink.events) != 1 || sink.events[0].What != notify.RestartFailed || sink.events[0].Workload != w.WorkloadKey {
+		t.Errorf("events = %+v, want one of a restart that failed", sink.events)
+	}
+}
