@@ -223,6 +223,29 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// CronJobs and Jobs are run again, unless the values ignore both.
+func TestConvert_Jobs(t *testing.T) {
+	for in, want := range map[string]string{
+		"{}":                               "reload: {jobs: true}",
+		"reloader: {ignoreJobs: true}":     "{reload: {jobs: true}, workloads: {jobs: false}}",
+		"reloader: {ignoreCronJobs: true}": "{reload: {jobs: true}, workloads: {cronJobs: false}}",
+		"reloader: {ignoreCronJobs: true, ignoreJobs: true}": "workloads: {jobs: false, cronJobs: false}",
+	} {
+		output, err := convert(parsedValues(t, in), options{jobs: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, comment := split(t, output)
+		values, _ := split(t, want)
+		if diff := cmp.Diff(values, got); diff != "" {
+			t.Errorf("%s: values (-want +got):\n%s", in, diff)
+		}
+		if said := strings.Contains(comment, "look at these: - reload.jobs: grants the rights"); said != strings.Contains(want, "reload:") {
+			t.Errorf("%s: comment = %s", in, comment)
+		}
+	}
+}
+
 // paths returns the paths in values for which there are rules.
 func paths(prefix string, values map[string]any) (all []string) {
 	for key, value := range values {

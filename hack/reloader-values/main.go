@@ -25,6 +25,8 @@ type options struct {
 	namespace string
 	// observe sets reload.observe, for a time in which both run.
 	observe bool
+	// jobs sets reload.jobs, unless the values leave out both CronJobs and Jobs.
+	jobs bool
 	// allowUnknown lists values that Reloader's chart does not have, instead of refusing them.
 	allowUnknown bool
 }
@@ -33,6 +35,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "", "the namespace of Reloader's release; needed if it watches only some namespaces (reloader.watchGlobally: false)")
 	flag.BoolVar(&o.observe, "observe", false, "set reload.observe, so that configdep only shows what it would restart, beside Reloader")
+	flag.BoolVar(&o.jobs, "jobs", true, "set reload.jobs, which grants rights to create and delete Jobs, so that CronJobs and Jobs are run again as by Reloader; not if the values ignore both")
 	flag.BoolVar(&o.allowUnknown, "allow-unknown", false, "list values that Reloader's chart does not have in a comment; without it, they are errors")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: %s [FLAGS] <reloader-values.yaml >configdep-values.yaml\n", os.Args[0])

@@ -27,6 +27,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-notifications.yaml":     "chart-notifications.yaml",
 		"overlay-network-policy.yaml":    "chart-network-policy.yaml",
 		"overlay-recreate.yaml":          "chart-recreate.yaml",
+		"overlay-reload-jobs.yaml":       "chart-reload-jobs.yaml",
 		"overlay-without-revisions.yaml": "chart-without-revisions.yaml",
 		"overlay-without-webhook.yaml":   "chart-without-webhook.yaml",
 		"monitoring.yaml":                "chart-monitoring.yaml",

@@ -52,7 +52,7 @@ func TestEveryRuleSaysWhy(t *testing.T) {
 }
 
 // Whatever the values, no installation has permissions on all resources, permissions that allow escalation,
-// permission to write any Secret, or to delete anything but its own APIService.
+// permission to write any Secret, or to delete anything but its own APIService and Jobs that it replaces.
 func TestNoRoleIsTooWide(t *testing.T) {
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
@@ -80,7 +80,7 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 	switch {
 	case has(rule.Verbs, "*") || has(rule.Resources, "*") || has(rule.APIGroups, "*"):
 		t.Errorf("%v has a wildcard: %v", role, rule)
-	case has(rule.Verbs, "delete") && (!slices.Equal(rule.Resources, []string{"apiservices"}) || len(rule.ResourceNames) != 1),
+	case has(rule.Verbs, "delete") && !slices.Equal(rule.Resources, []string{"jobs"}) && (!slices.Equal(rule.Resources, []string{"apiservices"}) || len(rule.ResourceNames) != 1),
 		has(rule.Verbs, "deletecollection", "escalate", "bind", "impersonate"):
 		t.Errorf("%v may %v", role, rule)
 	case has(rule.Resources, "secrets") && has(rule.Verbs, "update", "patch") && len(rule.ResourceNames) == 0:
@@ -95,13 +95,14 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 }
 
 // In every installation, the policies restrict the server and no other user: they name the ServiceAccount of the
-// Deployment, and each has a binding. A server that may evict pods has a policy for evictions too.
+// Deployment, and each has a binding. A server that may evict pods, or create Jobs, has a policy for
+// these, too.
 func TestEveryServerIsHeldToPolicies(t *testing.T) {
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
 			objects := rendered(t, file)
 			var account string
-			evicts := false
+			evicts, creates := false, false
 			policies, bound := map[string]string{}, map[string]bool{}
 			for key, o := range objects {
 				switch key.kind {
@@ -111,6 +112,7 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 				case "ClusterRole":
 					text, err := o.MarshalJSON()
 					evicts = evicts || strings.Contains(string(text), "pods/eviction")
+					creates = creates || strings.Contains(string(text), `"create","patch","delete"`)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -128,8 +130,12 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 			switch {
 			case account == "" || file == "chart-minimal.yaml": // without a server, or with policies disabled
 				want = 0
-			case evicts:
-				want = 4
+			default:
+				for _, more := range []bool{evicts, creates} {
+					if more {
+						want++
+					}
+				}
 			}
 			if len(policies) != want || len(bound) != want {
 				t.Errorf("found %d policies and %d bindings, want %d each", len(policies), len(bound), want)
@@ -144,6 +150,9 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 			}
 			if files := []string{"overlay-recreate.yaml", "chart-recreate.yaml", "chart-everything.yaml"}; evicts != slices.Contains(files, file) {
 				t.Errorf("the server may evict pods = %v, want only with the strategy recreate", evicts)
+			}
+			if files := []string{"overlay-reload-jobs.yaml", "chart-reload-jobs.yaml"}; creates != slices.Contains(files, file) {
+				t.Errorf("the server may create Jobs = %v, want only with --reload-jobs", creates)
 			}
 		})
 	}

@@ -291,6 +291,24 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},
 			want: []string{"--strategies=annotation,recreate", "resources: [pods/eviction]", "name: configdep-apiserver-evictions", "policyName: configdep-apiserver-evictions"},
 		},
+		"Jobs and CronJobs": {
+			set: []string{"reload.jobs=true"},
+			want: []string{
+				"- --reload-jobs\n", "resources: [cronjobs]\n  verbs: [get, patch]", "resources: [jobs]\n  verbs: [get, create, patch, delete]",
+				"name: configdep-apiserver-jobs", "policyName: configdep-apiserver-jobs",
+			},
+		},
+		"only CronJobs": {
+			set:  []string{"reload.jobs=true", "workloads.jobs=false"},
+			want: []string{"- --reload-jobs\n", "resources: [cronjobs]\n  verbs: [get, patch]", "resources: [jobs]\n  verbs: [get, create]\n"},
+			not:  []string{"patch, delete]"},
+		},
+		"only Jobs": {
+			set:  []string{"reload.jobs=true", "workloads.cronJobs=false"},
+			want: []string{"- --reload-jobs\n", "resources: [jobs]\n  verbs: [get, create, patch, delete]"},
+			not:  []string{"resources: [cronjobs]\n  verbs: [get, patch]"},
+		},
+		"neither Jobs nor CronJobs": {not: []string{"--reload-jobs", "resources: [cronjobs]\n", "resources: [jobs]\n", "apiserver-jobs"}},
 		"no evictions": {
 			not: []string{"--strategies", "pods/eviction", "evictions"},
 		},

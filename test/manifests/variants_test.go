@@ -96,6 +96,15 @@ Deployment configdep-apiserver
 + ValidatingAdmissionPolicy configdep-apiserver-evictions
 + ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
 `},
+	"overlay-reload-jobs.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  + rules[{"apiGroups":["batch"],"resources":["cronjobs"],"verbs":["get","patch"]}]
+  + rules[{"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","create","patch","delete"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--reload-jobs]
++ ValidatingAdmissionPolicy configdep-apiserver-jobs
++ ValidatingAdmissionPolicyBinding configdep-apiserver-jobs
+`},
 	"overlay-secrets-only.yaml": {"base.yaml", `
 ClusterRole configdep-apiserver
   - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]

@@ -31,7 +31,7 @@ import (
 // account is the user that the policies restrict.
 const account = "system:serviceaccount:configdep-system:configdep-apiserver"
 
-var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml"}
+var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml", "../../artifacts/components/reload-jobs/admissionpolicy.yaml"}
 
 // read returns the policies in the manifests, by the last part of their names.
 func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
@@ -106,8 +106,11 @@ type request struct {
 
 func (r *request) attributes() *admission.VersionedAttributes {
 	operation := admission.Update
-	if r.old == nil {
+	switch {
+	case r.old == nil:
 		operation = admission.Create
+	case r.new == nil:
+		operation = admission.Delete
 	}
 	var kind schema.GroupVersionKind
 	var name, namespace string

@@ -4,11 +4,13 @@
 package policies
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -44,7 +46,9 @@ func (all tries) try(t *testing.T, name string, resource schema.GroupVersionReso
 						t.Errorf("the request of user %q is refused: %q", other, got)
 					}
 				}
-				now = asJSON(t, now)
+				if now != nil {
+					now = asJSON(t, now)
+				}
 				if old != nil {
 					old = asJSON(t, old)
 				}
@@ -414,11 +418,92 @@ func TestEvictions(t *testing.T) {
 	}.try(t, "evictions", corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
+// The server creates only Jobs that follow from its annotations, and deletes only those that it replaces.
+func TestJobs(t *testing.T) {
+	const (
+		creation  = "configdep may create no Job but one of a CronJob, a suspended copy, or one that replaces another"
+		deletion  = "configdep may delete no Job but one that it is replacing, or the copy of one"
+		notOurs   = "configdep may change no annotation of a Job or CronJob but its own"
+		elsewhere = "configdep may change nothing of a Job or CronJob but its own annotations"
+		many      = "configdep may write no Job or CronJob that has more than 256 annotations"
+	)
+	job := func(change func(*batchv1.Job)) *batchv1.Job {
+		j := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}}
+		j.Name, j.Namespace, j.ResourceVersion = "seed", "shop", "7"
+		j.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+		if change != nil {
+			change(j)
+		}
+		return j
+	}
+	annotated := func(keys ...string) *batchv1.Job {
+		return job(func(j *batchv1.Job) {
+			j.Annotations = map[string]string{}
+			for _, key := range keys {
+				j.Annotations[key] = "x"
+			}
+		})
+	}
+	suspended := func(j *batchv1.Job) *batchv1.Job {
+		j.Spec.Suspend = new(true)
+		return j
+	}
+	owned := func(j *batchv1.Job, kinds ...string) *batchv1.Job {
+		for _, kind := range kinds {
+			j.OwnerReferences = append(j.OwnerReferences, metav1.OwnerReference{APIVersion: "batch/v1", Kind: kind, Name: "report", UID: "u", Controller: new(true)})
+		}
+		return j
+	}
+	const instantiate = "cronjob.kubernetes.io/instantiate"
+	numerous := job(func(j *batchv1.Job) {
+		j.Annotations = map[string]string{}
+		for n := range 257 {
+			j.Annotations[fmt.Sprint(n)] = "x"
+		}
+	})
+	tries{
+		"a Job of a CronJob":          {nil, owned(annotated(instantiate), "CronJob"), ""},
+		"one without the annotation":  {nil, owned(annotated(), "CronJob"), creation},
+		"one of another owner":        {nil, owned(annotated(instantiate), "Workflow"), creation},
+		"one of two owners":           {nil, owned(annotated(instantiate), "CronJob", "Workflow"), creation},
+		"a copy":                      {nil, suspended(annotated(policy.CopyAnnotation)), ""},
+		"a copy that runs":            {nil, annotated(policy.CopyAnnotation), creation},
+		"a replacement":               {nil, annotated(policy.ReplacesAnnotation), ""},
+		"a replacement with an owner": {nil, owned(annotated(policy.ReplacesAnnotation), "CronJob"), creation},
+		"any Job":                     {nil, job(nil), creation},
+		"any suspended Job":           {nil, suspended(job(nil)), creation},
+
+		"deleting what is replaced":              {annotated(policy.RecreatingAnnotation), nil, ""},
+		"deleting a copy":                        {annotated(policy.CopyAnnotation), nil, ""},
+		"deleting a replacement":                 {annotated(policy.ReplacesAnnotation), nil, deletion},
+		"deleting any Job":                       {job(nil), nil, deletion},
+		"deleting one with too many annotations": {numerous, nil, deletion},
+
+		"the record":            {job(nil), annotated(policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation, policy.VerifiedAnnotation), ""},
+		"a copy that says more": {suspended(annotated(policy.CopyAnnotation)), suspended(annotated(policy.CopyAnnotation, policy.ConfigHashAnnotation)), ""},
+		"removing the record":   {annotated(policy.ConfigHashAnnotation), job(nil), ""},
+		"another annotation":    {job(nil), annotated("x"), notOurs},
+		"opting in":             {job(nil), annotated("reloader.stakater.com/auto"), notOurs},
+		"removing another":      {annotated("x"), job(nil), notOurs},
+		"resuming a copy":       {suspended(annotated(policy.CopyAnnotation)), annotated(policy.CopyAnnotation), elsewhere},
+		"an image":              {job(nil), job(func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "mine" }), elsewhere},
+		"a label":               {job(nil), job(func(j *batchv1.Job) { j.Labels = map[string]string{"app": "x"} }), elsewhere},
+		"a finalizer":           {job(nil), job(func(j *batchv1.Job) { j.Finalizers = []string{"example.com/x"} }), elsewhere},
+		"removing an owner":     {owned(job(nil), "CronJob"), job(nil), elsewhere},
+		"a status":              {job(nil), job(func(j *batchv1.Job) { j.Status.Active = 1 }), elsewhere},
+		"too many annotations":  {job(nil), numerous, many},
+		"fields of kube-apiserver": {job(nil), job(func(j *batchv1.Job) {
+			j.Generation, j.ResourceVersion = 2, "8"
+			j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "configdep"}}
+		}), ""},
+	}.try(t, "jobs", batchv1.SchemeGroupVersion.WithResource("jobs"))
+}
+
 // Policies apply only to requests of the server, and fail closed.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
-	if len(policies) != 4 {
-		t.Errorf("the manifests have %d policies, want 4", len(policies))
+	if len(policies) != 5 {
+		t.Errorf("the manifests have %d policies, want 5", len(policies))
 	}
 	for name, p := range policies {
 		want := []admissionregistrationv1.MatchCondition{{Name: "by-configdep", Expression: "has(request.userInfo.username) && request.userInfo.username == '" + account + "'"}}
