@@ -1027,10 +1027,10 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one. Field, ObjectAnnotation, Event: as the kind of a custom resource says.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Event\"` : an event says that content has changed. Nothing is restarted.\n - `\"Field\"` : a field of the custom resource is set to the time.\n - `\"ObjectAnnotation\"` : an annotation of the custom resource changes, which its controller watches.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"RestartAt\"` : spec.restartAt of the workload is set.",
+							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one. Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the kind of a custom resource says.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Event\"` : an event says that content has changed. Nothing is restarted.\n - `\"Field\"` : a field of the custom resource is set to the time.\n - `\"ObjectAnnotation\"` : an annotation of the custom resource changes, which its controller watches.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"Rerun\"` : a Job is started from the CronJob, or the Job is replaced.\n - `\"RestartAt\"` : spec.restartAt of the workload is set.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Annotation", "EnvVar", "Event", "Field", "ObjectAnnotation", "Recreate", "RestartAt"},
+							Enum:        []interface{}{"Annotation", "EnvVar", "Event", "Field", "ObjectAnnotation", "Recreate", "Rerun", "RestartAt"},
 						},
 					},
 					"settle": {

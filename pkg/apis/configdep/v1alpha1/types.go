@@ -108,6 +108,8 @@ const (
 	StrategyRestartAt ReloadStrategy = "RestartAt"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
+	// StrategyRerun: a Job is started from the CronJob, or the Job is replaced.
+	StrategyRerun ReloadStrategy = "Rerun"
 	// StrategyField: a field of the custom resource is set to the time.
 	StrategyField ReloadStrategy = "Field"
 	// StrategyObjectAnnotation: an annotation of the custom resource changes, which its controller watches.
@@ -132,8 +134,9 @@ type ReloadPolicy struct {
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
 	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
-	// RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one.
-	// Field, ObjectAnnotation, Event: as the kind of a custom resource says.
+	// RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one. Rerun: a Job is
+	// started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the
+	// kind of a custom resource says.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
 	// settle is how long content must stay unchanged before a restart, so that changes
