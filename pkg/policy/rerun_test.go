@@ -5,11 +5,13 @@ package policy_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -506,5 +508,73 @@ func TestDecide_Copies(t *testing.T) {
 				t.Errorf("in a namespace that is being deleted: decision = %+v", d)
 			}
 		})
+	}
+}
+
+// What is not run again has the policy that it has without the flag.
+func TestNewPolicy_OfWhatIsNotRunAgain(t *testing.T) {
+	for name, tt := range map[string]struct{ workload, namespace annotations }{
+		"nothing":                  {},
+		"off":                      {workload: annotations{reloaderAuto: "true", policy.ReloadAnnotation: "off"}},
+		"invalid":                  {workload: annotations{reloaderAuto: "true", policy.ReloadAnnotation: "x"}},
+		"by configdep":             {workload: annotations{policy.ReloadAnnotation: "auto"}},
+		"by the namespace":         {namespace: annotations{policy.ReloadAnnotation: "auto"}},
+		"not selected":             {workload: annotations{reloaderAuto: "true"}, namespace: annotations{policy.DeclaredBySelector: ""}},
+		"off, by Reloader":         {workload: annotations{reloaderAuto: "false"}, namespace: annotations{policy.ReloadAnnotation: "auto"}},
+		"a strategy, not opted in": {workload: annotations{policy.StrategyAnnotation: "recreate", policy.ReloadAnnotation: "auto"}},
+	} {
+		for _, mode := range []policy.Mode{policy.Off, policy.Auto} {
+			a := policy.Annotated{Workload: tt.workload, Namespace: tt.namespace, Traits: dependency.Traits{Recurring: true}}
+			want := policy.NewPolicy(a, policy.Defaults{Mode: mode})
+			a.Traits = dependency.Traits{Recurring: true, Rollable: true, Reruns: true}
+			if diff := cmp.Diff(want, policy.NewPolicy(a, policy.Defaults{Mode: mode}), cmp.Comparer(func(a, b policy.Strategy) bool { return a == b })); diff != "" {
+				t.Errorf("%s, with the default %s (-without +with the flag):\n%s", name, mode, diff)
+			}
+		}
+	}
+}
+
+// The settings of configdep apply to what is run again, and so do the limits.
+func TestNewPolicy_SettingsOfRuns(t *testing.T) {
+	of := func(workload annotations) policy.Policy {
+		return policy.NewPolicy(policy.Annotated{
+			Workload: workload, Namespace: annotations{policy.SettleAnnotation: "7s", policy.ReloadAnnotation: "off", policy.SourcesAnnotation: "secret/x"},
+			Traits: dependency.Traits{Rollable: true, Reruns: true},
+		}, policy.Defaults{Mode: policy.Auto})
+	}
+	p := of(annotations{reloaderAuto: "true", policy.MinIntervalAnnotation: "3m"})
+	if !p.Reruns || p.Mode != policy.Auto || p.DeclaredBy != reloaderAuto || p.Settle != 7*time.Second || p.MinInterval != 3*time.Minute || len(p.Sources) > 0 || len(p.Problems) > 0 {
+		t.Errorf("policy = %+v", p)
+	}
+	many := make([]string, 256)
+	for i := range many {
+		many[i] = strings.Repeat("a", 200) + fmt.Sprint(i)
+	}
+	list := strings.Join(many, ",")
+	if p := of(annotations{configMapList: list, secretList: list}); !p.Reruns || !p.TooManyPatterns {
+		t.Errorf("the names of both kinds are not limited: %v", p.Problems)
+	}
+	if p := of(annotations{reloaderAuto: "maybe"}); !p.Reruns || len(p.Problems) != 1 {
+		t.Errorf("an invalid annotation: %+v", p)
+	}
+}
+
+func TestRerun_Describes(t *testing.T) {
+	d := policy.Rerun.Describe("x")
+	if policy.Rerun.Name() != "rerun" || policy.Rerun.NamesPods() || policy.Rerun.MarksTemplate() || d.What == "" || d.Done == "" || d.Would == "" || d.Caveat != "x" {
+		t.Errorf("%s: %+v", policy.Rerun.Name(), d)
+	}
+	if _, err := policy.ParseStrategy("rerun"); err == nil {
+		t.Error("an annotation can ask for it")
+	}
+	of := policy.Copy{Name: "init", UID: "u", Generation: 2, Suspend: new(true), Deleting: true}
+	if got, is := policy.ParseCopy(policy.CopyName("init", "u"), of.Text()); !is || !cmp.Equal(got, of) {
+		t.Errorf("copy = %+v, want %+v", got, of)
+	}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Name: policy.CopyName("init", "u")}, Annotations: annotations{policy.CopyAnnotation: of.Text()}}
+	for _, traits := range []dependency.Traits{{}, {Rollable: true}, {Rollable: true, Reruns: true, Recurring: true}} {
+		if w.Traits = traits; policy.UnderWay(w) != nil {
+			t.Errorf("%+v: a copy of a Job, although it is none", traits)
+		}
 	}
 }

@@ -568,3 +568,121 @@ func TestRerun_RunIsRefused(t *testing.T) {
 		t.Errorf("a Job: next = %+v, %v", next, err)
 	}
 }
+
+// Reads fail: nothing is written, and the error is that of the API server.
+func TestRerun_ReadsFail(t *testing.T) {
+	present := policy.Record{Hash: "v1.k.b"}
+	started := policy.RunName(newJobsAPI(t).read(report()), present)
+	complete := replaced()
+	complete.Name, complete.UID, complete.Spec.Suspend = copyName, "uid-copy", new(true)
+	complete.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}.Text()
+	forbids := report()
+	forbids.Spec.ConcurrencyPolicy = batchv1.ForbidConcurrent
+	begin := func(a *jobsAPI) error {
+		_, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(forbids), Present: present})
+		return err
+	}
+	from := func(o *batchv1.Job) func(*jobsAPI) error {
+		return func(a *jobsAPI) error {
+			_, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(o), Memory: &Memory{}})
+			return err
+		}
+	}
+	for what, tt := range map[string]struct {
+		verb, resource, name string
+		do                   func(*jobsAPI) error
+	}{
+		"of the CronJob":             {"get", "cronjobs", "report", begin},
+		"of its Job":                 {"get", "jobs", started, begin},
+		"of its active Jobs":         {"list", "jobs", "", begin},
+		"of the Job":                 {"get", "jobs", "seed", from(seed())},
+		"of the copy":                {"get", "jobs", copyName, from(seed())},
+		"of the copy, by itself":     {"get", "jobs", copyName, from(complete)},
+		"of the Job, after its copy": {"get", "jobs", "seed", from(complete)},
+	} {
+		a := newJobsAPI(t, seed(), forbids.DeepCopy(), complete.DeepCopy())
+		failed := apierrors.NewInternalError(errors.New("no"))
+		a.fake.PrependReactor(tt.verb, tt.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			get, is := action.(clienttesting.GetAction)
+			return !is || get.GetName() == tt.name, nil, failed
+		})
+		if err := tt.do(a); !apierrors.IsInternalError(err) || len(a.took()) > 0 {
+			t.Errorf("%s: err = %v", what, err)
+		}
+	}
+}
+
+// What the index has read is not what exists.
+func TestRerun_OthersExist(t *testing.T) {
+	other := func(o *batchv1.Job) *batchv1.Job {
+		o.UID = "uid-other"
+		return o
+	}
+	complete := replaced()
+	complete.Name, complete.UID, complete.Spec.Suspend = copyName, "uid-copy", new(true)
+	complete.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}.Text()
+	ending := complete.DeepCopy()
+	ending.DeletionTimestamp = new(metav1.Now())
+	unmarked := complete.DeepCopy()
+	delete(unmarked.Annotations, policy.CopyAnnotation)
+	for what, tt := range map[string]struct {
+		read, live *batchv1.Job
+		refuse     error
+		steps      []string
+		next       Next
+	}{
+		"another Job of the name":               {read: seed(), live: other(seed())},
+		"another copy of the name":              {read: complete, live: other(complete.DeepCopy())},
+		"the copy is being deleted":             {read: complete, live: ending},
+		"the copy is none any longer":           {read: complete, live: unmarked},
+		"a Job was created a moment ago":        {read: complete, live: complete, refuse: apierrors.NewAlreadyExists(batchv1.Resource("jobs"), "seed"), next: Next{After: soon}},
+		"the copy is complete, the Job deleted": {read: complete, live: complete, steps: []string{"create seed", "delete " + copyName}},
+	} {
+		a := newJobsAPI(t, tt.live.DeepCopy())
+		a.refuse = func(string) error { return tt.refuse }
+		next, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(tt.read), Memory: &Memory{}})
+		if got := a.took(); err != nil || next != tt.next || !slices.Equal(got, tt.steps) {
+			t.Errorf("%s: next = %+v, %v, steps = %v, want %+v, %v", what, next, err, got, tt.next, tt.steps)
+		}
+	}
+}
+
+// The deletion of a copy that is of no use any longer is refused.
+func TestRerun_CopyCannotBeDeleted(t *testing.T) {
+	refused := apierrors.NewForbidden(batchv1.Resource("jobs"), copyName, errors.New("no"))
+	duplicate := func(deleting bool) *batchv1.Job {
+		o := copyOf(seed())
+		o.UID = "uid-copy"
+		o.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 2, Deleting: deleting}.Text()
+		return o
+	}
+	for what, tt := range map[string]struct {
+		from    string
+		objects []runtime.Object
+	}{
+		"of another specification": {"seed", []runtime.Object{seed(), duplicate(false)}},
+		"of a Job that is gone":    {copyName, []runtime.Object{duplicate(false)}},
+		"of a name that is taken":  {copyName, []runtime.Object{duplicate(true), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "seed", UID: "uid-other"}}}},
+	} {
+		a := newJobsAPI(t, tt.objects...)
+		a.refuse = func(string) error { return refused }
+		if _, err := a.next(tt.from); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: err = %v", what, err)
+		}
+	}
+}
+
+// A copy is completed with the record of the Job, also with what that lacks.
+func TestRerun_RecordOfTheCopy(t *testing.T) {
+	job := seed()
+	delete(job.Annotations, policy.AppliedSourcesAnnotation)
+	duplicate := copyOf(seed())
+	duplicate.UID = "uid-copy"
+	a := newJobsAPI(t, job, duplicate)
+	if _, err := a.next("seed"); err != nil {
+		t.Fatal(err)
+	}
+	if got, found := a.job("seed").Annotations[policy.AppliedSourcesAnnotation]; found {
+		t.Errorf("%s = %q, want none", policy.AppliedSourcesAnnotation, got)
+	}
+}
