@@ -375,6 +375,13 @@ func TestDecide_Reruns(t *testing.T) {
 				x.job(func(o *batchv1.Job) { o.Annotations[configMapList] = "(" })
 			}, outcome{State: policy.Blocked, Reason: "InvalidAnnotation"}),
 		},
+		"an invalid annotation, suspended": {
+			both(func(x *rerunWorld) {
+				suspend(true)(x)
+				x.cronJob(func(o *batchv1.CronJob) { o.Annotations[configMapList] = "(" })
+				x.job(func(o *batchv1.Job) { o.Annotations[configMapList] = "(" })
+			}, outcome{State: policy.Blocked, Reason: "InvalidAnnotation"}),
+		},
 		"a strategy that is not possible": {
 			both(func(x *rerunWorld) {
 				x.cronJob(func(o *batchv1.CronJob) { o.Annotations[policy.StrategyAnnotation] = "recreate" })
@@ -574,6 +581,9 @@ func TestRerun_Describes(t *testing.T) {
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Name: policy.CopyName("init", "u")}, Annotations: annotations{policy.CopyAnnotation: of.Text()}}
 	for _, traits := range []dependency.Traits{{}, {Rollable: true}, {Rollable: true, Reruns: true, Recurring: true}} {
 		if w.Traits = traits; policy.UnderWay(w) != nil {
+			t.Errorf("%+v: a copy of a Job, although it is none", traits)
+		}
+		if _, is := policy.CopyOf(w); is {
 			t.Errorf("%+v: a copy of a Job, although it is none", traits)
 		}
 	}
