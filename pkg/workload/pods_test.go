@@ -312,3 +312,39 @@ func TestPodsAreReadInPages(t *testing.T) {
 		})
 	}
 }
+
+// A Job that can be replaced has only pods that are newer than itself. Without that, nothing is known of their age.
+func TestSelect_AgeOfAJob(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
+	o := &batchv1.Job{ObjectMeta: meta("web", nil, ""), Spec: batchv1.JobSpec{Selector: selector()}}
+	o.CreationTimestamp = at
+	for reruns, want := range map[bool]time.Time{true: at.Time, false: {}} {
+		client := newClient(o.DeepCopy())
+		if reruns {
+			client.Kinds = client.Kinds.WithReruns()
+		}
+		if s, err := Select(t.Context(), client, workload(kind.Job), true); err != nil || !s.RevisionCreated.Equal(want) {
+			t.Errorf("run again: %v: created = %v (%v), want %v", reruns, s.RevisionCreated, err, want)
+		}
+	}
+}
+
+// Jobs that have failed are not active, although they have no completion time.
+func TestActive_LeavesOutFinishedJobs(t *testing.T) {
+	run := func(name string, conditions ...batchv1.JobCondition) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: meta(name, nil, "web-uid"), Status: batchv1.JobStatus{Conditions: conditions}}
+	}
+	of := func(typ batchv1.JobConditionType, status corev1.ConditionStatus) batchv1.JobCondition {
+		return batchv1.JobCondition{Type: typ, Status: status}
+	}
+	client := newClient(
+		run("complete", of(batchv1.JobComplete, corev1.ConditionTrue)), run("failed", of(batchv1.JobFailed, corev1.ConditionTrue)),
+		run("active"), run("failing", of(batchv1.JobFailureTarget, corev1.ConditionTrue)), run("resumed", of(batchv1.JobSuspended, corev1.ConditionFalse)),
+		run("unfinished", of(batchv1.JobFailed, corev1.ConditionFalse)),
+	)
+	got, err := Active(t.Context(), client, workload(kind.CronJob))
+	slices.Sort(got)
+	if diff := cmp.Diff([]types.UID{"active-uid", "failing-uid", "resumed-uid", "unfinished-uid"}, got); diff != "" || err != nil {
+		t.Errorf("active Jobs (-want +got), %v:\n%s", err, diff)
+	}
+}
