@@ -261,7 +261,7 @@ func TestRerun_ReplacesAJob(t *testing.T) {
 	}
 }
 
-// The server dies after a step, or a step is refused. Whoever continues does each step once, and the Job is never lost.
+// The server dies after a step, or a step is refused. The next leader does each step once, and the Job is never lost.
 func TestRerun_ContinuesAfterEachStep(t *testing.T) {
 	for i, step := range allSteps {
 		t.Run("the server dies after "+step, func(t *testing.T) {
