@@ -195,6 +195,9 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if err != nil {
 		return nil, "", err
 	}
+	if !object.Rollable { // although others of its kind are
+		return nil, metrics.WebhookUnchanged, nil
+	}
 	var before *written
 	if r.before != nil {
 		if before, err = r.before.marked(); err != nil {

@@ -166,12 +166,7 @@ func (s *shape) object(k *kind.Kind) (*dependency.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		read, err := k.From(o)
-		if err != nil {
-			return nil, err
-		}
-		read.Kind, read.Traits = k.Name, k.Traits
-		return read, nil
+		return k.Read(o)
 	}
 	o := &dependency.Object{Kind: k.Name, Traits: k.Traits, Template: &corev1.PodTemplateSpec{}, Status: dependency.Status{Paused: s.Spec.Paused}}
 	if len(s.Spec.Template) > 0 {

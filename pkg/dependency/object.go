@@ -65,6 +65,8 @@ type Traits struct {
 	Restart *Restart
 	// UnknownPods: its pods cannot be looked up.
 	UnknownPods bool
+	// PodsByLabels: labels alone say which pods belong to it, because these are controlled by objects that are not read.
+	PodsByLabels bool
 	// Fields: configdep may set fields of it.
 	Fields bool
 	// Custom: it is a custom resource, for which the API server knows no strategic merge patch.

@@ -178,11 +178,11 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 	}
 	l := c.layout
 	k := &Kind{
-		Name: dependency.WorkloadKind(d.Kind), Optional: true, Versions: slices.Clone(d.Versions), Fields: d.Fields,
+		Name: dependency.WorkloadKind(d.Kind), Optional: true, Versions: slices.Clone(d.Versions),
 		Resource: schema.GroupVersionResource{Group: d.Group, Version: d.Versions[0], Resource: d.Resource},
 		Traits: dependency.Traits{
 			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, CountsAll: l.countsAll(), RestartsAt: d.RestartAt,
-			Restart: c.restart, UnknownPods: d.Pods == nil, Custom: true, Fields: d.Fields,
+			Restart: c.restart, UnknownPods: d.Pods == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
 		},
 		New:    func() Object { return &custom{layout: l} },
 		From:   l.read,
@@ -200,7 +200,6 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 	}
 	if d.Pods != nil {
 		k.selector, k.updateRevision, k.RevisionLabel = l.selectorOf, l.revisionOf, d.Pods.RevisionLabel
-		k.AnyController = d.Pods.Controller == ControlledByAny
 		if d.Pods.Controller == ControlledByReplicaSet {
 			k.Revisions, k.current = ReplicaSets, l.current
 		}

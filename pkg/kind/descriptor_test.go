@@ -26,11 +26,11 @@ func TestNew(t *testing.T) {
 	if after, _ := json.Marshal(d); !bytes.Equal(before, after) {
 		t.Errorf("New has changed the descriptor to %s", after)
 	}
-	want := dependency.Traits{Rollable: true, PerNode: true, Restart: &dependency.Restart{}, UnknownPods: true}
+	want := dependency.Traits{Rollable: true, PerNode: true, Restart: &dependency.Restart{}, UnknownPods: true, Custom: true, Fields: true}
 	if diff := cmp.Diff(want, k.Traits); diff != "" {
 		t.Errorf("traits (-want +got):\n%s", diff)
 	}
-	if !k.Optional || !k.Fields || k.Name != "Harbor" || k.Kind != "HarborCluster" || !slices.Equal(k.Versions, d.Versions) || k.Selects() {
+	if !k.Optional || k.Name != "Harbor" || k.Kind != "HarborCluster" || !slices.Equal(k.Versions, d.Versions) || k.Selects() {
 		t.Errorf("%+v", k)
 	}
 	if got := k.Served().String(); got != "goharbor.io/v1beta1, Resource=harborclusters" {

@@ -61,10 +61,6 @@ type Kind struct {
 	Revisions Revisions
 	// RevisionLabel is the label of pods that identifies their template; empty: it is that of apps/v1.
 	RevisionLabel string
-	// AnyController: the pods are controlled by objects that are not read, so that their labels alone say that they belong to a workload.
-	AnyController bool
-	// Fields: configdep may set fields of the objects by server-side apply.
-	Fields bool
 
 	layout   *layout                            // of a kind that a Descriptor describes
 	selector func(Object) *metav1.LabelSelector // nil: see Selects

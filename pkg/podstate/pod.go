@@ -4,6 +4,7 @@
 package podstate
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -82,12 +83,12 @@ func FromPod(o *corev1.Pod) *Pod {
 	return p
 }
 
+// rolloutHashLabel is the label of pods of a Rollout of Argo.
+const rolloutHashLabel = "rollouts-pod-template-hash"
+
 // revisionOf returns the label by which controllers identify the template of a pod.
 func revisionOf(o *corev1.Pod) string {
-	if hash := o.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
-		return hash
-	}
-	return o.Labels[appsv1.ControllerRevisionHashLabelKey]
+	return cmp.Or(o.Labels[appsv1.DefaultDeploymentUniqueLabelKey], o.Labels[rolloutHashLabel], o.Labels[appsv1.ControllerRevisionHashLabelKey])
 }
 
 // readsOf returns what each container reads, by source.

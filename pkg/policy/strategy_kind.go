@@ -73,19 +73,19 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		return
 	}
 	problem := ""
-	if p.Reruns && p.Strategy != Annotate {
+	switch {
+	case p.Strategy == RestartAt: // whether it is possible has been checked
+		return
+	case p.Reruns && p.Strategy != Annotate:
 		problem = "it has no rollout"
-	}
-	switch p.Strategy {
-	case EnvVar:
+	case p.Strategy == EnvVar:
 		problem = "the variables of its containers cannot be set"
-	case Recreate:
-		if !t.UnknownPods && !p.Reruns {
-			return
-		}
+	case p.Strategy == Recreate && t.PodsByLabels: // which are chosen by those who write the workload
+		problem = "it is not certain which pods belong to it"
+	case p.Strategy == Recreate && t.UnknownPods:
 		problem = "its pods cannot be looked up"
-	case RestartAt:
-		return // whether it is possible has been checked
+	case p.Strategy == Recreate:
+		return
 	}
 	if problem != "" {
 		if asked {

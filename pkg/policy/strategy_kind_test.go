@@ -93,6 +93,7 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		"env-var of one without known pods":    {unknown, "env-var", nil, "object-annotation", variables},
 		"env-var by default":                   {known, "", policy.EnvVar, "annotation", ""},
 		"recreate":                             {known, "recreate", nil, "recreate", ""},
+		"recreate of pods with its labels":     {dependency.Traits{Rollable: true, Custom: true, PodsByLabels: true}, "recreate", nil, "annotation", "it is not certain which pods belong to it"},
 		"recreate without known pods":          {unknown, "recreate", nil, "object-annotation", pods},
 		"recreate without known pods, default": {unknown, "", policy.Recreate, "object-annotation", ""},
 		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},

@@ -172,7 +172,7 @@ func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *depe
 		return fmt.Errorf("the selector of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	s.controllers, s.options.LabelSelector = []types.UID{w.UID}, selects.String()
-	s.any, s.revisionLabel = k.AnyController, k.RevisionLabel
+	s.any, s.revisionLabel = k.Traits.PodsByLabels, k.RevisionLabel
 	switch k.Revisions {
 	case kind.ReplicaSets:
 		s.controllers = nil

@@ -61,6 +61,10 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 			status.Message = unneeded(&content, live)
 			return nil
 		}
+		if !live.Rollable {
+			refused = conflict(shown, "%s %s cannot be restarted because of its specification, although others of its kind can", ref.Kind, ref.Name)
+			return nil
+		}
 		if r.Observe && len(dryRun) == 0 {
 			refused = conflict(shown, "configdep only observes (--observe): only dry runs are possible")
 			return nil
