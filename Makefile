@@ -121,7 +121,7 @@ generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and
 	hack/generate.sh
 
 .PHONY: manifests
-manifests: prerequisites ## Render the kustomize base and the chart without values into test/manifests/testdata/rendered
+manifests: prerequisites ## Render the kustomize base and the chart into test/manifests/testdata/rendered
 	hack/render.sh
 
 .PHONY: tidy

@@ -4,8 +4,9 @@
 
 # Renders what can be installed.
 #
-#   hack/render.sh          the kustomize base and the chart without values, into test/manifests/testdata/rendered,
-#                           which is checked in: it shows what a change changes in a cluster (make manifests)
+#   hack/render.sh          the kustomize base and the chart, without values and with kinds of custom resources, into
+#                           test/manifests/testdata/rendered, which is checked in: it shows what a change changes in a
+#                           cluster (make manifests)
 #   hack/render.sh FOLDER   these, what watches them, each overlay, and the chart with each values file of its
 #                           folder ci, into FOLDER: package test/manifests tries them all
 #
@@ -38,6 +39,7 @@ if [[ ! $all ]]; then
   cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
   render_kustomization base base
   render_chart default
+  render_chart kinds # for the tests of its admission policies and webhooks
   exit
 fi
 

@@ -126,7 +126,7 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 					bound[policy] = true
 				}
 			}
-			want := 3
+			want := 4
 			switch {
 			case account == "" || file == "chart-minimal.yaml": // without a server, or with policies disabled
 				want = 0

@@ -274,13 +274,13 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"the annotations of Reloader alone": {
 			set:  []string{"reload.dialects={reloader}"},
-			want: []string{"--dialects=reloader\n", "'reloader.stakater.com/auto'", "has(object.spec.template.metadata)"},
+			want: []string{"--dialects=reloader\n", "'reloader.stakater.com/auto'", "exists(k, k in object.?spec.template.metadata.annotations"},
 			not:  []string{"pod-reloader.cs.sap.com/configmaps", "wave.pusher.com/update-on-config-change"},
 		},
 		"no annotations of other tools": {
 			set:  []string{"reload.dialects=null", noPolicies},
 			want: []string{"--dialects=\n", "(has(object.metadata.annotations) && ['configdep.io/reload'].exists(k, k in object.metadata.annotations)) ||"},
-			not:  []string{"stakater.com", "pusher.com", "sap.com", "has(object.spec.template.metadata)"},
+			not:  []string{"stakater.com", "pusher.com", "sap.com", "exists(k, k in object.?spec.template.metadata.annotations"},
 		},
 		"other names of Reloader's annotations, for the server, the webhook and the policies": {
 			set:  []string{"reload.reloaderAnnotations.auto=example.com/auto", "reload.reloaderAnnotations.pausedAt=example.com/since"},

@@ -36,6 +36,11 @@ var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../a
 // read returns the policies in the manifests, by the last part of their names.
 func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
+	return readFrom(t, manifests...)
+}
+
+func readFrom(t testing.TB, manifests ...string) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
 	policies := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
 	for _, manifest := range manifests {
 		content, err := os.ReadFile(manifest)
@@ -101,6 +106,7 @@ func compile(t testing.TB, policy *admissionregistrationv1.ValidatingAdmissionPo
 type request struct {
 	resource schema.GroupVersionResource
 	user     string
+	manager  string // of fields
 	old, new runtime.Object
 }
 
@@ -120,7 +126,7 @@ func (r *request) attributes() *admission.VersionedAttributes {
 			name, namespace = o.GetName(), o.GetNamespace()
 		}
 	}
-	attributes := admission.NewAttributesRecord(r.new, r.old, kind, namespace, name, r.resource, "", operation, &metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: r.user})
+	attributes := admission.NewAttributesRecord(r.new, r.old, kind, namespace, name, r.resource, "", operation, &metav1.UpdateOptions{FieldManager: r.manager}, false, &user.DefaultInfo{Name: r.user})
 	return &admission.VersionedAttributes{
 		Attributes: attributes, VersionedKind: kind,
 		VersionedObject: admission.NewLazyObject(r.new), VersionedOldObject: admission.NewLazyObject(r.old),

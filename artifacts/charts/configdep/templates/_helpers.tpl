@@ -139,14 +139,201 @@ metricRelabelings:
 {{- .Values.reload.reloaderAnnotations.pausedAt | default "deployment.reloader.stakater.com/paused-at" -}}
 {{- end }}
 
-{{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL. */ -}}
+{{- /* A value within an object in CEL, as an optional, given (dict "object" "object" "path" (list "spec" "template")). Objects of
+Kubernetes' own types have no index. */ -}}
+{{- define "configdep.at" -}}
+{{- if eq (toJson .path) (toJson (list "spec" "template")) -}}
+{{ .object }}.?spec.template{{ range .below }}.{{ . }}{{ end }}
+{{- else -}}
+{{ .object }}[?{{ include "configdep.quoted" (first .path) }}]{{ range concat (rest .path) (.below | default list) }}[{{ include "configdep.quoted" . }}]{{ end }}
+{{- end -}}
+{{- end }}
+
+{{- /* A text in CEL. Names in paths have no quotation marks. */ -}}
+{{- define "configdep.quoted" -}}
+'{{ replace "\\" "\\\\" . }}'
+{{- end }}
+
+{{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL, given (dict "root" $ "path" ...), the
+path of the pod template. The resource may have no such field, in which case an error would keep the webhook from being called. */ -}}
 {{- define "configdep.marked" -}}
-(has(object.metadata.annotations) && [{{ include "configdep.optInKeys" . }}].exists(k, k in object.metadata.annotations)) ||
-{{- if has "reloader" .Values.reload.dialects }}
-(has(object.spec.template.metadata) && has(object.spec.template.metadata.annotations) && [{{ include "configdep.reloaderKeys" . }}].exists(k, k in object.spec.template.metadata.annotations)) ||
+{{- $annotations := list "metadata" "annotations" -}}
+(has(object.metadata.annotations) && [{{ include "configdep.optInKeys" .root }}].exists(k, k in object.metadata.annotations)) ||
+{{- if has "reloader" .root.Values.reload.dialects }}
+[{{ include "configdep.reloaderKeys" .root }}].exists(k, k in {{ include "configdep.at" (dict "object" "object" "path" .path "below" $annotations) }}.orValue({})) ||
 {{- end }}
 (oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
-(oldObject != null && has(oldObject.spec.template.metadata) && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
+(oldObject != null && 'configdep.io/config-hash' in {{ include "configdep.at" (dict "object" "oldObject" "path" .path "below" $annotations) }}.orValue({}))
+{{- end }}
+
+{{- /* What the manifests say about the presets of the server, by name: the parts of their descriptors on which rights, webhooks and
+admission policies depend. A test compares them with the server. */ -}}
+{{- define "configdep.presets" -}}
+argo-rollout:
+  group: argoproj.io
+  resource: rollouts
+  versions: [v1alpha1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+  restartAt: true
+knative-service:
+  group: serving.knative.dev
+  resource: services
+  versions: [v1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+kruise-cloneset:
+  group: apps.kruise.io
+  resource: clonesets
+  versions: [v1alpha1, v1beta1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+kruise-daemonset:
+  group: apps.kruise.io
+  resource: daemonsets
+  versions: [v1alpha1, v1beta1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+kruise-statefulset:
+  group: apps.kruise.io
+  resource: statefulsets
+  versions: [v1beta1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+leaderworkerset:
+  group: leaderworkerset.x-k8s.io
+  resource: leaderworkersets
+  versions: [v1]
+  podTemplates: [{path: .spec.leaderWorkerTemplate.workerTemplate}, {path: .spec.leaderWorkerTemplate.leaderTemplate}]
+  reload: {by: TemplateAnnotation, path: .spec.leaderWorkerTemplate.workerTemplate}
+openshift-deploymentconfig:
+  group: apps.openshift.io
+  resource: deploymentconfigs
+  versions: [v1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+ray-cluster:
+  group: ray.io
+  resource: rayclusters
+  versions: [v1]
+  podTemplates: [{path: .spec.headGroupSpec.template}, {path: ".spec.workerGroupSpecs[*].template"}]
+  reload: {by: Event}
+slurm-nodeset:
+  group: slinky.slurm.net
+  resource: nodesets
+  versions: [v1beta1]
+  podTemplates: [{path: .spec.template}]
+  reload: {by: TemplateAnnotation}
+strimzi-podset:
+  group: core.strimzi.io
+  resource: strimzipodsets
+  versions: [v1beta2, v1]
+  podTemplates: [{path: ".spec.pods[*]"}]
+  reload: {by: None}
+{{- end }}
+
+{{- /* The names in a path such as .spec.template or .spec['a.b'][*], as a list in JSON; [*] is "". */ -}}
+{{- define "configdep.segments" -}}
+{{- $names := list }}
+{{- range regexFindAll "\\.[A-Za-z0-9_-]+|\\['[^']+'\\]|\\[\\*\\]" . -1 }}
+{{- if eq . "[*]" }}
+{{- $names = append $names "" }}
+{{- else if hasPrefix "." . }}
+{{- $names = append $names (trimPrefix "." .) }}
+{{- else }}
+{{- $names = append $names (trimSuffix "']" (trimPrefix "['" .)) }}
+{{- end }}
+{{- end }}
+{{- toJson $names }}
+{{- end }}
+
+{{- /* The kinds of custom resources that are workloads, as a list in JSON. Of each: its group, resource and versions; template, the path
+of the pod template whose annotations a restart changes, or none; written, the paths that the server may write; annotation, the one by which
+it is reloaded; patch, whether anything is written; fields, whether fields are set; and templates, the paths of all pod templates. */ -}}
+{{- define "configdep.kinds" -}}
+{{- $described := dict }}
+{{- range .Values.kinds.config }}
+{{- $_ := set $described (printf "%s.%s" .resource .group) true }}
+{{- end }}
+{{- $kinds := list }}
+{{- range $name, $kind := include "configdep.presets" . | fromYaml }}
+{{- if and (has $name $.Values.kinds.presets) (not (hasKey $described (printf "%s.%s" $kind.resource $kind.group))) }}
+{{- $kinds = append $kinds $kind }}
+{{- end }}
+{{- end }}
+{{- $out := list }}
+{{- range concat $kinds (.Values.kinds.config | default list) }}
+{{- $id := printf "%s.%s" .resource .group }}
+{{- $template := list }}
+{{- $written := list }}
+{{- if eq .reload.by "TemplateAnnotation" }}
+{{- if and (not .reload.path) (ne (len (.podTemplates | default list)) 1) }}
+{{- fail (printf "kinds.config: %s needs reload.path, which of podTemplates is changed; it is known only if there is one" $id) }}
+{{- end }}
+{{- $template = include "configdep.segments" (.reload.path | default (first .podTemplates).path) | fromJsonArray }}
+{{- $written = append $written (concat $template (list "metadata" "annotations")) }}
+{{- end }}
+{{- if eq .reload.by "Field" }}
+{{- $written = append $written (include "configdep.segments" .reload.path | fromJsonArray) }}
+{{- end }}
+{{- if .restartAt }}
+{{- $written = append $written (list "spec" "restartAt") }}
+{{- end }}
+{{- $templates := list }}
+{{- range .podTemplates }}
+{{- $templates = append $templates (include "configdep.segments" .path | fromJsonArray) }}
+{{- end }}
+{{- $patch := or (ne .reload.by "None") (default false .fields) }}
+{{- $out = append $out (dict "group" .group "resource" .resource "versions" .versions "id" $id "template" $template "written" $written
+  "annotation" (.reload.annotation | default "") "patch" $patch "fields" (default false .fields) "templates" $templates) }}
+{{- end }}
+{{- toJson $out }}
+{{- end }}
+
+{{- /* What of an object is compared with what it was, in CEL, as elements of a list: the new and the old value of an object, and which of
+its members may differ. Given (dict "at" "" "paths" ...), it is for all objects on the way to paths. What is at the end of a path may be
+any value. */ -}}
+{{- define "configdep.compared" -}}
+{{- $at := .at }}
+{{- $new := empty .at | ternary "variables.new" (print "dyn(variables.new" .at ".orValue({}))") }}
+{{- $old := empty .at | ternary "variables.old" (print "dyn(variables.old" .at ".orValue({}))") }}
+{{- $below := dict }}
+{{- range .paths }}
+{{- $_ := set $below (first .) (append (get $below (first .) | default list) (rest .)) }}
+{{- end }}
+{{- $names := list }}
+{{- range $name, $_ := $below }}
+{{- $names = append $names (include "configdep.quoted" $name) }}
+{{- end -}}
+[{{ $new }}, {{ $old }}, dyn([{{ join ", " $names }}])]
+{{- range $name, $paths := $below }}
+{{- if not (has (list) $paths) }},
+{{ include "configdep.compared" (dict "paths" $paths "at" (print $at "[" (empty $at | ternary "?" "") (include "configdep.quoted" $name) "]")) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The values at a path that may have [*], in CEL, given (dict "in" ... "path" ...): an optional, or a list of them. Maps for which a
+[*] stands count as a whole, because their members have no order. */ -}}
+{{- define "configdep.valuesAt" -}}
+{{- $expression := .in }}
+{{- $optional := false }}
+{{- $path := .path }}
+{{- range $i, $name := .path }}
+{{- if and $name $path }}
+{{- $expression = print $expression "[" ($optional | ternary "" "?") (include "configdep.quoted" $name) "]" }}
+{{- $optional = true }}
+{{- $path = rest $path }}
+{{- else if $path }}
+{{- $rest := rest $path }}
+{{- $path = list }}
+{{- $list := $optional | ternary (print $expression ".orValue([])") $expression }}
+{{- if $rest }}
+{{- $expression = print "[" $list "].map(v, type(v) == list ? dyn(v.map(e, " (include "configdep.valuesAt" (dict "in" "e" "path" $rest)) ")" (has "" $rest | ternary "" ".filter(o, o.hasValue())") ") : dyn(v))" }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{ $expression }}
 {{- end }}
 
 {{- /* The kinds of workloads that are not read, separated by commas. */ -}}
