@@ -88,7 +88,13 @@ const documents = "https://github.com/configdep/configdep/blob/main/docs/"
 
 // restartRules are for what Reloader reads, and what it restarts.
 var restartRules = map[string]rule{
-	"reloader.autoReloadAll": ifTrueSets("reload.autoReloadAll", true),
+	"reloader.autoReloadAll": ifTrue(func(c *conversion, path string) {
+		c.set("reload.autoReloadAll", true)
+		if !c.is("reloader.isArgoRollouts", true) && !c.is("reloader.isOpenshift", true) {
+			c.set("kinds.presets", []any{})
+			c.note(look, path, "custom resources are not restarted, as with Reloader; kinds.presets names those that are")
+		}
+	}),
 	"reloader.ignoreSecrets": ifTrue(func(c *conversion, path string) {
 		if c.is("reloader.ignoreConfigMaps", true) {
 			c.fail(path, "must not be true together with reloader.ignoreConfigMaps: nothing would restart a workload")
@@ -102,8 +108,8 @@ var restartRules = map[string]rule{
 	"reloader.reloadOnDelete":   ifTrueSets("reload.onDelete", true),
 	"reloader.syncAfterRestart": ifTrueSays(without, "changes that are made while no replica runs are always found"),
 	"reloader.reloadStrategy":   parsed(oneOf("default", "env-vars", "annotations"), strategy),
-	"reloader.isArgoRollouts":   ifTrueSays(without, "this version does not restart Argo Rollouts"),
-	"reloader.isOpenshift":      ifTrueSays(without, "DeploymentConfigs are not restarted, by current versions of Reloader neither"),
+	"reloader.isArgoRollouts":   ifTrue(func(c *conversion, path string) { c.preset(path, "argo-rollout") }),
+	"reloader.isOpenshift":      ifTrue(func(c *conversion, path string) { c.preset(path, "openshift-deploymentconfig") }),
 	"reloader.enableCSIIntegration": ifTrueSays(without,
 		"this version does not see when the content of a SecretProviderClass changes"),
 
@@ -129,6 +135,13 @@ var restartRules = map[string]rule{
 	"reloader.custom_annotations.pauseTime":      to("reload.reloaderAnnotations.pausedAt", text),
 
 	"reloader.webhookUrl": parsed(text, webhook),
+}
+
+// preset adds a kind of custom resources to those that are read. Without any such value, the default of configdep's chart applies.
+func (c *conversion) preset(path, name string) {
+	presets, _ := at(c.out, "kinds.presets").([]any)
+	c.set("kinds.presets", append(presets, name))
+	c.note(look, path, "only these kinds of custom resources are read; without kinds.presets, all that configdep knows are")
 }
 
 func strategy(c *conversion, path string, value any) {
