@@ -85,7 +85,7 @@ func TestExampleOfKinds(t *testing.T) {
 	if found == nil {
 		t.Fatal("docs/kinds.md has no example")
 	}
-	if kinds, errs := kind.ParseFile([]byte(found[1])); len(errs) > 0 || len(kinds) != 1 || !kinds[0].Fields {
+	if kinds, errs := kind.ParseFile([]byte(found[1])); len(errs) > 0 || len(kinds) != 1 || !kinds[0].Traits.Fields {
 		t.Errorf("kinds = %v, errors: %v", kinds, errs)
 	}
 }
