@@ -195,7 +195,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if err != nil {
 		return nil, "", err
 	}
-	if !object.Rollable { // although others of its kind are
+	if !object.Rollable || object.Borrows { // although others of its kind are; or it has no template of its own, and the controller records it
 		return nil, metrics.WebhookUnchanged, nil
 	}
 	var before *written

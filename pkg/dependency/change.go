@@ -25,7 +25,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
 		g.beginWaiting(w)
 	}
-	g.own(before.workload, w)
+	g.relate(before.workload, w)
 	g.workloads.set(&w.WorkloadKey, w)
 	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
 	g.replaceUse(before, now)
@@ -37,7 +37,7 @@ func (g *Graph) DeleteWorkload(key WorkloadKey) {
 	if before.workload == nil {
 		return
 	}
-	g.own(before.workload, nil)
+	g.relate(before.workload, nil)
 	g.workloads.delete(key)
 	g.replaceUse(before, use{})
 }

@@ -31,6 +31,8 @@ type Graph struct {
 	users           users
 	// owned says which workloads belong to which others.
 	owned tree[ownedKey, struct{}]
+	// borrowers says whose pods have the template of which other one.
+	borrowers tree[ownedKey, struct{}]
 	// extra is what the annotations of workloads name in addition to their templates; globs is what is known of the
 	// globs among these, and globUsers are the workloads that use them.
 	extra     tree[WorkloadKey, *extra]
@@ -99,6 +101,7 @@ func newGraph(b bounds) *Graph {
 		namespaces: newTree[string, *namespace](compareNames),
 		users:      newUsers(),
 		owned:      newTree[ownedKey, struct{}](compareOwned),
+		borrowers:  newTree[ownedKey, struct{}](compareOwned),
 		waiting:    newUsers(),
 		extra:      newTree[WorkloadKey, *extra](compareWorkloads),
 		globs:      newTree[globID, *aggregate](compareGlobs),
@@ -121,6 +124,7 @@ func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
 	s.unread, s.owned = g.unread.clone(), g.owned.clone()
+	s.borrowers = g.borrowers.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.goneContents, s.deletions = nil, nil

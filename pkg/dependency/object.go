@@ -27,6 +27,10 @@ type Object struct {
 	TemplateFields []string
 	// Owner is the workload of a custom resource that the object belongs to; nil: there is none.
 	Owner *Owner
+	// TemplateFrom names the object whose pod template the pods of this one have; nil: they have its own. TemplateOf is the same as a
+	// workload; nil: it is none that is read.
+	TemplateFrom *TemplateReference
+	TemplateOf   *WorkloadKey
 	// Named are the sources that the object names itself.
 	Named []Named
 	// Fields are the fields that get their values from sources.
@@ -37,6 +41,9 @@ type Object struct {
 	// Status is known of kinds that are Rollable.
 	Status
 }
+
+// TemplateReference names an object, in the same namespace, that has a pod template.
+type TemplateReference struct{ APIVersion, Kind, Name string }
 
 // Traits are how the controller of a kind treats its pods, as far as decisions depend on it.
 type Traits struct {
@@ -218,6 +225,8 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Status:      o.Status,
 		Fields:      o.Fields,
 		Owner:       o.Owner,
+		Borrows:     o.TemplateFrom != nil,
+		TemplateOf:  o.TemplateOf,
 		stages:      stagesOf(&o.Template.Spec),
 	}
 	w.numberStages()

@@ -55,6 +55,10 @@ type Workload struct {
 	Fields     Fields
 	// Owner is the workload of a custom resource that this one belongs to; nil: there is none.
 	Owner *Owner
+	// Borrows: its pods have the pod template of another object. TemplateOf is that object; nil: it is none that is read. The
+	// references then are those of its template.
+	Borrows    bool
+	TemplateOf *WorkloadKey
 	// Truncated: the pod template names more than References contains; see MaxSources and MaxUses.
 	Truncated bool
 	// Terminating: the workload is being deleted.

@@ -234,9 +234,12 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	case o.workload != nil:
 		w := o.workload
 		previous := x.workload(w.WorkloadKey)
+		x.graph.Borrow(w)
 		w.After(previous, at)
 		x.setWorkload(w, previous, o.ResourceVersion, at)
-		return touchedWorkload(w)
+		what := touchedWorkload(w)
+		what.add(x.lend(w.WorkloadKey, o.ResourceVersion, at))
+		return what
 	case o.source != nil:
 		key := o.source.SourceKey
 		o.source.After(x.graph.Source(key), x.graph.DeletedBefore(key), at)
@@ -310,7 +313,26 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
-	return touchedWorkload(w)
+	what := touchedWorkload(w)
+	what.add(x.lend(key, w.ResourceVersion, x.arrival(true)))
+	return what
+}
+
+// lend updates the workloads whose pods have the template of another one, which has been written in a version or deleted. Few have: each
+// takes its pods from it instead of that one.
+func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.Arrival) (what touched) {
+	var borrowers []dependency.WorkloadKey
+	x.graph.Borrowers(key, func(b dependency.WorkloadKey) { borrowers = append(borrowers, b) })
+	for _, b := range borrowers {
+		w := x.workload(b)
+		next := *w // values in the graph are immutable
+		if x.graph.Borrow(&next) {
+			next.StartAgain(version)
+			x.setWorkload(&next, w, version, at)
+			what.add(touchedWorkload(&next))
+		}
+	}
+	return what
 }
 
 // touchedWorkload returns what a change of a workload affects: others may belong to a custom resource.

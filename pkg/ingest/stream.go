@@ -174,7 +174,7 @@ func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
 		case read == nil:
 			o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
 		default:
-			read.Owner = c.ownerOf(m)
+			c.Kinds.Relate(read)
 			complete(read)
 			o.workload = c.Dialects.ReadWorkload(read)
 		}
@@ -227,19 +227,6 @@ func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
 		return s.reduce(o)
 	}
 	return s
-}
-
-// ownerOf returns the workload of an Optional kind that an object belongs to; nil: there is none.
-func (c Scope) ownerOf(m metav1.Object) *dependency.Owner {
-	if c.Kinds == nil {
-		return nil
-	}
-	for _, ref := range m.GetOwnerReferences() {
-		if k := c.Kinds.OfReference(ref.APIVersion, ref.Kind); k != nil && k.Optional {
-			return &dependency.Owner{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: m.GetNamespace(), Name: ref.Name}, UID: ref.UID}
-		}
-	}
-	return nil
 }
 
 // unmarshaler decodes itself from protobuf.

@@ -39,10 +39,20 @@ type Descriptor struct {
 	Reload  Reload `json:"reload"`
 	// RestartAt: a time in spec.restartAt replaces the pods.
 	RestartAt bool `json:"restartAt,omitempty"`
+	// TemplateFrom is where it names another workload whose pod template its pods have; nil: nowhere. It needs RestartAt, by which such a
+	// workload is restarted.
+	TemplateFrom *TemplateFrom `json:"templateFrom,omitempty"`
 	// Status is where it reports on its rollouts; nil: nowhere.
 	Status *StatusPaths `json:"status,omitempty"`
 	// Fields: configdep may set fields of it by server-side apply.
 	Fields bool `json:"fields,omitempty"`
+}
+
+// TemplateFrom are the fields that name a workload of the same namespace.
+type TemplateFrom struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
 }
 
 // TemplatePath is where one or more pod templates are.
@@ -173,6 +183,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 	c.pods(d.Pods, at.Child("pods"))
 	c.reload(&d, at)
 	c.status(d.Status, at.Child("status"))
+	c.templateFrom(d, at)
 	if len(c.errs) > 0 {
 		return nil, c.errs
 	}
@@ -524,6 +535,26 @@ func (c *compiler) reloadTemplate(d *Descriptor, at *field.Path) {
 		c.invalid(at, text, "must be one of podTemplates")
 	case !slices.Equal(names, ordinaryTemplate):
 		c.restart = &dependency.Restart{Template: names}
+	}
+}
+
+func (c *compiler) templateFrom(d Descriptor, at *field.Path) {
+	from := d.TemplateFrom
+	if from == nil {
+		return
+	}
+	at = at.Child("templateFrom")
+	for name, path := range map[string]string{"apiVersion": from.APIVersion, "kind": from.Kind, "name": from.Name} {
+		if path == "" {
+			c.errs = append(c.errs, field.Required(at.Child(name), "the path of a field"))
+		}
+	}
+	if !d.RestartAt {
+		c.errs = append(c.errs, field.Forbidden(at, "needs restartAt"))
+	}
+	c.layout.from = &templateFrom{
+		apiVersion: c.single(from.APIVersion, at.Child("apiVersion")), kind: c.single(from.Kind, at.Child("kind")),
+		name: c.single(from.Name, at.Child("name")),
 	}
 }
 

@@ -213,10 +213,31 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 		return nil, err
 	}
 	read.Kind, read.Traits = k.Name, k.Traits
-	if k.layout != nil && k.layout.isFixed(o) {
+	switch {
+	case read.TemplateFrom != nil:
+		read.Traits.Restart = restartAt
+	case k.layout != nil && k.layout.isFixed(o):
 		read.Traits.Rollable = false
 	}
 	return read, nil
+}
+
+// restartAt restarts workloads whose pods have the template of another one.
+var restartAt = &dependency.Restart{Field: []string{"spec", "restartAt"}}
+
+// Relate completes an object with the workloads that it refers to.
+func (t Table) Relate(o *dependency.Object) {
+	for _, ref := range o.Meta.OwnerReferences {
+		if k := t.OfReference(ref.APIVersion, ref.Kind); k != nil && k.Optional {
+			o.Owner = &dependency.Owner{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: o.Meta.Namespace, Name: ref.Name}, UID: ref.UID}
+			break
+		}
+	}
+	if from := o.TemplateFrom; from != nil {
+		if k := t.OfReference(from.APIVersion, from.Kind); k != nil {
+			o.TemplateOf = &dependency.WorkloadKey{Kind: k.Name, Namespace: o.Meta.Namespace, Name: from.Name}
+		}
+	}
 }
 
 // IsHidden reports whether an object is not shown because its controller is.

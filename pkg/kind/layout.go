@@ -26,7 +26,8 @@ type layout struct {
 	sources        []source
 	status         *status // nil: it is not known
 	unless         Path
-	looksUp        bool // its pods can be looked up
+	from           *templateFrom // nil: pods have the object's own template
+	looksUp        bool          // its pods can be looked up
 	selector       Path
 	labels         map[string]string
 	revisionLabel  string
@@ -40,6 +41,20 @@ type source struct {
 	text                 string // the path of the name
 	keyName              string
 	optional             bool
+}
+
+// templateFrom is where objects name the object whose pod template their pods have.
+type templateFrom struct{ apiVersion, kind, name Path }
+
+func (f *templateFrom) of(values any) *dependency.TemplateReference {
+	if f == nil {
+		return nil
+	}
+	text := func(p Path) string { s, _ := p.get(values).(string); return s }
+	if text(f.name) == "" {
+		return nil
+	}
+	return &dependency.TemplateReference{APIVersion: text(f.apiVersion), Kind: text(f.kind), Name: text(f.name)}
 }
 
 // status is where objects report on their rollouts.
@@ -77,7 +92,7 @@ func (l *layout) read(o Object) (*dependency.Object, error) {
 	}
 	out := &dependency.Object{
 		Meta: &c.ObjectMeta, Template: &corev1.PodTemplateSpec{}, TemplateFields: l.templateFields,
-		Truncated: c.truncated, Status: l.statusOf(c),
+		Truncated: c.truncated, Status: l.statusOf(c), TemplateFrom: l.from.of(c.values),
 	}
 	for i, t := range slices.Concat(c.templates...) {
 		if i == 0 {

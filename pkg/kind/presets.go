@@ -43,7 +43,7 @@ var (
 
 // presets describe custom resources of other projects, as of the versions that their comments name. They are in the order of their names.
 var presets = []Preset{
-	// Argo Rollouts 1.8. A Rollout that takes its template from a Deployment (workloadRef) is shown without one.
+	// Argo Rollouts 1.8.
 	{"argo-rollout", Descriptor{
 		Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Versions: []string{"v1alpha1"},
 		PodTemplates: inTemplate,
@@ -51,8 +51,8 @@ var presets = []Preset{
 			Selector: specSelector, Controller: ControlledByReplicaSet,
 			RevisionLabel: "rollouts-pod-template-hash", Revision: ".status.currentPodHash",
 		},
-		// Without a template of its own, an annotation of it would be an invalid one.
-		Reload: Reload{By: ByTemplateAnnotation, Unless: ".spec.workloadRef.name"}, RestartAt: true,
+		Reload: onTemplate, RestartAt: true,
+		TemplateFrom: &TemplateFrom{APIVersion: ".spec.workloadRef.apiVersion", Kind: ".spec.workloadRef.kind", Name: ".spec.workloadRef.name"},
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, // a text
 			Replicas:           specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable, Paused: specPaused,

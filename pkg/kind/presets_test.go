@@ -354,16 +354,44 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// Knative refuses another template under the name of a revision, and a Rollout may have none of its own.
+// Knative refuses another template under the name of a revision.
 func TestPresets_NotReloaded(t *testing.T) {
 	for preset, part := range map[string]string{
 		"knative-service": "spec: {template: {metadata: {name: web-v1}}}",
-		"argo-rollout":    "spec: {template: null, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}}",
 	} {
 		k, tt := OfPreset(preset), presetObjects[preset]
 		_, read := decode(t, k, objectOf(t, k, tt.object, part))
 		if w := dependency.NewWorkload(read, dependency.Annotations{}); w.Rollable || !k.Traits.Rollable {
 			t.Errorf("%s: rollable: %v, the kind: %v", preset, w.Rollable, k.Traits.Rollable)
+		}
+	}
+}
+
+// A Rollout may have the template of another workload. A restart is then a field of its own.
+func TestPresets_TemplateOfAnother(t *testing.T) {
+	k, tt := OfPreset("argo-rollout"), presetObjects["argo-rollout"]
+	for part, want := range map[string]*dependency.TemplateReference{
+		"spec: {template: null, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}}": {APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		"spec: {workloadRef: {apiVersion: example.com/v1, kind: Thing, name: web}}":               {APIVersion: "example.com/v1", Kind: "Thing", Name: "web"},
+		"spec: {workloadRef: {apiVersion: apps/v1, kind: Deployment}}":                            nil,
+		"spec: {workloadRef: odd}": nil,
+	} {
+		o, _ := decode(t, k, objectOf(t, k, tt.object, part))
+		read, err := k.Read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read.TemplateFrom); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", part, diff)
+		}
+		restart := read.Traits.Restart
+		if byField := restart != nil && slices.Equal(restart.Field, []string{"spec", "restartAt"}); byField != (want != nil) {
+			t.Errorf("%s: restart = %+v", part, restart)
+		}
+		Table(nil).Relate(read)
+		known := want != nil && want.Kind == "Deployment"
+		if (read.TemplateOf != nil) != known || known && (read.TemplateOf.Name != "web" || read.TemplateOf.Namespace != read.Meta.Namespace) {
+			t.Errorf("%s: the template of %v", part, read.TemplateOf)
 		}
 	}
 }

@@ -57,6 +57,7 @@ func Get(ctx context.Context, client Client, dialects policy.Dialects, key depen
 	if read == nil {
 		return nil, apierrors.NewNotFound(k.Resource.GroupResource(), key.Name)
 	}
+	client.Kinds.Relate(read)
 	return &Live{dialects.ReadWorkload(read), o.GetGeneration(), k.Progress(o)}, nil
 }
 

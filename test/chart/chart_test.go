@@ -296,7 +296,7 @@ func (r *release) bundles(t *testing.T, hasWebhook bool) (bundles []string) {
 // checkBundles waits until the server has filled in all CA bundles.
 func (r *release) checkBundles(t *testing.T, hasWebhook bool) {
 	t.Helper()
-	want := map[bool]int{true: 3, false: 1}[hasWebhook]
+	want := map[bool]int{true: 5, false: 1}[hasWebhook]
 	await.Until(t, "all caBundles are filled in", func(context.Context) error {
 		if found := r.bundles(t, hasWebhook); len(found) != want || slices.Contains(found, "") {
 			return fmt.Errorf("CA bundles = %v", found)

@@ -140,6 +140,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		g := now.Graph
 		// What this process knows about the start of the pods also applies to the live workload.
 		previous := g.Workload(w.WorkloadKey)
+		g.Borrow(w)
 		at := dependency.Arrival{Live: previous != nil, Seen: r.Clock.Now()}
 		w.After(previous, at)
 		policy.Note(w, previous, g.Namespace(w.Namespace), now.Defaults, w.ResourceVersion, at)

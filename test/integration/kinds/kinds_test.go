@@ -10,8 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
@@ -219,4 +223,118 @@ func clone(c content) content {
 		out[key] = value
 	}
 	return out
+}
+
+// A Rollout with the template of a Deployment has the sources of that Deployment, and is restarted by its own field.
+func TestRollout_TemplateOfADeployment(t *testing.T) {
+	t.Parallel()
+	rolloutsOnce(t)
+	p, d := newPlace(t), rollouts
+	p.secret("db", "password", "one")
+	p.secret("other", "password", "one")
+	deployments := client.AppsV1().Deployments(p.namespace)
+	labels := map[string]string{"app": "web"}
+	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Image: "app", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+			}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.create(d, "v1alpha1", auto, content{"replicas": 1, "workloadRef": content{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}})
+	ready := content{"observedGeneration": observedText, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "phase": "Healthy"}
+	p.status(d, "v1alpha1", clone(ready))
+	reads := func(name string) func(*v1alpha1.ConfigDependency) error {
+		return func(o *v1alpha1.ConfigDependency) error {
+			if len(o.Spec.Sources) != 1 || o.Spec.Sources[0].Name != name {
+				return fmt.Errorf("sources = %+v", o.Spec.Sources)
+			}
+			return nil
+		}
+	}
+	restartAt := func() string {
+		at, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "restartAt")
+		return at
+	}
+	shown := p.view(d, applied, reads("db"), state(v1alpha1.StateInSync, ""))
+	if restartAt() != "" || shown.Spec.Reload.Strategy != v1alpha1.StrategyField {
+		t.Errorf("restarted at %q; strategy %s", restartAt(), shown.Spec.Reload.Strategy)
+	}
+	p.secret("db", "password", "two")
+	shown = p.view(d, newer(shown), applied)
+	first := restartAt()
+	if first == "" {
+		t.Error("the Rollout was not restarted")
+	}
+	p.status(d, "v1alpha1", clone(ready))
+	p.view(d, state(v1alpha1.StateInSync, ""))
+
+	// Its controller rolls another template out by itself.
+	other := []byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/envFrom/0/secretRef/name", "value": "other"}]`)
+	if _, err := deployments.Patch(t.Context(), "web", types.JSONPatchType, other, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shown = p.view(d, newer(shown), applied, reads("other"))
+	if restartAt() != first {
+		t.Error("the Rollout was restarted because of another template")
+	}
+	if err := await.NextSecond(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.secret("other", "password", "two")
+	p.view(d, newer(shown), applied)
+	if restartAt() == first {
+		t.Error("the Rollout was not restarted")
+	}
+}
+
+// A Deployment that belongs to a custom resource is left to it, as long as the custom resource is restarted itself.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	storesOnce(t)
+	p, d := newPlace(t), harborStores
+	p.secret("db", "password", "one")
+	owner := p.create(d, "v1", auto, content{"secretName": "db"})
+	labels := map[string]string{"app": "web"}
+	deployments := client.AppsV1().Deployments(p.namespace)
+	made, err := deployments.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Annotations: auto,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true)}},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Image: "app", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+			}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := definition{kind: "Deployment"}
+	covered := func(want bool) func(*v1alpha1.ConfigDependency) error {
+		return func(o *v1alpha1.ConfigDependency) error {
+			if s := o.Spec.Sources[0]; s.TriggersReload == want || (s.Reason == policy.ReasonCoveredByOwner && s.DeclaredBy == "HarborStore web") != want {
+				return fmt.Errorf("source = %+v", s)
+			}
+			return nil
+		}
+	}
+	p.view(deployment, covered(true))
+	shown := p.view(d, applied)
+	p.secret("db", "password", "two")
+	p.view(d, newer(shown), applied)
+	if now, err := deployments.Get(t.Context(), "web", metav1.GetOptions{}); err != nil || !equality.Semantic.DeepEqual(now.Spec.Template, made.Spec.Template) {
+		t.Errorf("the Deployment was restarted as well: %v, %v", now, err)
+	}
+	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.ReloadAnnotation: nil}}})
+	uncovered := p.view(deployment, covered(false), applied)
+	p.secret("db", "password", "three")
+	p.view(deployment, newer(uncovered), applied)
 }

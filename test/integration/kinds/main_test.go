@@ -53,6 +53,7 @@ kinds:
   kind: HarborStore
   resource: harborstores
   versions: [v1]
+  sources: [{kind: Secret, name: .spec.secretName}]
   reload: {by: Annotation}
   fields: true
 - group: goharbor.example.com
