@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 
@@ -51,7 +52,7 @@ func (r *Reader) discover(ctx context.Context, last *discovery, groups []string)
 	case http.StatusNotModified:
 		return last, nil
 	case http.StatusOK:
-		found, err := readDiscovery(json.NewDecoder(http.MaxBytesReader(nil, answer.Body, maxDiscovery)), groups)
+		found, err := readDiscovery(http.MaxBytesReader(nil, answer.Body, maxDiscovery), groups)
 		if err != nil {
 			return nil, fmt.Errorf("reading the discovery: %w", err)
 		}
@@ -63,16 +64,17 @@ func (r *Reader) discover(ctx context.Context, last *discovery, groups []string)
 }
 
 // readDiscovery keeps some groups of a document.
-func readDiscovery(d *json.Decoder, groups []string) (*discovery, error) {
+func readDiscovery(answer io.Reader, groups []string) (*discovery, error) {
 	found, is := &discovery{groups: map[string][]apidiscoveryv2.APIVersionDiscovery{}}, ""
-	err := eachMember(d, func(name string) error {
+	w := newWindow(answer)
+	err := w.eachMember(func(name string) error {
 		switch name {
 		case "kind":
-			return d.Decode(&is)
+			return w.decodeJSON(&is)
 		case "items":
-			return eachItem(d, func() error {
+			return w.eachItem(func() error {
 				var g apidiscoveryv2.APIGroupDiscovery
-				if err := d.Decode(&g); err != nil {
+				if err := w.decodeJSON(&g); err != nil {
 					return err
 				}
 				if slices.Contains(groups, g.Name) {
@@ -82,7 +84,7 @@ func readDiscovery(d *json.Decoder, groups []string) (*discovery, error) {
 			})
 		default:
 			var other json.RawMessage
-			return d.Decode(&other)
+			return w.decodeJSON(&other)
 		}
 	})
 	switch {

@@ -484,7 +484,7 @@ func TestDiscover(t *testing.T) {
 		"half of it":             `{"kind":"APIGroupDiscoveryList","items":[`,
 		"no items of that shape": `{"kind":"APIGroupDiscoveryList","items":[1]}`,
 	} {
-		if found, err := readDiscovery(json.NewDecoder(strings.NewReader(answer)), groups); err == nil {
+		if found, err := readDiscovery(strings.NewReader(answer), groups); err == nil {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
@@ -528,7 +528,7 @@ func TestDiscovery_Served(t *testing.T) {
 		"the preferred one is stale": {[]string{`{"version":"v2","freshness":"Stale"}`, has("v1", "boats", "Current")}, "v1", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := readDiscovery(json.NewDecoder(strings.NewReader(fmt.Sprintf(list, strings.Join(tt.versions, ",")))), []string{"sea.example.com"})
+			d, err := readDiscovery(strings.NewReader(fmt.Sprintf(list, strings.Join(tt.versions, ","))), []string{"sea.example.com"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -540,7 +540,7 @@ func TestDiscovery_Served(t *testing.T) {
 	}
 	one := boats()
 	one.Versions = nil
-	d, err := readDiscovery(json.NewDecoder(strings.NewReader(fmt.Sprintf(list, has("v1", "boats", "Current")))), []string{"sea.example.com"})
+	d, err := readDiscovery(strings.NewReader(fmt.Sprintf(list, has("v1", "boats", "Current"))), []string{"sea.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,29 +16,28 @@ import (
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// Custom resources, such as a kind of workload of another project, are read in JSON, because the API server has no other format for them. They are also read object by
-// object, with the same limit on each. None of them is a ConfigMap or a Secret.
+// Custom resources, such as a kind of workload of another project, are read in JSON, because the API server has no other format for them. They
+// are also read object by object, with the same limit on each. None of them is a ConfigMap or a Secret, but fields may contain values of
+// Secrets, so the buffers are overwritten too. The buffer of a json.Decoder cannot be.
 
 var errNoJSON = errors.New("the response is not a JSON object")
 
 // readJSONList decodes a whole list, as the API server sends it, object by object.
 func readJSONList(answer io.Reader, s *stream) (*metav1.List, error) {
-	bounded := &boundedReader{from: answer}
-	bounded.next()
-	d := json.NewDecoder(bounded)
+	w := newWindow(answer)
+	defer w.clear()
 	list, kind := &metav1.List{}, ""
-	err := eachMember(d, func(name string) error {
-		bounded.next()
+	err := w.eachMember(func(name string) error {
 		switch name {
 		case "kind": // comes after the items, as the members are in alphabetical order
-			return d.Decode(&kind)
+			return w.decodeJSON(&kind)
 		case "metadata":
-			return d.Decode(&list.ListMeta)
+			return w.decodeJSON(&list.ListMeta)
 		case "items":
-			return readJSONItems(d, bounded, s, list)
+			return readJSONItems(w, s, list)
 		default:
 			var other json.RawMessage
-			return d.Decode(&other)
+			return w.decodeJSON(&other)
 		}
 	})
 	switch {
@@ -49,14 +49,14 @@ func readJSONList(answer io.Reader, s *stream) (*metav1.List, error) {
 	return list, checkWhole(list, kind, s)
 }
 
-// readJSONItems decodes the objects of a list.
-func readJSONItems(d *json.Decoder, bounded *boundedReader, s *stream, list *metav1.List) error {
-	var raw json.RawMessage // its memory is used again and again
-	return eachItem(d, func() error {
-		bounded.next()
-		if err := d.Decode(&raw); err != nil {
+// readJSONItems decodes the objects of a list, each of which it overwrites.
+func readJSONItems(w *window, s *stream, list *metav1.List) error {
+	return w.eachItem(func() error {
+		raw, err := w.takeJSON()
+		if err != nil {
 			return err
 		}
+		defer clear(raw)
 		o, err := s.decode(raw)
 		if err != nil {
 			return err
@@ -66,62 +66,159 @@ func readJSONItems(d *json.Decoder, bounded *boundedReader, s *stream, list *met
 	})
 }
 
-// eachItem calls f for each element of an array, which f reads.
-func eachItem(d *json.Decoder, f func() error) error {
-	switch begin, err := d.Token(); {
+// decodeJSON decodes the next value.
+func (w *window) decodeJSON(into any) error {
+	raw, err := w.takeJSON()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// eachMember calls f for each member of an object, whose value f takes.
+func (w *window) eachMember(f func(name string) error) error {
+	return w.eachElement('{', '}', func() error {
+		var name string
+		if err := w.decodeJSON(&name); err != nil {
+			return err
+		}
+		if err := w.takeCharacter(':'); err != nil {
+			return err
+		}
+		return f(name)
+	})
+}
+
+// eachItem calls f for each element of an array or null, which f takes.
+func (w *window) eachItem(f func() error) error {
+	switch first, err := w.peek(); {
 	case err != nil:
 		return err
-	case begin == nil: // null
-		return nil
-	case begin != json.Delim('['):
-		return errNoJSON
+	case first == 'n':
+		var null []json.RawMessage
+		return w.decodeJSON(&null)
 	}
-	for d.More() {
+	return w.eachElement('[', ']', f)
+}
+
+// eachElement calls f for each element between two brackets, which f takes.
+func (w *window) eachElement(open, end byte, f func() error) error {
+	if err := w.takeCharacter(open); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		switch next, err := w.peek(); {
+		case err != nil:
+			return err
+		case next == end:
+			return w.takeCharacter(end)
+		}
+		if !first {
+			if err := w.takeCharacter(','); err != nil {
+				return err
+			}
+		}
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	_, err := d.Token()
-	return err
 }
 
-// eachMember calls f for each member of an object, whose value f reads.
-func eachMember(d *json.Decoder, f func(name string) error) error {
-	if begin, err := d.Token(); err != nil {
+// takeCharacter takes the next character, which must be a certain one.
+func (w *window) takeCharacter(want byte) error {
+	switch next, err := w.peek(); {
+	case err != nil:
 		return err
-	} else if begin != json.Delim('{') {
+	case next != want:
 		return errNoJSON
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if err := f(name.(string)); err != nil { // the decoder sees to that
-			return err
-		}
-	}
-	_, err := d.Token()
+	_, err := w.take(1)
 	return err
 }
 
-// boundedReader limits what is read for one object.
-type boundedReader struct {
-	from io.Reader
-	left int
+// peek returns the next character that is not white space. It does not take it.
+func (w *window) peek() (byte, error) {
+	for range maxObject {
+		if w.begin == w.end {
+			if err := w.more(); err != nil {
+				return 0, err
+			}
+		}
+		switch c := w.buffer[w.begin]; c {
+		case ' ', '\t', '\n', '\r':
+			w.begin++
+		default:
+			return c, nil
+		}
+	}
+	return 0, errTooLarge
 }
 
-// next begins the next object.
-func (r *boundedReader) next() { r.left = maxObject }
+var errTooLarge = fmt.Errorf("an object of more than %d bytes is not read", maxObject)
 
-// Read implements io.Reader.
-func (r *boundedReader) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		return 0, fmt.Errorf("an object of more than %d bytes is not read", maxObject)
+// more reads at least one more byte.
+func (w *window) more() error {
+	have := w.end - w.begin
+	if have >= maxObject {
+		return errTooLarge
 	}
-	n, err := r.from.Read(p[:min(len(p), r.left)])
-	r.left -= n
-	return n, err
+	return w.fill(have + 1)
+}
+
+// takeJSON takes the next value, as take does. It only finds its end: what decodes the value sees whether it is valid. io.EOF means that
+// there is none.
+func (w *window) takeJSON() ([]byte, error) {
+	if _, err := w.peek(); err != nil {
+		return nil, err
+	}
+	var end jsonEnd
+	for n := 0; ; n++ {
+		if w.begin+n == w.end {
+			switch err := w.more(); {
+			case errors.Is(err, io.EOF):
+				return nil, io.ErrUnexpectedEOF
+			case err != nil:
+				return nil, err
+			}
+		}
+		switch before, after := end.at(w.buffer[w.begin+n]); {
+		case before && n == 0:
+			return nil, errNoJSON
+		case before:
+			return w.take(n)
+		case after:
+			return w.take(n + 1)
+		}
+	}
+}
+
+// jsonEnd finds the end of a JSON value.
+type jsonEnd struct {
+	depth         int
+	text, escaped bool // within a text, and after a backslash there
+}
+
+// at reports whether the value ends before or after its next character.
+func (e *jsonEnd) at(c byte) (before, after bool) {
+	switch {
+	case e.escaped:
+		e.escaped = false
+	case e.text:
+		e.escaped, e.text = c == '\\', c != '"'
+		return false, !e.text && e.depth == 0
+	case c == '"':
+		e.text = true
+	case c == '{', c == '[':
+		e.depth++
+	case e.depth > 0:
+		if c == '}' || c == ']' {
+			e.depth--
+		}
+		return false, e.depth == 0
+	default:
+		return strings.IndexByte(" \t\n\r,:]}", c) >= 0, false // after a number, or a word such as null
+	}
+	return false, false
 }
 
 // jsonFramer separates the events of a watch in JSON.
@@ -130,35 +227,54 @@ type jsonFramer struct{ runtime.Framer }
 func newJSONFramer() runtime.Framer { return jsonFramer{jsonserializer.Framer} }
 
 // NewFrameReader implements runtime.Framer.
-func (f jsonFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
-	bounded := &boundedReader{from: r}
-	bounded.next()
-	return &jsonFrameReader{f.Framer.NewFrameReader(struct {
-		io.Reader
-		io.Closer
-	}{bounded, r}), bounded}
+func (jsonFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
+	return &jsonFrameReader{Closer: r, window: &window{from: r, buffer: make([]byte, 4<<10)}}
 }
 
-// jsonFrameReader reads events of limited size.
+// jsonFrameReader reads an event only into a buffer that has room for it, as frameReader does: of others, it fills one byte, which is a
+// bracket.
 type jsonFrameReader struct {
-	io.ReadCloser
-	bounded *boundedReader
+	io.Closer
+	window *window
+	event  []byte // what has not been read of it; it is in the window
 }
 
-// Read reads an event, or the rest of one; with io.ErrShortBuffer there is more of it.
+// Read reads the rest of an event, or returns io.ErrShortBuffer.
 func (r *jsonFrameReader) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err == nil {
-		r.bounded.next()
+	if len(r.event) == 0 {
+		event, err := r.window.takeJSON()
+		if err != nil {
+			r.window.clear()
+			return 0, err
+		}
+		r.event = event
 	}
-	return n, err
+	take, short := len(r.event), len(r.event) > len(p)
+	if short {
+		take = min(1, len(p))
+	}
+	n := copy(p, r.event[:take])
+	clear(r.event[:n])
+	r.event = r.event[n:]
+	if short {
+		return n, io.ErrShortBuffer
+	}
+	return n, nil
 }
 
 // jsonDecoder decodes the objects of a stream, and errors.
 type jsonDecoder struct{ *stream }
 
-// Decode implements runtime.Decoder.
+// Decode implements runtime.Decoder. It overwrites what it decodes, or fails to decode, except errors of the API server.
 func (d jsonDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, gvk, err := d.decodeTyped(data)
+	if _, isStatus := o.(*metav1.Status); !isStatus {
+		clear(data)
+	}
+	return o, gvk, err
+}
+
+func (d jsonDecoder) decodeTyped(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
 	var t metav1.TypeMeta
 	if err := json.Unmarshal(data, &t); err != nil {
 		return nil, nil, errNoJSON
@@ -167,7 +283,10 @@ func (d jsonDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.O
 	switch t.Kind {
 	case d.kind:
 		o, err := d.decode(data)
-		return o, &gvk, err
+		if err != nil {
+			return nil, nil, err
+		}
+		return o, &gvk, nil
 	case "Status":
 		status := &metav1.Status{}
 		return status, &gvk, json.Unmarshal(data, status)

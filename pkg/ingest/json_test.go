@@ -6,20 +6,25 @@ package ingest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	restclientwatch "k8s.io/client-go/rest/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -206,4 +211,217 @@ func TestReadJSON_Bounds(t *testing.T) {
 	if got, err := readList(strings.NewReader(trainList(items...)), s); err != nil || len(got.Items) != 4 {
 		t.Errorf("many large objects: error = %v", err)
 	}
+}
+
+// harbors are custom resources with fields.
+func harbors(t testing.TB) *stream {
+	t.Helper()
+	k, err := kind.New(kind.Descriptor{
+		Group: "goharbor.io", Kind: "Harbor", Resource: "harbors", Versions: []string{"v1"}, Reload: kind.Reload{By: kind.ByAnnotation}, Fields: true,
+	}, field.NewPath("kinds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Scope{}.workloads(k, dependency.NewDigester([]byte("key")))
+}
+
+// harborJSON returns a Harbor with the password in a field.
+func harborJSON(name, rest string) string {
+	return fmt.Sprintf(`{"apiVersion":"goharbor.io/v1","kind":"Harbor","metadata":{"namespace":"shop","name":%q,"resourceVersion":"5",
+		"annotations":{"configdep.io/fields":"spec.key = secret/db#password"}},"spec":{"key":%q,"rest":%q}}`, name, password, rest)
+}
+
+// notingBody notes the buffers into which a body is read.
+type notingBody struct {
+	io.Reader
+	buffers [][]byte
+}
+
+func (b *notingBody) Read(p []byte) (int, error) {
+	b.buffers = append(b.buffers, p)
+	return b.Reader.Read(p)
+}
+
+func (b *notingBody) check(t *testing.T, when string) {
+	t.Helper()
+	for _, buffer := range b.buffers {
+		if bytes.Contains(buffer, []byte(password)) {
+			t.Errorf("%s: a buffer of %d bytes holds the password", when, len(buffer))
+		}
+	}
+	if len(b.buffers) == 0 {
+		t.Error("no buffer was noted")
+	}
+}
+
+// Nothing of a custom resource is left in a buffer, because fields may contain values of Secrets.
+func TestNothingIsLeftOfJSON(t *testing.T) {
+	s, large := harbors(t), strings.Repeat(password+" ", 30_000)
+	list := func(items ...string) string {
+		return `{"items":[` + strings.Join(items, ",") + `],"kind":"HarborList","metadata":{"resourceVersion":"7"}}`
+	}
+	for name, tt := range map[string]struct {
+		text string
+		fine bool
+	}{
+		"objects":             {list(harborJSON("a", ""), harborJSON("b", large), harborJSON("c", "")), true},
+		"half a list":         {list(harborJSON("a", ""), harborJSON("b", large))[:200_000], false},
+		"an odd object":       {list(harborJSON("a", ""), `{"metadata":{"name":5},"x":"`+password+`"}`), false},
+		"not JSON":            {list(harborJSON("a", "")+password, harborJSON("b", "")), false},
+		"another kind":        {strings.Replace(list(harborJSON("a", "")), "HarborList", "BoatList", 1), true}, // of an optional kind
+		"a text after it all": {list(harborJSON("a", "")) + password, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := &notingBody{Reader: iotest.HalfReader(strings.NewReader(tt.text))}
+			if _, err := readList(body, s); (err == nil) != tt.fine {
+				t.Errorf("error = %v", err)
+			} else if err != nil && strings.Contains(err.Error(), password) {
+				t.Errorf("the error contains the password: %v", err)
+			}
+			body.check(t, "after the list")
+		})
+	}
+	event := func(object string) string { return `{"type":"ADDED","object":` + object + "}\n" }
+	for name, tt := range map[string]struct {
+		text    string
+		decoded int
+	}{
+		"events that need larger and larger buffers": {event(harborJSON("a", "")) + event(harborJSON("b", large)) + event(harborJSON("c", "")), 3},
+		"another kind":              {event(strings.Replace(harborJSON("a", ""), `"Harbor"`, `"Boat"`, 1)), 0},
+		"an odd object":             {event(`{"kind":"Harbor","metadata":{"name":5},"x":"` + password + `"}`), 0},
+		"not an event":              {`{"type":5,"object":` + harborJSON("a", "") + `}`, 0},
+		"not an object":             {`"` + password + `"`, 0},
+		"an event that breaks off":  {event(harborJSON("a", "")) + event(harborJSON("b", large))[:200_000], 1},
+		"an event and half another": {event(harborJSON("a", "")) + `{"type":"ADDED","object":{"x":"` + password, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := &notingBody{Reader: iotest.HalfReader(strings.NewReader(tt.text))}
+			info := serializer{&objectDecoder{s}}.SupportedMediaTypes()[0]
+			noting := &notingReader{ReadCloser: info.StreamSerializer.NewFrameReader(io.NopCloser(body))}
+			d := restclientwatch.NewDecoder(streaming.NewDecoder(noting, info.StreamSerializer.Serializer), info.Serializer)
+			n := 0
+			for ; ; n++ {
+				_, o, err := d.Decode()
+				for _, b := range noting.buffers {
+					if bytes.Contains(b, []byte(password)) {
+						t.Errorf("after event %d, a buffer of %d bytes holds the password", n, len(b))
+					}
+				}
+				if err != nil {
+					break
+				}
+				if w := o.(*object).workload; w == nil || len(w.Fields.States) != 1 {
+					t.Errorf("event %d is read as %+v", n, w)
+				}
+			}
+			if n != tt.decoded {
+				t.Errorf("got %d events, want %d", n, tt.decoded)
+			}
+			body.check(t, "at the end")
+		})
+	}
+}
+
+// Values end where they end, however they arrive, and whatever is in them.
+func TestTakeJSON(t *testing.T) {
+	values := []string{
+		`{}`, `[]`, `"a"`, `"\""`, `"\\"`, `"{"`, `["]",{"}":"\"}"}]`, `5`, `-0.5e+3`, `true`, `null`, `[[[],[]],{"a":{}}]`, `""`, `{"\\":"\\\\\""}`,
+		`"` + strings.Repeat("x", 70_000) + `"`,
+	}
+	for name, arrives := range map[string]func(io.Reader) io.Reader{
+		"at once": func(r io.Reader) io.Reader { return r }, "by halves": iotest.HalfReader, "byte by byte": iotest.OneByteReader, "with the end": iotest.DataErrReader,
+	} {
+		for _, between := range []string{"\n", " \t\r\n "} {
+			w := newWindow(arrives(strings.NewReader(strings.Join(values, between) + between)))
+			for _, want := range values {
+				if got, err := w.takeJSON(); err != nil || string(got) != want {
+					t.Fatalf("%s: %.100s, %v, want %.100s", name, got, err, want)
+				}
+			}
+			if got, err := w.takeJSON(); err != io.EOF { //nolint:errorlint // it must be this itself
+				t.Errorf("%s: %s and the error %v at the end", name, got, err)
+			}
+		}
+	}
+	for text, want := range map[string]error{
+		"": io.EOF, " ": io.EOF, "{": io.ErrUnexpectedEOF, `"a\"`: io.ErrUnexpectedEOF, "[[]": io.ErrUnexpectedEOF, "12": io.ErrUnexpectedEOF,
+		"]": errNoJSON, "}": errNoJSON, ",": errNoJSON, ":": errNoJSON,
+	} {
+		if got, err := newWindow(strings.NewReader(text)).takeJSON(); !errors.Is(err, want) {
+			t.Errorf("%q: %s, %v, want the error %v", text, got, err, want)
+		}
+	}
+	for _, c := range " \t\r\n,:]}" {
+		if got, err := newWindow(strings.NewReader("5" + string(c))).takeJSON(); err != nil || string(got) != "5" {
+			t.Errorf("before %q: %q, %v", c, got, err)
+		}
+	}
+	if _, err := newWindow(&spaces{}).takeJSON(); !errors.Is(err, errTooLarge) {
+		t.Errorf("endless white space: error = %v", err)
+	}
+}
+
+// spaces is an endless answer of them.
+type spaces struct{}
+
+func (*spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// Lists with wrong commas are refused.
+func TestReadJSONList_Commas(t *testing.T) {
+	s, one := harbors(t), harborJSON("a", "")
+	for _, items := range []string{"," + one, one + ",", one + ",," + one, one + one, one + ":" + one} {
+		if got, err := readList(strings.NewReader(`{"items":[`+items+`],"kind":"HarborList"}`), s); err == nil {
+			t.Errorf("%.50s: got %d objects", items, len(got.Items))
+		}
+	}
+	for _, list := range []string{`{"kind" "HarborList"}`, `{"kind","HarborList"}`, `{"kind":"HarborList",}`, `{,"kind":"HarborList"}`, `{5:"HarborList"}`, `{"kind":"HarborList","x":y}`} {
+		if _, err := readList(strings.NewReader(list), s); err == nil {
+			t.Errorf("%s is read", list)
+		}
+	}
+}
+
+// FuzzReadJSON: any input is refused, or read as encoding/json reads it.
+func FuzzReadJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"items":[` + harborJSON("a", "") + `,{"metadata":{"name":"b"}}],"kind":"HarborList"}`, `{"items":null,"kind":"HarborList"}`, `{"items":[1,"a\"",[]],"x":{}}`,
+		`{"type":"ADDED","object":` + harborJSON("a", `"\u00`) + `}`, `{"type":"ERROR","object":{"kind":"Status"}}`, `[`, `"\`, "{}{}", "",
+	} {
+		f.Add([]byte(seed))
+	}
+	s := harbors(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		list, err := readList(bytes.NewReader(raw), s)
+		var want struct {
+			Kind  string            `json:"kind"`
+			Items []json.RawMessage `json:"items"`
+		}
+		if decoded := json.NewDecoder(bytes.NewReader(raw)); err == nil {
+			if decoded.Decode(&want) != nil {
+				t.Fatalf("%d objects are read from invalid JSON", len(list.Items))
+			}
+			if bytes.Count(raw, []byte("tems")) == 1 && len(want.Items) != len(list.Items) { // not for two members of one name
+				t.Fatalf("%d objects, want %d", len(list.Items), len(want.Items))
+			}
+		}
+		info := serializer{&objectDecoder{s}}.SupportedMediaTypes()[0]
+		d := restclientwatch.NewDecoder(streaming.NewDecoder(info.StreamSerializer.NewFrameReader(io.NopCloser(bytes.NewReader(raw))), info.StreamSerializer.Serializer), info.Serializer)
+		for range len(raw) + 1 {
+			_, o, err := d.Decode()
+			if err != nil {
+				return
+			}
+			switch o.(type) {
+			case *object, *metav1.Status:
+			default:
+				t.Fatalf("got a %T", o)
+			}
+		}
+		t.Fatal("more events than bytes")
+	})
 }

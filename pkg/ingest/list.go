@@ -21,7 +21,7 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 	if s.json {
 		return readJSONList(answer, s)
 	}
-	w := &window{from: answer, buffer: make([]byte, 64<<10)}
+	w := newWindow(answer)
 	defer w.clear()
 	head, err := w.take(len(magic))
 	if err != nil || string(head) != magic {
@@ -97,6 +97,10 @@ type window struct {
 	buffer     []byte
 	begin, end int // of it in the buffer
 	taken      int // so far
+}
+
+func newWindow(answer io.Reader) *window {
+	return &window{from: answer, buffer: make([]byte, 64<<10)}
 }
 
 // maxObject limits what is allocated for one object. By default, etcd accepts no request
