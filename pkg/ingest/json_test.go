@@ -425,3 +425,38 @@ func FuzzReadJSON(f *testing.F) {
 		t.Fatal("more events than bytes")
 	})
 }
+
+// Events are read completely, whatever their size: the size of a buffer, or slightly more or less.
+func TestJSONFrames(t *testing.T) {
+	var sizes []int
+	var body strings.Builder
+	for _, around := range []int{16, 1024, 2048, 4096, 65536} {
+		for size := around - 12; size <= around+12; size++ {
+			sizes = append(sizes, size)
+			fmt.Fprintf(&body, "{%q:0}\n", strings.Repeat("x", size))
+		}
+	}
+	into := &noted{}
+	d := streaming.NewDecoder(newJSONFramer().NewFrameReader(io.NopCloser(strings.NewReader(body.String()))), into)
+	for i, size := range sizes {
+		if _, _, err := d.Decode(nil, nil); err != nil || into.size != size {
+			t.Fatalf("event %d has %d bytes, want %d: %v", i, into.size, size, err)
+		}
+	}
+	if _, _, err := d.Decode(nil, nil); !errors.Is(err, io.EOF) {
+		t.Errorf("error at the end = %v, want EOF", err)
+	}
+}
+
+// An object is overwritten when it is decoded, or when that fails.
+func TestJSONDecoder_Overwrites(t *testing.T) {
+	for name, text := range map[string]string{
+		"an object": harborJSON("a", ""), "another kind": strings.Replace(harborJSON("a", ""), `"Harbor"`, `"Boat"`, 1), "not JSON": harborJSON("a", "") + "}",
+	} {
+		raw := []byte(text)
+		_, _, err := jsonDecoder{harbors(t)}.Decode(raw, nil, nil)
+		if bytes.Contains(raw, []byte(password)) || err != nil && strings.Contains(err.Error(), password) {
+			t.Errorf("%s: error = %v, left: %s", name, err, raw)
+		}
+	}
+}

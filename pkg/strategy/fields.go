@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -136,7 +135,7 @@ func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.
 	if a.Kind == setfields.Secret {
 		list, err := f.client.CoreV1().Secrets(w.Namespace).List(ctx, options)
 		if err != nil {
-			return nil, "", quiet("reading "+string(a.Kind)+" "+a.Name, err)
+			return nil, "", workload.Quiet("reading "+string(a.Kind)+" "+a.Name, err)
 		}
 		i := slices.IndexFunc(list.Items, func(s corev1.Secret) bool { return s.Name == a.Name })
 		if i < 0 {
@@ -150,7 +149,7 @@ func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.
 	}
 	list, err := f.client.CoreV1().ConfigMaps(w.Namespace).List(ctx, options)
 	if err != nil {
-		return nil, "", quiet("reading "+string(a.Kind)+" "+a.Name, err)
+		return nil, "", workload.Quiet("reading "+string(a.Kind)+" "+a.Name, err)
 	}
 	i := slices.IndexFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Name == a.Name })
 	if i < 0 {
@@ -187,7 +186,7 @@ func (f *Fields) apply(ctx context.Context, k *kind.Kind, w *dependency.Workload
 		out.Problem = refusedFields(err)
 		return nil
 	default:
-		return quiet("setting fields", err)
+		return workload.Quiet("setting fields", err)
 	}
 }
 
@@ -230,27 +229,6 @@ func refusedFields(err error) string {
 	return text + "); its answer is not shown, because it may contain values"
 }
 
-// quiet returns an error of the API server without its text, which may quote values.
-func quiet(what string, err error) error {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return fmt.Errorf("%s failed without an answer of the API server", what)
-	}
-	s := status.Status()
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: s.Code, Reason: s.Reason,
-		Message: fmt.Sprintf("%s failed: %s", what, http.StatusText(int(s.Code))),
-		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter(&s)},
-	}}
-}
-
-func retryAfter(s *metav1.Status) int32 {
-	if s.Details == nil {
-		return 0
-	}
-	return s.Details.RetryAfterSeconds
-}
-
 // Release gives up all fields of a workload that were set: they keep their values, and no manager owns them for configdep. It returns the
 // resourceVersion after that.
 func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version string, err error) {
@@ -260,7 +238,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	}
 	o, err := f.client.Objects.Get(ctx, k, w.Namespace, w.Name)
 	if err != nil {
-		return "", quiet("reading the workload", err)
+		return "", workload.Quiet("reading the workload", err)
 	}
 	if o.GetUID() != w.UID || o.GetResourceVersion() != w.ResourceVersion {
 		return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
@@ -287,7 +265,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 		if apierrors.IsInvalid(err) { // the test of the version has failed
 			return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
 		}
-		return "", quiet("giving up fields", err)
+		return "", workload.Quiet("giving up fields", err)
 	}
 	return released.GetResourceVersion(), nil
 }

@@ -57,13 +57,20 @@ func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error)
 	if err != nil {
 		return Client{}, fmt.Errorf("creating a client: %w", err)
 	}
-	return Client{Interface: client, Objects: live{objects, patches}}, nil
+	silent := rest.CopyConfig(config)
+	silent.WarningHandler, silent.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	quiet, err := metadata.NewForConfig(silent)
+	if err != nil {
+		return Client{}, fmt.Errorf("creating a client: %w", err)
+	}
+	return Client{Interface: client, Objects: live{objects, patches, quiet}}, nil
 }
 
 // live implements Objects. Patches ask for only the metadata in the response, as callers use nothing else.
 type live struct {
 	objects dynamic.Interface
 	patches metadata.Interface
+	quiet   metadata.Interface // logs no warnings of the API server
 }
 
 // Get implements Objects.
@@ -102,5 +109,9 @@ func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (ki
 
 // Patch implements Objects.
 func (l live) Patch(ctx context.Context, k *kind.Kind, namespace, name string, typ types.PatchType, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
-	return l.patches.Resource(k.Served()).Namespace(namespace).Patch(ctx, name, typ, data, options)
+	patches := l.patches
+	if k.Traits.Fields { // a warning, such as that of an admission webhook, may quote values
+		patches = l.quiet
+	}
+	return patches.Resource(k.Served()).Namespace(namespace).Patch(ctx, name, typ, data, options)
 }

@@ -42,7 +42,7 @@ func customClient(t *testing.T, k *kind.Kind, text string, objects ...runtime.Ob
 	if err := client.Tracker().Create(k.Served(), o, "shop"); err != nil {
 		t.Fatal(err)
 	}
-	return Client{Interface: fake.NewClientset(objects...), Objects: live{client, nil}, Kinds: kind.Table{k}}
+	return Client{Interface: fake.NewClientset(objects...), Objects: live{client, nil, nil}, Kinds: kind.Table{k}}
 }
 
 func TestSelect_CustomResources(t *testing.T) {

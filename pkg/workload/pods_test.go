@@ -29,7 +29,7 @@ import (
 
 // newClient returns a client with objects, which reads workloads as the real one does.
 func newClient(objects ...runtime.Object) Client {
-	return Client{Interface: fake.NewClientset(objects...), Objects: live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil}}
+	return Client{Interface: fake.NewClientset(objects...), Objects: live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil, nil}}
 }
 
 var web = map[string]string{"app": "web"}

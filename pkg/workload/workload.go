@@ -7,7 +7,9 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +21,7 @@ import (
 )
 
 // Patch sends a JSON merge patch to a workload that can be restarted, and returns the
-// metadata of the result. It returns the errors of the API server.
+// metadata of the result. It returns the errors of the API server, without their texts if fields of the kind can be set.
 func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
 	k, err := client.rollable(key.Kind)
 	if err != nil {
@@ -29,7 +31,29 @@ func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data 
 	if policy.Strategic(data) {
 		typ = types.StrategicMergePatchType
 	}
-	return client.Objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	patched, err := client.Objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	if err != nil && k.Traits.Fields {
+		return nil, Quiet("changing a "+string(k.Name), err)
+	}
+	return patched, err
+}
+
+// Quiet returns an error of the API server without its text. Where fields have values of Secrets, it may quote them, such as that of an
+// admission webhook.
+func Quiet(what string, err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return fmt.Errorf("%s failed without an answer of the API server", what)
+	}
+	s := status.Status()
+	quiet := metav1.Status{
+		Status: metav1.StatusFailure, Code: s.Code, Reason: s.Reason,
+		Message: fmt.Sprintf("%s failed: %s", what, http.StatusText(int(s.Code))), Details: &metav1.StatusDetails{},
+	}
+	if s.Details != nil {
+		quiet.Details.RetryAfterSeconds = s.Details.RetryAfterSeconds
+	}
+	return &apierrors.StatusError{ErrStatus: quiet}
 }
 
 // Live is the current state of a workload at the API server.
