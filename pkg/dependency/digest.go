@@ -174,3 +174,11 @@ func appendString(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
+
+// AppendTexts appends texts to content so that others give other content.
+func AppendTexts(b []byte, texts ...string) []byte {
+	for _, text := range texts {
+		b = appendString(b, text)
+	}
+	return b
+}

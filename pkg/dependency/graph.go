@@ -24,8 +24,10 @@ type Graph struct {
 	leftOut         SourceKind
 	selectedByLabel bool
 	// besides are sources that are not in the cluster; see With.
-	besides    map[SourceKey]*Source
-	namespaces tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
+	besides map[SourceKey]*Source
+	// podStatuses are statuses of SecretProviderClasses, by name, and mounts the same in the order of compareMounts.
+	podStatuses, mounts tree[PodStatus, *PodStatus]
+	namespaces          tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
 	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
 	unreadNamespace map[string]string
 	users           users
@@ -95,20 +97,22 @@ func NewGraph() *Graph {
 
 func newGraph(b bounds) *Graph {
 	g := &Graph{
-		workloads:  newTree[WorkloadKey, *Workload](compareWorkloads),
-		sources:    newTree[SourceKey, *Source](compareSources),
-		unread:     newTree[SourceKey, *Unread](compareSources),
-		namespaces: newTree[string, *namespace](compareNames),
-		users:      newUsers(),
-		owned:      newTree[ownedKey, struct{}](compareOwned),
-		borrowers:  newTree[ownedKey, struct{}](compareOwned),
-		waiting:    newUsers(),
-		extra:      newTree[WorkloadKey, *extra](compareWorkloads),
-		globs:      newTree[globID, *aggregate](compareGlobs),
-		globUsers:  newTree[globUse, struct{}](compareGlobUses),
-		gone:       newTree[SourceKey, goneSource](compareSources),
-		unused:     newTree[SourceKey, Change](compareSources),
-		writers:    lru.New(maxWriterNamespaces),
+		workloads:   newTree[WorkloadKey, *Workload](compareWorkloads),
+		sources:     newTree[SourceKey, *Source](compareSources),
+		unread:      newTree[SourceKey, *Unread](compareSources),
+		namespaces:  newTree[string, *namespace](compareNames),
+		podStatuses: newTree[PodStatus, *PodStatus](comparePodStatuses),
+		mounts:      newTree[PodStatus, *PodStatus](compareMounts),
+		users:       newUsers(),
+		owned:       newTree[ownedKey, struct{}](compareOwned),
+		borrowers:   newTree[ownedKey, struct{}](compareOwned),
+		waiting:     newUsers(),
+		extra:       newTree[WorkloadKey, *extra](compareWorkloads),
+		globs:       newTree[globID, *aggregate](compareGlobs),
+		globUsers:   newTree[globUse, struct{}](compareGlobUses),
+		gone:        newTree[SourceKey, goneSource](compareSources),
+		unused:      newTree[SourceKey, Change](compareSources),
+		writers:     lru.New(maxWriterNamespaces),
 
 		goneContents: map[string]*goneContents{},
 		globSpaces:   map[string]*globSpace{},
@@ -125,6 +129,7 @@ func (g *Graph) Snapshot() *Graph {
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
 	s.unread, s.owned = g.unread.clone(), g.owned.clone()
 	s.borrowers = g.borrowers.clone()
+	s.podStatuses, s.mounts = g.podStatuses.clone(), g.mounts.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.goneContents, s.deletions = nil, nil

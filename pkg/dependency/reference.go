@@ -11,14 +11,14 @@ import (
 // SourceKind is the kind of an object that a pod template consumes.
 type SourceKind string
 
-// The kinds of sources. SecretProviderClasses are shown, not observed.
+// The kinds of sources. Of SecretProviderClasses, only what pods have mounted is known.
 const (
 	ConfigMap           SourceKind = "ConfigMap"
 	Secret              SourceKind = "Secret"
 	SecretProviderClass SourceKind = "SecretProviderClass"
 )
 
-// Observed reports whether objects of the kind are read, so that their presence is known.
+// Observed reports whether objects of the kind are read, so that it is known which are absent.
 func (k SourceKind) Observed() bool { return k == ConfigMap || k == Secret }
 
 // UseType is the way in which a pod template consumes a source.
@@ -57,7 +57,7 @@ func (u *Use) Reads() bool {
 	switch u.Type {
 	case Env, EnvFrom, Annotation, ByObject, Field:
 		return true
-	case Volume, Projected:
+	case Volume, Projected, CSI:
 		return u.Container != ""
 	default:
 		return false
@@ -112,7 +112,9 @@ func (r *Reference) Sets() bool {
 // Mountable reports whether a volume shows the content of the source, though perhaps no
 // container mounts it.
 func (r *Reference) Mountable() bool {
-	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Type == Volume || u.Type == Projected })
+	return slices.ContainsFunc(r.Uses, func(u Use) bool {
+		return u.Type == Volume || u.Type == Projected || u.Type == CSI && r.Kind == SecretProviderClass
+	})
 }
 
 // The ways in which the content of a key reaches the containers.

@@ -35,12 +35,12 @@ func (g *Graph) Resolve(namespace string, r *Reference) Resolution {
 
 // lookUp finds what a reference names, and does not look for its keys.
 func (g *Graph) lookUp(namespace string, r *Reference) Resolution {
+	key := SourceKey{r.Kind, namespace, r.Name}
+	if s := g.Source(key); s != nil { // also a class that is not observed as long as no pod has mounted it
+		return Resolution{Source: s, Observed: true}
+	}
 	if !g.Observes(r.Kind) {
 		return Resolution{}
-	}
-	key := SourceKey{r.Kind, namespace, r.Name}
-	if s := g.Source(key); s != nil {
-		return Resolution{Source: s, Observed: true}
 	}
 	if unread := g.Unread(key); unread != nil {
 		return Resolution{Unread: unread}

@@ -51,6 +51,8 @@ type Source struct {
 	deletedAt uint64
 	// unknown: the source was deleted, and its content has been forgotten.
 	unknown bool
+	// mounted is what else is known of a SecretProviderClass; nil: it is none.
+	mounted *mounted
 	// earlier is what is remembered of it; nil: nothing, as of most that there are. See history.
 	earlier *history
 }

@@ -43,11 +43,31 @@ func (c *collector) volume(v *corev1.Volume) {
 			c.add(Secret, v.CSI.NodePublishSecretRef.Name, use)
 		}
 		if v.CSI.Driver == secretsStoreDriver {
-			c.add(SecretProviderClass, v.CSI.VolumeAttributes["secretProviderClass"], use)
+			c.class(v.CSI.VolumeAttributes["secretProviderClass"], use)
 		}
 	default:
 		name, required := volumeSecret(v)
 		c.add(Secret, name, Use{Type: VolumeSecret, Volume: v.Name, Optional: unused || !required})
+	}
+}
+
+// class records a use of a SecretProviderClass for each mount of its volume. Its objects are not named like the files, so each
+// mount may show any of them.
+func (c *collector) class(name string, use Use) {
+	mounts := c.mounts[use.Volume]
+	if len(mounts) == 0 {
+		c.add(SecretProviderClass, name, use)
+		return
+	}
+	if c.looks += len(mounts); c.looks > maxLooks {
+		c.truncated = true
+	}
+	for i := range mounts {
+		if c.truncated {
+			return
+		}
+		use.Container, use.MountPath, use.SubPath = mounts[i].container, mounts[i].path, mounts[i].subPath
+		c.add(SecretProviderClass, name, use)
 	}
 }
 
