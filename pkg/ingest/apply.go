@@ -104,7 +104,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			delete(gone, name{o.Namespace, o.Name})
 		}
 		// It was read with another key, or in another version of its definition.
-		if again := rekeyed && o.source != nil || stream.again; again || !holds(known, o) {
+		if again := rekeyed && (o.source != nil || o.mounted != nil) || stream.again; again || !holds(known, o) {
 			changed = append(changed, versioned{o, dependency.ParseVersion(o.ResourceVersion)})
 		}
 	}
@@ -129,7 +129,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			at.Listed, at.Seen = began, time.Time{} // when it changed is as little known as after the start of the process
 		}
 		at.After = x.seen.of(stream.name).revision
-		at.Rekeyed = rekeyed && o.source != nil
+		at.Rekeyed = rekeyed && (o.source != nil || o.mounted != nil)
 		touched.add(x.put(o.object, at))
 		next()
 	}
@@ -214,6 +214,9 @@ func holds(g *dependency.Graph, o *object) bool {
 	case o.unread != nil:
 		u := g.Unread(o.unread.SourceKey)
 		return u != nil && u.Type == o.unread.Type && u.UID == o.unread.UID && u.ResourceVersion == o.ResourceVersion
+	case o.mounted != nil:
+		m := g.PodStatus(o.Namespace, o.Name)
+		return m != nil && m.ResourceVersion == o.ResourceVersion
 	default:
 		return false
 	}
@@ -248,6 +251,10 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	case o.unread != nil:
 		x.graph.SetUnread(o.unread, at)
 		return x.users(o.unread.SourceKey)
+	case o.mounted != nil:
+		return x.usersOf(x.graph.SetPodStatus(o.mounted, at))
+	case o.unmounted:
+		return x.usersOf(x.graph.DeletePodStatus(o.Namespace, o.Name, at))
 	case o.namespace != nil:
 		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
@@ -268,6 +275,14 @@ func (x *Index) users(key dependency.SourceKey) (what touched) {
 	}
 	if x.graph.Used(key) {
 		what.sources = []dependency.SourceKey{key}
+	}
+	return what
+}
+
+// usersOf is users for several sources.
+func (x *Index) usersOf(keys []dependency.SourceKey) (what touched) {
+	for _, key := range keys {
+		what.add(x.users(key))
 	}
 	return what
 }
@@ -294,6 +309,8 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 		key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: name}
 		x.graph.DeleteUnread(key, stream.unread, x.deletion(version, since))
 		return x.users(key)
+	case stream.mounted:
+		return x.usersOf(x.graph.DeletePodStatus(namespace, name, x.arrival(true)))
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:

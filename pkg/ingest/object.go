@@ -12,7 +12,7 @@ import (
 )
 
 // object is what a reflector sees instead of an API object: enough of its metadata to track it,
-// and the value for the graph. It has one of workload, source, unread and namespace (its
+// and the value for the graph. It has one of workload, source, unread, mounted and namespace (its
 // annotations), or, for a workload that is not shown, its key in dropped; a bookmark has none of
 // them.
 type object struct {
@@ -20,8 +20,11 @@ type object struct {
 	workload  *dependency.Workload
 	source    *dependency.Source
 	unread    *dependency.Unread
+	mounted   *dependency.PodStatus
 	namespace *map[string]string
 	dropped   dependency.WorkloadKey
+	// unmounted: it says that a pod has mounted nothing of a SecretProviderClass yet.
+	unmounted bool
 	// terminating: the namespace is being deleted.
 	terminating bool
 }
@@ -41,7 +44,7 @@ func reduced(m metav1.Object) *object {
 
 // kept reports whether the object has a value for the graph.
 func (o *object) kept() bool {
-	return o.workload != nil || o.source != nil || o.unread != nil || o.namespace != nil
+	return o.workload != nil || o.source != nil || o.unread != nil || o.mounted != nil || o.namespace != nil
 }
 
 // GetObjectKind implements runtime.Object.

@@ -175,10 +175,14 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		name = "namespaces"
 	default:
 		k := r.kindOf(o)
-		if k == nil {
+		switch {
+		case k != nil:
+			name = StreamOf(k)
+		case o.GetObjectKind().GroupVersionKind() == podStatusResource.GroupVersion().WithKind(podStatusKind):
+			name = PodStatuses
+		default:
 			return nil, nil, fmt.Errorf("a %T is not read", o)
 		}
-		name = StreamOf(k)
 	}
 	if r.streams[name] == nil {
 		return nil, nil, fmt.Errorf("%s are not read", name)

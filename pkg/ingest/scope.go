@@ -35,6 +35,8 @@ type Scope struct {
 	WithoutConfigMaps, WithoutSecrets bool
 	// UnreadTypes are the types of Secrets of which only the metadata is read, so that only their existence is known.
 	UnreadTypes []string
+	// PodStatuses: what pods have mounted of SecretProviderClasses is read, while that resource is served.
+	PodStatuses bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
 	// Kinds are the kinds of workloads that are read, but for IgnoredWorkloads.

@@ -27,7 +27,8 @@ type stream struct {
 	fields    string                  //
 	workloads dependency.WorkloadKind // or
 	sources   dependency.SourceKind   // or
-	unread    string                  // the type of Secrets that are not read, or none of them: namespaces
+	unread    string                  // the type of Secrets that are not read, or
+	mounted   bool                    // it is what pods have mounted of SecretProviderClasses, or none of them: namespaces
 	json      bool                    // it comes in JSON, and not in protobuf
 	optional  *kind.Kind              // whose definition may come and go; nil: it is always there
 	again     bool                    // the next list is in another version, so that all of it is read again
@@ -37,7 +38,9 @@ type stream struct {
 }
 
 // namespaces reports whether it is the stream of namespaces, which are cluster-scoped.
-func (s *stream) namespaces() bool { return s.workloads == "" && s.sources == "" && s.unread == "" }
+func (s *stream) namespaces() bool {
+	return s.workloads == "" && s.sources == "" && s.unread == "" && !s.mounted
+}
 
 type name struct{ namespace, name string }
 
@@ -61,6 +64,12 @@ func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 		g.EachWorkload(func(w *dependency.Workload) {
 			if w.Kind == s.workloads && s.within(w.Namespace) {
 				names[name{w.Namespace, w.Name}] = struct{}{}
+			}
+		})
+	case s.mounted:
+		g.EachPodStatus(func(p *dependency.PodStatus) {
+			if s.within(p.Namespace) {
+				names[name{p.Namespace, p.Name}] = struct{}{}
 			}
 		})
 	default:
@@ -110,6 +119,7 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	}
 	all = append(all, c.configMaps(digester)...)
 	all = append(all, c.secrets(digester)...)
+	all = append(all, c.podStatuses(digester)...)
 	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", c.readNamespace))
 }
 

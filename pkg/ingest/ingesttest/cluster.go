@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -129,6 +130,9 @@ func (c *Cluster) resourceOf(o Object) string {
 			return k.Resource.GroupResource().String()
 		}
 	}
+	if _, ok := o.(*unstructured.Unstructured); ok {
+		return ingest.PodStatuses
+	}
 	return ResourceOf(o).Resource
 }
 
@@ -150,6 +154,9 @@ func (c *Cluster) created(o Object) {
 	if t := o.GetCreationTimestamp(); t.IsZero() {
 		o.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
 	}
+	if _, ok := o.(*unstructured.Unstructured); ok {
+		o.SetGeneration(1)
+	}
 }
 
 func (c *Cluster) changed(old, o Object) {
@@ -163,6 +170,9 @@ func (c *Cluster) changed(old, o Object) {
 		return
 	}
 	o.SetManagedFields(old.GetManagedFields())
+	if c.changedStatus(old, o) {
+		return
+	}
 	before, after := contentOf(old), contentOf(o)
 	// As in an API server: the removal of a key changes the entry of no field manager.
 	maps.DeleteFunc(after, func(k, v string) bool { w, found := before[k]; return found && v == w })

@@ -44,6 +44,8 @@ func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	managed := d.ManagedFields // as they are in memory, so that it can be seen that they have not been changed
+	defer func() { d.ManagedFields = managed }()
 	*d = appsv1.Deployment{}
 	if err := json.Unmarshal(after, d); err != nil {
 		t.Fatal(err)

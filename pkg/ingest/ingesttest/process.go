@@ -103,16 +103,27 @@ func (c *Cluster) Bookmark() {
 // the second of these. Before List, it is so from the start.
 func (c *Cluster) Withdraw(k *kind.Kind) {
 	c.t.Helper()
-	c.absent.Insert(ingest.StreamOf(k))
-	if c.process != nil && slices.Contains(c.process.streams, ingest.StreamOf(k)) {
-		c.check(c.process.replay.Leave(ingest.StreamOf(k)))
+	c.WithdrawStream(ingest.StreamOf(k))
+}
+
+// WithdrawStream is Withdraw for the stream of a resource.
+func (c *Cluster) WithdrawStream(name string) {
+	c.t.Helper()
+	c.absent.Insert(name)
+	if c.process != nil && slices.Contains(c.process.streams, name) {
+		c.check(c.process.replay.Leave(name))
 	}
 }
 
 // Serve makes an optional kind one that is served and read again.
 func (c *Cluster) Serve(k *kind.Kind) {
 	c.t.Helper()
-	name := ingest.StreamOf(k)
+	c.ServeStream(ingest.StreamOf(k))
+}
+
+// ServeStream is Serve for the stream of a resource.
+func (c *Cluster) ServeStream(name string) {
+	c.t.Helper()
 	c.absent.Delete(name)
 	if c.process == nil {
 		return
@@ -217,6 +228,9 @@ func streamsOf(scope ingest.Scope) (all []string) {
 		for _, t := range scope.UnreadTypes {
 			all = append(all, "secrets/"+t)
 		}
+	}
+	if scope.PodStatuses {
+		all = append(all, ingest.PodStatuses)
 	}
 	for _, k := range scope.Kinds.All() {
 		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {

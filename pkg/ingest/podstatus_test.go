@@ -1,0 +1,144 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// podStatusStream returns the stream, with a digester.
+func podStatusStream() *stream {
+	return Scope{PodStatuses: true}.podStatuses(dependency.NewDigester(make([]byte, dependency.KeySize)))[0]
+}
+
+func TestPodStatuses_AreReadWhileTheyAreServed(t *testing.T) {
+	for _, s := range (Scope{}).streams(nil) {
+		if s.mounted {
+			t.Errorf("%s is read without being asked for", s.name)
+		}
+	}
+	streams := (Scope{PodStatuses: true, Namespaces: []string{"a", "b"}}).streams(nil)
+	var names []string
+	for _, s := range streams {
+		if s.mounted {
+			names = append(names, s.name)
+			if s.optional == nil || !s.json || s.namespaces() {
+				t.Errorf("%+v", s)
+			}
+		}
+	}
+	if got, want := strings.Join(names, " "), "a/"+PodStatuses+" b/"+PodStatuses; got != want {
+		t.Errorf("streams = %s, want %s", got, want)
+	}
+}
+
+// Of a status, the class and the versions are kept, of pods that have mounted the class.
+func TestPodStatuses_Decode(t *testing.T) {
+	const metadata = `"metadata":{"namespace":"shop","name":"web-1-shop-keys","resourceVersion":"7","generation":1,"creationTimestamp":"2026-03-01T12:00:00Z"}`
+	status := func(class, mounted, objects string) string {
+		return fmt.Sprintf(`{"kind":"SecretProviderClassPodStatus","apiVersion":"secrets-store.csi.x-k8s.io/v1",%s,"status":{"podName":"web-1","secretProviderClassName":%q,"mounted":%s,"targetPath":"/x","objects":%s}}`,
+			metadata, class, mounted, objects)
+	}
+	for name, tt := range map[string]struct {
+		raw  string
+		want string // the class and its objects; empty: nothing is kept
+	}{
+		"mounted":        {status("keys", "true", `[{"id":"secret/b","version":"1"},{"id":"secret/a","version":"2"}]`), "keys secret/a secret/b"},
+		"not mounted":    {status("keys", "false", `[{"id":"a","version":"1"}]`), ""},
+		"no objects":     {status("keys", "true", `[]`), ""},
+		"null":           {status("keys", "true", `null`), ""},
+		"no class":       {status("", "true", `[{"id":"a","version":"1"}]`), ""},
+		"no valid class": {status("a/b", "true", `[{"id":"a","version":"1"}]`), ""},
+		"no status":      {"{" + metadata + "}", ""},
+		"listed twice":   {status("keys", "true", `[{"id":"a","version":"1"},{"id":"a","version":"2"}]`), "keys a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := podStatusStream().decode([]byte(tt.raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.ResourceVersion != "7" || o.kept() != (tt.want != "") || o.unmounted != (tt.want == "") {
+				t.Fatalf("%+v", o)
+			}
+			if tt.want == "" {
+				return
+			}
+			got := []string{o.mounted.Class}
+			for _, k := range o.mounted.Keys {
+				got = append(got, k.Key)
+			}
+			if got := strings.Join(got, " "); got != tt.want {
+				t.Errorf("kept %q, want %q", got, tt.want)
+			}
+		})
+	}
+	for name, raw := range map[string]string{"no JSON": "{", "objects of another type": status("keys", "true", `{"a":1}`)} {
+		if o, err := podStatusStream().decode([]byte(raw)); err == nil {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+// However many objects a status has, and however long their names are, what is kept of it is bounded, and tells them apart.
+func TestPodStatuses_AreBounded(t *testing.T) {
+	decode := func(n int, id, version string) *dependency.PodStatus {
+		var objects []string
+		for i := range n {
+			objects = append(objects, fmt.Sprintf(`{"id":"%s-%04d","version":"%s"}`, id, i, version))
+			version = "1"
+		}
+		raw := fmt.Sprintf(`{"metadata":{"namespace":"a","name":"b","resourceVersion":"1"},"status":{"secretProviderClassName":"keys","mounted":true,"objects":[%s]}}`, strings.Join(objects, ","))
+		o, err := podStatusStream().decode([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.mounted
+	}
+	long := strings.Repeat("é", 5000)
+	many := decode(1000, long, long)
+	bytes := 0
+	for _, k := range many.Keys {
+		bytes += len(k.Key)
+	}
+	if len(many.Keys) != 65 || bytes > 65*300 {
+		t.Errorf("%d keys of %d bytes are kept", len(many.Keys), bytes)
+	}
+	same := func(a, b *dependency.PodStatus) bool { return fmt.Sprint(a.Keys) == fmt.Sprint(b.Keys) }
+	if !same(many, decode(1000, long, long)) {
+		t.Error("the same content is kept in another way")
+	}
+	for name, other := range map[string]*dependency.PodStatus{
+		"fewer objects": decode(999, long, long), "another version": decode(1000, long, long+"x"), "other names": decode(1000, long+"x", long),
+	} {
+		if same(many, other) {
+			t.Errorf("%s: it is kept as the same", name)
+		}
+	}
+}
+
+func FuzzPodStatus(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"namespace":"a","name":"b"},"status":{"secretProviderClassName":"keys","mounted":true,"objects":[{"id":"a","version":"1"}]}}`))
+	s := podStatusStream()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		o, err := s.decode(raw)
+		if err != nil || o.mounted == nil {
+			return
+		}
+		g := dependency.NewGraph()
+		g.SetDigester(dependency.NewDigester(make([]byte, dependency.KeySize)))
+		for _, class := range g.SetPodStatus(o.mounted, dependency.Arrival{Live: true, Order: 1}) {
+			if g.Source(class) == nil {
+				t.Errorf("%v has no content", class)
+			}
+		}
+		g.DeletePodStatus(o.Namespace, o.Name, dependency.Arrival{Live: true, Order: 2})
+		if _, sources := g.Size(); sources > 0 {
+			t.Errorf("%d classes are left", sources)
+		}
+	})
+}
