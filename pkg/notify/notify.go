@@ -71,7 +71,7 @@ type Event struct {
 func (e *Event) Source() (kind dependency.SourceKind, name string, found bool) {
 	text, name, _ := strings.Cut(e.Trigger, "/")
 	kind = dependency.SourceKind(text)
-	if name == "" || kind != dependency.ConfigMap && kind != dependency.Secret {
+	if name == "" || kind != dependency.ConfigMap && kind != dependency.Secret && kind != dependency.SecretProviderClass {
 		return "", "", false
 	}
 	return kind, name, true

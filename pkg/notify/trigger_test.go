@@ -21,7 +21,7 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 		"Secret":                            "Unknown",
 		"Secret/":                           "Unknown",
 		"Request/x":                         "Unknown",
-		"SecretProviderClass/keys":          "Unknown",
+		"SecretProviderClass/keys":          "SecretProviderClass",
 		"whatever a tenant writes":          "Unknown",
 		"whatever/a tenant writes":          "Unknown",
 		strings.Repeat("x", 100_000) + "/y": "Unknown",
@@ -35,7 +35,7 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 // What names a source is one of the kinds, and a name that may be a pattern.
 func TestEvent_Source(t *testing.T) {
 	for trigger, want := range map[string]string{
-		"Secret/db": "Secret db", "ConfigMap/feature-*": "ConfigMap feature-*", "Secret/a/b": "Secret a/b",
+		"Secret/db": "Secret db", "ConfigMap/feature-*": "ConfigMap feature-*", "Secret/a/b": "Secret a/b", "SecretProviderClass/keys": "SecretProviderClass keys",
 		"": "", "Secret": "", "Secret/": "", "/db": "", "secret/db": "", "Pod/web": "", policy.TriggerRequest: "", policy.TriggerUnknown: "",
 	} {
 		kind, name, found := (&Event{Trigger: trigger}).Source()

@@ -121,7 +121,7 @@ func (k *Knowledge) counting(uses []dependency.Use) (out []dependency.Use) {
 }
 
 func fromVolume(u *dependency.Use) bool {
-	return u.Type == dependency.Volume || u.Type == dependency.Projected
+	return u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
 }
 
 // relate compares the recorded content of a source with the current content. Records have a

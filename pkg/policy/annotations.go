@@ -61,7 +61,7 @@ func parseDuration(value string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseKinds parses a comma-separated list of configmap and secret.
+// parseKinds parses a comma-separated list of kinds of sources.
 func parseKinds(value string) ([]dependency.SourceKind, error) {
 	var kinds []dependency.SourceKind
 	for part := range listed(value) {
@@ -74,18 +74,18 @@ func parseKinds(value string) ([]dependency.SourceKind, error) {
 		}
 	}
 	if kinds == nil {
-		return nil, errors.New("must be a comma-separated list of configmap and secret")
+		return nil, errors.New("must be a comma-separated list of configmap, secret and secretproviderclass")
 	}
 	return kinds, nil
 }
 
 func parseKind(value string) (dependency.SourceKind, error) {
-	for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret} {
+	for _, kind := range observedKinds {
 		if strings.EqualFold(value, string(kind)) {
 			return kind, nil
 		}
 	}
-	return "", fmt.Errorf("%q is neither configmap nor secret", abbreviate(value))
+	return "", fmt.Errorf("%q is none of configmap, secret and secretproviderclass", abbreviate(value))
 }
 
 // Each pattern of an annotation is matched against each source of a workload, and the index
@@ -147,7 +147,7 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 	for part := range listed(value) {
 		kind, name, found := strings.Cut(part, "/")
 		if !found || name == "" {
-			return nil, fmt.Errorf("%q is not of the form configmap/NAME or secret/NAME", abbreviate(part))
+			return nil, fmt.Errorf("%q is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME", abbreviate(part))
 		}
 		k, err := parseKind(kind)
 		if err != nil {

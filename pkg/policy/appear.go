@@ -14,8 +14,12 @@ import (
 // With Policy.IgnoreCreated and IgnoreDeleted, a source that appears where there was none, or disappears, is no change.
 // But what disappeared and comes back with other content is one: so its entry stays in the record while it is absent.
 
-// keepsEntry reports whether the entry of the record stands for a tracked source that is absent.
+// keepsEntry reports whether the entry of the record stands for a tracked source that is absent, or for a SecretProviderClass
+// of which it is not known that pods have to read other content than what is recorded.
 func (u *trackedSource) keepsEntry() bool {
+	if u.isClass() {
+		return u.keepsMounted()
+	}
 	return u.counted != nil && u.counted.source == nil && u.of.Policy.IgnoreDeleted && u.of.knows(u)
 }
 
@@ -24,7 +28,7 @@ func (e *Evaluation) appeared(u *trackedSource) bool { return u.appearedSince(e.
 
 // appearedSince is appeared for an entry of any record.
 func (u *trackedSource) appearedSince(entry string) bool {
-	if u.counted == nil || u.counted.source == nil || !u.of.Policy.IgnoreCreated {
+	if u.counted == nil || u.counted.source == nil || !u.of.Policy.IgnoreCreated || u.isClass() {
 		return false
 	}
 	if !strings.HasSuffix(entry, "."+noKeys) { // like most entries, for which no digest is needed
@@ -43,6 +47,8 @@ func (u *trackedSource) appearedSince(entry string) bool {
 func (e *Evaluation) ignored(u *trackedSource) (earlier *dependency.Change, ignored bool) {
 	p := &e.Policy
 	switch {
+	case u.isClass(): // neither its appearance nor its disappearance is a change for any policy
+		return nil, u.counted.source == nil
 	case !p.IgnoreCreated && !p.IgnoreDeleted, e.differs(u), e.recordedMixed(u):
 		return nil, false
 	case u.counted.source == nil:

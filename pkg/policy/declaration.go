@@ -23,8 +23,8 @@ type Declaration struct {
 	base KindMode
 	// own are the modes for observedKinds that annotations of the workload declare, and instead are the annotations because
 	// of which the default does not apply to a kind.
-	own     [2]KindMode
-	instead [2]string
+	own     [len(observedKinds)]KindMode
+	instead [len(observedKinds)]string
 	in      []string // the annotations that opt the workload in
 	idle    []string // problems that matter only if any source restarts the workload
 	// ignores: a dialect that opts the workload in ignores sources that appear and disappear; counts: one does not. Ignoring is what
@@ -33,7 +33,7 @@ type Declaration struct {
 }
 
 // observedKinds are the kinds whose changes are seen.
-var observedKinds = [2]dependency.SourceKind{dependency.ConfigMap, dependency.Secret}
+var observedKinds = [3]dependency.SourceKind{dependency.ConfigMap, dependency.Secret, dependency.SecretProviderClass}
 
 // breadth orders modes by how many sources they select.
 var breadth = map[Mode]int{"": 0, Off: 1, Listed: 2, Matched: 3, Auto: 4}
@@ -125,7 +125,7 @@ func (d *Declaration) finish() {
 		p.Mode, p.DeclaredBy, p.Problems = Off, d.off, nil // what else is annotated does not matter
 		return
 	}
-	if len(d.in) == 0 && d.instead == [2]string{} {
+	if len(d.in) == 0 && d.instead == [len(observedKinds)]string{} {
 		p.Mode, p.DeclaredBy = d.base.Mode, d.base.DeclaredBy
 		d.setIgnored(d.ignoresDefault())
 		return
@@ -138,7 +138,8 @@ func (d *Declaration) finish() {
 	by, based := d.in, false
 	for i := range modes {
 		if d.instead[i] == "" && breadth[d.base.Mode] > breadth[modes[i].Mode] {
-			modes[i], based = d.base, true
+			modes[i] = d.base
+			based = based || d.base.Mode != Off || observedKinds[i].Observed() // few know of the others
 		}
 		if breadth[modes[i].Mode] > breadth[p.Mode] {
 			p.Mode = modes[i].Mode
@@ -156,7 +157,7 @@ func (d *Declaration) finish() {
 		}
 	}
 	p.DeclaredBy = strings.Join(by, ", ")
-	if same := (KindMode{p.Mode, p.DeclaredBy}); modes != [2]KindMode{same, same} {
+	if same := (KindMode{p.Mode, p.DeclaredBy}); modes != [len(observedKinds)]KindMode{same, same, same} {
 		p.Modes = map[dependency.SourceKind]KindMode{}
 		for i, kind := range observedKinds {
 			p.Modes[kind] = modes[i]

@@ -71,7 +71,7 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 		"the same on the namespace":    {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
 		"both on the workload":         {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Auto, policy.ReloadAnnotation + ", " + foreignRestart},
 		"off on the workload":          {m{foreignRestart: "yes", policy.ReloadAnnotation: "off"}, nil, policy.Off, policy.ReloadAnnotation},
-		"a default of the namespace":   {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
+		"a default of the namespace":   {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart + ", Namespace " + policy.ReloadAnnotation},
 		"off as a default":             {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "off"}, policy.Auto, foreignRestart},
 		"a setting and another tool's": {m{policy.SettleAnnotation: "1s", foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
 

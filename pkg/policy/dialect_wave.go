@@ -41,7 +41,7 @@ func (wave) Declare(d *Declaration) {
 	if d.Workload[waveRestart] != "true" {
 		return
 	}
-	d.Restart(Auto, waveRestart, observedKinds[:]...)
+	d.Restart(Auto, waveRestart, dependency.ConfigMap, dependency.Secret)
 	for _, list := range waveLists {
 		value := d.Workload[list.key]
 		if value == "" {

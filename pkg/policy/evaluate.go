@@ -105,8 +105,9 @@ func (e *Evaluation) Complete() {
 	g, w, p := e.graph, e.Workload, &e.Policy
 	whole := p.Sources
 	defer func() { p.Sources = whole }()
-	unseen := func(x dependency.Pattern) bool { return x.Glob() && !g.Observes(x.Kind) }
-	p.Sources = slices.DeleteFunc(slices.Clone(whole), unseen)
+	p.expandClasses(w.References)
+	unseen := func(x dependency.Pattern) bool { return x.Glob() && x.Kind.Observed() && !g.Observes(x.Kind) }
+	p.Sources = slices.DeleteFunc(slices.Clone(p.Sources), unseen)
 	globs, matchers := e.globs(), p.matchers()
 	references := g.References(w, append(e.expand(globs), p.Sources...))
 	e.Sources = make([]Source, len(references))
@@ -123,13 +124,15 @@ func (e *Evaluation) Complete() {
 		var counts dependency.Reference
 		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
+		remembers := false
 		if !s.Observed {
-			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers
+			remembers = s.Triggers && e.remembersMounts(r)
+			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers && r.Kind.Observed()
 		}
 		if s.Triggers && owner.covers(&counts) {
 			s.Triggers, s.Reason, s.DeclaredBy = false, ReasonCoveredByOwner, owner.String()
 		}
-		if s.Triggers {
+		if s.Triggers || remembers {
 			all = append(all, counted{Reference: counts, source: source})
 			c := &all[len(all)-1]
 			begin := len(content)
@@ -139,6 +142,9 @@ func (e *Evaluation) Complete() {
 				c.keys = source.Shown(&c.Reference)
 			}
 			e.count(c, n, globs)
+			if r.Kind == dependency.SecretProviderClass {
+				content = e.appendMounted(content[:begin:begin])
+			}
 		}
 		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
 			s.Triggers, s.Reason = false, ReasonReloadOff

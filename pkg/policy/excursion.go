@@ -169,6 +169,9 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	}
 	for i := range e.tracked {
 		u := &e.tracked[i]
+		if u.isClass() && u.keepsMounted() { // the next update tells more
+			continue
+		}
 		switch {
 		case bare:
 		case !e.knows(u), e.outdated(u) && !e.restored(u), !e.outdated(u) && e.differs(u):

@@ -43,7 +43,7 @@ func TestLastReloadOf_BoundsTexts(t *testing.T) {
 	name := strings.Repeat("n", 253)
 	longest := strings.Repeat("ö", 256)
 	for _, l := range []policy.LastReload{
-		{Time: at, Trigger: "ConfigMap/" + name, Automatic: &at, Streak: 3},
+		{Time: at, Trigger: "SecretProviderClass/" + name, Automatic: &at, Streak: 3},
 		{Time: at, Trigger: policy.TriggerRequest, RequestedBy: longest, Reason: longest},
 		{Time: at, Trigger: policy.TriggerRequest, RequestedBy: strings.Repeat("<", 256), Reason: strings.Repeat("&", 256)},
 		policy.NewRequestedReload(nil, at.Time, strings.Repeat("<", 100_000), longest),
@@ -54,7 +54,7 @@ func TestLastReloadOf_BoundsTexts(t *testing.T) {
 		}
 	}
 	// Longer texts are cut, and the times are kept.
-	got := read(policy.LastReload{Time: at, Trigger: "ConfigMap/" + name + "x", RequestedBy: longest + "x", Reason: longest + "xyz", Automatic: &at, Streak: 3})
+	got := read(policy.LastReload{Time: at, Trigger: "SecretProviderClass/" + name + "x", RequestedBy: longest + "x", Reason: longest + "xyz", Automatic: &at, Streak: 3})
 	if got == nil || got.Trigger != policy.TriggerUnknown || got.Streak != 3 || !got.Automatic.Equal(&at) {
 		t.Fatalf("%+v", got)
 	}

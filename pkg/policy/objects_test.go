@@ -112,6 +112,17 @@ func pullSecret(name string) part {
 	}
 }
 
+// mountedClass mounts a volume of a SecretProviderClass.
+func mountedClass(class string) part {
+	return func(pod *corev1.PodSpec) {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+			Driver: "secrets-store.csi.k8s.io", VolumeAttributes: map[string]string{"secretProviderClass": class},
+		}}})
+		c := &pod.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "store", MountPath: "/store"})
+	}
+}
+
 func csi(nodePublishSecret, class string) part {
 	return func(pod *corev1.PodSpec) {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "csi", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{

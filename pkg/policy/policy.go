@@ -352,8 +352,6 @@ func (m *matchers) declaredBy(kind dependency.SourceKind, name string, n *naming
 func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	mode := p.modeOf(r.Kind)
 	switch {
-	case !r.Kind.Observed():
-		return false, ReasonNotObserved
 	case source != nil && source.Ignored:
 		return false, ReasonIgnored
 	case n.excluded:
@@ -395,7 +393,8 @@ const (
 
 // needsRestart reports whether a running container keeps the old content of a use.
 func needsRestart(u dependency.Use) bool {
-	return u.Reads() && (u.Type != dependency.Volume && u.Type != dependency.Projected || u.SubPath)
+	file := u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
+	return u.Reads() && (!file || u.SubPath)
 }
 
 // effective narrows a reference to the uses whose content counts, and widens it to the

@@ -127,7 +127,7 @@ const (
 	maxLastReload     = 8 << 10 // of the whole, in bytes
 	maxLastReloadText = 256     // of the name of a user and of a reason, in characters
 	// maxTrigger is for the kind and the name, or glob, of a source, in bytes.
-	maxTrigger = len(dependency.ConfigMap) + 1 + validation.DNS1123SubdomainMaxLength
+	maxTrigger = len(dependency.SecretProviderClass) + 1 + validation.DNS1123SubdomainMaxLength
 )
 
 func lastReloadFrom(value string) *LastReload {

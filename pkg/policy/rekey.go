@@ -33,7 +33,7 @@ func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
 	vouched := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
 	for i := range e.tracked {
 		u := &e.tracked[i]
-		vouched.same[u.id] = u.isCurrent(e.Record.Sources[u.id])
+		vouched.same[u.id] = u.isCurrent(e.Record.Sources[u.id]) && !u.keepsOther()
 		if names, known := u.keysThen(e.Record.Sources[u.id]); known {
 			vouched.keys[u.id] = names
 		}
@@ -60,7 +60,7 @@ func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64)
 			same, whole = false, false
 		}
 		if same {
-			sources[u.id] = u.entry()
+			sources[u.id] = u.ownEntry()
 		} else if names, known := v.keys[u.id]; known && sources != nil { // which keys there were is said by the new key too
 			entry := sources[u.id]
 			sources[u.id] = entry[:strings.LastIndexByte(entry, '.')+1] + namesOf(e.digest, names)

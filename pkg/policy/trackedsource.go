@@ -82,6 +82,11 @@ func (u *trackedSource) entry() string {
 	if u.keepsEntry() {
 		return u.of.Record.Sources[u.id]
 	}
+	return u.ownEntry()
+}
+
+// ownEntry is the entry by which the current content is recorded.
+func (u *trackedSource) ownEntry() string {
 	s := u.summary()
 	if s.digest == "" {
 		return s.scope + "."
