@@ -42,7 +42,7 @@ var conversions = map[string]struct {
 	"OpenShift":                       {"reloader: {isOpenshift: true}", "kinds: {presets: [openshift-deploymentconfig]}", "look at these: - reloader.isOpenshift: only these kinds"},
 	"neither":                         {"reloader: {isArgoRollouts: false, isOpenshift: false}", "{}", "- reloader.isArgoRollouts, reloader.isOpenshift"},
 	"both":                            {"reloader: {isArgoRollouts: true, isOpenshift: true}", "kinds: {presets: [argo-rollout, openshift-deploymentconfig]}", "- reloader.isArgoRollouts, reloader.isOpenshift: only these kinds"},
-	"CSI":                             {"reloader: {enableCSIIntegration: true}", "{}", "has no effect: - reloader.enableCSIIntegration: this version"},
+	"CSI":                             {"reloader: {enableCSIIntegration: true}", "{}", "has no effect: - reloader.enableCSIIntegration: rotations"},
 	"all namespaces":                  {"reloader: {watchGlobally: true}", "{}", "- reloader.watchGlobally"},
 	"the namespace of the release":    {"reloader: {watchGlobally: false}", "namespaces: [tools]", ""},
 	"some namespaces":                 {"reloader: {watchGlobally: false, namespaces: [shop, tools, bank]}", "namespaces: [tools, shop, bank]", ""},

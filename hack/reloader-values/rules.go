@@ -111,7 +111,7 @@ var restartRules = map[string]rule{
 	"reloader.isArgoRollouts":   ifTrue(func(c *conversion, path string) { c.preset(path, "argo-rollout") }),
 	"reloader.isOpenshift":      ifTrue(func(c *conversion, path string) { c.preset(path, "openshift-deploymentconfig") }),
 	"reloader.enableCSIIntegration": ifTrueSays(without,
-		"this version does not see when the content of a SecretProviderClass changes"),
+		"rotations of SecretProviderClasses are seen by default (secretProviderClasses.read)"),
 
 	"reloader.watchGlobally": switched(watchGlobally),
 	"reloader.namespaces": parsed(names, func(c *conversion, path string, _ any) {

@@ -242,6 +242,11 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"secrets.excludeTypes[0]=Opaque", "secrets.excludeTypes[1]=helm.sh/release.v1"},
 			want: []string{"--exclude-secret-types=Opaque,helm.sh/release.v1\n"},
 		},
+		"no SecretProviderClasses": {
+			set:  []string{"secretProviderClasses.read=false"},
+			want: []string{"- --read-secretproviderclasses=false"},
+			not:  []string{"secretproviderclasspodstatuses"},
+		},
 		"no ConfigMaps but the release's own": {
 			set:  []string{"configMaps.read=false"},
 			want: []string{"--read-configmaps=false", "so this is every Secret. Their", "resources: [secrets]\n", "resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]"},

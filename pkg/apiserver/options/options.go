@@ -72,6 +72,8 @@ type Options struct {
 	// ReadSecrets is whether to read any Secrets other than the server's own, and ReadConfigMaps whether to read any
 	// ConfigMaps other than those.
 	ReadSecrets, ReadConfigMaps bool
+	// ReadSecretProviderClasses is whether to read what pods have mounted of SecretProviderClasses.
+	ReadSecretProviderClasses bool
 	// ExcludedSecretTypes are the types of Secrets of which only the metadata is read.
 	ExcludedSecretTypes []string
 	// Reloader has options by the names that they have in Stakater Reloader.
@@ -114,9 +116,10 @@ func NewOptions() *Options {
 		Logs:           logs.NewOptions(),
 		Namespace:      defaultNamespace(),
 
-		ReadSecrets:         true,
-		ReadConfigMaps:      true,
-		ExcludedSecretTypes: []string{string(corev1.SecretTypeServiceAccountToken), helmRelease},
+		ReadSecrets:               true,
+		ReadConfigMaps:            true,
+		ReadSecretProviderClasses: true,
+		ExcludedSecretTypes:       []string{string(corev1.SecretTypeServiceAccountToken), helmRelease},
 
 		VersionLag:   20 * time.Second,
 		HistoryBytes: resource.QuantityValue{Quantity: resource.MustParse("32Mi")},

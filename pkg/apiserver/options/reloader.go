@@ -92,7 +92,7 @@ func (o *Options) addReloaderFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.enableHA, "enable-ha", false,
 		"Has no effect: see --leader-elect, which is on by default.")
 	fs.BoolVar(&r.enableCSIIntegration, "enable-csi-integration", false,
-		"Has no effect: this version does not see when the content of a SecretProviderClass changes.")
+		"Has no effect: see --read-secretproviderclasses, which is on by default.")
 	fs.StringVar(&r.isArgoRollouts, "is-Argo-Rollouts", r.isArgoRollouts,
 		"true or false. Has no effect: this version does not read Argo Rollouts.")
 }
@@ -304,7 +304,8 @@ func (o Completed) Notices() (notices []string) {
 	add(some && len(r.NamespaceSelector) > 0, "--namespace-selector has no effect with "+from+": the workloads of all namespaces that are named there are restarted.")
 	add(r.syncAfterRestart, "--sync-after-restart is not needed: changes that were made while the server did not run are always found.")
 	add(r.enableHA, "--enable-ha is not needed: --leader-elect is on by default.")
-	add(r.enableCSIIntegration, "--enable-csi-integration has no effect: this version does not see when the content of a SecretProviderClass changes.")
+	add(r.enableCSIIntegration && o.ReadSecretProviderClasses, "--enable-csi-integration is not needed: --read-secretproviderclasses is on by default.")
+	add(r.enableCSIIntegration && !o.ReadSecretProviderClasses, "--enable-csi-integration has no effect with --read-secretproviderclasses=false.")
 	add(r.isArgoRollouts == "true", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts.")
 	return notices
 }

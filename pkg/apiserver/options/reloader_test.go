@@ -64,7 +64,7 @@ func TestReloaderFlags_Scope(t *testing.T) {
 	}
 	unread := NewOptions().ExcludedSecretTypes
 	with := func(change func(*ingest.Scope)) ingest.Scope {
-		s := ingest.Scope{UnreadTypes: unread}
+		s := ingest.Scope{UnreadTypes: unread, PodStatuses: true}
 		change(&s)
 		return s
 	}
@@ -107,6 +107,7 @@ func TestReloaderFlags_Scope(t *testing.T) {
 		"a source selector that is none":      {[]string{"--resource-label-selector==x"}, ingest.Scope{}, `--resource-label-selector: "=x" is not a label selector`},
 		"Secrets ignored":                     {[]string{"--resources-to-ignore=Secrets"}, with(func(s *ingest.Scope) { s.WithoutSecrets = true }), ""},
 		"ConfigMaps ignored":                  {[]string{"--resources-to-ignore=configMaps"}, with(func(s *ingest.Scope) { s.WithoutConfigMaps = true }), ""},
+		"SecretProviderClasses not read":      {[]string{"--read-secretproviderclasses=false"}, with(func(s *ingest.Scope) { s.PodStatuses = false }), ""},
 		"ConfigMaps not read":                 {[]string{"--read-configmaps=false"}, with(func(s *ingest.Scope) { s.WithoutConfigMaps = true }), ""},
 		"Secrets ignored, said twice":         {[]string{"--resources-to-ignore=secrets", "--read-secrets=false"}, with(func(s *ingest.Scope) { s.WithoutSecrets = true }), ""},
 		"ConfigMaps ignored, said twice":      {[]string{"--resources-to-ignore=configmaps", "--read-configmaps=false"}, with(func(s *ingest.Scope) { s.WithoutConfigMaps = true }), ""},
@@ -256,8 +257,9 @@ func TestReloaderFlags_Notices(t *testing.T) {
 		"": nil,
 		"--sync-after-restart=false --enable-ha=false --enable-csi-integration=false --is-Argo-Rollouts=false": nil,
 		"--namespaces-to-ignore=dev --namespace-selector=env=test":                                             nil,
+		"--enable-csi-integration --read-secretproviderclasses=false": {"--enable-csi-integration has no effect with --read-secretproviderclasses=false"},
 		"--sync-after-restart --enable-ha --enable-csi-integration --is-Argo-Rollouts=true": {
-			"--sync-after-restart is not needed", "--enable-ha is not needed", "--enable-csi-integration has no effect", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts",
+			"--sync-after-restart is not needed", "--enable-ha is not needed", "--enable-csi-integration is not needed", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts",
 		},
 		"--namespaces=shop --namespaces-to-ignore=dev --namespace-selector=env=test": {
 			"--namespaces-to-ignore has no effect with --namespaces", "--namespace-selector has no effect with --namespaces",

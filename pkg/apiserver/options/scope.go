@@ -25,6 +25,9 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.ReadConfigMaps, "read-configmaps", o.ReadConfigMaps,
 		"Read ConfigMaps. If false, the server needs no right on ConfigMaps in the namespaces of workloads: "+
 			"references to ConfigMaps are shown, but not whether the ConfigMaps exist, and their changes restart nothing.")
+	fs.BoolVar(&o.ReadSecretProviderClasses, "read-secretproviderclasses", o.ReadSecretProviderClasses,
+		"Read which versions of secrets pods have mounted by the Secrets Store CSI driver (SecretProviderClassPodStatuses), while the cluster has them. "+
+			"If false, the server needs no right on these, and a rotation restarts nothing.")
 	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
 		fmt.Sprintf("The types of Secrets of which only the metadata is read, at most %d: "+
 			"configdep knows whether such Secrets exist, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
@@ -37,7 +40,7 @@ const helmRelease = "helm.sh/release.v1"
 func (o *Options) Scope() ingest.Scope {
 	s := ingest.Scope{
 		Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, WithoutConfigMaps: !o.ReadConfigMaps, UnreadTypes: o.ExcludedSecretTypes,
-		Dialects: o.Reload.Dialects,
+		PodStatuses: o.ReadSecretProviderClasses, Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
 	if o.ReloadJobs {
@@ -47,7 +50,7 @@ func (o *Options) Scope() ingest.Scope {
 }
 
 // maxNamespaces is how many namespaces may be read one by one. Each needs eleven watches, two of them for types of
-// Secrets that are not read. Watches restart every --max-version-lag, each time with a request for the current revision.
+// Secrets that are not read, and one more where the Secrets Store CSI driver is installed. Watches restart every --max-version-lag, each time with a request for the current revision.
 // For 100 namespaces that is 110 requests a second, about a tenth of a CPU of kube-apiserver for each replica while
 // nothing happens (see docs/install.md), and 1,100 initial lists at once.
 const maxNamespaces = 100
