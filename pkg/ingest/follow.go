@@ -96,7 +96,7 @@ func (f *followed) run(ctx context.Context) {
 			return
 		case err != nil:
 			if failures++; failures == 1 {
-				logger.Error(err, "Which optional kinds of workloads are served is not known, will retry")
+				logger.Error(err, "Which optional kinds are served is not known, will retry")
 			}
 			for _, k := range f.kinds {
 				f.notKnown(k, err)
@@ -159,16 +159,16 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 		}
 		switch {
 		case len(others) > 0 && k.tells("versions "+strings.Join(others, ",")):
-			logger.Error(nil, "The kind is not served in a version that can be read, so its workloads are not read", "served", others, "readable", k.Versions)
+			logger.Error(nil, "The kind is not served in a version that can be read, so its objects are not read", "served", others, "readable", k.Versions)
 		case len(others) == 0 && k.tells("absent"):
-			logger.Info("The kind is not served, so it has no workloads")
+			logger.Info("The kind is not served, so it has no objects")
 		}
 	case version != k.version:
 		k.end()
 		k.SetServed(version)
 		f.begin(ctx, k, version)
 		if k.tells("version " + version) {
-			logger.Info("The kind is served: reading its workloads", "version", version)
+			logger.Info("The kind is served: reading its objects", "version", version)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err e
 	}
 	switch *failures++; {
 	case *failures == 1 && !apierrors.IsNotFound(err):
-		klog.FromContext(ctx).Error(err, "The workloads of a kind cannot be listed, will retry", "resource", s.name)
+		klog.FromContext(ctx).Error(err, "The objects of a kind cannot be listed, will retry", "resource", s.name)
 	case *failures == maxFailures:
 		tell(f.synced, f.index.giveUp(s))
 	}
@@ -320,10 +320,10 @@ func (f *followed) may(ctx context.Context, s *stream, verb string, is bool) {
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", s.optional.Resource.GroupResource().String())
 	if is {
-		logger.Info("The server may read the workloads of the kind now")
+		logger.Info("The server may read the objects of the kind now")
 		return
 	}
-	logger.Error(nil, "The server may not read the workloads of the kind, so they count as absent; grant list and watch to its service account", "verb", verb, "namespace", s.namespace)
+	logger.Error(nil, "The server may not read the objects of the kind, so they count as absent; grant list and watch to its service account", "verb", verb, "namespace", s.namespace)
 }
 
 // askFor asks soon whether a kind is still served.

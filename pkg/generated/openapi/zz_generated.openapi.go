@@ -1282,7 +1282,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why a change of the source does not restart the workload automatically: ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy names), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).",
+							Description: "reason says in one word why a change of the source does not restart the workload automatically: ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy names), NotObserved (configdep does not read the source: a SecretProviderClass that no pod has mounted, a Secret of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1354,7 +1354,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 					},
 					"present": {
 						SchemaProps: spec.SchemaProps{
-							Description: "present reports whether the source exists. It is absent if that is not known: SecretProviderClasses are shown but not observed, and so are Secrets or ConfigMaps if configdep reads none. If it reads only those with a label, others may exist.",
+							Description: "present reports whether the source exists. It is absent if that is not known: SecretProviderClasses that no pod has mounted are shown but not observed, and so are Secrets or ConfigMaps if configdep reads none. If it reads only those with a label, others may exist.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -208,7 +208,7 @@ type Source struct {
 	// configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that
 	// no container mounts), NotRead (a use that passes no content to a container, such as an image
 	// pull secret), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy
-	// names), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret
+	// names), NotObserved (configdep does not read the source: a SecretProviderClass that no pod has mounted, a Secret
 	// of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -397,7 +397,7 @@ type SourceStatus struct {
 	// name is the name of the source.
 	Name string `json:"name"`
 	// present reports whether the source exists. It is absent if that is not known:
-	// SecretProviderClasses are shown but not observed, and so are Secrets or ConfigMaps if
+	// SecretProviderClasses that no pod has mounted are shown but not observed, and so are Secrets or ConfigMaps if
 	// configdep reads none. If it reads only those with a label, others may exist.
 	// +optional
 	Present *bool `json:"present,omitempty"`
