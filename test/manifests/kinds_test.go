@@ -193,7 +193,7 @@ func TestRightsOnKinds(t *testing.T) {
 			for _, k := range kinds {
 				switch {
 				case !k.Traits.Custom:
-				case k.Traits.Rollable || k.Fields:
+				case k.Traits.Rollable || k.Traits.Fields:
 					want[k.Resource.GroupResource()] = []string{"get", "list", "watch", "patch"}
 				default:
 					want[k.Resource.GroupResource()] = []string{"get", "list", "watch"}

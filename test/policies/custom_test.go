@@ -187,7 +187,7 @@ func TestCustomResources_NothingElseMayChange(t *testing.T) {
 	for file, all := range map[string]map[string]*kind.Kind{base: baseKinds(), withKinds: chartKinds(t)} {
 		compiled := compile(t, readFrom(t, file)[customPolicy])
 		for name, k := range all {
-			if !k.Traits.Rollable && !k.Fields { // which the server has no right to write
+			if !k.Traits.Rollable && !k.Traits.Fields { // which the server has no right to write
 				continue
 			}
 			t.Run(file[strings.LastIndex(file, "/")+1:]+"/"+name, func(t *testing.T) {
