@@ -33,7 +33,7 @@ var keys = SourceKey{SecretProviderClass, "shop", "keys"}
 func (d *driver) at() time.Time { return day.Add(time.Duration(d.version) * time.Minute) }
 
 func (d *driver) arrival() Arrival {
-	return Arrival{Live: true, Order: uint64(d.version), Seen: d.at()} //nolint:gosec // it is positive
+	return Arrival{Live: true, Order: uint64(d.version), Seen: d.at()}
 }
 
 // write mounts the class in a pod, or updates what it has mounted.
@@ -123,7 +123,7 @@ func TestGraph_ContentOfClasses(t *testing.T) {
 			}
 			changed := int64(0)
 			if !s.Change.Seen.IsZero() {
-				changed = int64(s.Change.Version) //nolint:gosec // it is small
+				changed = int64(s.Change.Version)
 				if !s.Change.Exact || s.Keys[0].Version != s.Change.Version || s.Keys[1].Version == s.Change.Version {
 					t.Errorf("change = %+v, keys = %+v", s.Change, s.Keys)
 				}

@@ -89,7 +89,7 @@ func TestPodStatuses_AreBounded(t *testing.T) {
 	decode := func(n int, id, version string) *dependency.PodStatus {
 		var objects []string
 		for i := range n {
-			objects = append(objects, fmt.Sprintf(`{"id":"%s-%04d","version":"%s"}`, id, i, version))
+			objects = append(objects, fmt.Sprintf(`{"id":%q,"version":%q}`, fmt.Sprintf("%s-%04d", id, i), version))
 			version = "1"
 		}
 		raw := fmt.Sprintf(`{"metadata":{"namespace":"a","name":"b","resourceVersion":"1"},"status":{"secretProviderClassName":"keys","mounted":true,"objects":[%s]}}`, strings.Join(objects, ","))

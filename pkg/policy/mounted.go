@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -63,30 +64,27 @@ func (e *Evaluation) appendMounted(content []byte) []byte {
 // expandClasses replaces globs of SecretProviderClasses by those of the classes that the template names: of what no pod of the
 // workload mounts, nothing is known that concerns it.
 func (p *Policy) expandClasses(references []dependency.Reference) {
+	isGlob := func(x dependency.Pattern) bool { return x.Kind == dependency.SecretProviderClass && x.Glob() }
+	if !slices.ContainsFunc(p.Sources, isGlob) {
+		return
+	}
 	var out []dependency.Pattern
-	for i, x := range p.Sources {
-		if x.Kind != dependency.SecretProviderClass || !x.Glob() {
-			if out != nil {
-				out = append(out, x)
-			}
+	for _, x := range p.Sources {
+		if !isGlob(x) {
+			out = append(out, x)
 			continue
 		}
-		if out == nil {
-			out = append(make([]dependency.Pattern, 0, len(p.Sources)), p.Sources[:i]...)
-		}
-		for j := range references {
-			r := &references[j]
-			name := dependency.Pattern{Kind: r.Kind, Name: r.Name}
+		for i := range references {
+			r := &references[i]
 			if !x.Matches(r.Kind, r.Name) {
 				continue
 			}
+			name := dependency.Pattern{Kind: r.Kind, Name: r.Name}
 			out = append(out, name)
 			if by := p.NamedBy[x]; by != "" {
 				p.NamedBy = p.NamedBy.add([]dependency.Pattern{name}, by)
 			}
 		}
 	}
-	if out != nil {
-		p.Sources = out
-	}
+	p.Sources = out
 }

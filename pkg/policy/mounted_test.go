@@ -199,6 +199,21 @@ func TestDecide_MountedClasses(t *testing.T) {
 			v.replace(all...)
 			v.rekey(7, func(*world) {}, func(*world) {})
 		}, 0},
+		"the key is replaced, and a pod returns to what is recorded": {func(v *vault) {
+			v.rekey(7, func(*world) {}, func(*world) {})
+			v.writeVersion("web-4", 2)
+			v.update("web-4")
+		}, 0},
+		"the key is replaced while pods have only mounted what is next": {func(v *vault) {
+			v.rotate()
+			v.replace(append(all, "other")...)
+			v.rekey(7, func(*world) {}, func(*world) {})
+			if n := v.settle(); n != 0 {
+				v.t.Errorf("%d restarts", n)
+			}
+			v.rotate()
+			v.update("web-1x")
+		}, 1},
 		// Each pod has credentials of its own, so each mount is another version.
 		"versions that no two pods share": {func(v *vault) {
 			for range 5 {
@@ -393,6 +408,42 @@ func TestPolicy_MountedClassesCount(t *testing.T) {
 				if id := string(s.Kind) + "/" + s.Name; id == class && (s.Triggers != (tt.want > 0) || !s.Observed) {
 					t.Errorf("the source: triggers %t, %s, observed %t", s.Triggers, s.Reason, s.Observed)
 				}
+			}
+		})
+	}
+}
+
+// A pattern names the classes that the pods mount, each by itself, so that what pods have only mounted is no change either.
+func TestPolicy_PatternsOfClasses(t *testing.T) {
+	const list = "secretproviderclass.reloader.stakater.com/reload"
+	for name, tt := range map[string]struct {
+		annotations []string
+		by          string
+	}{
+		"a glob":        {[]string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secretproviderclass/k*,secret/db"}, policy.SourcesAnnotation},
+		"an expression": {[]string{policy.ReloadAnnotation, "", list, "k.*s,db"}, list},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := unrecordedVault(t)
+			v.annotate(tt.annotations...)
+			v.settle()
+			e := v.evaluate()
+			i := slices.IndexFunc(e.Sources, func(s policy.Source) bool { return s.Name == "keys" })
+			if s := e.Sources[i]; !s.Triggers || s.DeclaredBy != tt.by || len(e.Globs) > 0 {
+				t.Errorf("source = %+v, globs = %+v", s, e.Globs)
+			}
+			if len(e.Sources) != 2 {
+				t.Errorf("sources = %+v", e.Sources)
+			}
+			v.rotate()
+			v.replace("web-1", "web-2", "web-3", "other")
+			if n := v.settle(); n != 0 {
+				t.Errorf("%d restarts for pods that start", n)
+			}
+			v.rotate()
+			v.update("web-1x")
+			if n := v.settle(); n != 1 {
+				t.Errorf("%d restarts for a rotation", n)
 			}
 		})
 	}

@@ -257,7 +257,7 @@ func TestReloaderFlags_Notices(t *testing.T) {
 		"": nil,
 		"--sync-after-restart=false --enable-ha=false --enable-csi-integration=false --is-Argo-Rollouts=false": nil,
 		"--namespaces-to-ignore=dev --namespace-selector=env=test":                                             nil,
-		"--enable-csi-integration --read-secretproviderclasses=false": {"--enable-csi-integration has no effect with --read-secretproviderclasses=false"},
+		"--enable-csi-integration --read-secretproviderclasses=false":                                          {"--enable-csi-integration has no effect with --read-secretproviderclasses=false"},
 		"--sync-after-restart --enable-ha --enable-csi-integration --is-Argo-Rollouts=true": {
 			"--sync-after-restart is not needed", "--enable-ha is not needed", "--enable-csi-integration is not needed", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts",
 		},
