@@ -233,7 +233,7 @@ func TestCustomResources_AreCoveredInAllVersions(t *testing.T) {
 		}
 		want := map[string]bool{}
 		for name, k := range all {
-			if k.Traits.Rollable || k.Fields {
+			if k.Traits.Rollable || k.Traits.Fields {
 				want[name] = true
 			}
 		}
