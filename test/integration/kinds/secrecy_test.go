@@ -1,0 +1,267 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/search"
+)
+
+// Values of fields are in memory only while they are applied or arrive. Afterwards they are nowhere: not in memory, logs, metrics, events,
+// records or answers, also if the API server or its policies quote them. No other test runs meanwhile.
+//
+//nolint:paralleltest // see above
+func TestFields_AreNotKept(t *testing.T) {
+	storesOnce(t)
+	binary, err := install.Build(t.Context(), "./test/integration/heapserver", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, d, secret, round := newPlace(t), harborStores, rand.Text(), 0
+	value := func(size int) string { // with the secret at its start and at its end
+		round++
+		return secret + strings.Repeat(fmt.Sprintf("%06d ", round), size/7) + secret
+	}
+	large := func() string { return `{"id":"` + value(7) + `","rest":"` + value(100<<10) + `"}` }
+	p.secret("bucket", "key", value(7), "info", large(), "text", value(100<<10))
+	p.allow("bucket", "harborstore/*")
+	declared := lines("spec.storage.s3.accessKey = secret/bucket#key", "spec.env[name=ID].value = secret/bucket#info | json .id", "spec.other = secret/bucket#text")
+	p.create(d, "v1", declared, content{})
+	shown := p.view(d, applied, state(v1alpha1.StateInSync, "")) // so that the next one reads values in its list
+
+	server.Replicas[0].Kill() // so that only the other replica sets fields
+	defer func() {
+		if err := errors.Join(server.Replicas[0].Start(), server.Replicas[0].AwaitReady(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	dump := filepath.Join(t.TempDir(), "heap")
+	replica, err := server.StartExtra("heap", install.ReplicaOptions{
+		Binary: binary, Args: []string{"-v=10", "--leader-elect=false"},
+		Env: []string{"HEAP_DUMP=" + dump, "GODEBUG=clobberfree=1"}, // as freed memory is reused for stacks
+	})
+	if err == nil {
+		err = replica.AwaitReady(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, admin := replica.RESTConfig(), cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	direct, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := &bytes.Buffer{}
+	ask := func() {
+		all := "/apis/configdep.io/v1alpha1/namespaces/" + p.namespace + "/configdependencies"
+		for _, path := range []string{all, all + "/harborstore.web", all + "/harborstore.web/pods", "/metrics", "/readyz?verbose=1", "/openapi/v2"} {
+			got, err := direct.ConfigdepV1alpha1().RESTClient().Get().RequestURI(path).DoRaw(t.Context())
+			fmt.Fprintf(answers, "%s: %v\n%s\n", path, err, got)
+		}
+		got, err := direct.ConfigdepV1alpha1().RESTClient().Post().RequestURI(all+"/harborstore.web/reload").SetHeader("Content-Type", "application/json").
+			Body([]byte("{}")).DoRaw(t.Context())
+		fmt.Fprintf(answers, "reload: %v\n%s\n", err, got)
+	}
+	view := func(name string, checks ...func(*v1alpha1.ConfigDependency) error) (found *v1alpha1.ConfigDependency) {
+		t.Helper()
+		await.Until(t, name+" is shown as expected", func(ctx context.Context) (err error) {
+			if found, err = direct.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborstore."+name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			for _, check := range checks {
+				err = errors.Join(err, check(found))
+			}
+			return err
+		})
+		return found
+	}
+	view("web", applied)
+	ask()
+	for range 3 { // rotated
+		p.secret("bucket", "key", value(7), "info", large(), "text", value(100<<10))
+		shown = view("web", newer(shown), applied)
+	}
+	if got, _ := p.field(accessKey...).(string); !strings.Contains(got, secret) {
+		t.Fatalf("value = %q", got)
+	}
+	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"other": nil}}) // drift
+	await.Until(t, "the field is set again", func(context.Context) error {
+		if p.field("other") == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	p.secret("bucket", "key", value(700)) // refused by the schema
+	view("web", state(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.secret("bucket", "key", value(7), "info", secret) // not JSON
+	view("web", state(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.secret("bucket", "info", large())
+	shown = view("web", applied, state(v1alpha1.StateInSync, ""))
+	ask()
+	// Policies of others that quote values, in warnings and in denials. The record of the fields cannot be written either.
+	p.quotes(d, admissionv1.Warn)
+	p.secret("bucket", "key", value(7))
+	shown = view("web", newer(shown), applied)
+	p.quotes(d, admissionv1.Deny)
+	ask()
+	p.secret("bucket", "key", value(7))
+	view("web", newer(shown))
+	p.event(d, "ConfigReloadFailed")
+	ask()
+	p.unquotes()
+	await.Until(t, "no value is quoted", func(context.Context) error {
+		if got := p.quoted(d); got != "" {
+			return fmt.Errorf("the answer is %q", got)
+		}
+		return nil
+	})
+	// Buffers that live as long as a connection contain the last data. This replaces them with other and longer content.
+	p.secret("bucket", "key", "plain", "info", `{"id":"x"}`, "text", "plain")
+	shown = view("web", newer(shown), applied)
+	for i := range 4 {
+		p.secret("bucket", "text", strings.Repeat(fmt.Sprintf("%07d ", i), 900<<10/8))
+		shown = view("web", newer(shown), applied)
+	}
+	ask()
+
+	if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the heap is dumped", func(context.Context) error {
+		_, err := os.Stat(dump)
+		return err
+	})
+	heap, err := os.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Terminate(); err != nil {
+		t.Error(err)
+	}
+	log, err := os.ReadFile(replica.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := client.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string][]byte{
+		"the heap": heap, "the log": log, "a body in the log": search.Bodies(log), "the answers": answers.Bytes(), "the events": p.json(events),
+		"the annotations": p.json(p.get(d, "v1").GetAnnotations()),
+	}
+	for place, where := range places {
+		for _, form := range search.Forms(secret) {
+			for _, at := range search.Find(where, form) {
+				t.Errorf("%s (%d bytes) contains a value at %d:\n%q", place, len(where), at, search.Around(where, at))
+			}
+		}
+	}
+	for place, wants := range map[string][]string{ // otherwise the search proves nothing
+		"the heap":        {"harborstore/*", "spec.storage.s3.accessKey", p.namespace},
+		"the log":         {p.namespace, "harborstores"},
+		"the answers":     {"harborstore.web", "spec.storage.s3.accessKey", "changing a HarborStore failed"},
+		"the events":      {"ConfigFieldsSet", "ConfigFieldsRefused"},
+		"the annotations": {policy.AppliedFieldsAnnotation},
+	} {
+		for _, want := range wants {
+			if len(search.Find(places[place], want)) == 0 {
+				t.Errorf("%s (%d bytes) lacks %q", place, len(places[place]), want)
+			}
+		}
+	}
+}
+
+const quoting = "quotes-values"
+
+// quotes makes the API server quote a value in its answer to each change of an object, and waits until it does.
+func (p *place) quotes(d definition, action admissionv1.ValidationAction) {
+	p.Helper()
+	p.unquotes()
+	policies, bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := policies.Create(p.Context(), &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: quoting},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{d.group}, APIVersions: []string{"*"}, Resources: []string{d.plural}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: "false", MessageExpression: "'the key ' + object.spec.storage.s3.accessKey + ' is weak'"}},
+		},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = bindings.Create(p.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: quoting},
+			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: quoting, ValidationActions: []admissionv1.ValidationAction{action}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(p.unquotes)
+	await.Until(p.T, "values are quoted", func(context.Context) error {
+		if got := p.quoted(d); got != action {
+			return fmt.Errorf("the answer is %q", got)
+		}
+		return nil
+	})
+}
+
+// quoted returns how the API server quotes a value in its answer to a change; "": it does not.
+func (p *place) quoted(d definition) admissionv1.ValidationAction {
+	p.Helper()
+	heard := &heardWarnings{}
+	config := rest.CopyConfig(cluster.RESTConfig())
+	config.WarningHandler = heard
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		p.Fatal(err)
+	}
+	change := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
+	_, err = c.Resource(d.resource("v1")).Namespace(p.namespace).Patch(p.Context(), "web", types.MergePatchType, change, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err != nil && strings.Contains(err.Error(), "is weak"):
+		return admissionv1.Deny
+	case strings.Contains(heard.text, "is weak"):
+		return admissionv1.Warn
+	default:
+		return ""
+	}
+}
+
+// heardWarnings are those of the API server.
+type heardWarnings struct{ text string }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (h *heardWarnings) HandleWarningHeader(_ int, _, text string) { h.text += text }
+
+// unquotes ends that.
+func (p *place) unquotes() {
+	p.Helper()
+	ctx := context.WithoutCancel(p.Context())
+	_ = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, quoting, metav1.DeleteOptions{}) // it may not exist
+	_ = client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, quoting, metav1.DeleteOptions{})
+}
