@@ -41,6 +41,7 @@ var benchmarks = []benchmark{
 	{"list", false, benchmarkList},
 	{"get", false, benchmarkGet},
 	{"helmreleases", false, benchmarkHelmReleases},
+	{"kinds", false, benchmarkKinds},
 	{"startup", false, benchmarkStartup},
 	{"memory", false, benchmarkMemory},
 	{"footprint", true, benchmarkFootprint},
