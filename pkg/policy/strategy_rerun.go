@@ -160,7 +160,7 @@ func (p *Policy) rerunnable(a *Annotated, defaults *Defaults) bool {
 	if d.off != "" || len(again.Problems) > 0 {
 		return false
 	}
-	d.own, d.instead = [len(d.own)]KindMode{}, [len(d.instead)]string{}
+	d.in, d.own, d.instead = nil, [len(d.own)]KindMode{}, [len(d.instead)]string{} // what configdep's own annotation declares starts no run
 	for _, dialect := range defaults.Dialects.orAll() {
 		if _, is := dialect.(*reloader); is {
 			d.of(dialect)
