@@ -243,6 +243,22 @@ func TestConfiguration_Errors(t *testing.T) {
 	}
 }
 
+// Numbers that JSON does not have are refused like other values that do not fit, and not tried again and again.
+func TestConfiguration_Numbers(t *testing.T) {
+	for value, want := range map[string]any{"0.5": 0.5, "-1e3": -1000.0, "NaN": nil, "Inf": nil, "-inf": nil, "1e999": nil} {
+		got, err := configured(t, map[string]any{"spec.ratio": value}, "spec.ratio")
+		if want == nil {
+			if err == nil || err.Error() != "spec.ratio must be a number, and the value is none" {
+				t.Errorf("%s: %v, error = %v", value, got, err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(map[string]any{"spec": map[string]any{"ratio": want}}, got); err != nil || diff != "" {
+			t.Errorf("%s: error = %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+}
+
 func TestParseSchema_Errors(t *testing.T) {
 	for document, want := range map[string]string{
 		"{":  "the OpenAPI document of x.io/v1",
@@ -292,6 +308,51 @@ func FuzzParse(f *testing.F) {
 		}
 		if diff := cmp.Diff(all, again, cmp.AllowUnexported(Step{})); diff != "" {
 			t.Errorf("%q is read otherwise the second time:\n%s", text, diff)
+		}
+	})
+}
+
+// FuzzConfiguration: a configuration has each value where its path leads, and can be encoded.
+func FuzzConfiguration(f *testing.F) {
+	for path, value := range map[string]string{
+		"spec.key": "7", "spec.port": "80\n", "spec.ratio": "NaN", "spec.on": "true", "spec.either": "50%", "spec.s3.accessKey": secret, "spec.labels['a/b']": "x",
+		"spec.free.a.b": "\xff", "spec.ports[port=80,protocol=TCP].name": "web",
+	} {
+		f.Add(path+" = secret/x#y", value)
+	}
+	f.Fuzz(func(t *testing.T, text, raw string) {
+		s, err := ParseSchema([]byte(document), schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Harbor"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Parse(text)
+		if err != nil {
+			return
+		}
+		var values []Value
+		for i := range all {
+			value, err := all[i].Decode([]byte(raw))
+			if err != nil {
+				return
+			}
+			values = append(values, Value{&all[i], value})
+		}
+		configuration, err := Configuration(s, values)
+		if err != nil {
+			return
+		}
+		encoded, err := json.Marshal(configuration)
+		if err != nil {
+			t.Fatalf("%q cannot be encoded: %v", text, err)
+		}
+		var decoded any
+		if err := json.Unmarshal(encoded, &decoded); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			if _, found := v.Path.Find(decoded); !found {
+				t.Errorf("%s is not in %s", v.Path, encoded)
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +129,7 @@ func (s *Schema) convert(p Path, value any) (any, error) {
 		}
 		return nil, fmt.Errorf("%s must be an integer, and the value is none", p)
 	case at.Type.Contains("number"):
-		if n, err := strconv.ParseFloat(trimmed, 64); err == nil {
+		if n, err := strconv.ParseFloat(trimmed, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) { // which JSON does not have
 			return n, nil
 		}
 		return nil, fmt.Errorf("%s must be a number, and the value is none", p)
