@@ -378,3 +378,44 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	})
 }
+
+// FuzzParseFile: any file is refused, or describes kinds of which any object can be read.
+func FuzzParseFile(f *testing.F) {
+	const head = "apiVersion: config.configdep.io/v1alpha1\nkind: WorkloadKinds\nkinds:\n"
+	object := string(large())
+	for _, seed := range []string{
+		"- {group: a.io, kind: A, resource: as, versions: [v1], reload: {by: Event}, sources: [{kind: Secret, name: '.spec.db.secretRef', keyName: x}], fields: true}\n",
+		"- {group: a.io, kind: A, resource: as, versions: [v1], podTemplates: [{path: '.spec.t[*].x'}], pods: {selector: .spec.s}, reload: {by: TemplateAnnotation, path: '.spec.t[*].x'}}\n",
+		"- {group: a.io, kind: A, resource: as, versions: [v1], reload: {by: Field, path: .spec.x}, status: {complete: [{condition: Ready}], failed: [{path: .status.p, value: x}], replicas: .spec.r}}\n",
+	} {
+		f.Add([]byte(head+seed), []byte(object))
+	}
+	for _, p := range presets {
+		file, err := json.Marshal(map[string]any{"apiVersion": "config.configdep.io/v1alpha1", "kind": "WorkloadKinds", "kinds": []any{p.Descriptor}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file, []byte(`{"metadata":{"name":"x"},"spec":{"template":{"spec":{}}},"status":{}}`))
+	}
+	f.Fuzz(func(t *testing.T, file, raw []byte) {
+		kinds, errs := ParseFile(file)
+		if (len(errs) == 0) != (len(kinds) > 0) {
+			t.Fatalf("%d kinds, errors = %v", len(kinds), errs)
+		}
+		for _, k := range kinds {
+			o, err := k.Decode(bytes.Clone(raw))
+			if err != nil {
+				continue
+			}
+			read, err := k.Read(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dependency.NewWorkload(read, dependency.Annotations{})
+			k.Progress(o)
+			if k.Selects() {
+				k.Selector(o)
+			}
+		}
+	})
+}
