@@ -26,6 +26,7 @@ const (
 	kindsNamespace = "kinds"
 	kindsObjects   = 10_000
 	kindsBytes     = 50 << 10
+	settingBytes   = 2 << 10
 )
 
 // parks is a kind that does not come with configdep.
@@ -178,9 +179,9 @@ func fillParks(ctx context.Context, all dynamic.ResourceInterface, n, size int) 
 	if err := all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return err
 	}
-	var settings []any // like those of real ones: many small values
-	for i := 0; len(settings)*50 < size; i++ {
-		settings = append(settings, map[string]any{"name": fmt.Sprintf("setting-%06d", i), "value": strings.Repeat("x", 15)})
+	var settings []any // few and large ones: kube-apiserver keeps decoded objects, in which each value costs many times its size
+	for i := 0; i < size; i += settingBytes {
+		settings = append(settings, map[string]any{"name": fmt.Sprintf("setting-%06d", i), "value": strings.Repeat("x", min(size, settingBytes))})
 	}
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
 		o := &unstructured.Unstructured{Object: map[string]any{
