@@ -273,7 +273,7 @@ func TestReadWorkload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := readWorkload(kind.Table(nil).Of(kind.Deployment), nil, "shop", "web", shape)
+	w, err := readWorkload(nil, kind.Table(nil).Of(kind.Deployment), nil, "shop", "web", shape)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,7 +191,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if r.malformed != nil {
 		return nil, "", fmt.Errorf("reading a %s: %w", r.Kind.Kind, r.malformed)
 	}
-	object, err := readWorkload(r.kind, h.Dialects, r.Namespace, r.Name, r.object)
+	object, err := readWorkload(h.Kinds, r.kind, h.Dialects, r.Namespace, r.Name, r.object)
 	if err != nil {
 		return nil, "", err
 	}

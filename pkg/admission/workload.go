@@ -35,8 +35,9 @@ type shape struct {
 // labelled is the part of any object that is needed.
 type labelled struct {
 	Metadata struct {
-		Annotations json.RawMessage `json:"annotations"`
-		Labels      json.RawMessage `json:"labels"`
+		Annotations     json.RawMessage `json:"annotations"`
+		Labels          json.RawMessage `json:"labels"`
+		OwnerReferences json.RawMessage `json:"ownerReferences"`
 	} `json:"metadata"`
 }
 
@@ -110,8 +111,8 @@ func member(raw json.RawMessage, path []string) (json.RawMessage, error) {
 // cost returns an upper bound on the memory of a workload when it is decoded, to be compared and
 // patched.
 func (s *shape) cost() int64 {
-	return int64(len(s.Metadata.Annotations)+len(s.Metadata.Labels)+2*len(s.Spec.Template)+2*len(s.whole)) + // its strings, of the template by each way
-		(elements(s.Metadata.Annotations)+elements(s.Metadata.Labels))*ofAnnotation + elements(s.Spec.Template)*ofAny
+	return int64(len(s.Metadata.Annotations)+len(s.Metadata.Labels)+len(s.Metadata.OwnerReferences)+2*len(s.Spec.Template)+2*len(s.whole)) + // its strings, of the template by each way
+		(elements(s.Metadata.Annotations)+elements(s.Metadata.Labels)+elements(s.Metadata.OwnerReferences))*ofAnnotation + elements(s.Spec.Template)*ofAny
 }
 
 // size says what cost depends on.
@@ -137,8 +138,8 @@ type written struct {
 	path     string
 }
 
-// readWorkload reads a workload of a kind whose pods can be restarted.
-func readWorkload(k *kind.Kind, dialects policy.Dialects, namespace, name string, s *shape) (*written, error) {
+// readWorkload reads a workload of one of the kinds whose pods can be restarted.
+func readWorkload(kinds kind.Table, k *kind.Kind, dialects policy.Dialects, namespace, name string, s *shape) (*written, error) {
 	w, err := s.marked()
 	if err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
@@ -152,6 +153,12 @@ func readWorkload(k *kind.Kind, dialects policy.Dialects, namespace, name string
 	}
 	// The namespace may be absent on create.
 	object.Meta = &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations, Labels: w.labels}
+	if len(s.Metadata.OwnerReferences) > 0 {
+		if err := json.Unmarshal(s.Metadata.OwnerReferences, &object.Meta.OwnerReferences); err != nil {
+			return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
+		}
+	}
+	kinds.Relate(object)
 	w.Workload = dialects.ReadWorkload(object)
 	if w.Truncated {
 		return nil, fmt.Errorf("the %s names more than %d sources, or names them in more than %d places", k.Name, dependency.MaxSources, dependency.MaxUses)

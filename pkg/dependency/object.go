@@ -197,8 +197,9 @@ type Fields struct {
 type FieldState struct {
 	// Value is a digest of the value; zero: there is none.
 	Value Digest
-	// Owner is a field manager other than configdep that owns the field; empty: there is none.
+	// Owner is a field manager other than configdep that owns the field; empty: there is none. Own: configdep does.
 	Owner string
+	Own   bool
 }
 
 // NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.

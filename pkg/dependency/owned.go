@@ -5,7 +5,7 @@ package dependency
 
 import (
 	"cmp"
-	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -46,26 +46,54 @@ func (g *Graph) relate(before, now *Workload) {
 }
 
 // Owned calls f for the workloads that belong to another one, which need not exist.
-func (g *Graph) Owned(owner WorkloadKey, f func(WorkloadKey)) { related(g.owned, owner, f) }
+func (g *Graph) Owned(owner WorkloadKey, f func(WorkloadKey)) {
+	related(g.owned, owner, func(key WorkloadKey) bool {
+		f(key)
+		return true
+	})
+}
 
-// Borrowers calls f for the workloads whose pods have the template of another one, which need not exist. F must not change the graph.
-func (g *Graph) Borrowers(of WorkloadKey, f func(WorkloadKey)) { related(g.borrowers, of, f) }
+// Borrowers returns the workloads whose pods have the template of another one, which need not exist: no more than one above MaxBorrowers.
+func (g *Graph) Borrowers(of WorkloadKey) (keys []WorkloadKey) {
+	related(g.borrowers, of, func(key WorkloadKey) bool {
+		keys = append(keys, key)
+		return len(keys) <= MaxBorrowers
+	})
+	return keys
+}
+
+// MaxBorrowers is how many workloads may have the template of one other.
+const MaxBorrowers = 16
 
 // Borrow gives a workload what the template consumes that its pods have, as far as that is known. It reports whether that is something
-// else than before.
+// else than before. A workload beyond MaxBorrowers is truncated: it has none of the sources.
 func (g *Graph) Borrow(w *Workload) (changed bool) {
 	if w.TemplateOf == nil {
 		return false
 	}
+	others := slices.DeleteFunc(g.Borrowers(*w.TemplateOf), func(key WorkloadKey) bool { return key == w.WorkloadKey })
 	var references []Reference
-	truncated := false
-	if of := g.Workload(*w.TemplateOf); of != nil {
+	truncated := len(others) >= MaxBorrowers
+	if of := g.Workload(*w.TemplateOf); of != nil && !truncated {
 		references, truncated = of.References, of.Truncated
 	}
-	changed = truncated != w.Truncated || !reflect.DeepEqual(references, w.References)
+	changed = truncated != w.Truncated || !sameSlice(references, w.References)
 	w.References, w.Truncated = references, truncated
 	return changed
 }
+
+// KeepReferences lets a workload share the references of its earlier state if its template has not changed, so that it can be told at once
+// that they are the same. It reports whether they are. A custom resource may name sources outside of its templates, and what is known of the
+// template of a workload that is Recurring is not the template.
+func (w *Workload) KeepReferences(before *Workload) bool {
+	if before == nil || w.Custom || w.Recurring || w.template == 0 || w.template != before.template || w.Truncated != before.Truncated {
+		return false
+	}
+	w.References = before.References
+	return true
+}
+
+func sameSlice(a, b []Reference) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // StartAgain notes that the template that the pods of a workload borrow has changed with a version: its controller replaces them after
 // that.
@@ -75,13 +103,12 @@ func (w *Workload) StartAgain(version string) {
 	}
 }
 
-func related(t tree[ownedKey, struct{}], owner WorkloadKey, f func(WorkloadKey)) {
+func related(t tree[ownedKey, struct{}], owner WorkloadKey, f func(WorkloadKey) bool) {
 	t.from(ownedKey{owner: owner}, func(key *ownedKey, _ struct{}) bool {
 		if key.owner != owner {
 			return false
 		}
-		f(key.owned)
-		return true
+		return f(key.owned)
 	})
 }
 

@@ -41,11 +41,12 @@ type Assignment struct {
 
 // String returns the assignment as Parse reads it.
 func (a *Assignment) String() string {
-	line := fmt.Sprintf("%s = %s/%s#%s", a.Path, strings.ToLower(string(a.Kind)), a.Name, a.Key)
+	var line strings.Builder
+	fmt.Fprintf(&line, "%s = %s/%s#%s", a.Path, strings.ToLower(string(a.Kind)), a.Name, a.Key)
 	for i := range a.Steps {
-		line += " | " + a.Steps[i].String()
+		line.WriteString(" | " + a.Steps[i].String())
 	}
-	return line
+	return line.String()
 }
 
 // Parse reads the value of the annotation: one assignment in each line,

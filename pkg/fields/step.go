@@ -4,18 +4,23 @@
 package fields
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
-// maxValue limits a value, in bytes, before and after each step. A Secret has at most 1 MiB.
-const maxValue = 1 << 20
+const (
+	// maxValue limits a value, in bytes, before each step. A Secret has at most 1 MiB.
+	maxValue = 1 << 20
+	// maxYAML limits a YAML document, whose nodes take many times as much memory.
+	maxYAML = 256 << 10
+)
 
 // Step decodes a value. Its Name is base64, json or yaml; the latter two take the value at a path.
 type Step struct {
@@ -28,18 +33,22 @@ func (s *Step) String() string {
 	if s.Name == base64Step {
 		return s.Name
 	}
-	text := s.Name + " "
+	var text strings.Builder
+	text.WriteString(s.Name + " ")
 	for _, name := range s.path {
 		if plain.FindString(name) == name {
-			text += "." + name
+			text.WriteString("." + name)
 		} else {
-			text += "['" + name + "']"
+			text.WriteString("['" + name + "']")
 		}
 	}
-	return text
+	return text.String()
 }
 
-const base64Step = "base64"
+const (
+	base64Step = "base64"
+	yamlStep   = "yaml"
+)
 
 func parseStep(text string) (s Step, err error) {
 	name, argument, _ := strings.Cut(text, " ")
@@ -51,7 +60,7 @@ func parseStep(text string) (s Step, err error) {
 			return s, errors.New("the step base64 takes no argument")
 		}
 		return s, nil
-	case "json", "yaml":
+	case "json", yamlStep:
 		s.path, err = parseMembers(name, argument)
 		return s, err
 	default:
@@ -90,34 +99,41 @@ func (a *Assignment) Decode(raw []byte) (any, error) {
 		if !isText {
 			return nil, fmt.Errorf("step %d: the value before it is no text", i+1)
 		}
-		if len(text) > maxValue {
-			return nil, fmt.Errorf("step %d: the value has more than %d bytes", i+1, maxValue)
-		}
 		var err error
 		if value, err = a.Steps[i].decode(text); err != nil {
 			return nil, fmt.Errorf("step %d (%s): %w", i+1, a.Steps[i].Name, err)
 		}
 	}
+	if text, isText := value.(string); isText && !utf8.ValidString(text) {
+		return nil, errors.New("the value is not UTF-8 text")
+	}
 	return value, nil
 }
 
 func (s *Step) decode(text string) (any, error) {
-	if s.Name == base64Step {
+	most := maxValue
+	if s.Name == yamlStep {
+		most = maxYAML
+	}
+	if len(text) > most {
+		return nil, fmt.Errorf("the value has more than %d bytes", most)
+	}
+	switch s.Name {
+	case base64Step:
 		decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 		if err != nil {
 			return nil, errors.New("the value is not base64")
 		}
 		return string(decoded), nil
+	case yamlStep:
+		return s.fromYAML(text)
+	default:
+		return s.fromJSON(text)
 	}
-	raw := []byte(text)
-	if s.Name == "yaml" {
-		converted, err := yaml.YAMLToJSON(raw) // with a limit on aliases
-		if err != nil {
-			return nil, errors.New("the value is not YAML")
-		}
-		raw = converted
-	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
+}
+
+func (s *Step) fromJSON(text string) (any, error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
 	var value any
 	if decoder.Decode(&value) != nil {
@@ -127,15 +143,68 @@ func (s *Step) decode(text string) (any, error) {
 		members, _ := value.(map[string]any)
 		var found bool
 		if value, found = members[name]; !found {
-			return nil, fmt.Errorf("the value has no member %s", name)
+			return nil, noMember(name)
 		}
 	}
 	switch value.(type) {
 	case string, bool, json.Number:
 		return value, nil
 	case nil:
-		return nil, errors.New("the member is null")
+		return nil, errNull
 	default:
-		return nil, errors.New("the member is no single value")
+		return nil, errNotSingle
 	}
+}
+
+var (
+	errNull      = errors.New("the member is null")
+	errNotSingle = errors.New("the member is no single value")
+)
+
+func noMember(name string) error { return fmt.Errorf("the value has no member %s", name) }
+
+// fromYAML walks the nodes of a document, which is never decoded as a whole: with aliases, a small one can stand for any amount.
+func (s *Step) fromYAML(text string) (any, error) {
+	var document yaml.Node
+	if yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) != 1 {
+		return nil, errors.New("the value is not YAML")
+	}
+	node := document.Content[0]
+	for _, name := range s.path {
+		next := memberOf(node, name)
+		if next == nil {
+			return nil, noMember(name)
+		}
+		node = next
+	}
+	switch {
+	case node.Kind == yaml.AliasNode:
+		return nil, errors.New("the member is an alias, which is not followed")
+	case node.Kind != yaml.ScalarNode:
+		return nil, errNotSingle
+	}
+	switch node.ShortTag() {
+	case "!!null":
+		return nil, errNull
+	case "!!bool":
+		return strconv.ParseBool(strings.ToLower(node.Value))
+	case "!!int", "!!float":
+		if number := json.Number(node.Value); json.Valid([]byte(node.Value)) {
+			return number, nil
+		}
+	}
+	return node.Value, nil
+}
+
+// memberOf returns the value of a member of a mapping; nil: there is none.
+func memberOf(node *yaml.Node, name string) *yaml.Node {
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if key := node.Content[i]; key.Kind == yaml.ScalarNode && key.Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
 }

@@ -237,11 +237,14 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	case o.workload != nil:
 		w := o.workload
 		previous := x.workload(w.WorkloadKey)
+		shared := w.KeepReferences(previous)
 		x.graph.Borrow(w)
 		w.After(previous, at)
 		x.setWorkload(w, previous, o.ResourceVersion, at)
 		what := touchedWorkload(w)
-		what.add(x.lend(w.WorkloadKey, o.ResourceVersion, at))
+		if !shared {
+			what.add(x.lend(w.WorkloadKey, o.ResourceVersion, at))
+		}
 		return what
 	case o.source != nil:
 		key := o.source.SourceKey
@@ -335,12 +338,10 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 	return what
 }
 
-// lend updates the workloads whose pods have the template of another one, which has been written in a version or deleted. Few have: each
-// takes its pods from it instead of that one.
+// lend updates the workloads whose pods have the template of another one, which has been written in a version or deleted. There are at most
+// dependency.MaxBorrowers.
 func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.Arrival) (what touched) {
-	var borrowers []dependency.WorkloadKey
-	x.graph.Borrowers(key, func(b dependency.WorkloadKey) { borrowers = append(borrowers, b) })
-	for _, b := range borrowers {
+	for _, b := range x.graph.Borrowers(key) {
 		w := x.workload(b)
 		next := *w // values in the graph are immutable
 		if x.graph.Borrow(&next) {

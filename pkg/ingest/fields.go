@@ -36,7 +36,7 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 	if decoder.Decode(&object) != nil {
 		return out
 	}
-	owners := ownersOf(m)
+	owners, own := ownersOf(m), ownOf(m)
 	out.States = make(map[string]dependency.FieldState, len(all))
 	for i := range all {
 		path := all[i].Path
@@ -44,10 +44,23 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 		if v, found := path.Find(object); found {
 			state.Value = policy.FieldDigest(digester, m.Namespace, v)
 		}
-		state.Owner = owners.of(path)
+		state.Owner, state.Own = owners.of(path), own.of(path) != ""
 		out.States[path.String()] = state
 	}
 	return out
+}
+
+// ownOf returns configdep as an owner.
+func ownOf(m *metav1.ObjectMeta) (all owners) {
+	for i := range m.ManagedFields {
+		if entry := &m.ManagedFields[i]; entry.Manager == policy.FieldsManager && entry.FieldsV1 != nil {
+			set := &fieldpath.Set{}
+			if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
+				all = append(all, owner{entry.Manager, set})
+			}
+		}
+	}
+	return all
 }
 
 // owner is a field manager with the fields that it owns.
@@ -65,7 +78,7 @@ const maxOwnerName = 128
 func ownersOf(m *metav1.ObjectMeta) (all owners) {
 	for i := range m.ManagedFields {
 		entry := &m.ManagedFields[i]
-		if entry.Manager == policy.FieldsManager || entry.FieldsV1 == nil || entry.Subresource != "" {
+		if entry.Manager == policy.FieldsManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
 			continue
 		}
 		set := &fieldpath.Set{}

@@ -468,6 +468,9 @@ func (c *compiler) reload(d *Descriptor, parent *field.Path) {
 		if len(r.Value) > maxAnnotationValue {
 			c.errs = append(c.errs, field.TooLong(at.Child("value"), "", maxAnnotationValue))
 		}
+		if slices.ContainsFunc(reserved, func(part string) bool { return strings.Contains(r.Annotation, part) }) {
+			c.invalid(at.Child("annotation"), r.Annotation, "must not be an annotation of configdep, kubectl, or a tool that configdep replaces")
+		}
 		c.restart = &dependency.Restart{Annotation: r.Annotation, Value: r.Value}
 	case ByField:
 		used["path"] = true
@@ -498,11 +501,17 @@ func (c *compiler) reload(d *Descriptor, parent *field.Path) {
 			c.errs = append(c.errs, field.Forbidden(at.Child(f.name), detail))
 		}
 	}
+	if d.Fields && (r.By == ByNone || r.Unless != "") {
+		c.errs = append(c.errs, field.Forbidden(parent.Child("fields"), "cannot be true if reload.by is None, or with reload.unless: then fields would not be set; Event restarts nothing, and sets fields"))
+	}
 	if r.By == ByNone && r.Unless != "" {
 		c.errs = append(c.errs, field.Forbidden(at.Child("unless"), "has no meaning if by is None"))
 	}
 	c.layout.unless = c.single(r.Unless, at.Child("unless"))
 }
+
+// reserved are parts of the keys of annotations that mean something else.
+var reserved = []string{"configdep.io/", "reloader.stakater.com/", "pod-reloader.cs.sap.com/", "wave.pusher.com/", "kubectl.kubernetes.io/last-applied-configuration"}
 
 // ordinaryTemplate is the path of a pod template for which Restart is nil.
 var ordinaryTemplate = []string{"spec", "template"}

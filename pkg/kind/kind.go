@@ -216,6 +216,8 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 	switch {
 	case read.TemplateFrom != nil:
 		read.Traits.Restart = restartAt
+		// Its controller may take the selector of the other workload, too, which is not known here.
+		read.Traits.UnknownPods = !k.Selects() || k.selector(o) == nil
 	case k.layout != nil && k.layout.isFixed(o):
 		read.Traits.Rollable = false
 	}

@@ -63,7 +63,7 @@ func (d *Declaration) declareFields() {
 		return
 	}
 	all, err := parseFields(value)
-	if err == nil && !d.Traits.Fields {
+	if err == nil && !d.Fields {
 		err = errNoFields
 	}
 	if err != nil {
@@ -107,8 +107,10 @@ type AppliedFields struct {
 	// Values are digests of the values that the fields should have, by path.
 	Values map[string]string `json:"values,omitempty"`
 	// Problem says why they could not be set, other than that another manager owns them; empty: they were. It was found at Time.
-	Problem string      `json:"problem,omitempty"`
-	Time    metav1.Time `json:"time"`
+	Problem string `json:"problem,omitempty"`
+	// Conflict: another manager owned one of them at Time.
+	Conflict bool        `json:"conflict,omitempty"`
+	Time     metav1.Time `json:"time"`
 }
 
 // Bounds of what is read of the annotation, which other clients can write.
@@ -226,6 +228,13 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 		return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ApplyFields, Stale: stale, Message: why + " They are due to be set."}, true
 	}
 	applied := appliedFieldsOf(e.Workload)
+	blocked := func(reason, message string) (Decision, bool) {
+		again := applied.Time.Add(problemRecheck)
+		if !o.Now.Before(again) {
+			return due("Fields could not be set before.")
+		}
+		return Decision{State: Blocked, Reason: reason, Stale: stale, RecheckAt: again, Message: message + " " + onHold}, true
+	}
 	switch {
 	case applied == nil || applied.Hash != e.Hash || applied.Lines != e.lines():
 		if stale { // the restart sets them
@@ -233,12 +242,7 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 		}
 		return due("The fields that " + FieldsAnnotation + " names have not been set from the current content.")
 	case applied.Problem != "":
-		again := applied.Time.Add(problemRecheck)
-		if !o.Now.Before(again) {
-			return due("Fields could not be set before.")
-		}
-		return Decision{State: Blocked, Reason: ReasonFieldsRefused, Stale: stale, RecheckAt: again,
-			Message: "Fields cannot be set: " + applied.Problem + ". " + onHold}, true
+		return blocked(ReasonFieldsRefused, "Fields cannot be set: "+applied.Problem+".")
 	}
 	drifted := ""
 	for i := range e.Policy.Fields {
@@ -250,9 +254,14 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: fmt.Sprintf(
 				"The field %s has another value, and the field manager %q owns it. configdep never takes fields from others: remove the field from what that manager applies, or the line from %s. %s",
 				path, state.Owner, FieldsAnnotation, onHold)}, true
+		case state.Own && state.Value != (dependency.Digest{}):
+			return blocked(ReasonFieldsRefused, fmt.Sprintf("The field %s was set, but has another value, and no other field manager owns it: an admission webhook may have changed the value.", path))
 		case drifted == "":
 			drifted = path
 		}
+	}
+	if drifted != "" && applied.Conflict {
+		return blocked(ReasonFieldConflict, "The field "+drifted+" has another value, and another field manager owned it.")
 	}
 	if drifted != "" && !stale {
 		return due("The field " + drifted + " has been changed by another client.")
@@ -292,7 +301,16 @@ func FieldsTarget(w *dependency.Workload) string {
 // FieldsOnly reports whether all that has changed since the pods were started is content from which fields are set.
 func (e *Evaluation) FieldsOnly() bool {
 	changes, _ := e.stale()
-	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c change) bool {
-		return c.trackedSource.counted == nil || slices.ContainsFunc(c.trackedSource.counted.Uses, func(u dependency.Use) bool { return u.Type != dependency.Field })
-	})
+	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c change) bool { return !c.trackedSource.setsOnly() })
+}
+
+// setsOnly reports whether fields are set from a tracked source, and nothing else counts of it.
+func (u *trackedSource) setsOnly() bool {
+	return u.counted != nil && !slices.ContainsFunc(u.counted.Uses, func(use dependency.Use) bool { return use.Type != dependency.Field })
+}
+
+// fieldsBlocked reports whether something keeps fields from being set, so that the workload is not restarted either.
+func (e *Evaluation) fieldsBlocked() bool {
+	d, decided := e.decideFields(Observed{}, false)
+	return decided && d.State == Blocked
 }

@@ -154,6 +154,36 @@ func TestFields_AreWatched(t *testing.T) {
 	h.want(policy.Pending, policy.ReasonSourceChanged, policy.RollOut)
 }
 
+// A value that is stored otherwise than it was set, though configdep owns the field, is not set again and again.
+func TestFields_ChangedByTheAPIServer(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	h.set("akia", "")
+	state := h.states["spec.s3.accessKey"]
+	state.Own = true
+	h.states["spec.s3.accessKey"] = state
+	if d := h.want(policy.Blocked, policy.ReasonFieldsRefused, policy.None); !strings.Contains(d.Message, "spec.s3.accessKey was set, but has another value") || !d.RecheckAt.Equal(epoch.Add(10*time.Minute)) {
+		t.Errorf("decision = %+v", d)
+	}
+	state.Value = dependency.Digest{} // and not that it is gone
+	h.states["spec.s3.accessKey"] = state
+	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
+}
+
+// A conflict whose other side cannot be seen is not tried again at once.
+func TestFields_ConflictWithAnUnknownManager(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	e := h.evaluate()
+	r := record(e, []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)
+	r.Conflict = true
+	h.write(policy.FieldsPatch(e.Workload, r))
+	h.set("theirs", "")
+	h.want(policy.Blocked, policy.ReasonFieldConflict, policy.None)
+	h.set("AKIA", "")
+	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
+}
+
 // A conflict that was found when new content was applied is recorded without the content: it remains due.
 func TestFields_ConflictOfNewContent(t *testing.T) {
 	h := newHarbor(t)

@@ -13,7 +13,7 @@ import (
 // A Deployment that belongs to a custom resource is its operator's. If the custom resource is itself restarted when a source changes,
 // the operator does what is needed, and a restart of the Deployment behind its back would be a second one, which it may revert.
 
-// ReasonCoveredByOwner: a change restarts the custom resource that the workload belongs to, and not the workload.
+// ReasonCoveredByOwner is the reason of a source if a change restarts the custom resource that the workload belongs to, and not the workload.
 const ReasonCoveredByOwner = "CoveredByOwner"
 
 // owner is a custom resource that a workload belongs to, and which restarts are its own.
@@ -30,8 +30,11 @@ func (e *Evaluation) ownerOf() *owner {
 	if e.Workload.Custom || w == nil || !w.Custom || !w.Rollable || w.OnlyReported() || !w.OptedIn {
 		return nil
 	}
+	if w.Paused || w.Replicas == 0 || w.Truncated {
+		return nil
+	}
 	of := Evaluator{Graph: e.graph, Defaults: e.defaults}.Evaluate(w)
-	if of.Policy.Mode == Off || len(of.Policy.Problems) > 0 {
+	if missing, _ := of.Missing(); of.Policy.Mode == Off || len(of.Policy.Problems) > 0 || len(missing) > 0 || of.fieldsBlocked() {
 		return nil
 	}
 	return &owner{w, of.tracked}
@@ -43,12 +46,15 @@ func (o *owner) covers(r *dependency.Reference) bool {
 		return false
 	}
 	return slices.ContainsFunc(o.tracked, func(u trackedSource) bool {
-		if u.counted == nil || u.counted.Kind != r.Kind || u.counted.Name != r.Name {
+		if u.counted == nil || u.counted.Kind != r.Kind || u.counted.Name != r.Name || u.setsOnly() {
 			return false
 		}
 		keys, all := r.Keys()
 		covered, whole := u.counted.Keys()
-		return whole || !all && !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(covered, key) })
+		return whole || !all && !slices.ContainsFunc(keys, func(key string) bool {
+			_, found := slices.BinarySearch(covered, key) // both are sorted
+			return !found
+		})
 	})
 }
 

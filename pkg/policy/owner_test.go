@@ -22,6 +22,7 @@ func TestOwner_CoversSources(t *testing.T) {
 		owner    *dependency.Object
 		of       *dependency.Owner
 		absent   bool
+		allow    string // fields, by the Secret
 		defaults policy.Defaults
 		custom   bool // the Deployment is one itself
 	}
@@ -43,11 +44,25 @@ func TestOwner_CoversSources(t *testing.T) {
 		"the owner is only reported":          {func(f *family) { f.owner.Traits.Restart = &dependency.Restart{EventOnly: true} }, nil, false},
 		"the owner is only shown":             {func(f *family) { f.owner.Traits.Rollable = false }, nil, false},
 		"the owner is no custom resource":     {func(f *family) { f.owner.Traits.Custom = false }, nil, false},
-		"the owner is being deleted":          {func(f *family) { f.owner.Meta.DeletionTimestamp = &metav1.Time{Time: epoch} }, nil, false},
-		"the owner is gone":                   {func(f *family) { f.absent = true }, nil, false},
-		"another owner has its name":          {func(f *family) { f.of.UID = "other" }, nil, false},
-		"it has no owner":                     {func(f *family) { f.of = nil }, nil, false},
-		"it is a custom resource itself":      {func(f *family) { f.custom = true }, nil, false},
+		"the owner is paused":                 {func(f *family) { f.owner.Status.Paused = true }, nil, false},
+		"the owner has no replicas":           {func(f *family) { f.owner.Status.Replicas = 0 }, nil, false},
+		"another source of the owner is missing": {
+			func(f *family) {
+				f.owner.Named = append(f.owner.Named, dependency.Named{Kind: dependency.Secret, Name: "missing"})
+			}, nil, false,
+		},
+		"fields of the owner are not allowed": {func(f *family) {
+			f.owner.Traits.Fields, f.owner.Meta.Annotations[policy.FieldsAnnotation] = true, "spec.a = secret/db#password"
+		}, nil, false},
+		"only fields of the owner are set from it": {func(f *family) {
+			f.owner.Named, f.allow = nil, "harbor/registry"
+			f.owner.Traits.Fields, f.owner.Meta.Annotations[policy.FieldsAnnotation] = true, "spec.a = secret/db#password"
+		}, []string{"password"}, false},
+		"the owner is being deleted":     {func(f *family) { f.owner.Meta.DeletionTimestamp = &metav1.Time{Time: epoch} }, nil, false},
+		"the owner is gone":              {func(f *family) { f.absent = true }, nil, false},
+		"another owner has its name":     {func(f *family) { f.of.UID = "other" }, nil, false},
+		"it has no owner":                {func(f *family) { f.of = nil }, nil, false},
+		"it is a custom resource itself": {func(f *family) { f.custom = true }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := family{
@@ -81,7 +96,7 @@ func TestOwner_CoversSources(t *testing.T) {
 			digester := dependency.NewDigester(make([]byte, 32))
 			g.SetDigester(digester)
 			db := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"password": nil, "user": nil}}
-			g.SetSource(dependency.FromSecret(digester, db, dependency.SourceMarks{}))
+			g.SetSource(dependency.FromSecret(digester, db, dependency.SourceMarks{AllowFields: f.allow}))
 			var w *dependency.Workload
 			for _, o := range []*dependency.Object{f.owner, owned} {
 				if o == f.owner && f.absent {

@@ -69,7 +69,7 @@ func Select(ctx context.Context, client Client, w *dependency.Workload, revision
 	k := client.Kinds.Of(w.Kind)
 	var err error
 	switch {
-	case k == nil, k.Traits.UnknownPods:
+	case k == nil, w.UnknownPods, k.Traits.UnknownPods:
 		err = apierrors.NewBadRequest(fmt.Sprintf("the pods of a %s cannot be looked up", w.Kind))
 	case k.Traits.Recurring:
 		err = s.runs(ctx, client, w)
