@@ -58,7 +58,7 @@ func convert(in map[string]any, o options) (string, error) {
 		c.set("reload.observe", true)
 	}
 	c.walk("", in)
-	if c.jobs && !(c.is("reloader.ignoreJobs", true) && c.is("reloader.ignoreCronJobs", true)) {
+	if c.jobs && (!c.is("reloader.ignoreJobs", true) || !c.is("reloader.ignoreCronJobs", true)) {
 		c.set("reload.jobs", true)
 		c.note(look, "reload.jobs", "grants the rights to create and delete Jobs, which CronJobs and Jobs with annotations of their own need to be run again; unlike by Reloader, none is by a default for all")
 	}

@@ -54,7 +54,10 @@ func isKind(k any, gvk schema.GroupVersionKind) bool {
 	return is["group"] == gvk.Group && is["version"] == gvk.Version && is["kind"] == gvk.Kind
 }
 
-// of returns the schema at a path; nil: the schema allows anything there. It refuses paths to which one value cannot be applied
+// anything is a schema that allows anything.
+var anything = &spec.Schema{}
+
+// of returns the schema at a path, or anything. It refuses paths to which one value cannot be applied
 // without replacing others.
 func (s *Schema) of(p Path) (*spec.Schema, error) {
 	at := s.root
@@ -69,11 +72,11 @@ func (s *Schema) of(p Path) (*spec.Schema, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p[:i+1], err)
 		}
-		if next == nil {
+		if next == anything {
 			if slices.ContainsFunc(p[i:], func(s Segment) bool { return s.Keys != nil }) {
 				return nil, fmt.Errorf("%s: an entry of a list can only be set if the schema says by which keys entries are found", p)
 			}
-			return nil, nil //nolint:nilnil // anything is allowed
+			return anything, nil
 		}
 		at = next
 	}
@@ -93,7 +96,7 @@ func inner(at *spec.Schema, s *Segment) (*spec.Schema, error) {
 			return nil, errors.New("the list can only be set as a whole")
 		}
 		if at.Items == nil || at.Items.Schema == nil {
-			return nil, nil //nolint:nilnil // anything is allowed
+			return anything, nil
 		}
 		return at.Items.Schema, nil
 	}
@@ -104,7 +107,7 @@ func inner(at *spec.Schema, s *Segment) (*spec.Schema, error) {
 		return more.Schema, nil
 	}
 	if unknown, _ := at.Extensions.GetBool(unknownExtension); unknown {
-		return nil, nil //nolint:nilnil // anything is allowed
+		return anything, nil
 	}
 	return nil, errors.New("there is no such field")
 }
@@ -112,7 +115,7 @@ func inner(at *spec.Schema, s *Segment) (*spec.Schema, error) {
 // convert gives a decoded value the type that the schema asks for.
 func (s *Schema) convert(p Path, value any) (any, error) {
 	at, err := s.of(p)
-	if err != nil || at == nil {
+	if err != nil || at == anything {
 		return value, err
 	}
 	if either, _ := at.Extensions.GetBool(eitherExtension); either {

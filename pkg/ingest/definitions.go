@@ -56,7 +56,7 @@ func (r *Reader) discover(ctx context.Context, last *discovery, groups []string)
 		if err != nil {
 			return nil, fmt.Errorf("reading the discovery: %w", err)
 		}
-		found.tag = answer.Header.Get("Etag")
+		found.tag = answer.Header.Get("ETag")
 		return found, nil
 	default:
 		return nil, fmt.Errorf("the API server answered the discovery with %s", answer.Status)

@@ -111,7 +111,7 @@ func (k *harbour) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/apis":
 		tag := fmt.Sprintf(`"%d"`, k.revision)
-		out.Header().Set("Etag", tag)
+		out.Header().Set("ETag", tag)
 		switch {
 		case k.discovery != http.StatusOK:
 			out.WriteHeader(k.discovery)
@@ -285,10 +285,10 @@ func TestOptionalKind_ComesAndGoes(t *testing.T) {
 		t.Errorf("served in %s", got)
 	}
 	s.mu.RLock()
-	floor, comparable, counters := s.progress.Floor, s.now().OneCounter, s.several
+	floor, one, counters := s.progress.Floor, s.now().OneCounter, s.several
 	s.mu.RUnlock()
-	if floor < 11 || comparable || counters {
-		t.Errorf("floor = %d, versions compared with other replicas: %t, several counters: %t", floor, comparable, counters)
+	if floor < 11 || one || counters {
+		t.Errorf("floor = %d, versions compared with other replicas: %t, several counters: %t", floor, one, counters)
 	}
 	api.change(func() { api.versions, api.boats = nil, nil })
 	s.await("")

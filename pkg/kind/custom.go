@@ -43,7 +43,7 @@ type custom struct {
 // DeepCopyObject implements runtime.Object. What the descriptor names is shared: it never changes.
 func (c *custom) DeepCopyObject() runtime.Object {
 	out := *c
-	out.ObjectMeta = *c.ObjectMeta.DeepCopy()
+	c.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 

@@ -90,7 +90,7 @@ func TestDecode(t *testing.T) {
 				t.Fatal(err)
 			}
 			merge(whole, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": "web"}})
-			o, read := decode(t, k, raw)
+			o, _ := decode(t, k, raw)
 			o.SetNamespace("shop")
 			read, err := k.Read(o)
 			if err != nil {

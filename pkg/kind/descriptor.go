@@ -259,10 +259,9 @@ func (c *compiler) identity(d *Descriptor, at *field.Path) {
 	if slices.ContainsFunc(builtIn, func(k *Kind) bool { return strings.EqualFold(string(k.Name), shown) }) {
 		c.invalid(path, shown, "is the name of a kind of Kubernetes itself: set alias to another name")
 	}
-	switch resource := at.Child("resource"); {
-	case d.Resource == "":
+	if resource := at.Child("resource"); d.Resource == "" {
 		c.errs = append(c.errs, field.Required(resource, "the plural of the kind, as in the URLs of the API"))
-	default:
+	} else {
 		c.invalid(resource, d.Resource, validation.IsDNS1035Label(d.Resource)...)
 	}
 	versions := at.Child("versions")

@@ -21,9 +21,12 @@ import (
 func TestNew(t *testing.T) {
 	d := harbor()
 	d.Alias, d.Versions, d.Fields, d.PerNode = "Harbor", []string{"v1beta1", "v1alpha3"}, true, true
-	before, _ := json.Marshal(d)
+	before, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
 	k := mustNew(t, d)
-	if after, _ := json.Marshal(d); !bytes.Equal(before, after) {
+	if after, err := json.Marshal(d); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("New has changed the descriptor to %s", after)
 	}
 	want := dependency.Traits{Rollable: true, PerNode: true, Restart: &dependency.Restart{}, UnknownPods: true, Custom: true, Fields: true}

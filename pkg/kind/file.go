@@ -44,7 +44,7 @@ func ReadFile(path string) ([]*Kind, []error) {
 	if err != nil {
 		return nil, []error{err}
 	}
-	defer f.Close() //nolint:errcheck // it is only read
+	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("must not have more than %d bytes", maxFile)

@@ -147,8 +147,16 @@ func (l *layout) isFixed(o Object) bool {
 	if !ok || l.unless.IsZero() {
 		return false
 	}
-	value := l.unless.get(c.values)
-	return value != nil && value != "" && value != false
+	switch value := l.unless.get(c.values).(type) {
+	case nil:
+		return false
+	case string:
+		return value != ""
+	case bool:
+		return value
+	default:
+		return true
+	}
 }
 
 // selectorOf implements Kind.Selector.
@@ -289,7 +297,7 @@ func (s *status) counts(c *custom) counts {
 	out.updated, _ = c.countAt(s.updated)
 	out.ready, _ = c.countAt(s.ready)
 	if !s.paused.IsZero() {
-		out.paused = s.paused.get(c.values) == true
+		out.paused, _ = s.paused.get(c.values).(bool)
 	}
 	if !s.partition.IsZero() {
 		out.partition = partitionFrom(s.partition.get(c.values), out.replicas)

@@ -175,10 +175,11 @@ func (p Path) eachWithin(within []any, f func(within []any, value any) bool) boo
 			return eachOf(value, func(v any) bool { return rest.eachWithin(append(slices.Clip(within), v), f) })
 		}
 		object, _ := value.(map[string]any)
-		found := false
-		if value, found = object[s.name]; !found {
+		member, found := object[s.name]
+		if !found {
 			return true
 		}
+		value = member
 	}
 	return f(within, value)
 }

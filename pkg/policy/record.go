@@ -249,7 +249,7 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		if p.ReportsSource && len(r.Changed) > 0 {
 			out.template[lastReloadedFrom] = r.Changed[0].reloadedFrom(w, r.Last.Time.Time)
 		}
-		out.set(w.Traits.TemplatePath(), out.templatePatch(w))
+		out.set(w.TemplatePath(), out.templatePatch(w))
 	}
 	return patch(w, out.workload, out.fields)
 }

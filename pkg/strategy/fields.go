@@ -236,7 +236,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	if k == nil {
 		return "", fmt.Errorf("a %s is not read", w.Kind)
 	}
-	o, err := f.client.Objects.Get(ctx, k, w.Namespace, w.Name)
+	o, err := f.client.Get(ctx, k, w.Namespace, w.Name)
 	if err != nil {
 		return "", workload.Quiet("reading the workload", err)
 	}

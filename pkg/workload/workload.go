@@ -31,7 +31,7 @@ func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data 
 	if policy.Strategic(data) {
 		typ = types.StrategicMergePatchType
 	}
-	patched, err := client.Objects.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	patched, err := client.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
 	if err != nil && k.Traits.Fields {
 		return nil, Quiet("changing a "+string(k.Name), err)
 	}
@@ -70,7 +70,7 @@ func Get(ctx context.Context, client Client, dialects policy.Dialects, key depen
 	if err != nil {
 		return nil, err
 	}
-	o, err := client.Objects.Get(ctx, k, key.Namespace, key.Name)
+	o, err := client.Get(ctx, k, key.Namespace, key.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -218,11 +219,7 @@ func TestRollout(t *testing.T) {
 }
 
 func clone(c content) content {
-	out := content{}
-	for key, value := range c {
-		out[key] = value
-	}
-	return out
+	return maps.Clone(c)
 }
 
 // A Rollout with the template of a Deployment has the sources of that Deployment, and is restarted by its own field.

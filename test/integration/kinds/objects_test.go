@@ -234,9 +234,10 @@ func (p *place) patch(d definition, version, manager string, change content, sub
 func (p *place) status(d definition, version string, status content) {
 	p.Helper()
 	for key, value := range status {
-		if value == observed {
+		switch value {
+		case observed:
 			status[key] = p.get(d, version).GetGeneration()
-		} else if value == observedText {
+		case observedText:
 			status[key] = fmt.Sprint(p.get(d, version).GetGeneration())
 		}
 	}
