@@ -64,6 +64,7 @@ func TestBadValues(t *testing.T) {
 		"namespaces={shop},reload.namespaceSelector.matchLabels.env=test": "reload.namespaceSelector: has no effect with namespaces",
 		"reload.namespaceSelector.env=test":                               "at '/reload/namespaceSelector': additional properties 'env' not allowed",
 		"sources.selector.matchExpressions[0].key=a":                      "at '/sources/selector/matchExpressions/0': missing property 'operator'",
+		"reload.jobs=true,workloads.jobs=false,workloads.cronJobs=false":  "reload.jobs: has no effect where workloads.jobs and workloads.cronJobs are both false",
 		"configMaps.read=false,secrets.read=false":                        "configMaps.read and secrets.read: cannot both be false",
 		"workloads.pods=false":                                            "at '/workloads': additional properties 'pods' not allowed",
 		"workloads.jobs=no":                                               "at '/workloads/jobs': got string, want boolean",

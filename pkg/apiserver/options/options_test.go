@@ -148,7 +148,10 @@ func TestSecretTypes(t *testing.T) {
 }
 
 func TestReloadJobs(t *testing.T) {
-	const needs = "--reload-jobs has no effect without reloader in --dialects"
+	const (
+		needs   = "--reload-jobs has no effect without reloader in --dialects"
+		neither = "--reload-jobs has no effect with --ignored-workload-types=jobs,cronjobs"
+	)
 	for _, tt := range []struct {
 		args, want string
 		reruns     bool
@@ -158,6 +161,11 @@ func TestReloadJobs(t *testing.T) {
 		{"--reload-jobs --dialects=reloader", "", true},
 		{"--reload-jobs --dialects=wave", needs, true},
 		{"--dialects=wave", "", false},
+		{"--reload-jobs --ignored-workload-types=jobs", "", true},
+		{"--reload-jobs --ignored-workload-types=cronjobs", "", true},
+		{"--reload-jobs --ignored-workload-types=jobs,cronjobs", neither, true},
+		{"--reload-jobs --ignored-workload-types=cronjobs,jobs", neither, true},
+		{"--ignored-workload-types=jobs,cronjobs", "", false},
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -76,6 +76,9 @@ func (o *Options) validateReload() (errs []error) {
 	if o.ReloadJobs && !slices.Contains(o.Dialects.Names, "reloader") {
 		errs = append(errs, errors.New("--reload-jobs has no effect without reloader in --dialects, whose annotations ask for it: set one of them"))
 	}
+	if ignored := o.Reloader.IgnoredWorkloadTypes; o.ReloadJobs && slices.Contains(ignored, "jobs") && slices.Contains(ignored, "cronjobs") {
+		errs = append(errs, errors.New("--reload-jobs has no effect with --ignored-workload-types=jobs,cronjobs, which leaves out both kinds: set one of them"))
+	}
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
 	}
