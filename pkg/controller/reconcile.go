@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
 
@@ -275,7 +276,13 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 	}
 	var data []byte
 	by := s.policy.RestartsBy(w)
-	next, err := strategy.Of(by).Begin(ctx, c.Client, &strategy.Beginning{Workload: w, Present: s.present})
+	next, err := strategy.Of(by).Begin(ctx, c.Client, &strategy.Beginning{Workload: w, Present: s.present, TryRecord: func(ctx context.Context) error {
+		data, err := c.restartPatch(s, w, &restart)
+		if err == nil {
+			_, err = workload.Patch(ctx, c.Client, w.WorkloadKey, data, []string{metav1.DryRunAll})
+		}
+		return err
+	}})
 	if err == nil && next.Waits != "" {
 		c.tellWaits(s, by, next.Waits, next.Why)
 		return next.After, nil
@@ -284,8 +291,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 		restart.Pods, err = strategy.Pods(ctx, c.Client, by, w)
 	}
 	if err == nil { // pods may have taken a while to list
-		restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
-		data, err = s.policy.RestartPatch(w, &restart)
+		data, err = c.restartPatch(s, w, &restart)
 	}
 	if err == nil {
 		err = c.patch(ctx, s, data)
@@ -311,6 +317,12 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 	}
 	c.Sink.Notify(restarted)
 	return 0, err
+}
+
+// restartPatch returns the patch that begins a restart now.
+func (c *Controller) restartPatch(s *step, w *dependency.Workload, restart *policy.Restart) ([]byte, error) {
+	restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
+	return s.policy.RestartPatch(w, restart)
 }
 
 // restartedBecause says to users what was done.

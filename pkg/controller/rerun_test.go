@@ -4,13 +4,19 @@
 package controller
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -59,6 +65,32 @@ func TestRollOut_RunWaits(t *testing.T) {
 	const want = "The next run will be started later: a run is active, and the concurrencyPolicy is not Allow."
 	if e := sink.events[0]; e.What != notify.RestartWaits || e.Message != want {
 		t.Errorf("event = %+v, want %s: %s", e, notify.RestartWaits, want)
+	}
+}
+
+// No Job is created while the record of its run is refused: an event says why.
+func TestRollOut_RecordOfARunIsRefused(t *testing.T) {
+	c, sink, _, s := rerunning(t)
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", UID: "u", ResourceVersion: "7"}}
+	jobs := fake.NewClientset(cron)
+	refused := false
+	jobs.PrependReactor("patch", "cronjobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if patch := action.(clienttesting.PatchActionImpl); !slices.Equal(patch.PatchOptions.DryRun, []string{metav1.DryRunAll}) {
+			t.Errorf("the patch %s is no dry run", patch.Patch)
+		}
+		refused = true
+		return true, nil, apierrors.NewForbidden(batchv1.Resource("cronjobs"), "report", errors.New("a policy"))
+	})
+	c.Client = workloadtest.Client(jobs)
+	c.Client.Kinds = c.Client.Kinds.WithReruns()
+	if _, err := c.rollOut(t.Context(), s); !apierrors.IsForbidden(err) || !refused {
+		t.Fatalf("err = %v, want the refusal", err)
+	}
+	if list, err := jobs.BatchV1().Jobs("shop").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		t.Errorf("Jobs = %+v, %v, want none", list, err)
+	}
+	if len(sink.events) != 1 || sink.events[0].What != notify.RestartFailed || !strings.Contains(sink.events[0].Message, "a policy") {
+		t.Errorf("events = %+v, want one of a restart that failed", sink.events)
 	}
 }
 

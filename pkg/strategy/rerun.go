@@ -55,6 +55,12 @@ func (rerun) Begin(ctx context.Context, client workload.Client, b *Beginning) (N
 			return Next{After: pause, Waits: "a run is active, and the concurrencyPolicy is not Allow"}, nil
 		}
 	}
+	// If the record were refused after the Job is created, the Job would be created again once it has finished and been removed.
+	if b.TryRecord != nil {
+		if err := b.TryRecord(ctx); err != nil {
+			return Next{}, fmt.Errorf("trying to record the run on CronJob %s/%s, before Job %s is created: %w", b.Namespace, b.Name, name, err)
+		}
+	}
 	_, err = jobs.Create(ctx, runOf(of, name), metav1.CreateOptions{FieldManager: policy.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err): // since it was looked for

@@ -569,6 +569,36 @@ func TestRerun_RunIsRefused(t *testing.T) {
 	}
 }
 
+// The record of a run cannot be written: then no Job is created, which would be created again once it is gone. A Job that exists
+// needs no trial.
+func TestRerun_TriesTheRecordFirst(t *testing.T) {
+	refused := apierrors.NewForbidden(batchv1.Resource("cronjobs"), "report", errors.New("a policy"))
+	present := policy.Record{Hash: "v1.k.b"}
+	a := newJobsAPI(t, report())
+	var tried int
+	var answer error
+	begin := func() error {
+		_, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present, TryRecord: func(context.Context) error {
+			if tried++; len(a.writes) > 0 {
+				t.Errorf("before the record is tried, there were the writes %v", a.writes)
+			}
+			return answer
+		}})
+		return err
+	}
+	answer = refused
+	if err := begin(); !apierrors.IsForbidden(err) || len(a.took()) > 0 || tried != 1 {
+		t.Fatalf("err = %v, tried %d times, Jobs = %v, want a refusal and none", err, tried, a.names())
+	}
+	answer = nil
+	if err := begin(); err != nil || len(a.took()) != 1 || tried != 2 {
+		t.Fatalf("err = %v, tried %d times, Jobs = %v, want one", err, tried, a.names())
+	}
+	if err := begin(); err != nil || len(a.took()) > 0 || tried != 2 {
+		t.Errorf("err = %v, tried %d times, Jobs = %v, want the same", err, tried, a.names())
+	}
+}
+
 // Reads fail: nothing is written, and the error is that of the API server.
 func TestRerun_ReadsFail(t *testing.T) {
 	present := policy.Record{Hash: "v1.k.b"}

@@ -50,6 +50,9 @@ type Beginning struct {
 
 	// Present is the record of the current content.
 	Present policy.Record
+	// TryRecord tries the patch that begins the restart, as a dry run, for what must not be done if that is refused; nil: it
+	// is not tried.
+	TryRecord func(context.Context) error
 }
 
 // Restart is a restart that is under way.

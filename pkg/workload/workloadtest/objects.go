@@ -78,6 +78,8 @@ func (c objects) Patch(ctx context.Context, k *kind.Kind, namespace, name string
 		return apps.StatefulSets(namespace).Patch(ctx, name, typ, data, options)
 	case "DaemonSet":
 		return apps.DaemonSets(namespace).Patch(ctx, name, typ, data, options)
+	case kind.CronJob:
+		return c.client.BatchV1().CronJobs(namespace).Patch(ctx, name, typ, data, options)
 	}
 	return nil, fmt.Errorf("%s are not patched in tests", k.Resource.Resource)
 }
