@@ -35,7 +35,8 @@ type step struct {
 	changed  []policy.Changed
 	fields   policy.FieldsRecorder // of a policy with Fields
 	only     bool                  // only content of fields has changed
-	order    uint64                // the place of the latest change that was read
+	digester *dependency.Digester
+	order    uint64 // the place of the latest change that was read
 	// data is the patch, or err is why there is none, for actions that need the
 	// evaluation to create it.
 	data []byte
@@ -170,7 +171,7 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		n.follow(e)
 		observed := n.observed(w, e.Record.Hash)
 		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standbyRuns()
-		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy}
+		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy, digester: g.Digester()}
 		n.settle(&s.Decision, now)
 		if s.Action != policy.None {
 			s.present, s.order = e.Present(), g.Order()

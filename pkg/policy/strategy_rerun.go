@@ -5,6 +5,7 @@ package policy
 
 import (
 	"cmp"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,7 +26,7 @@ import (
 //
 //  1. The Job names its copy, in RecreatingAnnotation.
 //  2. The copy is created, suspended, which proves that admission and quotas accept it. CopyAnnotation says of what it is one.
-//  3. The copy gets the record of the Job, and says that the Job is to be deleted.
+//  3. The copy is verified. It gets the record of the Job, and says, with a seal, that the Job is to be deleted.
 //  4. The Job is deleted, and the new one is created from the copy. ReplacesAnnotation says what it replaces.
 //  5. The copy is deleted.
 var Rerun Strategy = rerun{}
@@ -38,6 +39,9 @@ const (
 	CopyAnnotation = Prefix + "copy-of"
 	// ReplacesAnnotation is on a Job that has replaced another one: the UID of that.
 	ReplacesAnnotation = Prefix + "replaces"
+	// CopyLabelsAnnotation is on a suspended copy of a Job: the labels of the Job, in JSON. The copy does not have them, because
+	// controllers that select Jobs by labels, such as Kueue, would resume it.
+	CopyLabelsAnnotation = Prefix + "copy-labels"
 )
 
 // Name implements Strategy.
@@ -93,6 +97,24 @@ type Copy struct {
 	Suspend *bool `json:"suspend,omitempty"`
 	// Deleting: the copy has all that the Job is created from, and the Job is to be deleted, or has been.
 	Deleting bool `json:"deleting,omitempty"`
+	// Seal proves that configdep has verified this copy; empty: it has not yet.
+	Seal string `json:"seal,omitempty"`
+}
+
+// Sealed returns the text with a seal for the copy with a UID. The seal is an HMAC with a key that only the replicas have, of the text
+// and the UID. The UID is enough to say which content was verified: no client can create another Job with it, and users who may
+// change the copy may change the Job, too. So the seal need not cover the content, which another version of the API server
+// may return with other defaults.
+func (c Copy) Sealed(d *dependency.Digester, namespace string, uid types.UID) Copy {
+	c.Seal = ""
+	seal := d.Derive(strings.Join([]string{"the copy of a Job", namespace, string(uid), c.Text()}, "\x00"))
+	c.Seal = hex.EncodeToString(seal[:])
+	return c
+}
+
+// IsSealed reports whether the seal is valid for the copy with a UID.
+func (c Copy) IsSealed(d *dependency.Digester, namespace string, uid types.UID) bool {
+	return hmac.Equal([]byte(c.Seal), []byte(c.Sealed(d, namespace, uid).Seal))
 }
 
 // maxCopy is longer than any CopyAnnotation that is written, in bytes.

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
@@ -106,7 +108,7 @@ func runOf(of *batchv1.CronJob, name string) *batchv1.Job {
 
 // Continue implements Effects: it takes all steps that are possible now, from the Job or from its copy.
 func (rerun) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
-	p := replacement{client.BatchV1().Jobs(r.Namespace)}
+	p := replacement{client.BatchV1().Jobs(r.Namespace), r.Digester}
 	if _, is := policy.CopyOf(r.Workload); is {
 		return p.fromCopy(ctx, r.Name, r.UID)
 	}
@@ -114,7 +116,10 @@ func (rerun) Continue(ctx context.Context, client workload.Client, r *Restart) (
 }
 
 // replacement replaces a Job.
-type replacement struct{ jobs batchv1client.JobInterface }
+type replacement struct {
+	jobs     batchv1client.JobInterface
+	digester *dependency.Digester
+}
 
 // soon is how long to wait for what is under way.
 const soon = time.Second
@@ -134,7 +139,8 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 		return Next{After: soon}, nil // the index is about to tell
 	}
 	duplicate, err := p.get(ctx, name)
-	if err == nil && duplicate == nil {
+	created := err == nil && duplicate == nil
+	if created {
 		duplicate, err = p.jobs.Create(ctx, copyOf(job), metav1.CreateOptions{FieldManager: policy.FieldManager})
 		if err != nil {
 			err = fmt.Errorf("creating Job %s/%s, a copy: %w", job.Namespace, name, err)
@@ -151,9 +157,15 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 		return Next{After: soon}, nil
 	case of.Generation != job.Generation || !ptr.Deref(duplicate.Spec.Suspend, false): // it is of another specification
 		return Next{After: soon}, p.delete(ctx, duplicate)
+	case !created && !of.IsSealed(p.digester, duplicate.Namespace, duplicate.UID) && !isCopy(duplicate, job):
+		return Next{}, fmt.Errorf("job %s/%s exists, and has not the content of Job %s, of which it says that it is a copy: delete it, unless it is needed",
+			duplicate.Namespace, name, job.Name)
 	}
 	if duplicate, err = p.complete(ctx, duplicate, of, job); err != nil {
 		return Next{}, err
+	}
+	if duplicate.DeletionTimestamp != nil || !ptr.Deref(duplicate.Spec.Suspend, false) { // since it was read
+		return Next{After: soon}, nil
 	}
 	// The version excludes that the Job has changed since it was copied.
 	err = p.jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
@@ -172,6 +184,7 @@ var ofRecord = []string{policy.ConfigHashAnnotation, policy.AppliedSourcesAnnota
 // complete notes on the copy all that the new Job is created from, and that the Job is to be deleted.
 func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of policy.Copy, job *batchv1.Job) (*batchv1.Job, error) {
 	of.Deleting = true
+	of = of.Sealed(p.digester, duplicate.Namespace, duplicate.UID)
 	annotations := map[string]any{policy.CopyAnnotation: of.Text()}
 	same := duplicate.Annotations[policy.CopyAnnotation] == of.Text()
 	for _, key := range ofRecord {
@@ -185,7 +198,7 @@ func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of po
 		return duplicate, nil
 	}
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": duplicate.UID, "resourceVersion": duplicate.ResourceVersion, "annotations": annotations,
+		"uid": duplicate.UID, "annotations": annotations, // in any version: its status changes as soon as it is created
 	}})
 	if err != nil {
 		return nil, err
@@ -211,8 +224,16 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 	switch {
 	case err != nil:
 		return Next{}, err
+	case job == nil && of.Deleting && !of.IsSealed(p.digester, duplicate.Namespace, duplicate.UID):
+		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because configdep has not verified it. If the Job is needed, create it again, then delete this copy.", of.Name)}, nil
+	case job == nil && of.Deleting && !ptr.Deref(duplicate.Spec.Suspend, false): // its pods may run, so the Job would run twice
+		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because another client has resumed it. Suspend it, or delete it once it has finished.", of.Name)}, nil
 	case job == nil && of.Deleting:
-		_, err := p.jobs.Create(ctx, replacementOf(duplicate, of), metav1.CreateOptions{FieldManager: policy.FieldManager})
+		out, err := replacementOf(duplicate, of)
+		if err != nil {
+			return Next{}, err
+		}
+		_, err = p.jobs.Create(ctx, out, metav1.CreateOptions{FieldManager: policy.FieldManager})
 		switch {
 		case apierrors.IsAlreadyExists(err): // since it was looked for
 			return Next{After: soon}, nil
@@ -256,6 +277,9 @@ func (p replacement) delete(ctx context.Context, duplicate *batchv1.Job) error {
 	return nil
 }
 
+// managed are the labels of a copy. It must have some, because the API server gives those of the pod template to a Job without labels.
+var managed = map[string]string{"app.kubernetes.io/managed-by": "configdep"}
+
 // copyOf returns the suspended copy of a Job.
 func copyOf(job *batchv1.Job) *batchv1.Job {
 	out := again(job, policy.CopyName(job.Name, job.UID))
@@ -263,17 +287,40 @@ func copyOf(job *batchv1.Job) *batchv1.Job {
 		delete(out.Annotations, key)
 	}
 	out.Annotations[policy.CopyAnnotation] = policy.Copy{Name: job.Name, UID: job.UID, Generation: job.Generation, Suspend: job.Spec.Suspend}.Text()
+	labels, _ := json.Marshal(out.Labels) // of strings, which cannot fail
+	out.Annotations[policy.CopyLabelsAnnotation], out.Labels = string(labels), maps.Clone(managed)
 	out.Spec.Suspend = ptr.To(true)
 	return out
 }
 
+// isCopy reports whether a Job has the content of the copy of another Job, but for its record. Any user who may create Jobs can
+// create one with the name and the annotation of a copy.
+func isCopy(duplicate, job *batchv1.Job) bool {
+	of, _ := policy.ParseCopy(duplicate.Name, duplicate.Annotations[policy.CopyAnnotation])
+	if len(duplicate.OwnerReferences) > 0 || len(duplicate.Finalizers) > 0 || !ptr.Equal(of.Suspend, job.Spec.Suspend) {
+		return false // with an owner, it would be deleted together with that
+	}
+	got, want := again(duplicate, duplicate.Name), copyOf(job)
+	for _, o := range []*batchv1.Job{got, want} {
+		for _, key := range append([]string{policy.CopyAnnotation}, ofRecord...) {
+			delete(o.Annotations, key)
+		}
+	}
+	return equality.Semantic.DeepEqual(got, want)
+}
+
 // replacementOf returns the Job that replaces another one, from the copy of that.
-func replacementOf(duplicate *batchv1.Job, of policy.Copy) *batchv1.Job {
+func replacementOf(duplicate *batchv1.Job, of policy.Copy) (*batchv1.Job, error) {
 	out := again(duplicate, of.Name)
+	out.Labels = nil
+	if err := json.Unmarshal([]byte(duplicate.Annotations[policy.CopyLabelsAnnotation]), &out.Labels); err != nil {
+		return nil, fmt.Errorf("reading the annotation %s of Job %s/%s, a copy: %w", policy.CopyLabelsAnnotation, duplicate.Namespace, duplicate.Name, err)
+	}
 	delete(out.Annotations, policy.CopyAnnotation)
+	delete(out.Annotations, policy.CopyLabelsAnnotation)
 	out.Annotations[policy.ReplacesAnnotation] = string(of.UID)
 	out.Spec.Suspend = of.Suspend
-	return out
+	return out, nil
 }
 
 // generated are the labels that the API server adds to the pods of a Job, and to the Job if it has no others.

@@ -150,7 +150,7 @@ func (a *jobsAPI) next(name string) (Next, error) {
 	if policy.UnderWay(w) != policy.Rerun {
 		a.t.Fatalf("Job %s: nothing is under way", name)
 	}
-	return Of(policy.Rerun).Continue(a.t.Context(), a.Client, &Restart{Workload: w, Memory: &Memory{}})
+	return Of(policy.Rerun).Continue(a.t.Context(), a.Client, &Restart{Workload: w, Memory: &Memory{}, Digester: digester})
 }
 
 // finish lets controllers continue with all Jobs until nothing is under way.
@@ -171,6 +171,14 @@ func (a *jobsAPI) finish() {
 		}
 	}
 	a.t.Fatalf("the Jobs %v are still being replaced", a.names())
+}
+
+// digester is that of all replicas.
+var digester = dependency.NewDigester(make([]byte, dependency.KeySize))
+
+// sealed returns the annotation of the copy that has the UID uid-copy.
+func sealed(of policy.Copy) string {
+	return of.Sealed(digester, shop, "uid-copy").Text()
 }
 
 var copyName = policy.CopyName("seed", "uid-seed")
@@ -256,7 +264,8 @@ func TestRerun_ReplacesAJob(t *testing.T) {
 	}
 	a.checkReplaced()
 	of, is := policy.ParseCopy(copyName, duplicate.Annotations[policy.CopyAnnotation])
-	if want := (policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false), Deleting: true}); !is || !cmp.Equal(of, want) || !*duplicate.Spec.Suspend {
+	want := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false), Deleting: true}.Sealed(digester, shop, duplicate.UID)
+	if !is || !cmp.Equal(of, want) || !*duplicate.Spec.Suspend {
 		t.Errorf("before the Job was deleted, its copy was suspended: %v, and said %+v, want %+v", *duplicate.Spec.Suspend, of, want)
 	}
 }
@@ -457,11 +466,135 @@ func TestRerun_NameOfTheCopyIsTaken(t *testing.T) {
 	}
 }
 
+// forgeries are what a user who may only create Jobs can create instead of the copy, with its name and annotation.
+func forgeries() map[string]*batchv1.Job {
+	out := map[string]*batchv1.Job{}
+	for what, change := range map[string]func(*batchv1.Job, *policy.Copy){
+		"another image":           func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Spec.Containers[0].Image = "other" },
+		"another service account": func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Spec.ServiceAccountName = "admin" },
+		"other pod labels":        func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Labels["app"] = "x" },
+		"another field of a Job":  func(j *batchv1.Job, _ *policy.Copy) { j.Spec.TTLSecondsAfterFinished = new(int32(1)) },
+		"other labels":            func(j *batchv1.Job, _ *policy.Copy) { j.Labels["app"] = "x" },
+		"other labels to create":  func(j *batchv1.Job, _ *policy.Copy) { j.Annotations[policy.CopyLabelsAnnotation] = `{"app":"x"}` },
+		"another annotation":      func(j *batchv1.Job, _ *policy.Copy) { j.Annotations["reloader.stakater.com/auto"] = "false" },
+		"an owner":                func(j *batchv1.Job, _ *policy.Copy) { j.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} },
+		"a finalizer":             func(j *batchv1.Job, _ *policy.Copy) { j.Finalizers = []string{"example.com/x"} },
+		"a suspended Job":         func(_ *batchv1.Job, of *policy.Copy) { of.Suspend = new(true) },
+		"a seal of another copy": func(j *batchv1.Job, of *policy.Copy) {
+			j.Spec.Template.Spec.Containers[0].Image = "other"
+			*of = of.Sealed(digester, shop, "uid-before")
+		},
+		"a deletion": func(j *batchv1.Job, of *policy.Copy) {
+			j.Spec.Template.Spec.Containers[0].Image = "other"
+			of.Deleting = true
+		},
+	} {
+		job := copyOf(seed())
+		job.UID = "uid-forged"
+		of := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false)}
+		change(job, &of)
+		job.Annotations[policy.CopyAnnotation] = of.Text()
+		out[what] = job
+	}
+	return out
+}
+
+// A Job that says that it is the copy, and is not, replaces nothing.
+func TestRerun_ForgedCopy(t *testing.T) {
+	for what, forged := range forgeries() {
+		a := newJobsAPI(t, seed(), forged)
+		if _, err := a.next("seed"); err == nil || !strings.Contains(err.Error(), "has not the content of Job seed") || len(a.took()) > 0 {
+			t.Errorf("%s: err = %v", what, err)
+		}
+		if job := a.job("seed"); job.UID != "uid-seed" || a.job(copyName).UID != "uid-forged" {
+			t.Errorf("%s: the Job was replaced", what)
+		}
+	}
+}
+
+// The copy is resumed, or deleted, when it is being sealed: then the Job is not deleted.
+func TestRerun_CopyChangesWhenItIsSealed(t *testing.T) {
+	for what, change := range map[string]func(*batchv1.Job){
+		"it is resumed": func(j *batchv1.Job) { j.Spec.Suspend = new(false) },
+		"it is deleted": func(j *batchv1.Job) { j.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		a := newJobsAPI(t, seed())
+		a.refuse = func(write string) error {
+			if write == "patch "+copyName {
+				duplicate := a.job(copyName).DeepCopy()
+				change(duplicate)
+				a.update(duplicate)
+			}
+			return nil
+		}
+		if next, err := a.next("seed"); err != nil || next != (Next{After: soon}) || !slices.Equal(a.took(), allSteps[:2]) || a.job("seed") == nil {
+			t.Errorf("%s: next = %+v, %v, Jobs = %v", what, next, err, a.names())
+		}
+	}
+}
+
+// Once the Job is gone, it is created only from a copy with a seal, of that copy.
+func TestRerun_CopyWithoutASeal(t *testing.T) {
+	of := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}
+	other := dependency.NewDigester(slices.Repeat([]byte{1}, dependency.KeySize))
+	later := of.Sealed(digester, shop, "uid-copy")
+	later.Suspend = new(true)
+	for what, value := range map[string]policy.Copy{
+		"none": of, "of another copy": of.Sealed(digester, shop, "uid-other"), "in another namespace": of.Sealed(digester, "other", "uid-copy"),
+		"with another key": of.Sealed(other, shop, "uid-copy"), "of another text": later,
+	} {
+		duplicate := copyOf(seed())
+		duplicate.UID = "uid-copy"
+		duplicate.Annotations[policy.CopyAnnotation] = value.Text()
+		a := newJobsAPI(t, duplicate)
+		next, err := a.next(copyName)
+		if err != nil || !strings.Contains(next.Failed, "has not verified it") || len(a.took()) > 0 {
+			t.Errorf("%s: next = %+v, %v", what, next, err)
+		}
+	}
+}
+
+// A controller that selects Jobs by labels does not see the copy. If the copy is resumed after the Job was deleted, no second Job runs.
+func TestRerun_CopyIsResumed(t *testing.T) {
+	const queue = "kueue.x-k8s.io/queue-name"
+	job := seed()
+	job.Labels[queue] = "q"
+	a := newJobsAPI(t, job)
+	stop := errors.New("stop")
+	a.refuse = func(write string) error {
+		if write == "create seed" {
+			return stop
+		}
+		return nil
+	}
+	if _, err := a.next("seed"); !errors.Is(err, stop) {
+		t.Fatalf("err = %v, want %v", err, stop)
+	}
+	a.refuse = func(string) error { return nil }
+	a.took()
+	duplicate := a.job(copyName).DeepCopy()
+	if diff := cmp.Diff(map[string]string{"app.kubernetes.io/managed-by": "configdep"}, duplicate.Labels); diff != "" {
+		t.Errorf("labels of the copy (-want +got):\n%s", diff)
+	}
+	duplicate.Spec.Suspend = new(false)
+	a.update(duplicate)
+	if next, err := a.next(copyName); err != nil || !strings.Contains(next.Failed, "another client has resumed it") || len(a.took()) > 0 {
+		t.Errorf("next = %+v, %v", next, err)
+	}
+	duplicate = duplicate.DeepCopy()
+	duplicate.Spec.Suspend = new(true)
+	a.update(duplicate)
+	a.finish()
+	if created := a.job("seed"); created == nil || created.Labels[queue] != "q" || created.Labels["app"] != "seed" || created.Annotations[policy.CopyLabelsAnnotation] != "" {
+		t.Errorf("Job = %+v, want one with the labels of the first", created)
+	}
+}
+
 func TestRerun_KeepsManualSelectors(t *testing.T) {
 	job := seed()
 	job.Spec.ManualSelector = new(true)
 	out := copyOf(job)
-	if diff := cmp.Diff(job.Spec.Selector, out.Spec.Selector); diff != "" || !cmp.Equal(job.Labels, out.Labels) || !cmp.Equal(job.Spec.Template, out.Spec.Template) {
+	if diff := cmp.Diff(job.Spec.Selector, out.Spec.Selector); diff != "" || !strings.Contains(out.Annotations[policy.CopyLabelsAnnotation], `"batch.kubernetes.io/controller-uid":"uid-seed"`) || !cmp.Equal(job.Spec.Template, out.Spec.Template) {
 		t.Errorf("selector (-want +got):\n%s\nlabels = %v, template = %+v", diff, out.Labels, out.Spec.Template)
 	}
 	if bare := copyOf(&batchv1.Job{}); bare.Annotations[policy.CopyAnnotation] == "" {
@@ -614,7 +747,7 @@ func TestRerun_ReadsFail(t *testing.T) {
 	}
 	from := func(o *batchv1.Job) func(*jobsAPI) error {
 		return func(a *jobsAPI) error {
-			_, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(o), Memory: &Memory{}})
+			_, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(o), Memory: &Memory{}, Digester: digester})
 			return err
 		}
 	}
@@ -650,7 +783,8 @@ func TestRerun_OthersExist(t *testing.T) {
 	}
 	complete := replaced()
 	complete.Name, complete.UID, complete.Spec.Suspend = copyName, "uid-copy", new(true)
-	complete.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}.Text()
+	complete.Annotations[policy.CopyAnnotation] = sealed(policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true})
+	complete.Annotations[policy.CopyLabelsAnnotation] = "{}"
 	ending := complete.DeepCopy()
 	ending.DeletionTimestamp = new(metav1.Now())
 	unmarked := complete.DeepCopy()
@@ -670,7 +804,7 @@ func TestRerun_OthersExist(t *testing.T) {
 	} {
 		a := newJobsAPI(t, tt.live.DeepCopy())
 		a.refuse = func(string) error { return tt.refuse }
-		next, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(tt.read), Memory: &Memory{}})
+		next, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(tt.read), Memory: &Memory{}, Digester: digester})
 		if got := a.took(); err != nil || next != tt.next || !slices.Equal(got, tt.steps) {
 			t.Errorf("%s: next = %+v, %v, steps = %v, want %+v, %v", what, next, err, got, tt.next, tt.steps)
 		}

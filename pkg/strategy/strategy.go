@@ -63,6 +63,8 @@ type Restart struct {
 	Superseded bool
 	Now        time.Time
 	Memory     *Memory
+	// Digester seals copies of Jobs.
+	Digester *dependency.Digester
 }
 
 // Memory is what is remembered about a workload between two steps. The zero value has seen

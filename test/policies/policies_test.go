@@ -448,6 +448,10 @@ func TestJobs(t *testing.T) {
 		j.Spec.Suspend = new(true)
 		return j
 	}
+	labelled := func(j *batchv1.Job) *batchv1.Job {
+		j.Labels = map[string]string{"app.kubernetes.io/managed-by": "configdep"}
+		return j
+	}
 	owned := func(j *batchv1.Job, kinds ...string) *batchv1.Job {
 		for _, kind := range kinds {
 			j.OwnerReferences = append(j.OwnerReferences, metav1.OwnerReference{APIVersion: "batch/v1", Kind: kind, Name: "report", UID: "u", Controller: new(true)})
@@ -467,6 +471,7 @@ func TestJobs(t *testing.T) {
 		"one of another owner":        {nil, owned(annotated(instantiate), "Workflow"), creation},
 		"one of two owners":           {nil, owned(annotated(instantiate), "CronJob", "Workflow"), creation},
 		"a copy":                      {nil, suspended(annotated(policy.CopyAnnotation)), ""},
+		"a copy with labels":          {nil, suspended(labelled(annotated(policy.CopyAnnotation, policy.CopyLabelsAnnotation))), ""},
 		"a copy that runs":            {nil, annotated(policy.CopyAnnotation), creation},
 		"a replacement":               {nil, annotated(policy.ReplacesAnnotation), ""},
 		"a replacement with an owner": {nil, owned(annotated(policy.ReplacesAnnotation), "CronJob"), creation},
@@ -481,6 +486,7 @@ func TestJobs(t *testing.T) {
 
 		"the record":            {job(nil), annotated(policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation, policy.VerifiedAnnotation), ""},
 		"a copy that says more": {suspended(annotated(policy.CopyAnnotation)), suspended(annotated(policy.CopyAnnotation, policy.ConfigHashAnnotation)), ""},
+		"labels of a copy":      {job(nil), annotated(policy.CopyLabelsAnnotation), notOurs}, // they are written when it is created
 		"removing the record":   {annotated(policy.ConfigHashAnnotation), job(nil), ""},
 		"another annotation":    {job(nil), annotated("x"), notOurs},
 		"opting in":             {job(nil), annotated("reloader.stakater.com/auto"), notOurs},
