@@ -34,7 +34,7 @@ func TestPresetsOfTheChart(t *testing.T) {
 	for _, p := range kind.Presets() {
 		d := p.Descriptor
 		want[p.Name] = kind.Descriptor{
-			Group: d.Group, Resource: d.Resource, Versions: d.Versions, PodTemplates: d.PodTemplates,
+			Group: d.Group, Kind: d.Kind, Alias: d.Alias, Resource: d.Resource, Versions: d.Versions, PodTemplates: d.PodTemplates,
 			Reload: kind.Reload{By: d.Reload.By, Path: d.Reload.Path, Annotation: d.Reload.Annotation}, RestartAt: d.RestartAt, Fields: d.Fields,
 		}
 	}
@@ -59,6 +59,7 @@ func TestPresetsOfTheChart(t *testing.T) {
 type property struct {
 	Const      string
 	Enum       []string
+	Not        *property
 	MaxItems   int
 	Items      *property
 	Required   []string
@@ -83,6 +84,17 @@ func TestSchemaOfKindsIsTheServers(t *testing.T) {
 	by := []string{string(kind.ByTemplateAnnotation), string(kind.ByAnnotation), string(kind.ByField), string(kind.ByEvent), string(kind.ByNone)}
 	if diff := cmp.Diff(by, reload["by"].Enum); diff != "" {
 		t.Errorf("reload.by (-server +schema):\n%s", diff)
+	}
+	list := regexp.MustCompile(`(?s)kubernetesGroups = sets\.New\((.*?)\n\)`).FindSubmatch(read(t, "../../../pkg/kind/descriptor.go"))
+	if list == nil {
+		t.Fatal("the server has no list of Kubernetes' own groups")
+	}
+	var groups []string
+	for _, group := range regexp.MustCompile(`"([^"]+)"`).FindAllSubmatch(list[1], -1) {
+		groups = append(groups, string(group[1]))
+	}
+	if diff := cmp.Diff(groups, kinds["config"].Items.Properties["group"].Not.Enum); diff != "" {
+		t.Errorf("groups that are refused (-server +schema):\n%s", diff)
 	}
 	controllers := []string{string(kind.ControlledByWorkload), string(kind.ControlledByReplicaSet), string(kind.ControlledByAny)}
 	if diff := cmp.Diff(controllers, kinds["config"].Items.Properties["pods"].Properties["controller"].Enum); diff != "" {
@@ -141,8 +153,8 @@ func chartKinds(t *testing.T) []*kind.Kind {
 func TestKindsOfTheChartAreValid(t *testing.T) {
 	objects := rendered(t, "chart-kinds.yaml")
 	custom := slices.DeleteFunc(chartKinds(t), func(k *kind.Kind) bool { return !k.Traits.Custom })
-	if len(custom) != 8 {
-		t.Errorf("found %d kinds, want 5 and 3 presets", len(custom))
+	if len(custom) != 9 {
+		t.Errorf("found %d kinds, want 6 and 3 presets", len(custom))
 	}
 	args := arguments(t, objects)
 	for _, want := range []string{"--kinds=argo-rollout,leaderworkerset,ray-cluster,strimzi-podset", "--kinds-config=/etc/configdep/kinds/config.yaml"} {
@@ -203,7 +215,7 @@ func TestRightsOnKinds(t *testing.T) {
 			convert(t, rendered(t, file)[objectKey{"ClusterRole", "", name}], &role)
 			for _, rule := range role.Rules {
 				for _, group := range rule.APIGroups {
-					if !strings.Contains(group, ".") {
+					if !strings.Contains(group, ".") || group == "secrets-store.csi.x-k8s.io" { // what is read of sources, not of workloads
 						continue
 					}
 					for _, resource := range rule.Resources {
@@ -240,6 +252,9 @@ func TestInvalidKindsOfTheChart(t *testing.T) {
 	if out, err := template(t, "--set", valid); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
+	second := func(fields string) string {
+		return ",kinds.config[1]." + strings.ReplaceAll(fields, ",", ",kinds.config[1].") + ",kinds.config[1].versions[0]=v1,kinds.config[1].reload.by=Event"
+	}
 	for set, want := range map[string]string{
 		"kinds.preset={argo-rollout}":                        "at '/kinds': additional properties 'preset' not allowed",
 		"kinds.presets={rollouts}":                           "at '/kinds/presets/0': value must be one of",
@@ -254,6 +269,27 @@ func TestInvalidKindsOfTheChart(t *testing.T) {
 		valid + ",kinds.config[0].status.paused=.a[*]":       "at '/kinds/config/0/status/paused'",
 		valid + ",kinds.config[0].reload.by=TemplateAnnotation,kinds.config[0].podTemplates[0].path=.a,kinds.config[0].podTemplates[1].path=.b": "kinds.config: farms.example.com needs reload.path",
 		valid + ",kinds.config[0].reload.by=TemplateAnnotation":                                                                                 "kinds.config: farms.example.com needs reload.path",
+		valid + ",kinds.config[0].group=storage.k8s.io":                                                                                         "at '/kinds/config/0/group'",
+		valid + ",kinds.config[0].reload.by=Annotation,kinds.config[0].reload.annotation=configdep.io/x":                                        "at '/kinds/config/0/reload/annotation'",
+		valid + ",kinds.config[0].reload.by=Annotation,kinds.config[0].reload.annotation=kubectl.kubernetes.io/last-applied-configuration":      "at '/kinds/config/0/reload/annotation'",
+		valid + second("group=example.com,kind=Barn,resource=farms"):                                                                            "kinds.config: farms.example.com is described twice",
+		valid + second("group=example.com,kind=Farm,alias=Barn,resource=barns"):                                                                 "kinds.config: barns.example.com has the same kind and group as farms.example.com",
+		valid + second("group=example.org,kind=FARM,resource=farms"):                                                                            "kinds.config: farms.example.org has the name FARM, as has farms.example.com",
+		valid + second("group=example.org,kind=Barn,alias=farm,resource=barns"):                                                                 "kinds.config: barns.example.org has the name farm, as has farms.example.com",
+		valid + second("group=example.org,kind=rollout,resource=rollouts"):                                                                      "kinds.config: rollouts.example.org has the name rollout, as has rollouts.argoproj.io",
+		valid + second("group=example.org,kind=X,alias=knativeservice,resource=xs"):                                                             "has the name knativeservice, as has services.serving.knative.dev",
+		valid + second("group=serving.knative.dev,kind=Service,alias=X,resource=xs"):                                                            "xs.serving.knative.dev has the same kind and group as services.serving.knative.dev",
+		valid + second("group=example.org,kind=Job,resource=jobs"):                                                                              "has the name Job, as has a kind of Kubernetes itself",
+		valid + ",kinds.config[0].reload.by=Field":                                                                                              "farms.example.com needs reload.path, the field that is set",
+		valid + ",kinds.config[0].reload.path=.spec.x":                                                                                          "reload.path has no meaning if by is Event",
+		valid + ",kinds.config[0].reload.by=None,kinds.config[0].reload.path=.spec.x":                                                           "reload.path has no meaning if by is None",
+		valid + ",kinds.config[0].reload.by=Annotation,kinds.config[0].reload.path=.spec.x":                                                     "reload.path has no meaning if by is Annotation",
+		valid + ",kinds.config[0].reload.annotation=example.com/x":                                                                              "reload.annotation has no meaning if by is Event",
+		valid + ",kinds.config[0].reload.by=Annotation,kinds.config[0].reload.value=x":                                                          "reload.value has no meaning without reload.annotation",
+		valid + ",kinds.config[0].reload.by=None,kinds.config[0].reload.unless=.spec.x":                                                         "reload.unless has no meaning if by is None",
+		valid + ",kinds.config[0].reload.by=None,kinds.config[0].fields=true":                                                                   "fields cannot be true if reload.by is None",
+		valid + ",kinds.config[0].reload.by=TemplateAnnotation,kinds.config[0].podTemplates[0].path=.a[*]":                                      "must not contain [*]: one pod template is changed",
+		valid + ",kinds.config[0].reload.by=TemplateAnnotation,kinds.config[0].podTemplates[0].path=.a,kinds.config[0].reload.path=.b":          "reload.path must be one of podTemplates",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", strings.ReplaceAll(set, "[*]", `[*\]`))

@@ -171,6 +171,7 @@ admission policies depend. A test compares them with the server. */ -}}
 {{- define "configdep.presets" -}}
 argo-rollout:
   group: argoproj.io
+  kind: Rollout
   resource: rollouts
   versions: [v1alpha1]
   podTemplates: [{path: .spec.template}]
@@ -178,54 +179,66 @@ argo-rollout:
   restartAt: true
 knative-service:
   group: serving.knative.dev
+  kind: Service
+  alias: KnativeService
   resource: services
   versions: [v1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 kruise-cloneset:
   group: apps.kruise.io
+  kind: CloneSet
   resource: clonesets
   versions: [v1alpha1, v1beta1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 kruise-daemonset:
   group: apps.kruise.io
+  kind: DaemonSet
+  alias: AdvancedDaemonSet
   resource: daemonsets
   versions: [v1alpha1, v1beta1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 kruise-statefulset:
   group: apps.kruise.io
+  kind: StatefulSet
+  alias: AdvancedStatefulSet
   resource: statefulsets
   versions: [v1beta1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 leaderworkerset:
   group: leaderworkerset.x-k8s.io
+  kind: LeaderWorkerSet
   resource: leaderworkersets
   versions: [v1]
   podTemplates: [{path: .spec.leaderWorkerTemplate.workerTemplate}, {path: .spec.leaderWorkerTemplate.leaderTemplate}]
   reload: {by: TemplateAnnotation, path: .spec.leaderWorkerTemplate.workerTemplate}
 openshift-deploymentconfig:
   group: apps.openshift.io
+  kind: DeploymentConfig
   resource: deploymentconfigs
   versions: [v1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 ray-cluster:
   group: ray.io
+  kind: RayCluster
   resource: rayclusters
   versions: [v1]
   podTemplates: [{path: .spec.headGroupSpec.template}, {path: ".spec.workerGroupSpecs[*].template"}]
   reload: {by: Event}
 slurm-nodeset:
   group: slinky.slurm.net
+  kind: NodeSet
   resource: nodesets
   versions: [v1beta1]
   podTemplates: [{path: .spec.template}]
   reload: {by: TemplateAnnotation}
 strimzi-podset:
   group: core.strimzi.io
+  kind: StrimziPodSet
   resource: strimzipodsets
   versions: [v1beta2, v1]
   podTemplates: [{path: ".spec.pods[*]"}]
@@ -262,8 +275,44 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- end }}
 {{- end }}
 {{- $out := list }}
+{{- /* The resources, the kinds with their groups, and the names in views, which are in lower case there: each must be unique. */}}
+{{- $resources := dict }}
+{{- $groupKinds := dict }}
+{{- $names := dict }}
+{{- range list "Deployment" "StatefulSet" "DaemonSet" "CronJob" "Job" "ReplicaSet" "Pod" }}
+{{- $_ := set $names (lower .) "a kind of Kubernetes itself" }}
+{{- end }}
 {{- range concat $kinds (.Values.kinds.config | default list) }}
 {{- $id := printf "%s.%s" .resource .group }}
+{{- if hasKey $resources $id }}
+{{- fail (printf "kinds.config: %s is described twice" $id) }}
+{{- end }}
+{{- $_ := set $resources $id true }}
+{{- $groupKind := printf "%s.%s" .kind .group }}
+{{- with get $groupKinds $groupKind }}
+{{- fail (printf "kinds.config: %s has the same kind and group as %s" $id .) }}
+{{- end }}
+{{- $_ := set $groupKinds $groupKind $id }}
+{{- $shown := .alias | default .kind }}
+{{- with get $names (lower $shown) }}
+{{- fail (printf "kinds.config: %s has the name %s, as has %s: set alias to another name" $id $shown .) }}
+{{- end }}
+{{- $_ := set $names (lower $shown) $id }}
+{{- if and .reload.path (not (has .reload.by (list "TemplateAnnotation" "Field"))) }}
+{{- fail (printf "kinds.config: %s: reload.path has no meaning if by is %s" $id .reload.by) }}
+{{- end }}
+{{- if and .reload.annotation (ne .reload.by "Annotation") }}
+{{- fail (printf "kinds.config: %s: reload.annotation has no meaning if by is %s" $id .reload.by) }}
+{{- end }}
+{{- if and .reload.value (not .reload.annotation) }}
+{{- fail (printf "kinds.config: %s: reload.value has no meaning without reload.annotation" $id) }}
+{{- end }}
+{{- if and .reload.unless (eq .reload.by "None") }}
+{{- fail (printf "kinds.config: %s: reload.unless has no meaning if by is None" $id) }}
+{{- end }}
+{{- if and .fields (eq .reload.by "None") }}
+{{- fail (printf "kinds.config: %s: fields cannot be true if reload.by is None" $id) }}
+{{- end }}
 {{- $template := list }}
 {{- $written := list }}
 {{- if eq .reload.by "TemplateAnnotation" }}
@@ -271,9 +320,15 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- fail (printf "kinds.config: %s needs reload.path, which of podTemplates is changed; it is known only if there is one" $id) }}
 {{- end }}
 {{- $template = include "configdep.segments" (.reload.path | default (first .podTemplates).path) | fromJsonArray }}
+{{- if has "" $template }}
+{{- fail (printf "kinds.config: %s: reload.path, or the path of the only one of podTemplates, must not contain [*]: one pod template is changed" $id) }}
+{{- end }}
 {{- $written = append $written (concat $template (list "metadata" "annotations")) }}
 {{- end }}
 {{- if eq .reload.by "Field" }}
+{{- if not .reload.path }}
+{{- fail (printf "kinds.config: %s needs reload.path, the field that is set" $id) }}
+{{- end }}
 {{- $written = append $written (include "configdep.segments" .reload.path | fromJsonArray) }}
 {{- end }}
 {{- if .restartAt }}
@@ -282,6 +337,9 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- $templates := list }}
 {{- range .podTemplates }}
 {{- $templates = append $templates (include "configdep.segments" .path | fromJsonArray) }}
+{{- end }}
+{{- if and $template (not (has $template $templates)) }}
+{{- fail (printf "kinds.config: %s: reload.path must be one of podTemplates" $id) }}
 {{- end }}
 {{- $patch := or (ne .reload.by "None") (default false .fields) }}
 {{- $out = append $out (dict "group" .group "resource" .resource "versions" .versions "id" $id "template" $template "written" $written
