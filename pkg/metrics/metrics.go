@@ -19,8 +19,10 @@ import (
 var (
 	rollouts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_rollouts_total",
-		Help: "Number of attempted restarts of workloads, by kind of the workload, namespace (_other beyond the first 200), " +
-			"result (success, conflict, error, observed: only with --observe) and kind of the trigger (ConfigMap, Secret, Request, Unknown).",
+		Help: "Number of attempted restarts of workloads, and of fields that were set, by kind of the workload, " +
+			"namespace (_other beyond the first 200), " +
+			"result (success, conflict, error, observed: with --observe, or of a kind whose changes are only reported) " +
+			"and kind of the trigger (ConfigMap, Secret, SecretProviderClass, Request, Unknown).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind", "namespace", "result", "trigger"})
 
