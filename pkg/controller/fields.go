@@ -21,7 +21,7 @@ func (c *Controller) applyFields(ctx context.Context, s *step) (*policy.AppliedF
 	now.ResourceVersion = set.Version
 	s.workload = &now
 	record := s.fields.Record(set.Values, set.Problem, c.Clock.Now())
-	record.Conflict = set.Conflict
+	record.Conflict = set.Conflict && !s.workload.Fields.OwnedByOthers()
 	if set.Problem == "" && !set.Conflict {
 		return record, nil
 	}

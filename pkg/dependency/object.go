@@ -193,6 +193,16 @@ type Fields struct {
 	Owned bool
 }
 
+// OwnedByOthers reports whether a field manager other than configdep owns one of the fields.
+func (f *Fields) OwnedByOthers() bool {
+	for _, state := range f.States {
+		if state.Owner != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // FieldState is what is kept of a field: never its value.
 type FieldState struct {
 	// Value is a digest of the value; zero: there is none.

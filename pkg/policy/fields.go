@@ -108,7 +108,7 @@ type AppliedFields struct {
 	Values map[string]string `json:"values,omitempty"`
 	// Problem says why they could not be set, other than that another manager owns them; empty: they were. It was found at Time.
 	Problem string `json:"problem,omitempty"`
-	// Conflict: another manager owned one of them at Time.
+	// Conflict: another manager owned one of them at Time, though none could be seen.
 	Conflict bool        `json:"conflict,omitempty"`
 	Time     metav1.Time `json:"time"`
 }

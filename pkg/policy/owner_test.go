@@ -44,8 +44,8 @@ func TestOwner_CoversSources(t *testing.T) {
 		"the owner is only reported":          {func(f *family) { f.owner.Traits.Restart = &dependency.Restart{EventOnly: true} }, nil, false},
 		"the owner is only shown":             {func(f *family) { f.owner.Traits.Rollable = false }, nil, false},
 		"the owner is no custom resource":     {func(f *family) { f.owner.Traits.Custom = false }, nil, false},
-		"the owner is paused":                 {func(f *family) { f.owner.Status.Paused = true }, nil, false},
-		"the owner has no replicas":           {func(f *family) { f.owner.Status.Replicas = 0 }, nil, false},
+		"the owner is paused":                 {func(f *family) { f.owner.Paused = true }, nil, false},
+		"the owner has no replicas":           {func(f *family) { f.owner.Replicas = 0 }, nil, false},
 		"another source of the owner is missing": {
 			func(f *family) {
 				f.owner.Named = append(f.owner.Named, dependency.Named{Kind: dependency.Secret, Name: "missing"})

@@ -95,14 +95,12 @@ func runOf(of *batchv1.CronJob, name string) *batchv1.Job {
 			Namespace: of.Namespace, Name: name, Labels: template.Labels, Annotations: map[string]string{instantiate: "manual"},
 			// Without BlockOwnerDeletion, which needs the right to update the finalizers of CronJobs.
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: batchv1.SchemeGroupVersion.String(), Kind: string(kind.CronJob), Name: of.Name, UID: of.UID, Controller: ptr.To(true),
+				APIVersion: batchv1.SchemeGroupVersion.String(), Kind: string(kind.CronJob), Name: of.Name, UID: of.UID, Controller: new(true),
 			}},
 		},
 		Spec: template.Spec,
 	}
-	for key, value := range template.Annotations {
-		job.Annotations[key] = value
-	}
+	maps.Copy(job.Annotations, template.Annotations)
 	return job
 }
 
@@ -169,7 +167,7 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 	}
 	// The version excludes that the Job has changed since it was copied.
 	err = p.jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
 		Preconditions:     &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -269,7 +267,7 @@ func (p replacement) get(ctx context.Context, name string) (*batchv1.Job, error)
 
 func (p replacement) delete(ctx context.Context, duplicate *batchv1.Job) error {
 	err := p.jobs.Delete(ctx, duplicate.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &duplicate.UID},
+		PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &duplicate.UID},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Job %s/%s, a copy: %w", duplicate.Namespace, duplicate.Name, err)
@@ -287,9 +285,12 @@ func copyOf(job *batchv1.Job) *batchv1.Job {
 		delete(out.Annotations, key)
 	}
 	out.Annotations[policy.CopyAnnotation] = policy.Copy{Name: job.Name, UID: job.UID, Generation: job.Generation, Suspend: job.Spec.Suspend}.Text()
-	labels, _ := json.Marshal(out.Labels) // of strings, which cannot fail
+	labels, err := json.Marshal(out.Labels)
+	if err != nil {
+		panic(err) // impossible: they are texts
+	}
 	out.Annotations[policy.CopyLabelsAnnotation], out.Labels = string(labels), maps.Clone(managed)
-	out.Spec.Suspend = ptr.To(true)
+	out.Spec.Suspend = new(true)
 	return out
 }
 

@@ -53,7 +53,7 @@ func newJobsAPI(t *testing.T, objects ...runtime.Object) *jobsAPI {
 	a.Client = workloadtest.Client(a.fake)
 	a.Kinds = kind.Table(nil).WithReruns()
 	a.fake.PrependReactor("*", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		name := ""
+		var name string
 		switch w := action.(type) {
 		case clienttesting.CreateActionImpl:
 			job := w.GetObject().(*batchv1.Job)

@@ -106,7 +106,7 @@ func TestExampleOfKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := read.Status.Rollout.Phase; got != want {
+		if got := read.Rollout.Phase; got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)
 		}
 	}
