@@ -158,14 +158,12 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	scope := o.Scope()
-	scope.Kinds = o.Table()
 	c := &ExtraConfig{
 		Client:            client,
 		Namespace:         o.Namespace,
 		LeaderElection:    o.LeaderElection,
 		Reload:            o.Reload,
-		Scope:             scope,
+		Scope:             o.Scope(),
 		NoRevisions:       !o.ControllerRevisions,
 		ConcurrentReloads: o.ConcurrentReloads,
 		HistoryBytes:      int(o.HistoryBytes.Value()),

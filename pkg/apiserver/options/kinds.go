@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -36,8 +37,15 @@ type kinds struct {
 	errs  []error
 }
 
-// Table returns the kinds of workloads, if the options are valid.
-func (o Completed) Table() kind.Table { return o.kinds.table }
+// Scope returns which objects are read, if the options are valid.
+func (o Completed) Scope() ingest.Scope {
+	s := o.Options.Scope()
+	s.Kinds = o.kinds.table
+	if o.ReloadJobs {
+		s.Kinds = s.Kinds.WithReruns()
+	}
+	return s
+}
 
 func (k *KindOptions) read() (out kinds) {
 	var others []*kind.Kind

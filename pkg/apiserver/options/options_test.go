@@ -179,12 +179,13 @@ func TestReloadJobs(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
 		}
+		kinds := o.Complete().Scope().Kinds
 		for _, name := range []dependency.WorkloadKind{kind.CronJob, kind.Job} {
-			if k := o.Scope().Kinds.Of(name); k.Traits.Reruns != tt.reruns || k.Traits.Rollable != tt.reruns || k.Restarted() {
+			if k := kinds.Of(name); k.Traits.Reruns != tt.reruns || k.Traits.Rollable != tt.reruns || k.Restarted() {
 				t.Errorf("%s: %s: traits = %+v", tt.args, name, k.Traits)
 			}
 		}
-		if k := o.Scope().Kinds.Of(kind.Deployment); !k.Restarted() || len(o.Scope().Kinds.All()) != len(kind.BuiltIn()) {
+		if k := kinds.Of(kind.Deployment); !k.Restarted() || len(kinds) != len(kind.BuiltIn())+len(kind.Presets()) {
 			t.Errorf("%s: other kinds have changed", tt.args)
 		}
 	}

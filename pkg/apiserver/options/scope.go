@@ -43,9 +43,6 @@ func (o *Options) Scope() ingest.Scope {
 		PodStatuses: o.ReadSecretProviderClasses, Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
-	if o.ReloadJobs {
-		s.Kinds = s.Kinds.WithReruns()
-	}
 	return s
 }
 
