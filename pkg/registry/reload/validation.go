@@ -65,7 +65,7 @@ func validateKind(all kind.Table, view *v1alpha1.ConfigDependency) error {
 	}
 	return apierrors.NewInvalid(v1alpha1.Kind("ConfigDependency"), view.Name, field.ErrorList{
 		field.Invalid(field.NewPath("metadata", "name"), view.Name,
-			fmt.Sprintf("a %s cannot be restarted: only a %s can", ref.Kind, oneOf(all.Restarted()))),
+			fmt.Sprintf("a %s cannot be restarted: only a %s can, and custom resources of some kinds", ref.Kind, oneOf(kind.Table(nil).Restarted()))),
 	})
 }
 
