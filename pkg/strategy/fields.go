@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func (f *Fields) Set(ctx context.Context, w *dependency.Workload, assignments []
 			return out, nil
 		}
 	}
-	s, err := f.schemas.of(k.GroupVersionKind())
+	s, err := f.schemas.of(ctx, k.GroupVersionKind())
 	if err != nil {
 		return out, err
 	}
@@ -270,12 +271,13 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	return released.GetResourceVersion(), nil
 }
 
-// schemas reads the schemas of kinds, and keeps them for a moment: many workloads may get fields from one source.
+// schemas reads the schemas of kinds, each once at a time, and keeps them for a moment: many workloads may get fields from one source.
 type schemas struct {
-	client workload.Client
-	clock  clock.PassiveClock
+	client  workload.Client
+	clock   clock.PassiveClock
+	reading singleflight.Group
 
-	mu   sync.Mutex // is held while one is read, so that others wait for it instead of reading it again
+	mu   sync.Mutex // is held for looks at kept alone, and not while one is read
 	kept map[schema.GroupVersionKind]keptSchema
 }
 
@@ -291,18 +293,35 @@ const (
 	schemaLife = time.Minute
 )
 
-func (s *schemas) of(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
+func (s *schemas) of(ctx context.Context, gvk schema.GroupVersionKind) (*setfields.Schema, error) {
+	if kept := s.known(gvk); kept != nil {
+		return kept, nil
+	}
+	read := s.reading.DoChan(gvk.String(), func() (any, error) { return s.read(gvk) })
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case result := <-read:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*setfields.Schema), nil //nolint:forcetypeassert // it is what read returns
+	}
+}
+
+// known returns a schema that is kept, or nil.
+func (s *schemas) known(gvk schema.GroupVersionKind) *setfields.Schema {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.Now()
 	for other, kept := range s.kept {
-		if now.Sub(kept.at) >= schemaLife || len(s.kept) > maxSchemas {
+		if s.clock.Since(kept.at) >= schemaLife {
 			delete(s.kept, other)
 		}
 	}
-	if kept, found := s.kept[gvk]; found {
-		return kept.Schema, nil
-	}
+	return s.kept[gvk].Schema
+}
+
+func (s *schemas) read(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
 	document, err := documentOf(s.client.Discovery().OpenAPIV3(), gvk.GroupVersion())
 	if err != nil {
 		return nil, fmt.Errorf("reading the schema of a %s: %w", gvk.Kind, err)
@@ -311,10 +330,12 @@ func (s *schemas) of(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.kept == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil || len(s.kept) >= maxSchemas {
 		s.kept = map[schema.GroupVersionKind]keptSchema{}
 	}
-	s.kept[gvk] = keptSchema{parsed, now}
+	s.kept[gvk] = keptSchema{parsed, s.clock.Now()}
 	return parsed, nil
 }
 
