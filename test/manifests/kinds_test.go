@@ -85,7 +85,7 @@ func TestSchemaOfKindsIsTheServers(t *testing.T) {
 	if diff := cmp.Diff(by, reload["by"].Enum); diff != "" {
 		t.Errorf("reload.by (-server +schema):\n%s", diff)
 	}
-	list := regexp.MustCompile(`(?s)kubernetesGroups = sets\.New\((.*?)\n\)`).FindSubmatch(read(t, "../../../pkg/kind/descriptor.go"))
+	list := regexp.MustCompile(`(?s)kubernetesGroups = sets\.New\((.*?)\n\)`).FindSubmatch(read(t, "../../../pkg/kind/compile.go"))
 	if list == nil {
 		t.Fatal("the server has no list of Kubernetes' own groups")
 	}
