@@ -5,10 +5,22 @@ package controlplane
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
-	"testing"
+	"strconv"
 )
+
+// Tests is *testing.M, or what runs it.
+type Tests interface{ Run() (code int) }
+
+// Parallel is for TestMain: n tests run at once, unless -parallel says otherwise. It is for tests that mostly wait for the
+// server, so that n may be larger than the number of CPUs.
+func Parallel(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err) // there is such a flag, and it takes numbers
+	}
+}
 
 // Run is for TestMain: it starts one control plane for all tests of a package, passes it to set, runs the tests, and
 // returns the exit code. Nothing is left behind, even if a test panics or the tests are interrupted.
@@ -18,7 +30,7 @@ import (
 //	func TestMain(m *testing.M) {
 //		os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { cluster = c }))
 //	}
-func Run(m *testing.M, o Options, set func(*ControlPlane)) (code int) {
+func Run(m Tests, o Options, set func(*ControlPlane)) (code int) {
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}

@@ -94,6 +94,13 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"received nothing about secrets for 10m 0s"},
 			quiets: []string{`configdep_ingest_last_progress_timestamp_seconds{resource="secrets"} 0+60` + all},
 		},
+		"ConfigdepKindForbidden": {
+			bad: `configdep_ingest_forbidden{` + replica0 + `,resource="rollouts.argoproj.io"} 1` + all + `
+			      configdep_ingest_forbidden{` + replica1 + `,resource="rollouts.argoproj.io"} 1` + all + `
+			      configdep_ingest_forbidden{` + replica1 + `,resource="services.serving.knative.dev"} 0` + all,
+			says:   []string{"serves rollouts.argoproj.io"},
+			quiets: []string{`configdep_ingest_forbidden{resource="rollouts.argoproj.io"} 0` + all},
+		},
 		"ConfigdepVersionsDiffer": {
 			bad:    `configdep_ingest_one_revision_counter{` + replica0 + `} 0` + all + "\n" + `configdep_ingest_one_revision_counter{` + replica1 + `} 1` + all,
 			says:   []string{"do not share one revision counter"},

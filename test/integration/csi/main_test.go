@@ -6,12 +6,8 @@
 package csi
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -31,40 +27,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
-	defer cancel()
-	if cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if api, err = versioned.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if objects, err = dynamic.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	server, err = install.Install(ctx, cluster, install.Options{
+	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
 		Race: install.RaceDetector,
 		Args: []string{"--settle=1s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	return m.Run(), nil
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server = c, i
+		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
+		objects = dynamic.NewForConfigOrDie(c.RESTConfig())
+	}))
 }

@@ -6,13 +6,8 @@
 package dialects
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -30,42 +25,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// Tests mostly wait for the server.
-	if err := flag.Set("test.parallel", "4"); err != nil { // -parallel overrides this
-		panic(err)
-	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
-	defer cancel()
-	if cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if api, err = versioned.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	server, err = install.Install(ctx, cluster, install.Options{
+	controlplane.Parallel(4)
+	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
 		Race: install.RaceDetector,
 		// Users of other tools expect a restart at once, also for the second change right after the first.
 		Args: []string{"--strategies=annotation,env-var", "--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	return m.Run(), nil
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server = c, i
+		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
+	}))
 }

@@ -6,13 +6,9 @@
 package kinds
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -71,52 +67,25 @@ kinds:
 `
 
 func TestMain(m *testing.M) {
-	// Tests mostly wait for the server.
-	if err := flag.Set("test.parallel", "4"); err != nil { // -parallel overrides this
-		panic(err)
-	}
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	os.Exit(run(m))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
-	defer cancel()
-	if cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if api, err = versioned.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if objects, err = dynamic.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	file, err := os.CreateTemp("", "kinds-*.yaml")
+func run(m *testing.M) (code int) {
+	controlplane.Parallel(4)
+	dir, err := os.MkdirTemp("", "kinds-")
 	if err != nil {
-		return 1, err
+		panic(err)
 	}
-	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	if _, err := file.WriteString(described); err != nil {
-		return 1, err
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "kinds.yaml")
+	if err := os.WriteFile(file, []byte(described), 0o600); err != nil {
+		panic(err)
 	}
-	if err := file.Close(); err != nil {
-		return 1, err
-	}
-	server, err = install.Install(ctx, cluster, install.Options{Race: install.RaceDetector, Args: append(settings, "--kinds-config="+file.Name())})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	return m.Run(), nil
+	return install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
+		Race: install.RaceDetector, Args: append(settings, "--kinds-config="+file),
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server = c, i
+		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
+		objects = dynamic.NewForConfigOrDie(c.RESTConfig())
+	})
 }

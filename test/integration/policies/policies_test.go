@@ -41,41 +41,19 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	server, err = install.Install(ctx, cluster, install.Options{
+	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
 		Manifests: "overlays/recreate", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	client = kubernetes.NewForConfigOrDie(cluster.RESTConfig())
-	admin = dynamic.NewForConfigOrDie(cluster.RESTConfig())
-	token, err := client.CoreV1().ServiceAccounts(install.Namespace).CreateToken(ctx, install.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return 1, err
-	}
-	config := rest.AnonymousClientConfig(cluster.RESTConfig())
-	config.BearerToken = token.Status.Token
-	thief = dynamic.NewForConfigOrDie(config)
-	return m.Run(), nil
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
+		admin = dynamic.NewForConfigOrDie(c.RESTConfig())
+		token, err := client.CoreV1().ServiceAccounts(install.Namespace).CreateToken(context.Background(), install.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			panic(err)
+		}
+		config := rest.AnonymousClientConfig(c.RESTConfig())
+		config.BearerToken = token.Status.Token
+		thief = dynamic.NewForConfigOrDie(config)
+	}))
 }
 
 var (

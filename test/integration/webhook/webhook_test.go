@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,32 +43,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
-	defer cancel()
-	if cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""}); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
-		return 1, err
-	}
-	if server, err = install.Install(ctx, cluster, install.Options{Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=2s"}}); err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	return m.Run(), nil
+	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
+		Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=2s"},
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
+	}))
 }
 
 // Whatever kube-apiserver finds at the address of the webhook, workloads are created and updated, and the

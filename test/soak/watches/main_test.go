@@ -4,8 +4,6 @@
 package watches
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -51,43 +49,20 @@ func readSettings() (s settings, err error) {
 }
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the logs.
-func run(m *testing.M) (code int, err error) {
+	var err error
 	if how, err = readSettings(); err != nil {
-		return 1, err
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/soak/watches\n", how.seed, seeds.Variable)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
-	defer cancel()
-	cluster, err = controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	// Without the race detector, which needs memory itself.
-	server, err = install.Install(ctx, cluster, install.Options{
+	os.Exit(install.Run(m, controlplane.Options{APIServerOnly: true}, install.Options{
 		Replicas: 3,
 		Args: []string{
 			"--shutdown-delay-duration=0s", "--max-version-lag=" + how.lag.String(),
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 		},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		server.Stop()
-		err = errors.Join(err, server.CheckLogs())
-	}()
-	return m.Run(), nil
+	}, func(c *controlplane.ControlPlane, i *install.Installation) { cluster, server = c, i }))
 }
 
 // directly returns the configuration of a client of one replica with all permissions.
