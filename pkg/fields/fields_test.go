@@ -116,6 +116,11 @@ func TestDecode(t *testing.T) {
 		{"| yaml .a", "a: True", true, ""},
 		{"| yaml .a", "a: 0x10", "0x10", ""},
 		{"| yaml .a", "a: '5'", "5", ""},
+		{"| yaml .a", "a: !!bool " + secret, secret, ""}, // a tag may say anything
+		{"| yaml .a", "a: !!int " + secret, secret, ""},
+		{"| yaml .a", "a: !!int '{\"b\":1}'", `{"b":1}`, ""},
+		{"| yaml .a", "a: !!float 'true'", "true", ""},
+		{"| yaml .a", "a: -0.5e3", json.Number("-0.5e3"), ""},
 		{"", "a\xffb", nil, "the value is not UTF-8 text"},
 		{"| base64", "Yf8=", nil, "the value is not UTF-8 text"},
 		{"| yaml .count", "count: 5", json.Number("5"), ""},

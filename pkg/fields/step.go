@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -187,14 +187,19 @@ func (s *Step) fromYAML(text string) (any, error) {
 	case "!!null":
 		return nil, errNull
 	case "!!bool":
-		return strconv.ParseBool(strings.ToLower(node.Value))
+		if text := strings.ToLower(node.Value); text == "true" || text == "false" {
+			return text == "true", nil
+		}
 	case "!!int", "!!float":
-		if number := json.Number(node.Value); json.Valid([]byte(node.Value)) {
-			return number, nil
+		if number.MatchString(node.Value) {
+			return json.Number(node.Value), nil
 		}
 	}
-	return node.Value, nil
+	return node.Value, nil // a tag may say anything of it
 }
+
+// number matches the numbers of JSON.
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // memberOf returns the value of a member of a mapping; nil: there is none.
 func memberOf(node *yaml.Node, name string) *yaml.Node {
