@@ -343,7 +343,7 @@ func (c *compiler) reload(d *Descriptor, parent *field.Path) {
 			c.restart = &dependency.Restart{Field: names}
 		}
 	case ByEvent:
-		c.restart = &dependency.Restart{EventOnly: true}
+		c.restart = onlyReported
 	case ByNone:
 		if d.RestartAt {
 			c.errs = append(c.errs, field.Forbidden(parent.Child("restartAt"), "cannot be set if reload.by is None"))
@@ -403,8 +403,11 @@ func (c *compiler) reloadTemplate(d *Descriptor, at *field.Path) {
 		return err == nil && slices.Equal(other.segments, p.segments)
 	}):
 		c.invalid(at, text, "must be one of podTemplates")
-	case !slices.Equal(names, ordinaryTemplate):
-		c.restart = &dependency.Restart{Template: names}
+	default:
+		c.layout.restarted = c.layout.tree.at(p).template
+		if !slices.Equal(names, ordinaryTemplate) {
+			c.restart = &dependency.Restart{Template: names}
+		}
 	}
 }
 

@@ -147,6 +147,52 @@ func TestDecode_Metadata(t *testing.T) {
 }
 
 // A workload without pod templates has its own names, and nothing else.
+// The marks of restarts are read of the pod template that they are written to, wherever its path is among the others. An object
+// without that template gets none: it is only reported that its content has changed.
+func TestRead_TemplateThatIsRestarted(t *testing.T) {
+	d := harbor()
+	d.PodTemplates = []TemplatePath{{".spec.jobs[*].template"}, {".spec.a.template"}, {".spec.b.template"}}
+	d.Reload = Reload{By: ByTemplateAnnotation, Path: ".spec.b.template"}
+	one := func(name string) string { return `{"template":{"metadata":{"name":"` + name + `"}}}` }
+	for name, tt := range map[string]struct {
+		spec         string
+		template     string
+		others       []string
+		onlyReported bool
+	}{
+		"all":              {`"jobs":[` + one("x") + `,` + one("y") + `],"a":` + one("a") + `,"b":` + one("b"), "b", []string{"x", "y", "a"}, false},
+		"it alone":         {`"b":` + one("b"), "b", nil, false},
+		"the others":       {`"jobs":[` + one("x") + `],"a":` + one("a"), "", []string{"x", "a"}, true},
+		"something else":   {`"b":{"template":"odd"}`, "", nil, true},
+		"null":             {`"b":{"template":null}`, "", nil, true},
+		"none":             {``, "", nil, true},
+		"an empty one":     {`"b":{"template":{}}`, "", nil, false},
+		"none, but it has": {`"db":{"secretRef":"db"}`, "", nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := mustNew(t, d)
+			o, err := k.Decode([]byte(`{"metadata":{"name":"web","namespace":"shop"},"spec":{` + tt.spec + `}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := k.Read(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var others []string
+			for _, other := range read.Others {
+				others = append(others, other.Name)
+			}
+			if diff := cmp.Diff(tt.others, others); diff != "" || read.Template.Name != tt.template {
+				t.Errorf("template = %q, others (-want +got):\n%s", read.Template.Name, diff)
+			}
+			if !read.Traits.Rollable || read.Traits.OnlyReported() != tt.onlyReported {
+				t.Errorf("traits = %+v", read.Traits)
+			}
+		})
+	}
+}
+
 func TestDecode_WithoutTemplates(t *testing.T) {
 	d := harbor()
 	d.PodTemplates = nil

@@ -220,9 +220,14 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 		read.Traits.UnknownPods = !k.Selects() || k.selector(o) == nil
 	case k.layout != nil && k.layout.isFixed(o):
 		read.Traits.Rollable = false
+	case k.layout != nil && k.layout.lacksTemplate(o):
+		read.Traits.Restart = onlyReported
 	}
 	return read, nil
 }
+
+// onlyReported restarts no workload.
+var onlyReported = &dependency.Restart{EventOnly: true}
 
 // restartAt restarts workloads whose pods have the template of another one.
 var restartAt = &dependency.Restart{Field: []string{"spec", "restartAt"}}

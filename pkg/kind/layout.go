@@ -22,6 +22,7 @@ import (
 type layout struct {
 	tree           *node
 	templates      []Path
+	restarted      int      // the number of the pod template whose annotations restart an object, from 1; 0: those of none do
 	templateFields []string // see dependency.Object
 	sources        []source
 	status         *status // nil: it is not known
@@ -94,8 +95,9 @@ func (l *layout) read(o Object) (*dependency.Object, error) {
 		Meta: &c.ObjectMeta, Template: &corev1.PodTemplateSpec{}, TemplateFields: l.templateFields,
 		Truncated: c.truncated, Status: l.statusOf(c), TemplateFrom: l.from.of(c.values),
 	}
-	for i, t := range slices.Concat(c.templates...) {
-		if i == 0 {
+	own := l.ownTemplate(c)
+	for _, t := range slices.Concat(c.templates...) {
+		if t == own {
 			out.Template = t
 		} else {
 			out.Others = append(out.Others, t)
@@ -114,6 +116,25 @@ func (l *layout) read(o Object) (*dependency.Object, error) {
 		}
 	}
 	return out, nil
+}
+
+// ownTemplate returns the pod template of an object that has the marks of restarts: the one whose annotations restart it, or the
+// first one if those of none do; nil: it lacks that one.
+func (l *layout) ownTemplate(c *custom) *corev1.PodTemplateSpec {
+	templates := slices.Concat(c.templates...)
+	if l.restarted > 0 {
+		templates = c.templates[l.restarted-1]
+	}
+	if len(templates) == 0 {
+		return nil
+	}
+	return templates[0]
+}
+
+// lacksTemplate reports whether an object has no pod template whose annotations restart it. A patch of them would add one.
+func (l *layout) lacksTemplate(o Object) bool {
+	c, ok := o.(*custom)
+	return ok && l.restarted > 0 && l.ownTemplate(c) == nil
 }
 
 // each calls f for each source that an object names, until f returns false.
