@@ -98,17 +98,33 @@ func readDiscovery(answer io.Reader, groups []string) (*discovery, error) {
 
 var errUnknownServed = errors.New("the server of the API group is not available")
 
-// served returns the first version of a kind that is served; "": none is. Others are versions that are served, but in which
-// it cannot be read. It returns an error if that is not known.
-func (d *discovery) served(k *kind.Kind) (version string, others []string, err error) {
+// service is how a kind is served.
+type service struct {
+	// version is the first of its versions that is served; empty: none is.
+	version string
+	// others are versions that are served, but in which it cannot be read, and another says what is served instead.
+	others  []string
+	another string
+}
+
+// served returns how a kind is served. It returns an error if that is not known.
+func (d *discovery) served(k *kind.Kind) (out service, err error) {
 	var found []string
 	for _, v := range d.groups[k.Resource.Group] {
-		has := slices.ContainsFunc(v.Resources, func(r apidiscoveryv2.APIResourceDiscovery) bool { return r.Resource == k.Resource.Resource })
-		switch {
-		case has:
+		at := slices.IndexFunc(v.Resources, func(r apidiscoveryv2.APIResourceDiscovery) bool { return r.Resource == k.Resource.Resource })
+		if at < 0 {
+			if v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
+				err = errUnknownServed
+			}
+			continue
+		}
+		switch r := &v.Resources[at]; {
+		case r.Scope == apidiscoveryv2.ScopeCluster:
+			out.another = "a resource without namespaces"
+		case r.ResponseKind != nil && r.ResponseKind.Kind != "" && r.ResponseKind.Kind != k.GroupVersionKind().Kind:
+			out.another = "the kind " + r.ResponseKind.Kind
+		default:
 			found = append(found, v.Version)
-		case v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale:
-			err = errUnknownServed
 		}
 	}
 	versions := k.Versions
@@ -117,8 +133,9 @@ func (d *discovery) served(k *kind.Kind) (version string, others []string, err e
 	}
 	for _, v := range versions {
 		if slices.Contains(found, v) {
-			return v, nil, nil
+			return service{version: v}, nil
 		}
 	}
-	return "", found, err
+	out.others = found
+	return out, err
 }

@@ -139,15 +139,15 @@ func (f *followed) rest(ctx context.Context, failures int) bool {
 
 // follow begins or ends to read a kind, or changes the version in which it is read.
 func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) {
-	version, others, err := now.served(k.Kind)
+	served, err := now.served(k.Kind)
 	if err != nil {
 		f.notKnown(k, err)
 		return
 	}
 	k.unknown = 0
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", k.Resource.GroupResource().String())
-	switch {
-	case version == "" && k.version != "" && !k.missing.Load():
+	switch version := served.version; {
+	case version == "" && served.another == "" && k.version != "" && !k.missing.Load():
 		// It can still be read. Another API server may have answered, which has not read the definition yet.
 	case version == "":
 		k.end()
@@ -157,10 +157,13 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 			f.index.deny(s, verbWatch, false)
 			tell(f.synced, f.index.leave(s))
 		}
-		switch {
-		case len(others) > 0 && k.tells("versions "+strings.Join(others, ",")):
-			logger.Error(nil, "The kind is not served in a version that can be read, so its objects are not read", "served", others, "readable", k.Versions)
-		case len(others) == 0 && k.tells("absent"):
+		switch what := served.another + strings.Join(served.others, ","); {
+		case !k.tells("not served " + what):
+		case served.another != "":
+			logger.Error(nil, "The resource is not what its kind describes, so its objects are not read", "served", served.another)
+		case what != "":
+			logger.Error(nil, "The kind is not served in a version that can be read, so its objects are not read", "served", served.others, "readable", k.Versions)
+		default:
 			logger.Info("The kind is not served, so it has no objects")
 		}
 	case version != k.version:

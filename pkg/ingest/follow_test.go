@@ -57,6 +57,7 @@ type harbour struct {
 	discovery int           // the status of the discovery
 	versions  []string      // in which boats are served
 	stale     bool          // their API group is not available
+	is        string        // what else the discovery says of them
 	list      int           // the status of their lists, if not 200
 	watch     int           // of their watches
 	malformed bool
@@ -95,7 +96,7 @@ func (k *harbour) document() string {
 		versions = append(versions, `{"version":"v1","freshness":"Stale"}`)
 	} else {
 		for _, v := range k.versions {
-			versions = append(versions, fmt.Sprintf(`{"version":%q,"resources":[{"resource":"boats"},{"resource":"piers"}],"freshness":"Current"}`, v))
+			versions = append(versions, fmt.Sprintf(`{"version":%q,"resources":[{"resource":"boats"%s},{"resource":"piers"}],"freshness":"Current"}`, v, k.is))
 		}
 	}
 	return `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"apps"},"versions":[]},` +
@@ -299,6 +300,22 @@ func TestOptionalKind_ComesAndGoes(t *testing.T) {
 	s.await("boat.dory")
 	if got := s.kind.Served().Version; got != "v2" {
 		t.Errorf("served in %s", got)
+	}
+}
+
+// Objects that belong to no namespace, or are of another kind, are not what the kind describes. A definition may be replaced by such a
+// one, although what it defines can still be listed.
+func TestOptionalKind_OtherResourceOfTheName(t *testing.T) {
+	for _, other := range []string{`,"scope":"Cluster"`, `,"responseKind":{"kind":"Canoe"}`} {
+		api := newHarbour(t)
+		api.versions, api.boats, api.is = []string{"v1"}, []string{"ark"}, `,"scope":"Namespaced","responseKind":{"kind":"Boat"}`
+		is := api.is
+		s := sail(t, api)
+		s.await("boat.ark")
+		api.change(func() { api.is = other })
+		s.await("")
+		api.change(func() { api.is = is })
+		s.await("boat.ark")
 	}
 }
 
@@ -512,29 +529,37 @@ func TestDiscovery_Served(t *testing.T) {
 	has := func(v, resource, freshness string) string {
 		return fmt.Sprintf(`{"version":%q,"freshness":%q,"resources":[{"resource":%q}]}`, v, freshness, resource)
 	}
+	another := func(v, what string) string {
+		return fmt.Sprintf(`{"version":%q,"freshness":"Current","resources":[{"resource":"boats",%s}]}`, v, what)
+	}
+	const whole, canoe = `"scope":"Cluster"`, `"responseKind":{"kind":"Canoe"}`
 	for name, tt := range map[string]struct {
 		versions []string
-		want     string
-		others   []string
+		want     service
 		unknown  bool
 	}{
-		"none":                       {nil, "", nil, false},
-		"one":                        {[]string{has("v1", "boats", "Current")}, "v1", nil, false},
-		"both":                       {[]string{has("v1", "boats", "Current"), has("v2", "boats", "Current")}, "v2", nil, false},
-		"another":                    {[]string{has("v3", "boats", "Current")}, "", []string{"v3"}, false},
-		"another resource":           {[]string{has("v1", "piers", "Current")}, "", nil, false},
-		"stale, but known":           {[]string{has("v1", "boats", "Stale")}, "v1", nil, false},
-		"stale":                      {[]string{`{"version":"v1","freshness":"Stale"}`}, "", nil, true},
-		"the preferred one is stale": {[]string{`{"version":"v2","freshness":"Stale"}`, has("v1", "boats", "Current")}, "v1", nil, false},
+		"none":                       {nil, service{}, false},
+		"one":                        {[]string{has("v1", "boats", "Current")}, service{version: "v1"}, false},
+		"both":                       {[]string{has("v1", "boats", "Current"), has("v2", "boats", "Current")}, service{version: "v2"}, false},
+		"another":                    {[]string{has("v3", "boats", "Current")}, service{others: []string{"v3"}}, false},
+		"another resource":           {[]string{has("v1", "piers", "Current")}, service{}, false},
+		"stale, but known":           {[]string{has("v1", "boats", "Stale")}, service{version: "v1"}, false},
+		"stale":                      {[]string{`{"version":"v1","freshness":"Stale"}`}, service{}, true},
+		"the preferred one is stale": {[]string{`{"version":"v2","freshness":"Stale"}`, has("v1", "boats", "Current")}, service{version: "v1"}, false},
+		"without namespaces":         {[]string{another("v1", whole)}, service{another: "a resource without namespaces"}, false},
+		"with namespaces":            {[]string{another("v1", `"scope":"Namespaced"`)}, service{version: "v1"}, false},
+		"another kind":               {[]string{another("v1", canoe)}, service{another: "the kind Canoe"}, false},
+		"a kind without a name":      {[]string{another("v1", `"responseKind":{"kind":""}`)}, service{version: "v1"}, false},
+		"another kind in one":        {[]string{another("v2", canoe), has("v1", "boats", "Current")}, service{version: "v1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := readDiscovery(strings.NewReader(fmt.Sprintf(list, strings.Join(tt.versions, ","))), []string{"sea.example.com"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			version, others, err := d.served(boats())
-			if version != tt.want || !slices.Equal(others, tt.others) || (err != nil) != tt.unknown {
-				t.Errorf("version %q, others %v, error %v", version, others, err)
+			got, err := d.served(boats())
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(service{})); diff != "" || (err != nil) != tt.unknown {
+				t.Errorf("error %v, served (-want +got):\n%s", err, diff)
 			}
 		})
 	}
@@ -544,8 +569,8 @@ func TestDiscovery_Served(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version, _, _ := d.served(one); version != "v1" {
-		t.Errorf("without versions: %q", version)
+	if got, _ := d.served(one); got.version != "v1" {
+		t.Errorf("without versions: %+v", got)
 	}
 }
 
