@@ -289,10 +289,28 @@ func (d jsonDecoder) decodeTyped(data []byte) (runtime.Object, *schema.GroupVers
 		return o, &gvk, nil
 	case "Status":
 		status := &metav1.Status{}
-		return status, &gvk, json.Unmarshal(data, status)
+		err := json.Unmarshal(data, status)
+		if d.optional != nil && d.optional.Traits.Fields {
+			hush(status)
+		}
+		return status, &gvk, err
 	default:
 		return nil, nil, fmt.Errorf("a %s came instead of a %s", t.Kind, d.kind)
 	}
+}
+
+// hush removes from an error of the API server what may quote an object, as the text of a webhook that failed to convert it. What
+// clients decide by stays.
+func hush(status *metav1.Status) {
+	status.Message = "the API server answered with " + string(status.Reason) + "; its text is not shown, because it may contain values of fields"
+	if status.Details == nil {
+		return
+	}
+	details := &metav1.StatusDetails{RetryAfterSeconds: status.Details.RetryAfterSeconds}
+	for _, c := range status.Details.Causes {
+		details.Causes = append(details.Causes, metav1.StatusCause{Type: c.Type})
+	}
+	status.Details = details
 }
 
 // jsonEventDecoder decodes a watch event, without the object in it.

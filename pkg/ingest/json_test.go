@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -459,4 +460,46 @@ func TestJSONDecoder_Overwrites(t *testing.T) {
 			t.Errorf("%s: error = %v, left: %s", name, err, raw)
 		}
 	}
+}
+
+// An API server may quote an object in its errors, as the webhook does that converts it.
+func TestReader_ErrorsQuoteNoFields(t *testing.T) {
+	failed := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"conversion webhook failed: ` + password + `",` +
+		`"details":{"name":"` + password + `","causes":[{"reason":"UnexpectedServerResponse","message":"` + password + `","field":"` + password + `"}],"retryAfterSeconds":7}}`
+	var inWatch bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if inWatch {
+			fmt.Fprintln(w, `{"type":"ERROR","object":`+failed+`}`)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, failed)
+	}))
+	defer server.Close()
+	reader, err := NewReader(&rest.Config{Host: server.URL}, everything, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lister := cache.ToWatcherWithContext(reader.lister(harbors(t), make(chan time.Duration, 1)))
+	check := func(what string, err error) {
+		t.Helper()
+		if text := fmt.Sprintf("%v %#v", err, err); !apierrors.IsInternalError(err) || strings.Contains(text, password) || !strings.Contains(text, "is not shown") {
+			t.Errorf("%s: %s", what, text)
+		}
+		if after, found := apierrors.SuggestsClientDelay(err); !found || after != 7 {
+			t.Errorf("%s: to be retried after %d s", what, after)
+		}
+	}
+	_, err = reader.list(t.Context(), harbors(t), metav1.ListOptions{})
+	check("list", err)
+	_, err = lister.WatchWithContext(t.Context(), metav1.ListOptions{})
+	check("watch", err)
+	inWatch = true
+	watching, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	check("event", apierrors.FromObject((<-watching.ResultChan()).Object))
 }
