@@ -28,10 +28,11 @@ const (
 	maxAnnotationValue = 1024
 )
 
-// kubernetesGroups are those groups of Kubernetes itself that could be taken for those of custom resources.
-var kubernetesGroups = sets.New(
+// reservedGroups are those groups of Kubernetes itself that could be taken for those of custom resources, and configdep's own: each view
+// of a view would be a workload, with a view.
+var reservedGroups = sets.New(
 	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-	"certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
+	"certificates.k8s.io", "configdep.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io",
 	"internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io",
 	"scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io",
 )
@@ -107,8 +108,8 @@ func (c *compiler) identity(d *Descriptor, at *field.Path) {
 		c.errs = append(c.errs, field.Required(group, ""))
 	case !strings.Contains(d.Group, "."):
 		c.invalid(group, d.Group, "must be the group of a custom resource, which has a dot")
-	case kubernetesGroups.Has(d.Group):
-		c.invalid(group, d.Group, "must be the group of a custom resource, not one of Kubernetes itself")
+	case reservedGroups.Has(d.Group):
+		c.invalid(group, d.Group, "must be the group of a custom resource, not one of Kubernetes or configdep itself")
 	default:
 		c.invalid(group, d.Group, validation.IsDNS1123Subdomain(d.Group)...)
 	}
