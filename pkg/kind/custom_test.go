@@ -296,6 +296,10 @@ func TestSelector(t *testing.T) {
 		"expressions":        {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Exists"}]}}}`, "c"},
 		"a map of labels":    {bySelector, `{"spec":{"selector":{"a":"b","n":7}}}`, "a=b,n=7"},
 		"a text":             {bySelector, `{"spec":{"selector":"a=b,c in (d)"}}`, "a=b,c in (d)"},
+		"a name too long":    {byLabels, `{"metadata":{"name":"` + strings.Repeat("x", 63) + `"}}`, "nothing"},
+		"an odd label":       {bySelector, `{"spec":{"selector":{"a b":"c"}}}`, "nothing"},
+		"an odd operator":    {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Near"}]}}}`, "nothing"},
+		"an odd expression":  {bySelector, `{"spec":{"selector":{"matchExpressions":["c"]}}}`, "nothing"},
 		"a text that is odd": {bySelector, `{"spec":{"selector":"a=b=c"}}`, "nothing"},
 		"an empty text":      {bySelector, `{"spec":{"selector":""}}`, "nothing"},
 		"an empty one":       {bySelector, `{"spec":{"selector":{}}}`, "nothing"},
@@ -308,7 +312,11 @@ func TestSelector(t *testing.T) {
 		o, _ := decode(t, tt.k, []byte(tt.object))
 		got := "nothing"
 		if selector := tt.k.Selector(o); selector != nil {
-			got = metav1.FormatLabelSelector(selector)
+			selects, err := metav1.LabelSelectorAsSelector(selector) // as those do who look up pods
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got = selects.String()
 		}
 		if got != tt.want || !tt.k.Selects() {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)

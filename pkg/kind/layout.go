@@ -183,16 +183,20 @@ func (l *layout) isFixed(o Object) bool {
 // selectorOf implements Kind.Selector.
 func (l *layout) selectorOf(o Object) *metav1.LabelSelector {
 	c := o.(*custom)
+	var selector *metav1.LabelSelector
 	if l.selector.IsZero() {
-		labels := make(map[string]string, len(l.labels))
+		selector = &metav1.LabelSelector{MatchLabels: make(map[string]string, len(l.labels))}
 		for key, value := range l.labels {
-			labels[key] = strings.ReplaceAll(value, nameVariable, c.Name)
+			selector.MatchLabels[key] = strings.ReplaceAll(value, nameVariable, c.Name)
 		}
-		return &metav1.LabelSelector{MatchLabels: labels}
+	} else {
+		selector = selectorFrom(l.selector.get(c.values))
 	}
-	selector := selectorFrom(l.selector.get(c.values))
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return nil // selects nothing; an empty one would select every pod
+	}
+	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+		return nil // no pod has such labels: the name of the object may be too long for one
 	}
 	return selector
 }
