@@ -49,6 +49,9 @@ func (x *Index) streamsChanged() {
 // leave notes that an optional stream cannot be read: its definition is gone, or the right to read it. Its workloads leave the
 // graph. It reports whether this was the last stream that was awaited.
 func (x *Index) leave(s *stream) (synced bool) {
+	if !x.knows(s) {
+		return false
+	}
 	defer x.tellSinks()
 	x.change()
 	known := x.snapshot()
@@ -57,9 +60,6 @@ func (x *Index) leave(s *stream) (synced bool) {
 
 	x.change()
 	defer x.mu.Unlock()
-	if !x.optional.read[s.name] && !x.waiting[s.name] && len(gone) == 0 {
-		return false
-	}
 	var touched touched
 	for n := range gone { // nothing else adds or removes objects of the stream
 		touched.add(x.drop(s, n.namespace, n.name, "", seen{}))
@@ -73,6 +73,13 @@ func (x *Index) leave(s *stream) (synced bool) {
 		x.streamsChanged()
 	}
 	return x.withdraw(s.name, touched)
+}
+
+// knows reports whether an optional stream is read or awaited; else there is nothing of it in the graph.
+func (x *Index) knows(s *stream) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.optional.read[s.name] || x.waiting[s.name]
 }
 
 // giveUp stops waiting for the first list of an optional stream, which has failed several times or takes too long, so that

@@ -70,6 +70,24 @@ func TestOptionalStreams_OthersFollow(t *testing.T) {
 	}
 }
 
+// That a kind is not there is noted again and again, for each of many. If nothing of it was read, nothing is looked for.
+func TestLeave_NothingWasRead(t *testing.T) {
+	x, s := docked(t)
+	before := x.current()
+	if x.leave(s) {
+		t.Error("the index has synced twice")
+	}
+	if x.current() != before {
+		t.Error("the graph has been changed")
+	}
+	x.replace(s, []any{boat("ark", 90)}, "105")
+	read := x.current()
+	x.leave(s)
+	if key := boat("ark", 90).workload.WorkloadKey; read.Workload(key) == nil || x.current().Workload(key) != nil {
+		t.Error("what was read is still there")
+	}
+}
+
 // A kind whose revisions are of another counter is noticed before its list is applied.
 func TestAdmit(t *testing.T) {
 	for name, tt := range map[string]struct {
