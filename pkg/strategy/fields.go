@@ -263,7 +263,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	}
 	released, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: policy.FieldManager})
 	if err != nil {
-		if apierrors.IsInvalid(err) { // the test of the version has failed
+		if apierrors.IsInvalid(err) && len(causesOf(err)) == 0 { // the test of the version has failed; what else is invalid has causes
 			return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
 		}
 		return "", workload.Quiet("giving up fields", err)
