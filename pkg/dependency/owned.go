@@ -45,6 +45,9 @@ func (g *Graph) relate(before, now *Workload) {
 	relation(g.borrowers, func(w *Workload) *WorkloadKey { return w.TemplateOf })
 }
 
+// HasOwned reports whether any workload belongs to another one.
+func (g *Graph) HasOwned() bool { return g.owned.len() > 0 }
+
 // Owned calls f for the workloads that belong to another one, which need not exist.
 func (g *Graph) Owned(owner WorkloadKey, f func(WorkloadKey)) {
 	related(g.owned, owner, func(key WorkloadKey) bool {

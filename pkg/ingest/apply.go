@@ -353,13 +353,9 @@ func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.A
 	return what
 }
 
-// touchedWorkload returns what a change of a workload affects: others may belong to a custom resource.
+// touchedWorkload returns what a change of a workload affects.
 func touchedWorkload(w *dependency.Workload) touched {
-	what := touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
-	if w.Custom {
-		what.owners = what.workloads
-	}
-	return what
+	return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
 }
 
 // changingNamespace is a change of the annotations of a namespace that is being applied to its workloads. All

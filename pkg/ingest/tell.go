@@ -14,7 +14,6 @@ import (
 type touched struct {
 	workloads []dependency.WorkloadKey
 	sources   []dependency.SourceKey
-	owners    []dependency.WorkloadKey // to which workloads may belong
 	globs     dependency.Globs
 	all       bool // workloads
 	// changed are sources that have changed, whether or not they are used.
@@ -24,7 +23,6 @@ type touched struct {
 func (t *touched) add(other touched) {
 	t.workloads = append(t.workloads, other.workloads...)
 	t.sources = append(t.sources, other.sources...)
-	t.owners = append(t.owners, other.owners...)
 	t.globs = append(t.globs, other.globs...)
 	t.all = t.all || other.all
 	t.changed = append(t.changed, other.changed...)
@@ -41,7 +39,7 @@ func (t *touched) empty() bool {
 // in returns the affected workloads in a graph, each once, including those that have just been
 // deleted.
 func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
-	switch alone := len(t.globs) == 0 && len(t.owners) == 0 && !t.all; {
+	switch alone := len(t.globs) == 0 && !t.all && !g.HasOwned(); {
 	case alone && len(t.sources) == 0 && len(t.workloads) == 1:
 		return t.workloads
 	case alone && len(t.sources) == 1 && len(t.workloads) == 0:
@@ -52,11 +50,13 @@ func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 	for _, source := range t.sources {
 		keys.Insert(g.Users(source)...)
 	}
-	for _, owner := range t.owners {
-		g.Owned(owner, func(w dependency.WorkloadKey) { keys.Insert(w) })
-	}
 	if t.all {
 		g.EachWorkload(func(w *dependency.Workload) { keys.Insert(w.WorkloadKey) })
+	}
+	if g.HasOwned() { // what is left to an owner depends on all that the owner depends on
+		for _, owner := range keys.UnsortedList() {
+			g.Owned(owner, func(w dependency.WorkloadKey) { keys.Insert(w) })
+		}
 	}
 	return keys.UnsortedList()
 }
@@ -65,25 +65,23 @@ func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 type unsure struct {
 	workloads sets.Set[dependency.WorkloadKey]
 	sources   sets.Set[dependency.SourceKey]
-	owners    sets.Set[dependency.WorkloadKey]
 	globs     dependency.Globs
 	changed   sets.Set[dependency.SourceKey]
 }
 
 func newUnsure() unsure {
-	return unsure{workloads: sets.New[dependency.WorkloadKey](), owners: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey](), changed: sets.New[dependency.SourceKey]()}
+	return unsure{workloads: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey](), changed: sets.New[dependency.SourceKey]()}
 }
 
 func (u *unsure) add(t touched) {
 	u.workloads.Insert(t.workloads...)
 	u.sources.Insert(t.sources...)
-	u.owners.Insert(t.owners...)
 	u.globs = append(u.globs, t.globs...)
 	u.changed.Insert(t.changed...)
 }
 
 func (u *unsure) touched() touched {
-	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), owners: u.owners.UnsortedList(), globs: u.globs, changed: u.changed.UnsortedList()}
+	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs, changed: u.changed.UnsortedList()}
 }
 
 // news is a notification for sinks: that the graph has synced, or what a change affects.
