@@ -301,7 +301,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 	switch {
 	case err == nil && s.only:
 		restarted.What, restarted.Message = notify.FieldsSet, "Set fields because "+s.Because
-	case err == nil && w.OnlyReported():
+	case err == nil && s.policy.OnlyReports(w):
 		restarted.What, restarted.Message = notify.ContentChanged, "Not restarted, because configdep cannot restart a "+string(w.Kind)+", although "+s.Because
 	case err == nil:
 		restarted.What, restarted.Message = notify.Restarted, restartedBecause(s)

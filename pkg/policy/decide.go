@@ -390,7 +390,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 // applied says that nothing is to be done.
 func (e *Evaluation) applied() string {
 	switch kind := string(e.Workload.Kind); {
-	case e.Workload.OnlyReported():
+	case e.Policy.OnlyReports(e.Workload):
 		return "The current content has been reported. The next change is reported, too: configdep cannot restart a " + kind + "."
 	case e.Workload.Reruns && e.Workload.Recurring:
 		return "The next run reads the current content. The next change of it starts a run at once."

@@ -27,14 +27,14 @@ type owner struct {
 // one, so that custom resources which own each other cannot leave a change to each other.
 func (e *Evaluation) ownerOf() *owner {
 	w := e.graph.OwnerOf(e.Workload)
-	if e.Workload.Custom || w == nil || !w.Custom || !w.Rollable || w.OnlyReported() || !w.OptedIn {
+	if e.Workload.Custom || w == nil || !w.Custom || !w.Rollable || !w.OptedIn {
 		return nil
 	}
 	if w.Paused || w.Replicas == 0 || w.Truncated {
 		return nil
 	}
 	of := Evaluator{Graph: e.graph, Defaults: e.defaults}.Evaluate(w)
-	if missing, _ := of.Missing(); of.Policy.Mode == Off || len(of.Policy.Problems) > 0 || len(missing) > 0 || of.fieldsBlocked() {
+	if missing, _ := of.Missing(); of.Policy.Mode == Off || of.Policy.OnlyReports(w) || len(of.Policy.Problems) > 0 || len(missing) > 0 || of.fieldsBlocked() {
 		return nil
 	}
 	return &owner{w, of.tracked}

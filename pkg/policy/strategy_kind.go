@@ -67,6 +67,12 @@ func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 
 func (byKind) end(*dependency.Workload, object) {}
 
+// OnlyReports reports whether nothing restarts a workload whose content has changed.
+func (p *Policy) OnlyReports(w *dependency.Workload) bool {
+	s, is := p.RestartsBy(w).(byKind)
+	return is && s.EventOnly
+}
+
 // fit adapts the strategy to what is possible for a kind. An annotation that asks for another one is a problem.
 func (p *Policy) fit(t *dependency.Traits, asked bool) {
 	if t.Restart == nil && !t.Custom && !p.Reruns {
@@ -80,6 +86,8 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		problem = "it has no rollout"
 	case p.Strategy == EnvVar:
 		problem = "the variables of its containers cannot be set"
+	case p.Strategy == Recreate && t.OnlyReported():
+		problem = "its changes are only reported"
 	case p.Strategy == Recreate && t.PodsByLabels: // which are chosen by those who write the workload
 		problem = "it is not certain which pods belong to it"
 	case p.Strategy == Recreate && t.UnknownPods:

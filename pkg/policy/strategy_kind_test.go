@@ -81,6 +81,7 @@ func TestRestartPatch_AsTheKindSays(t *testing.T) {
 func TestStrategies_OfCustomResources(t *testing.T) {
 	unknown := dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Restart: &dependency.Restart{}}
 	known := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true}
+	reported := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true, Restart: &dependency.Restart{EventOnly: true}}
 	const variables, pods = "the variables of its containers cannot be set", "its pods cannot be looked up"
 	for name, tt := range map[string]struct {
 		traits   dependency.Traits
@@ -96,6 +97,9 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		"recreate of pods with its labels":     {dependency.Traits{Rollable: true, Custom: true, PodsByLabels: true}, "recreate", nil, "annotation", "it is not certain which pods belong to it"},
 		"recreate without known pods":          {unknown, "recreate", nil, "object-annotation", pods},
 		"recreate without known pods, default": {unknown, "", policy.Recreate, "object-annotation", ""},
+		"recreate of what is only reported":    {reported, "recreate", nil, "event", "its changes are only reported"},
+		"recreate of the same, by default":     {reported, "", policy.Recreate, "event", ""},
+		"restart-at of what is only reported":  {reported, "restart-at", nil, "restart-at", ""},
 		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},
 		"restart-at":                           {known, "restart-at", nil, "restart-at", ""},
 		"restart-at without the field":         {unknown, "restart-at", nil, "restart-at", "workloads of this kind have no spec.restartAt"},
@@ -108,6 +112,9 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off, Strategy: tt.def})
 		if got := p.RestartsBy(w).Name(); got != tt.strategy {
 			t.Errorf("%s: strategy = %s, want %s", name, got, tt.strategy)
+		}
+		if got := p.OnlyReports(w); got != (tt.strategy == "event") {
+			t.Errorf("%s: only reported: %v", name, got)
 		}
 		if problems := strings.Join(p.Problems, "; "); (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
 			t.Errorf("%s: problems = %q, want %q", name, p.Problems, tt.problem)

@@ -61,7 +61,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 			status.Message = unneeded(&content, live)
 			return nil
 		}
-		if !live.Rollable || live.OnlyReported() {
+		if !live.Rollable || content.policy.OnlyReports(live.Workload) {
 			refused = conflict(shown, "%s %s cannot be restarted because of its specification, although others of its kind can", ref.Kind, ref.Name)
 			return nil
 		}
