@@ -261,6 +261,7 @@ func TestInvalidKindsOfTheChart(t *testing.T) {
 		"kinds.presets={ray-cluster,ray-cluster}":            "at '/kinds/presets': items at 0 and 1 are equal",
 		"kinds.config[0].kind=Farm":                          "at '/kinds/config/0': missing properties",
 		valid + ",kinds.config[0].Kind=x":                    "additional properties 'Kind' not allowed",
+		valid + ",kinds.config[0].group=configdep.io":        "at '/kinds/config/0/group'",
 		valid + ",kinds.config[0].group=apps":                "at '/kinds/config/0/group'",
 		valid + ",kinds.config[0].resource=Farms":            "at '/kinds/config/0/resource'",
 		valid + ",kinds.config[0].reload.by=Restart":         "at '/kinds/config/0/reload/by': value must be one of",
@@ -288,6 +289,9 @@ func TestInvalidKindsOfTheChart(t *testing.T) {
 		valid + ",kinds.config[0].reload.by=Annotation,kinds.config[0].reload.value=x":                                                          "reload.value has no meaning without reload.annotation",
 		valid + ",kinds.config[0].reload.by=None,kinds.config[0].reload.unless=.spec.x":                                                         "reload.unless has no meaning if by is None",
 		valid + ",kinds.config[0].reload.by=None,kinds.config[0].fields=true":                                                                   "fields cannot be true if reload.by is None",
+		valid + ",kinds.config[0].reload.unless=.spec.x,kinds.config[0].fields=true":                                                            "fields cannot be true if reload.by is None, or with reload.unless",
+		valid + ",kinds.config[0].reload.by=None,kinds.config[0].restartAt=true":                                                                "restartAt cannot be true if reload.by is None",
+		valid + ",kinds.config[0].templateFrom.apiVersion=.a,kinds.config[0].templateFrom.kind=.b,kinds.config[0].templateFrom.name=.c":         "templateFrom needs restartAt",
 		valid + ",kinds.config[0].reload.by=TemplateAnnotation,kinds.config[0].podTemplates[0].path=.a[*]":                                      "must not contain [*]: one pod template is changed",
 		valid + ",kinds.config[0].reload.by=TemplateAnnotation,kinds.config[0].podTemplates[0].path=.a,kinds.config[0].reload.path=.b":          "reload.path must be one of podTemplates",
 	} {

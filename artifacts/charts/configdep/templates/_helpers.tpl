@@ -310,8 +310,14 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- if and .reload.unless (eq .reload.by "None") }}
 {{- fail (printf "kinds.config: %s: reload.unless has no meaning if by is None" $id) }}
 {{- end }}
-{{- if and .fields (eq .reload.by "None") }}
-{{- fail (printf "kinds.config: %s: fields cannot be true if reload.by is None" $id) }}
+{{- if and .fields (or (eq .reload.by "None") .reload.unless) }}
+{{- fail (printf "kinds.config: %s: fields cannot be true if reload.by is None, or with reload.unless" $id) }}
+{{- end }}
+{{- if and .restartAt (eq .reload.by "None") }}
+{{- fail (printf "kinds.config: %s: restartAt cannot be true if reload.by is None" $id) }}
+{{- end }}
+{{- if and .templateFrom (not .restartAt) }}
+{{- fail (printf "kinds.config: %s: templateFrom needs restartAt" $id) }}
 {{- end }}
 {{- $template := list }}
 {{- $written := list }}
