@@ -64,6 +64,12 @@ kinds:
   versions: [v1]
   podTemplates: [{path: .spec.agent.template}, {path: ".spec.others[*].template"}]
   reload: {by: TemplateAnnotation, path: .spec.agent.template}
+- group: goharbor.example.com
+  kind: HarborFarm
+  resource: harborfarms
+  versions: [v1]
+  podTemplates: [{path: .spec.leader.template}, {path: .spec.worker.template}]
+  reload: {by: TemplateAnnotation, path: .spec.worker.template}
 `
 
 func TestMain(m *testing.M) {

@@ -45,6 +45,7 @@ var (
 	harborStores   = definition{"goharbor.example.com", "HarborStore", "harborstores", storeSpec}
 	harborReports  = definition{"goharbor.example.com", "HarborReport", "harborreports", nil}
 	harborAgents   = definition{"goharbor.example.com", "HarborAgent", "harboragents", nil}
+	harborFarms    = definition{"goharbor.example.com", "HarborFarm", "harborfarms", nil}
 	rollouts       = definition{"argoproj.io", "Rollout", "rollouts", nil}
 )
 
