@@ -10,13 +10,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	setfields "github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
@@ -44,6 +47,49 @@ func (s *store) Get(_ context.Context, k *kind.Kind, namespace, name string) (ki
 func (s *store) Patch(_ context.Context, _ *kind.Kind, _, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions) (metav1.Object, error) {
 	s.patches = append(s.patches, string(data))
 	return &metav1.ObjectMeta{ResourceVersion: "6"}, s.refuses
+}
+
+// Fields in pod templates are never set, wherever the kind has them: a pod template can refer to the Secret.
+func TestFields_InPodTemplates(t *testing.T) {
+	k, errs := kind.New(kind.Descriptor{
+		Group: "goharbor.io", Kind: "Harbor", Resource: "harbors", Versions: []string{"v1"}, Reload: kind.Reload{By: kind.ByAnnotation}, Fields: true,
+		PodTemplates: []kind.TemplatePath{{Path: ".spec.core.template"}, {Path: ".spec.jobs[*].template"}, {Path: ".spec['a.b']"}},
+	}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"x": "y"}}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
+	for path, refused := range map[string]bool{
+		"spec.core.template":                       true,
+		"spec.core.template.spec.hostname":         true,
+		"spec.core['template'].spec.hostname":      true,
+		"spec.jobs[name=a].template.spec.hostname": true,
+		"spec.jobs.a.template.spec.hostname":       true, // of a map
+		"spec['a.b'].spec.hostname":                true,
+		"spec.core.templates":                      false,
+		"spec.template.spec.hostname":              false,
+		"spec.jobs[name=a].name2":                  false,
+		"spec.core[name=a].template":               false,
+		"spec.a.b":                                 false,
+	} {
+		assignments, err := setfields.Parse(path + " = configmap/settings#x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := inTemplate(k, assignments[0].Path); got != refused {
+			t.Errorf("%s is in a pod template: %v", path, got)
+		}
+		if !refused {
+			continue
+		}
+		s := &store{}
+		f := NewFields(workload.Client{Interface: fake.NewClientset(settings), Objects: s, Kinds: kind.Table{k}}, clock.RealClock{})
+		set, err := f.Set(t.Context(), w, assignments, false)
+		if err != nil || !strings.Contains(set.Problem, "is in a pod template, whose fields are never set") || len(s.patches) > 0 {
+			t.Errorf("%s: %+v, error %v, patches %v", path, set, err, s.patches)
+		}
+	}
 }
 
 // A patch that is refused because the object has changed is not confused with one that a policy of the cluster refuses: that is told to
