@@ -26,6 +26,7 @@ type harbor struct {
 	t        *testing.T
 	digester *dependency.Digester
 	content  string
+	changed  time.Time // when the content changed, as far as it has been seen to change
 	allowed  string
 	marks    annotations
 	states   map[string]dependency.FieldState
@@ -50,7 +51,11 @@ func (h *harbor) evaluate() *policy.Evaluation {
 	g.SetDigester(h.digester)
 	if h.content != "" {
 		bucket := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"key": []byte(h.content)}}
-		g.SetSource(dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed})))
+		s := dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed}))
+		if !h.changed.IsZero() {
+			s.After(nil, nil, dependency.Arrival{Live: true, Seen: h.changed, Order: 1})
+		}
+		g.SetSource(s)
 	}
 	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
 		Kind: "Harbor", Template: &corev1.PodTemplateSpec{}, Traits: h.traits,
@@ -135,6 +140,30 @@ func TestFields_AreSetOnceAndWhenContentChanges(t *testing.T) {
 	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
 	h.marks[policy.FieldsAnnotation] = accessKey + "\nspec.s3.other = secret/bucket#key"
 	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields) // the annotation is another one
+}
+
+// New content is set when a restart would come: once it has settled, and not sooner than the minimum interval allows.
+func TestFields_WaitAsRestartsDo(t *testing.T) {
+	h := newHarbor(t)
+	h.apply("AKIA")
+	h.marks[policy.SettleAnnotation], h.marks[policy.MinIntervalAnnotation] = "5s", "1m"
+	h.content, h.changed = "AKIB", epoch.Add(2*time.Minute)
+	for after, want := range map[time.Duration]policy.Decision{
+		2 * time.Minute:                                 {State: policy.Settling, Reason: policy.ReasonSourceChanged, RecheckAt: epoch.Add(2*time.Minute + 5*time.Second)},
+		2*time.Minute + 5*time.Second:                   {State: policy.Pending, Reason: policy.ReasonSourceChanged, Action: policy.RollOut},
+		2*time.Minute + 5*time.Second - time.Nanosecond: {State: policy.Settling, Reason: policy.ReasonSourceChanged, RecheckAt: epoch.Add(2*time.Minute + 5*time.Second)},
+	} {
+		d := h.evaluate().Decide(policy.Observed{Now: epoch.Add(after)})
+		if d.State != want.State || d.Reason != want.Reason || d.Action != want.Action || !d.RecheckAt.Equal(want.RecheckAt) {
+			t.Errorf("after %v: %s/%s %q again at %v, want %s/%s %q at %v", after, d.State, d.Reason, d.Action, d.RecheckAt, want.State, want.Reason, want.Action, want.RecheckAt)
+		}
+	}
+	// The fields were set at epoch.
+	h.changed = epoch.Add(10 * time.Second)
+	d := h.evaluate().Decide(policy.Observed{Now: epoch.Add(30 * time.Second)})
+	if d.State != policy.Pending || d.Reason != policy.ReasonMinInterval || d.Action != policy.None || !d.RecheckAt.Equal(epoch.Add(time.Minute)) {
+		t.Errorf("half a minute after the last time: %s/%s %q again at %v", d.State, d.Reason, d.Action, d.RecheckAt)
+	}
 }
 
 func TestFields_AreWatched(t *testing.T) {
