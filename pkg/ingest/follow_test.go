@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -222,6 +224,7 @@ type sailing struct {
 	api  *harbour
 	sink *states
 	kind *kind.Kind
+	log  func() string // what has been logged
 }
 
 func sail(t *testing.T, api *harbour, namespaces ...string) *sailing {
@@ -237,7 +240,9 @@ func sail(t *testing.T, api *harbour, namespaces ...string) *sailing {
 	reader.pace = pace{request: time.Minute, least: time.Millisecond, absent: 5 * time.Millisecond, settled: 10 * time.Millisecond, retry: time.Millisecond, patience: time.Minute}
 	s.Index = NewIndex(clock.RealClock{}, s.sink)
 	s.Within(scope)
-	ctx, cancel := context.WithCancel(quiet(t))
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	s.log = logger.GetSink().(ktesting.Underlier).GetBuffer().String
+	ctx, cancel := context.WithCancel(klog.NewContext(quiet(t), logger))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		s.run(ctx, reader, testDigester(), func(ctx context.Context, _ func()) { <-ctx.Done() })
@@ -377,6 +382,11 @@ func TestOptionalKind_Forbidden(t *testing.T) {
 	s.await("")
 	s.awaitForbidden(true)
 	s.awaitProbed()
+	// However often it is tried.
+	await(t, "it is tried again", func() bool { return api.requests("/apis/sea.example.com/v1/boats") > 10 })
+	if log := s.log(); strings.Count(log, "may not read the objects") != 1 || !strings.Contains(log, boatsName) || !strings.Contains(log, "list") {
+		t.Errorf("the log says: %s", log)
+	}
 	api.change(func() { api.list = 0 })
 	s.await("boat.ark")
 	s.awaitForbidden(false)
