@@ -130,12 +130,18 @@ var presets = []Preset{
 			Failed: []StatusTest{{Condition: progressing, Status: "False", Reason: deadlineReason}},
 		},
 	}},
-	// KubeRay 1.x. By default, its controller replaces no pods when a template changes, because that stops the applications of a cluster.
+	// KubeRay 1.5 and 1.6. By default, its controller replaces no pods when a template changes, because that stops the applications of a
+	// cluster. The container of the autoscaler, and what the controller adds to the head, are described outside of the templates.
 	{"ray-cluster", Descriptor{
 		Group: "ray.io", Kind: "RayCluster", Resource: "rayclusters", Versions: []string{"v1"},
 		PodTemplates: []TemplatePath{{Path: ".spec.headGroupSpec.template"}, {Path: ".spec.workerGroupSpecs[*].template"}},
-		Pods:         &Pods{Labels: map[string]string{"ray.io/cluster": nameVariable}},
-		Reload:       Reload{By: ByEvent},
+		Sources: slices.Concat(
+			environmentOf(".spec.autoscalerOptions"),
+			variableOf(".spec.gcsFaultToleranceOptions.redisUsername"), variableOf(".spec.gcsFaultToleranceOptions.redisPassword"),
+			[]SourceFields{{Kind: dependency.Secret, Name: ".spec.authOptions.secretName", KeyName: "auth_token"}},
+		),
+		Pods:   &Pods{Labels: map[string]string{"ray.io/cluster": nameVariable}},
+		Reload: Reload{By: ByEvent},
 	}},
 	// Slinky slurm-operator 0.4. The containers slurmd and logfile are described outside of the template.
 	{"slurm-nodeset", Descriptor{
@@ -163,12 +169,19 @@ var presets = []Preset{
 
 // environmentOf describes what the environment of a container names.
 func environmentOf(container string) []SourceFields {
-	env, envFrom := container+".env[*].valueFrom", container+".envFrom[*]"
+	envFrom := container + ".envFrom[*]"
+	return append(variableOf(container+".env[*]"),
+		SourceFields{Kind: dependency.ConfigMap, Name: envFrom + ".configMapRef.name"},
+		SourceFields{Kind: dependency.Secret, Name: envFrom + ".secretRef.name"},
+	)
+}
+
+// variableOf describes what an environment variable names.
+func variableOf(variable string) []SourceFields {
+	from := variable + ".valueFrom"
 	return []SourceFields{
-		{Kind: dependency.ConfigMap, Name: env + ".configMapKeyRef.name", Key: env + ".configMapKeyRef.key"},
-		{Kind: dependency.Secret, Name: env + ".secretKeyRef.name", Key: env + ".secretKeyRef.key"},
-		{Kind: dependency.ConfigMap, Name: envFrom + ".configMapRef.name"},
-		{Kind: dependency.Secret, Name: envFrom + ".secretRef.name"},
+		{Kind: dependency.ConfigMap, Name: from + ".configMapKeyRef.name", Key: from + ".configMapKeyRef.key"},
+		{Kind: dependency.Secret, Name: from + ".secretKeyRef.name", Key: from + ".secretKeyRef.key"},
 	}
 }
 

@@ -188,13 +188,23 @@ status: {observedGeneration: 2, latestVersion: 3, replicas: 2, updatedReplicas: 
 		object: `
 spec:
   rayVersion: 2.46.0
+  enableInTreeAutoscaling: true
+  autoscalerOptions: {env: [{name: A, valueFrom: {configMapKeyRef: {name: autoscaler, key: a}}}], envFrom: [{secretRef: {name: autoscaler}}]}
+  gcsFaultToleranceOptions: {redisAddress: redis:6379, redisUsername: {value: ray}, redisPassword: {valueFrom: {secretKeyRef: {name: redis, key: password}}}}
+  authOptions: {mode: token, secretName: token}
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: ray-head, envFrom: [{secretRef: {name: head}}]}]}}}
   workerGroupSpecs:
   - {groupName: cpu, replicas: 2, template: {spec: {containers: [{name: ray-worker, envFrom: [{secretRef: {name: workers}}]}]}}}
   - {groupName: gpu, replicas: 1, template: {spec: {containers: [{name: ray-worker, envFrom: [{secretRef: {name: workers}}, {secretRef: {name: gpu}}]}]}}}
 status: {state: ready}`,
-		references: []string{"Secret/gpu EnvFrom ray-worker *", "Secret/head EnvFrom ray-head *", "Secret/workers EnvFrom ray-worker *"},
-		selector:   "ray.io/cluster=web", restart: &dependency.Restart{EventOnly: true},
+		references: []string{
+			"ConfigMap/autoscaler Object .spec.autoscalerOptions.env[*].valueFrom.configMapKeyRef.name a",
+			"Secret/autoscaler Object .spec.autoscalerOptions.envFrom[*].secretRef.name *",
+			"Secret/gpu EnvFrom ray-worker *", "Secret/head EnvFrom ray-head *",
+			"Secret/redis Object .spec.gcsFaultToleranceOptions.redisPassword.valueFrom.secretKeyRef.name password",
+			"Secret/token Object .spec.authOptions.secretName auth_token", "Secret/workers EnvFrom ray-worker *",
+		},
+		selector: "ray.io/cluster=web", restart: &dependency.Restart{EventOnly: true},
 		states: map[string]presetState{"its status does not tell": {"", complete}},
 	},
 	"slurm-nodeset": {
