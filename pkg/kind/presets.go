@@ -70,8 +70,9 @@ var presets = []Preset{
 		Reload: Reload{By: ByTemplateAnnotation, Unless: ".spec.template.metadata.name"},
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration,
-			Failed:             []StatusTest{{Condition: "ConfigurationsReady", Status: "False"}},
-			Complete:           []StatusTest{{Condition: "Ready"}},
+			// What may pass by itself is Unknown. Once a change is observed, these are no longer about the one before.
+			Failed:   []StatusTest{{Condition: "ConfigurationsReady", Status: "False"}, {Condition: "RoutesReady", Status: "False"}},
+			Complete: []StatusTest{{Condition: "Ready"}},
 		},
 	}},
 	// OpenKruise 1.8.
@@ -127,7 +128,13 @@ var presets = []Preset{
 		Reload:       onTemplate,
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable, Paused: specPaused,
-			Failed: []StatusTest{{Condition: progressing, Status: "False", Reason: deadlineReason}},
+			// The first ones are there for the reason that is shown.
+			Failed: []StatusTest{
+				{Condition: progressing, Status: "False", Reason: deadlineReason},
+				{Condition: progressing, Status: "False", Reason: "RolloutCancelled"},
+				{Condition: progressing, Status: "False", Reason: "ReplicationControllerCreateError"},
+				{Condition: progressing, Status: "False"},
+			},
 		},
 	}},
 	// KubeRay 1.5 and 1.6. By default, its controller replaces no pods when a template changes, because that stops the applications of a

@@ -96,6 +96,8 @@ status: {observedGeneration: 2, conditions: [{type: ConfigurationsReady, status:
 				running2("it does not report that its condition Ready is True")},
 			"failed": {`status: {conditions: [{type: ConfigurationsReady, status: "False", reason: RevisionFailed}, {type: Ready, status: "False"}]}`,
 				dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "ConfigurationsReady", Message: "its condition ConfigurationsReady is False"}},
+			"not reachable": {`status: {conditions: [{type: ConfigurationsReady, status: "True"}, {type: Ready, status: "False", reason: RevisionMissing}, {type: RoutesReady, status: "False", reason: RevisionMissing}]}`,
+				dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "RoutesReady", Message: "its condition RoutesReady is False"}},
 		},
 	},
 	"kruise-cloneset": {
@@ -181,7 +183,11 @@ status: {observedGeneration: 2, latestVersion: 3, replicas: 2, updatedReplicas: 
 			"paused": {"spec: {paused: true}\nstatus: {updatedReplicas: 0}", held("Paused", "0 of 2 pods are up to date, and the workload is paused")},
 			"failed": {`status: {updatedReplicas: 0, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`,
 				dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "ProgressDeadlineExceeded", Message: "its condition Progressing is False (ProgressDeadlineExceeded)"}},
-			"another reason": {`status: {updatedReplicas: 0, conditions: [{type: Progressing, status: "False", reason: RolloutCancelled}]}`, running2("0 of 2 pods are up to date")},
+			"cancelled": {`status: {updatedReplicas: 0, conditions: [{type: Progressing, status: "False", reason: RolloutCancelled}]}`,
+				dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "RolloutCancelled", Message: "its condition Progressing is False (RolloutCancelled)"}},
+			"without a controller for its pods": {`status: {updatedReplicas: 0, conditions: [{type: Progressing, status: "False", reason: ReplicationControllerCreateError}]}`,
+				dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "ReplicationControllerCreateError", Message: "its condition Progressing is False (ReplicationControllerCreateError)"}},
+			"waiting for the pod that deploys": {`status: {updatedReplicas: 0, conditions: [{type: Progressing, status: Unknown}]}`, running2("0 of 2 pods are up to date")},
 		},
 	},
 	"ray-cluster": {
