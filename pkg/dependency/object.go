@@ -67,6 +67,8 @@ type Traits struct {
 	Pausable bool
 	// RestartsAt: a time in spec.restartAt replaces the pods.
 	RestartsAt bool
+	// KeepsPods is why a change of the pod template does not replace the pods, as a clause; "": it does.
+	KeepsPods string
 	// Restart says how a workload of a kind that is Rollable is restarted, where it is not by annotations of the pod template at
 	// spec.template; nil: by these.
 	Restart *Restart

@@ -370,6 +370,33 @@ func (c *compiler) reload(d *Descriptor, parent *field.Path) {
 		c.errs = append(c.errs, field.Forbidden(at.Child("unless"), "has no meaning if by is None"))
 	}
 	c.layout.unless = c.single(r.Unless, at.Child("unless"))
+	if r.By != ByTemplateAnnotation && len(r.NoRollout) > 0 {
+		c.errs = append(c.errs, field.Forbidden(at.Child("noRollout"), "has no meaning if by is "+string(r.By)))
+	}
+	c.layout.noRollout = c.fieldTests(r.NoRollout, at.Child("noRollout"))
+}
+
+func (c *compiler) fieldTests(all []FieldTest, at *field.Path) (out []fieldTest) {
+	if !c.bounded(at, len(all), maxStatusTests) {
+		return nil
+	}
+	for i, f := range all {
+		at := at.Index(i)
+		if (f.Value == "") == (f.Not == "") {
+			c.errs = append(c.errs, field.Required(at, "either value or not"))
+		}
+		p, ok := c.required(f.Path, at.Child("path"))
+		if !ok {
+			continue
+		}
+		c.layout.tree.at(p).value = true
+		test := fieldTest{path: p, value: f.Value, text: p.String() + " is " + f.Value}
+		if f.Not != "" {
+			test.value, test.not, test.text = f.Not, true, p.String()+" is not "+f.Not
+		}
+		out = append(out, test)
+	}
+	return out
 }
 
 // reserved are parts of the keys of annotations that mean something else.

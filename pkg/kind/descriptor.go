@@ -100,6 +100,16 @@ type Reload struct {
 	Value      string `json:"value,omitempty"`
 	// Unless is the path of a field: workloads that set it cannot be reloaded.
 	Unless string `json:"unless,omitempty"`
+	// NoRollout: a change of the annotations of its pod template does not replace the pods of a workload of which one of these is true, so
+	// that only the strategy recreate restarts it.
+	NoRollout []FieldTest `json:"noRollout,omitempty"`
+}
+
+// FieldTest is true of an object if one of the values at a path is Value, or if none of them is Not.
+type FieldTest struct {
+	Path  string `json:"path"`
+	Value string `json:"value,omitempty"`
+	Not   string `json:"not,omitempty"`
 }
 
 // ReloadBy is how a workload is reloaded.

@@ -181,8 +181,16 @@ func TestNew_Errors(t *testing.T) {
 			"kinds[2].reload.path: Forbidden: has no meaning if by is None", "kinds[2].reload.annotation: Forbidden: has no meaning if by is None",
 			"kinds[2].reload.value: Forbidden: has no meaning if by is None", "kinds[2].reload.unless: Forbidden: has no meaning if by is None",
 		}},
-		"a path without a meaning": {reload(Reload{By: ByEvent, Path: ".a"}), []string{"kinds[2].reload.path: Forbidden: has no meaning if by is Event"}},
-		"unless many":              {reload(Reload{By: ByEvent, Unless: ".a[*]"}), []string{`kinds[2].reload.unless: Invalid value: ".a[*]": must not contain [*]`}},
+		"tests of the specification": {reload(Reload{By: ByTemplateAnnotation, Path: ".spec.template", NoRollout: []FieldTest{{}, {Path: ".a"}, {Path: ".a", Value: "x", Not: "y"}, {Path: "a", Value: "x"}}}), []string{
+			"kinds[2].reload.noRollout[0]: Required value: either value or not", "kinds[2].reload.noRollout[0].path: Required value: a path such as .spec.template",
+			"kinds[2].reload.noRollout[1]: Required value: either value or not", "kinds[2].reload.noRollout[2]: Required value: either value or not",
+			`kinds[2].reload.noRollout[3].path: Invalid value: "a": at byte 1`,
+		}},
+		"many tests of the specification": {reload(Reload{By: ByTemplateAnnotation, Path: ".spec.template", NoRollout: slices.Repeat([]FieldTest{{Path: ".a", Value: "x"}}, 17)}),
+			[]string{"kinds[2].reload.noRollout: Too many: 17: must have at most 16 items"}},
+		"no rollout of what has none": {reload(Reload{By: ByEvent, NoRollout: []FieldTest{{Path: ".a[*].b", Not: "x"}}}), []string{"kinds[2].reload.noRollout: Forbidden: has no meaning if by is Event"}},
+		"a path without a meaning":    {reload(Reload{By: ByEvent, Path: ".a"}), []string{"kinds[2].reload.path: Forbidden: has no meaning if by is Event"}},
+		"unless many":                 {reload(Reload{By: ByEvent, Unless: ".a[*]"}), []string{`kinds[2].reload.unless: Invalid value: ".a[*]": must not contain [*]`}},
 		"restartAt of what is only shown": {func(d *Descriptor) { d.Reload, d.RestartAt = Reload{By: ByNone}, true },
 			[]string{"kinds[2].restartAt: Forbidden: cannot be set if reload.by is None"}},
 

@@ -222,6 +222,8 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 		read.Traits.Rollable = false
 	case k.layout != nil && k.layout.lacksTemplate(o):
 		read.Traits.Restart = onlyReported
+	case k.layout != nil:
+		read.Traits.KeepsPods = k.layout.keepsPods(o)
 	}
 	return read, nil
 }

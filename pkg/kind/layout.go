@@ -22,12 +22,40 @@ type layout struct {
 	sources        []source
 	status         *status // nil: it is not known
 	unless         Path
+	noRollout      []fieldTest
 	from           *templateFrom // nil: pods have the object's own template
 	looksUp        bool          // its pods can be looked up
 	selector       Path
 	labels         map[string]string
 	revisionLabel  string
 	revision       Path
+}
+
+// fieldTest is a FieldTest: one of the values is value, or if it is negated, none is.
+type fieldTest struct {
+	path  Path
+	value string
+	not   bool
+	text  string // as a clause
+}
+
+// keepsPods returns why a change of the pod template does not replace the pods of an object, as a clause; "": it does.
+func (l *layout) keepsPods(o Object) string {
+	c, ok := o.(*custom)
+	if !ok {
+		return ""
+	}
+	for i := range l.noRollout {
+		test, found := &l.noRollout[i], false
+		test.path.Each(c.values, func(value any) bool {
+			found = textFrom(value) == test.value
+			return !found
+		})
+		if found != test.not {
+			return test.text
+		}
+	}
+	return ""
 }
 
 // source is where objects name sources.

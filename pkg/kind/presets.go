@@ -43,7 +43,7 @@ var (
 
 // presets describe custom resources of other projects, as of the versions that their comments name. They are in the order of their names.
 var presets = []Preset{
-	// Argo Rollouts 1.8.
+	// Argo Rollouts 1.8.3.
 	{"argo-rollout", Descriptor{
 		Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Versions: []string{"v1alpha1"},
 		PodTemplates: inTemplate,
@@ -61,7 +61,7 @@ var presets = []Preset{
 			Complete: []StatusTest{{Path: ".status.phase", Value: "Healthy"}},
 		},
 	}},
-	// Knative Serving 1.x. Old revisions have pods as long as a route sends them traffic.
+	// Knative Serving, knative.dev/serving 0.51. Old revisions have pods as long as a route sends them traffic.
 	{"knative-service", Descriptor{
 		Group: "serving.knative.dev", Kind: "Service", Alias: "KnativeService", Resource: "services", Versions: []string{"v1"},
 		PodTemplates: inTemplate,
@@ -75,12 +75,12 @@ var presets = []Preset{
 			Complete: []StatusTest{{Condition: "Ready"}},
 		},
 	}},
-	// OpenKruise 1.8.
+	// OpenKruise 1.8. An update in place copies changed annotations to the pods that run, and restarts nothing.
 	{"kruise-cloneset", Descriptor{
 		Group: "apps.kruise.io", Kind: "CloneSet", Resource: "clonesets", Versions: []string{"v1alpha1", "v1beta1"},
 		PodTemplates: inTemplate,
 		Pods:         &Pods{Selector: specSelector},
-		Reload:       onTemplate,
+		Reload:       onTemplateUnless(updatesInPlace(".spec.updateStrategy.type")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
 			Paused: ".spec.updateStrategy.paused", Partition: ".spec.updateStrategy.partition",
@@ -90,7 +90,7 @@ var presets = []Preset{
 		Group: "apps.kruise.io", Kind: "DaemonSet", Alias: "AdvancedDaemonSet", Resource: "daemonsets", Versions: []string{"v1alpha1", "v1beta1"},
 		PodTemplates: inTemplate, PerNode: true,
 		Pods:   &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: ".status.daemonSetHash"},
-		Reload: onTemplate,
+		Reload: onTemplateUnless(updatesInPlace(".spec.updateStrategy.rollingUpdate.rollingUpdateType")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: ".status.desiredNumberScheduled",
 			Updated: ".status.updatedNumberScheduled", Ready: ".status.numberAvailable",
@@ -101,7 +101,7 @@ var presets = []Preset{
 		Group: "apps.kruise.io", Kind: "StatefulSet", Alias: "AdvancedStatefulSet", Resource: "statefulsets", Versions: []string{"v1beta1"},
 		PodTemplates: inTemplate,
 		Pods:         &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: updateRevision},
-		Reload:       onTemplate,
+		Reload:       onTemplateUnless(updatesInPlace(".spec.updateStrategy.rollingUpdate.podUpdatePolicy")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
 			Paused: pausedOfRolling, Partition: partitionOfRolling, Held: whileOnDelete,
@@ -120,12 +120,13 @@ var presets = []Preset{
 			Partition: ".spec.rolloutStrategy.rollingUpdateConfiguration.partition",
 		},
 	}},
-	// OpenShift 4. A change of the template starts a rollout if spec.triggers contains ConfigChange, as by default.
+	// OpenShift 4, as of openshift/api and openshift-controller-manager. A change of the template starts a rollout if spec.triggers contains
+	// ConfigChange, as by default. Otherwise, status.updatedReplicas counts the pods of the last rollout as up to date.
 	{"openshift-deploymentconfig", Descriptor{
 		Group: "apps.openshift.io", Kind: "DeploymentConfig", Resource: "deploymentconfigs", Versions: []string{"v1"},
 		PodTemplates: inTemplate,
 		Pods:         &Pods{Labels: map[string]string{"deploymentconfig": nameVariable}, Controller: ControlledByAny},
-		Reload:       onTemplate,
+		Reload:       onTemplateUnless(FieldTest{Path: ".spec.triggers[*].type", Not: "ConfigChange"}),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable, Paused: specPaused,
 			// The first ones are there for the reason that is shown.
@@ -150,7 +151,8 @@ var presets = []Preset{
 		Pods:   &Pods{Labels: map[string]string{"ray.io/cluster": nameVariable}},
 		Reload: Reload{By: ByEvent},
 	}},
-	// Slinky slurm-operator 0.4. The containers slurmd and logfile are described outside of the template.
+	// Slinky slurm-operator 1.0. The containers slurmd and logfile are described outside of the template. With the later
+	// scalingMode DaemonSet, spec.replicas is 1, and the counts of the status tell.
 	{"slurm-nodeset", Descriptor{
 		Group: "slinky.slurm.net", Kind: "NodeSet", Resource: "nodesets", Versions: []string{"v1beta1"},
 		PodTemplates: inTemplate,
@@ -190,6 +192,16 @@ func variableOf(variable string) []SourceFields {
 		{Kind: dependency.ConfigMap, Name: from + ".configMapKeyRef.name", Key: from + ".configMapKeyRef.key"},
 		{Kind: dependency.Secret, Name: from + ".secretKeyRef.name", Key: from + ".secretKeyRef.key"},
 	}
+}
+
+// onTemplateUnless is onTemplate, but for workloads of which a test is true.
+func onTemplateUnless(noRollout ...FieldTest) Reload {
+	return Reload{By: ByTemplateAnnotation, NoRollout: noRollout}
+}
+
+// updatesInPlace are the values of a field of OpenKruise with which pods are changed in place.
+func updatesInPlace(path string) []FieldTest {
+	return []FieldTest{{Path: path, Value: "InPlaceIfPossible"}, {Path: path, Value: "InPlaceOnly"}}
 }
 
 // Presets returns the descriptors that come with configdep, in the order of their names. Callers must not modify them.

@@ -383,6 +383,35 @@ func TestPresets_NotReloaded(t *testing.T) {
 	}
 }
 
+// Where pods are updated in place, or a rollout is started by hand, annotations of the pod template replace no pods.
+func TestPresets_KeepPods(t *testing.T) {
+	for _, tt := range []struct{ preset, part, want string }{
+		{"argo-rollout", "", ""},
+		{"kruise-cloneset", "spec: {updateStrategy: null}", ""},
+		{"kruise-cloneset", "spec: {updateStrategy: {type: ReCreate}}", ""},
+		{"kruise-cloneset", "spec: {updateStrategy: {type: InPlaceIfPossible}}", ".spec.updateStrategy.type is InPlaceIfPossible"},
+		{"kruise-cloneset", "spec: {updateStrategy: {type: InPlaceOnly}}", ".spec.updateStrategy.type is InPlaceOnly"},
+		{"kruise-daemonset", "", ""},
+		{"kruise-daemonset", "spec: {updateStrategy: {rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}}", ".spec.updateStrategy.rollingUpdate.rollingUpdateType is InPlaceIfPossible"},
+		{"kruise-statefulset", "", ""},
+		{"kruise-statefulset", "spec: {updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}}", ".spec.updateStrategy.rollingUpdate.podUpdatePolicy is InPlaceIfPossible"},
+		{"kruise-statefulset", "spec: {updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceOnly}}}", ".spec.updateStrategy.rollingUpdate.podUpdatePolicy is InPlaceOnly"},
+		{"openshift-deploymentconfig", "", ""},
+		{"openshift-deploymentconfig", "spec: {triggers: [{type: ImageChange, imageChangeParams: {}}, {type: ConfigChange}]}", ""},
+		{"openshift-deploymentconfig", "spec: {triggers: [{type: ImageChange, imageChangeParams: {}}]}", ".spec.triggers[*].type is not ConfigChange"},
+		{"openshift-deploymentconfig", "spec: {triggers: []}", ".spec.triggers[*].type is not ConfigChange"},
+	} {
+		k := OfPreset(tt.preset)
+		_, read := decode(t, k, objectOf(t, k, presetObjects[tt.preset].object, tt.part))
+		if got := read.Traits.KeepsPods; got != tt.want {
+			t.Errorf("%s, %s: %q, want %q", tt.preset, tt.part, got, tt.want)
+		}
+		if !read.Traits.Rollable || k.Traits.KeepsPods != "" {
+			t.Errorf("%s, %s: rollable: %v, the kind: %q", tt.preset, tt.part, read.Traits.Rollable, k.Traits.KeepsPods)
+		}
+	}
+}
+
 // A Rollout may have the template of another workload. A restart is then a field of its own.
 func TestPresets_TemplateOfAnother(t *testing.T) {
 	k, tt := OfPreset("argo-rollout"), presetObjects["argo-rollout"]

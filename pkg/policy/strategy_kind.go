@@ -104,4 +104,16 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 	if t.Restart != nil || p.Reruns {
 		p.Strategy = otherwise(t)
 	}
+	if p.Mode != Off && t.KeepsPods != "" && p.Strategy.MarksTemplate() {
+		p.Problems = append(p.Problems, NoRollout(t))
+	}
+}
+
+// NoRollout says why a workload of which Traits.KeepsPods is set is not restarted by its pod template, and what restarts it instead.
+func NoRollout(t *dependency.Traits) string {
+	message := "a change of its pod template would not replace its pods, because " + t.KeepsPods
+	if !t.PodsByLabels && !t.UnknownPods {
+		message += ": set the annotation " + StrategyAnnotation + "=\"" + Recreate.Name() + "\""
+	}
+	return message
 }

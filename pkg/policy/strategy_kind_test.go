@@ -82,6 +82,8 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 	unknown := dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Restart: &dependency.Restart{}}
 	known := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true}
 	reported := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true, Restart: &dependency.Restart{EventOnly: true}}
+	keeps := dependency.Traits{Rollable: true, Custom: true, KeepsPods: ".spec.type is InPlace"}
+	keepsOnly := dependency.Traits{Rollable: true, Custom: true, KeepsPods: ".spec.type is InPlace", PodsByLabels: true}
 	const variables, pods = "the variables of its containers cannot be set", "its pods cannot be looked up"
 	for name, tt := range map[string]struct {
 		traits   dependency.Traits
@@ -102,7 +104,13 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		"restart-at of what is only reported":  {reported, "restart-at", nil, "restart-at", ""},
 		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},
 		"restart-at":                           {known, "restart-at", nil, "restart-at", ""},
-		"restart-at without the field":         {unknown, "restart-at", nil, "restart-at", "workloads of this kind have no spec.restartAt"},
+		"of pods that no rollout replaces": {keeps, "", nil, "annotation",
+			`a change of its pod template would not replace its pods, because .spec.type is InPlace: set the annotation configdep.io/strategy="recreate"`},
+		"annotation, of pods that no rollout replaces":               {keeps, "annotation", nil, "annotation", "would not replace its pods"},
+		"recreate, of pods that no rollout replaces":                 {keeps, "recreate", nil, "recreate", ""},
+		"recreate by default, of pods that no rollout replaces":      {keeps, "", policy.Recreate, "recreate", ""},
+		"of pods that no rollout replaces, and that are not certain": {keepsOnly, "", nil, "annotation", "would not replace its pods, because .spec.type is InPlace"},
+		"restart-at without the field":                               {unknown, "restart-at", nil, "restart-at", "workloads of this kind have no spec.restartAt"},
 	} {
 		a := policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: tt.traits}
 		if tt.asked != "" {
@@ -118,6 +126,9 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		}
 		if problems := strings.Join(p.Problems, "; "); (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
 			t.Errorf("%s: problems = %q, want %q", name, p.Problems, tt.problem)
+		}
+		if off := policy.NewPolicy(policy.Annotated{Traits: tt.traits}, policy.Defaults{Mode: policy.Off, Strategy: tt.def}); len(off.Problems) > 0 {
+			t.Errorf("%s: problems of a workload that has not opted in: %q", name, off.Problems)
 		}
 	}
 }

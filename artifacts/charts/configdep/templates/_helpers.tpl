@@ -310,6 +310,9 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- if and .reload.unless (eq .reload.by "None") }}
 {{- fail (printf "kinds.config: %s: reload.unless has no meaning if by is None" $id) }}
 {{- end }}
+{{- if and .reload.noRollout (ne .reload.by "TemplateAnnotation") }}
+{{- fail (printf "kinds.config: %s: reload.noRollout has no meaning if by is %s" $id .reload.by) }}
+{{- end }}
 {{- if and .fields (or (eq .reload.by "None") .reload.unless) }}
 {{- fail (printf "kinds.config: %s: fields cannot be true if reload.by is None, or with reload.unless" $id) }}
 {{- end }}
