@@ -104,7 +104,7 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 	if t.Restart != nil || p.Reruns {
 		p.Strategy = otherwise(t)
 	}
-	if p.Mode != Off && t.KeepsPods != "" && p.Strategy.MarksTemplate() {
+	if p.Mode != Off && !p.StrategyNotAllowed && t.KeepsPods != "" && p.Strategy.MarksTemplate() {
 		p.Problems = append(p.Problems, NoRollout(t))
 	}
 }

@@ -133,6 +133,18 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 	}
 }
 
+// A strategy that restarts pods which no rollout replaces must be allowed. Until it is, that is the only problem.
+func TestStrategies_NotAllowedForPodsThatAreKept(t *testing.T) {
+	a := policy.Annotated{
+		Workload: annotations{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"},
+		Traits:   dependency.Traits{Rollable: true, Custom: true, KeepsPods: ".spec.type is InPlace"},
+	}
+	p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off, Strategies: []policy.Strategy{policy.Annotate}})
+	if !p.StrategyNotAllowed || len(p.Problems) != 1 || !strings.Contains(p.Problems[0], "is not allowed") {
+		t.Errorf("problems = %q", p.Problems)
+	}
+}
+
 // Variables of other tools stay in the containers of a custom resource: no patch can remove one and leave the other ones alone.
 func TestRestartPatch_LeavesVariablesOfCustomResources(t *testing.T) {
 	foreign := &dependency.Foreign{Annotations: []string{"x.io/hash"}, Variables: []dependency.Variable{{Container: "app", Name: "STAKATER_DB_SECRET"}}}

@@ -65,10 +65,6 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 			refused = conflict(shown, "%s %s cannot be restarted because of its specification, although others of its kind can", ref.Kind, ref.Name)
 			return nil
 		}
-		if live.KeepsPods != "" && content.policy.RestartsBy(live.Workload).MarksTemplate() {
-			refused = conflict(shown, "%s %s cannot be restarted: %s", ref.Kind, ref.Name, policy.NoRollout(&live.Traits))
-			return nil
-		}
 		if r.Observe && len(dryRun) == 0 {
 			refused = conflict(shown, "configdep only observes (--observe): only dry runs are possible")
 			return nil
@@ -79,6 +75,10 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		}
 		if content.policy.StrategyNotAllowed {
 			refused = conflict(shown, "%s", strings.Join(content.policy.Problems, "; "))
+			return nil
+		}
+		if live.KeepsPods != "" && content.policy.RestartsBy(live.Workload).MarksTemplate() {
+			refused = conflict(shown, "%s %s cannot be restarted: %s", ref.Kind, ref.Name, policy.NoRollout(&live.Traits))
 			return nil
 		}
 		if pause := &content.policy.Pause; live.Paused && pause.Since != "" {
