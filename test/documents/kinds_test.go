@@ -96,7 +96,7 @@ func TestExampleOfKinds(t *testing.T) {
 	}
 	// The operator reports by a text, without a generation that can be compared.
 	for status, want := range map[string]dependency.RolloutPhase{
-		"healthy": dependency.RolloutComplete, "creating": dependency.RolloutRunning, "unhealthy": dependency.RolloutFailed,
+		"healthy": dependency.RolloutComplete, "provisioning": dependency.RolloutRunning, "unhealthy": dependency.RolloutFailed,
 	} {
 		o, err := k.Decode([]byte(`{"metadata":{"name":"registry","namespace":"shop","generation":3},"status":{"status":"` + status + `"}}`))
 		if err != nil {

@@ -239,8 +239,7 @@ func TestFields_Refused(t *testing.T) {
 // Pod templates can refer to Secrets themselves, and a kind has to allow it at all.
 func TestFields_OtherKinds(t *testing.T) {
 	t.Parallel()
-	rolloutsOnce(t)
-	p := newPlace(t)
+	p, rollouts := newPlace(t), project(t, "argo-rollout")
 	p.secret("bucket", "key", marker)
 	p.allow("bucket", "*/*")
 	p.create(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})

@@ -100,7 +100,7 @@ func TestKind_ComesAndGoes(t *testing.T) {
 // The API version that a definition serves may change. A workload is restarted by a field, and its conditions tell of its progress.
 func TestKind_ServedVersionIsFollowed(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), harborClusters
+	p, d := newPlace(t), harborSites
 	d.grant(t)
 	d.define(t, "v1")
 	p.secret("db", "password", "one", "unused", "one")
@@ -132,7 +132,7 @@ func TestKind_ServedVersionIsFollowed(t *testing.T) {
 
 	d.define(t, "v1", "v2")
 	await.Until(t, "the view names the new version", func(ctx context.Context) error {
-		o, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborcluster.web", metav1.GetOptions{})
+		o, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborsite.web", metav1.GetOptions{})
 		if err == nil && o.Spec.WorkloadRef.APIVersion != "goharbor.example.com/v2" {
 			err = errors.New("it names " + o.Spec.WorkloadRef.APIVersion)
 		}
@@ -212,8 +212,7 @@ func TestKind_TemplateThatIsMissing(t *testing.T) {
 // A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
 func TestRollout(t *testing.T) {
 	t.Parallel()
-	rolloutsOnce(t)
-	p, d := newPlace(t), rollouts
+	p, d := newPlace(t), project(t, "argo-rollout")
 	p.secret("db", "password", "one")
 	template := readsSecret("db")
 	template["metadata"] = content{"labels": content{"app": "web"}}
@@ -260,8 +259,7 @@ func clone(c content) content {
 // A Rollout with the template of a Deployment has the sources of that Deployment, and is restarted by its own field.
 func TestRollout_TemplateOfADeployment(t *testing.T) {
 	t.Parallel()
-	rolloutsOnce(t)
-	p, d := newPlace(t), rollouts
+	p, d := newPlace(t), project(t, "argo-rollout")
 	p.secret("db", "password", "one")
 	p.secret("other", "password", "one")
 	deployments := client.AppsV1().Deployments(p.namespace)

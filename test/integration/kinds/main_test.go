@@ -6,8 +6,10 @@
 package kinds
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/dynamic"
@@ -28,15 +30,16 @@ var (
 )
 
 // settings are the arguments of the server. Tests expect a restart at once.
-var settings = []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s", "--max-version-lag=5s"}
+var settings = []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s", "--max-version-lag=5s",
+	"--strategies=annotation,env-var,restart-at,recreate"}
 
 // described are kinds that do not come with configdep.
 const described = `apiVersion: config.configdep.io/v1alpha1
 kind: WorkloadKinds
 kinds:
 - group: goharbor.example.com
-  kind: HarborCluster
-  resource: harborclusters
+  kind: HarborSite
+  resource: harborsites
   versions: [v2, v1]
   sources:
   - {kind: Secret, name: ".spec.database.passwordRef", keyName: password}
@@ -72,6 +75,21 @@ kinds:
   reload: {by: TemplateAnnotation, path: .spec.worker.template}
 `
 
+// example returns the kinds of the example in docs/kinds.md.
+func example() (string, error) {
+	text, err := os.ReadFile("../../../docs/kinds.md")
+	if err != nil {
+		return "", err
+	}
+	_, after, found := strings.Cut(string(text), "<!-- example -->\n")
+	_, after, inside := strings.Cut(after, "\nkinds:\n")
+	kinds, _, ends := strings.Cut(after, "```\n")
+	if !found || !inside || !ends {
+		return "", errors.New("docs/kinds.md has no example")
+	}
+	return kinds, nil
+}
+
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -83,8 +101,12 @@ func run(m *testing.M) (code int) {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	documented, err := example()
+	if err != nil {
+		panic(err)
+	}
 	file := filepath.Join(dir, "kinds.yaml")
-	if err := os.WriteFile(file, []byte(described), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(described+documented), 0o600); err != nil {
 		panic(err)
 	}
 	return install.Run(m, controlplane.Options{Nodes: 1}, install.Options{

@@ -4,6 +4,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,15 +39,19 @@ type definition struct {
 	group, kind, plural string
 	// spec is the schema of its specification; nil: anything.
 	spec content
+	// shown is the kind in configdep, if it has another one there.
+	shown string
 }
 
+// view is the name of the ConfigDependency of the object named web.
+func (d definition) view() string { return strings.ToLower(cmp.Or(d.shown, d.kind)) + ".web" }
+
 var (
-	harborClusters = definition{"goharbor.example.com", "HarborCluster", "harborclusters", nil}
-	harborStores   = definition{"goharbor.example.com", "HarborStore", "harborstores", storeSpec}
-	harborReports  = definition{"goharbor.example.com", "HarborReport", "harborreports", nil}
-	harborAgents   = definition{"goharbor.example.com", "HarborAgent", "harboragents", nil}
-	harborFarms    = definition{"goharbor.example.com", "HarborFarm", "harborfarms", nil}
-	rollouts       = definition{"argoproj.io", "Rollout", "rollouts", nil}
+	harborSites   = definition{group: "goharbor.example.com", kind: "HarborSite", plural: "harborsites"}
+	harborStores  = definition{group: "goharbor.example.com", kind: "HarborStore", plural: "harborstores", spec: storeSpec}
+	harborReports = definition{group: "goharbor.example.com", kind: "HarborReport", plural: "harborreports"}
+	harborAgents  = definition{group: "goharbor.example.com", kind: "HarborAgent", plural: "harboragents"}
+	harborFarms   = definition{group: "goharbor.example.com", kind: "HarborFarm", plural: "harborfarms"}
 )
 
 func (d definition) resource(version string) schema.GroupVersionResource {
@@ -143,7 +148,7 @@ func once(d definition, versions ...string) func(*testing.T) {
 	}
 }
 
-var storesOnce, rolloutsOnce = once(harborStores, "v1"), once(rollouts, "v1alpha1")
+var storesOnce = once(harborStores, "v1")
 
 // place is a namespace.
 type place struct {
@@ -206,7 +211,7 @@ func (p *place) create(d definition, version string, annotations map[string]stri
 	o := &unstructured.Unstructured{Object: content{"apiVersion": d.group + "/" + version, "kind": d.kind, "spec": spec}}
 	o.SetName("web")
 	o.SetAnnotations(annotations)
-	made, err := p.of(d, version).Create(p.Context(), o, metav1.CreateOptions{})
+	made, err := p.of(d, version).Create(p.Context(), o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -225,7 +230,7 @@ func (p *place) get(d definition, version string) *unstructured.Unstructured {
 // patch changes the object named web as a client with a field manager does.
 func (p *place) patch(d definition, version, manager string, change content, subresources ...string) {
 	p.Helper()
-	_, err := p.of(d, version).Patch(p.Context(), "web", types.MergePatchType, p.json(change), metav1.PatchOptions{FieldManager: manager}, subresources...)
+	_, err := p.of(d, version).Patch(p.Context(), "web", types.MergePatchType, p.json(change), metav1.PatchOptions{FieldManager: manager, FieldValidation: metav1.FieldValidationStrict}, subresources...)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -251,7 +256,7 @@ const observed, observedText = "$(generation)", "$(generation as text)"
 // view waits until the API shows the object named web as expected.
 func (p *place) view(d definition, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	p.Helper()
-	name := strings.ToLower(d.kind) + ".web"
+	name := d.view()
 	var found *v1alpha1.ConfigDependency
 	await.Until(p.T, name+" is shown as expected", func(ctx context.Context) (err error) {
 		if found, err = api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
@@ -268,7 +273,7 @@ func (p *place) view(d definition, checks ...func(*v1alpha1.ConfigDependency) er
 // gone waits until the API shows nothing of the object named web.
 func (p *place) gone(d definition) {
 	p.Helper()
-	name := strings.ToLower(d.kind) + ".web"
+	name := d.view()
 	await.Until(p.T, name+" is gone", func(ctx context.Context) error {
 		_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {

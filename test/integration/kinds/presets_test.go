@@ -1,0 +1,685 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+)
+
+// defined are the definitions in testdata that have been installed.
+var defined struct {
+	sync.Mutex
+
+	all map[string]definition
+}
+
+// project installs the definition of another project, from a file in testdata, for all tests that need it. The file has what the
+// definition says of fields, defaults and subresources, so that the API server stores and refuses what it would with the real one.
+func project(t *testing.T, name string) definition {
+	t.Helper()
+	defined.Lock()
+	defer defined.Unlock()
+	if d, found := defined.all[name]; found {
+		return d
+	}
+	crd := &unstructured.Unstructured{Object: fromFile(t, filepath.Join("testdata", "definitions", name+".yaml"))}
+	text := func(fields ...string) string {
+		value, _, err := unstructured.NestedString(crd.Object, fields...)
+		if err != nil || value == "" {
+			t.Fatalf("%s: %v is %q, %v", name, fields, value, err)
+		}
+		return value
+	}
+	d := definition{group: text("spec", "group"), kind: text("spec", "names", "kind"), plural: text("spec", "names", "plural")}
+	if k := kind.OfPreset(name); k != nil {
+		d.shown = string(k.Name)
+	}
+	if _, err := objects.Resource(definitions).Create(t.Context(), crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("%s: versions = %v, %v", name, versions, err)
+	}
+	await.Until(t, name+" is served", func(ctx context.Context) (err error) {
+		for _, v := range versions {
+			version := v.(content)["name"].(string) //nolint:forcetypeassert // the API server has accepted it
+			_, listed := objects.Resource(d.resource(version)).List(ctx, metav1.ListOptions{Limit: 1})
+			err = errors.Join(err, listed)
+		}
+		return err
+	})
+	if defined.all == nil {
+		defined.all = map[string]definition{}
+	}
+	defined.all[name] = d
+	return d
+}
+
+func fromFile(t *testing.T, path string) content {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fromYAML(t, string(data))
+}
+
+func fromYAML(t *testing.T, text string) content {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out content
+	if err := json.Unmarshal(data, &out); err != nil { // with integers
+		t.Fatal(err)
+	}
+	return out
+}
+
+// phase is what a controller reports, and how the view shows it.
+type phase struct {
+	status string
+	state  v1alpha1.State
+	reason string
+}
+
+// preset is an object of a kind of another project, and what happens to it.
+type preset struct {
+	// version is the one in which configdep reads and writes it.
+	version string
+	// spec is a specification as users write it.
+	spec string
+	// uses are what it consumes, a line for each use.
+	uses []string
+	// template is where the pod template is whose annotations restart it; nil: nothing restarts it.
+	template []string
+	// done is the status when all pods are up to date, and settled is what the view shows then.
+	done    string
+	settled v1alpha1.State
+	// after is the reason that is shown when it has been restarted, and its controller has not reacted yet.
+	after string
+	// rollout are the phases of a rollout that succeeds, and stuck are those of one that does not.
+	rollout, stuck []phase
+	// untouched: nothing of the object is ever written.
+	untouched bool
+}
+
+// podSpec is a pod that reads sources in each of the usual ways.
+const podSpec = `
+serviceAccountName: web
+initContainers:
+- {name: prepare, image: "web:1", envFrom: [{secretRef: {name: init}}]}
+containers:
+- name: app
+  image: web:1
+  env:
+  - {name: PLAIN, value: x}
+  - {name: PASSWORD, valueFrom: {secretKeyRef: {name: db, key: password}}}
+  - {name: LEVEL, valueFrom: {configMapKeyRef: {name: settings, key: level, optional: true}}}
+  envFrom: [{prefix: SET_, configMapRef: {name: common}}]
+  volumeMounts: [{name: certs, mountPath: /certs, readOnly: true}, {name: all, mountPath: /all}]
+volumes:
+- {name: certs, secret: {secretName: certs}}
+- name: all
+  projected: {sources: [{configMap: {name: settings, items: [{key: app.conf, path: app.conf}]}}, {secret: {name: db, items: [{key: user, path: user}]}}]}
+- {name: scratch, emptyDir: {}}
+`
+
+// podUses are what podSpec reads.
+var podUses = []string{
+	"ConfigMap/common EnvFrom app",
+	"ConfigMap/settings Env app LEVEL level", "ConfigMap/settings Projected app /all app.conf",
+	"Secret/certs Volume app /certs",
+	"Secret/db Env app PASSWORD password", "Secret/db Projected app /all user",
+	"Secret/init EnvFrom prepare",
+}
+
+// podAt returns podSpec as the value of a field, indented by some spaces.
+func podAt(spaces int) string {
+	return strings.ReplaceAll(strings.TrimSuffix(podSpec, "\n"), "\n", "\n"+strings.Repeat(" ", spaces))
+}
+
+var specTemplate = []string{"spec", "template"}
+
+var presets = map[string]preset{
+	"argo-rollout": {
+		version: "v1alpha1", template: specTemplate, uses: podUses,
+		spec: `
+replicas: 2
+selector: {matchLabels: {app: web}}
+strategy: {canary: {maxSurge: 25%, steps: [{setWeight: 50}, {pause: {}}]}}
+template:
+  metadata: {labels: {app: web}}
+  spec:` + podAt(4),
+		done: `
+observedGeneration: $(generation as text)
+phase: Healthy
+message: ""
+replicas: 2
+updatedReplicas: 2
+readyReplicas: 2
+availableReplicas: 2
+HPAReplicas: 2
+currentPodHash: 6f7d9c5b4
+stableRS: 6f7d9c5b4
+currentStepIndex: 2
+pauseConditions: null
+controllerPause: null
+conditions:
+- {type: Available, status: "True", reason: AvailableReason, message: Rollout has minimum availability, lastTransitionTime: "2026-01-01T00:00:00Z", lastUpdateTime: "2026-01-01T00:00:00Z"}
+- {type: Healthy, status: "True", reason: RolloutHealthy, message: Rollout is healthy, lastTransitionTime: "2026-01-01T00:00:00Z", lastUpdateTime: "2026-01-01T00:00:00Z"}
+- {type: Progressing, status: "True", reason: NewReplicaSetAvailable, message: done, lastTransitionTime: "2026-01-01T00:00:00Z", lastUpdateTime: "2026-01-01T00:00:00Z"}
+`,
+		after: "NotObserved",
+		rollout: []phase{
+			{`{observedGeneration: $(generation as text), phase: Progressing, message: more replicas need to be updated, currentPodHash: 7b8c6d5f9, currentStepIndex: 0, updatedReplicas: 1, replicas: 3, availableReplicas: 2}`,
+				v1alpha1.StateRollingOut, "PodsUpdating"},
+			{`{phase: Paused, message: CanaryPauseStep, controllerPause: true, currentStepIndex: 1, replicas: 2, pauseConditions: [{reason: CanaryPauseStep, startTime: "2026-01-01T00:00:00Z"}]}`,
+				v1alpha1.StateRollingOut, "Paused"},
+		},
+		stuck: []phase{{`
+observedGeneration: $(generation as text)
+phase: Degraded
+message: "RolloutAborted: Rollout aborted update to revision 3"
+abort: true
+abortedAt: "2026-01-01T00:00:00Z"
+updatedReplicas: 0
+currentPodHash: 5c4d8f7b6`, v1alpha1.StateFailed, "Degraded"}},
+	},
+	"knative-service": {
+		version: "v1", template: specTemplate, uses: podUses,
+		spec: `
+template:
+  metadata: {annotations: {autoscaling.knative.dev/min-scale: "1"}}
+  spec:
+    timeoutSeconds: 300` + podAt(4),
+		done: `
+observedGeneration: $(generation)
+latestCreatedRevisionName: web-00001
+latestReadyRevisionName: web-00001
+url: http://web.example.com
+conditions:
+- {type: ConfigurationsReady, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: RoutesReady, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}
+traffic: [{latestRevision: true, percent: 100, revisionName: web-00001}]
+`,
+		after: "NotObserved",
+		rollout: []phase{{`
+observedGeneration: $(generation)
+latestCreatedRevisionName: web-00002
+conditions:
+- {type: ConfigurationsReady, status: Unknown, lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: Ready, status: Unknown, lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: RoutesReady, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		stuck: []phase{{`
+observedGeneration: $(generation)
+conditions:
+- {type: ConfigurationsReady, status: "False", reason: RevisionFailed, message: Revision "web-00003" failed with message, lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: Ready, status: "False", reason: RevisionFailed, lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: RoutesReady, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}`, v1alpha1.StateFailed, "ConfigurationsReady"}},
+	},
+	"kruise-cloneset": {
+		version: "v1alpha1", template: specTemplate, uses: podUses,
+		spec: `
+replicas: 3
+selector: {matchLabels: {app: web}}
+updateStrategy: {type: ReCreate, maxUnavailable: 1}
+template:
+  metadata: {labels: {app: web}}
+  spec:` + podAt(4),
+		done:  `{observedGeneration: $(generation), replicas: 3, readyReplicas: 3, availableReplicas: 3, updatedReplicas: 3, updatedReadyReplicas: 3, updatedAvailableReplicas: 3, expectedUpdatedReplicas: 3, updateRevision: web-6f7d, currentRevision: web-6f7d, labelSelector: app=web, conditions: null}`,
+		after: "NotObserved",
+		rollout: []phase{
+			{`{observedGeneration: $(generation), updatedReplicas: 1, updatedReadyReplicas: 0, updatedAvailableReplicas: 0, readyReplicas: 2, availableReplicas: 2, updateRevision: web-7b8c}`, v1alpha1.StateRollingOut, "PodsUpdating"},
+			{`{updatedReplicas: 3}`, v1alpha1.StateRollingOut, "PodsUpdating"}, // two are available
+		},
+		stuck: []phase{{`{observedGeneration: $(generation), updatedReplicas: 0, conditions: [{type: FailedUpdate, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", message: pods is forbidden}]}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+	},
+	"kruise-daemonset": {
+		version: "v1alpha1", template: specTemplate, uses: podUses,
+		spec: `
+selector: {matchLabels: {app: web}}
+updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: Standard, maxUnavailable: 1}}
+template:
+  metadata: {labels: {app: web}}
+  spec:` + podAt(4),
+		done:    `{observedGeneration: $(generation), daemonSetHash: 7c9, currentNumberScheduled: 2, desiredNumberScheduled: 2, numberAvailable: 2, numberMisscheduled: 0, numberReady: 2, updatedNumberScheduled: 2}`,
+		after:   "NotObserved",
+		rollout: []phase{{`{observedGeneration: $(generation), daemonSetHash: 8d1, updatedNumberScheduled: 1, numberAvailable: 1, numberReady: 1, numberUnavailable: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		stuck:   []phase{{`{observedGeneration: $(generation), daemonSetHash: 9f2, updatedNumberScheduled: 2, numberAvailable: 1, numberReady: 1, numberUnavailable: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+	},
+	"kruise-statefulset": {
+		version: "v1beta1", template: specTemplate, uses: podUses,
+		spec: `
+replicas: 2
+serviceName: web
+podManagementPolicy: OrderedReady
+selector: {matchLabels: {app: web}}
+updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: ReCreate, maxUnavailable: 1, partition: 0, minReadySeconds: 0}}
+template:
+  metadata: {labels: {app: web}}
+  spec:` + podAt(4),
+		done:    `{observedGeneration: $(generation), replicas: 2, readyReplicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2, updatedReadyReplicas: 2, currentRevision: web-6f7d, updateRevision: web-6f7d, labelSelector: app=web}`,
+		after:   "NotObserved",
+		rollout: []phase{{`{observedGeneration: $(generation), updateRevision: web-7b8c, currentReplicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		stuck:   []phase{{`{observedGeneration: $(generation), updateRevision: web-9e2d, currentReplicas: 2, updatedReplicas: 0}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+	},
+	"leaderworkerset": {
+		version: "v1", template: []string{"spec", "leaderWorkerTemplate", "workerTemplate"},
+		uses: append([]string{"ConfigMap/common EnvFrom leader"}, podUses...),
+		spec: `
+replicas: 2
+networkConfig: {subdomainPolicy: Shared}
+rolloutStrategy: {type: RollingUpdate, rollingUpdateConfiguration: {maxUnavailable: 1, maxSurge: 0, partition: 0}}
+leaderWorkerTemplate:
+  size: 4
+  restartPolicy: RecreateGroupOnPodRestart
+  leaderTemplate: {metadata: {labels: {role: leader}}, spec: {containers: [{name: leader, image: "web:1", envFrom: [{configMapRef: {name: common}}]}]}}
+  workerTemplate:
+    spec:` + podAt(6),
+		done: `
+replicas: 2
+readyReplicas: 2
+updatedReplicas: 2
+hpaPodSelector: leaderworkerset.sigs.k8s.io/name=web,leaderworkerset.sigs.k8s.io/worker-index=0
+conditions: [{type: Available, status: "True", reason: AllGroupsReady, message: All replicas are ready, lastTransitionTime: "2026-01-01T00:00:00Z"}]
+`,
+		// The version does not report which generation its status is about.
+		rollout: []phase{{`
+readyReplicas: 1
+updatedReplicas: 1
+conditions:
+- {type: UpdateInProgress, status: "True", reason: GroupsUpdating, message: Rolling Upgrade is in progress, lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: Progressing, status: "True", reason: GroupsProgressing, message: Replicas are progressing, lastTransitionTime: "2026-01-01T00:00:00Z"}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		stuck: []phase{{`{readyReplicas: 1, updatedReplicas: 2}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+	},
+	"openshift-deploymentconfig": {
+		version: "v1", template: specTemplate, uses: podUses,
+		spec: `
+replicas: 2
+selector: {app: web, deploymentconfig: web}
+strategy: {type: Rolling, rollingParams: {timeoutSeconds: 600}}
+template:
+  metadata: {labels: {app: web, deploymentconfig: web}}
+  spec:` + podAt(4),
+		done: `
+observedGeneration: $(generation)
+latestVersion: 1
+replicas: 2
+updatedReplicas: 2
+availableReplicas: 2
+readyReplicas: 2
+unavailableReplicas: 0
+conditions:
+- {type: Available, status: "True", message: Deployment config has minimum availability., lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: Progressing, status: "True", reason: NewReplicationControllerAvailable, lastTransitionTime: "2026-01-01T00:00:00Z"}
+`,
+		after: "NotObserved",
+		rollout: []phase{
+			{`
+observedGeneration: $(generation)
+latestVersion: 2
+updatedReplicas: 0
+details: {message: config change, causes: [{type: ConfigChange}]}
+conditions: [{type: Progressing, status: "True", reason: NewReplicationControllerCreated, lastTransitionTime: "2026-01-01T00:00:00Z"}]`, v1alpha1.StateRollingOut, "PodsUpdating"},
+			{`{updatedReplicas: 1, replicas: 3, conditions: [{type: Progressing, status: "True", reason: ReplicationControllerUpdated, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`, v1alpha1.StateRollingOut, "PodsUpdating"},
+		},
+		stuck: []phase{
+			{`{observedGeneration: $(generation), latestVersion: 3, replicas: 2, updatedReplicas: 0, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
+				v1alpha1.StateFailed, "ProgressDeadlineExceeded"},
+		},
+	},
+	"ray-cluster": {
+		version: "v1",
+		uses: append([]string{
+			"ConfigMap/common EnvFrom ray-head", "Secret/gpu EnvFrom ray-worker",
+		}, podUses...),
+		spec: `
+rayVersion: 2.46.0
+headGroupSpec:
+  rayStartParams: {dashboard-host: 0.0.0.0}
+  template: {spec: {containers: [{name: ray-head, image: "ray:1", envFrom: [{configMapRef: {name: common}}]}]}}
+workerGroupSpecs:
+- groupName: cpu
+  replicas: 2
+  minReplicas: 1
+  maxReplicas: 3
+  rayStartParams: {}
+  template:
+    spec:` + podAt(6) + `
+- {groupName: gpu, replicas: 1, minReplicas: 0, maxReplicas: 1, rayStartParams: {}, template: {spec: {containers: [{name: ray-worker, image: "ray:1", envFrom: [{secretRef: {name: gpu}}]}]}}}`,
+		done: `
+state: ready
+observedGeneration: $(generation)
+desiredWorkerReplicas: 3
+readyWorkerReplicas: 3
+availableWorkerReplicas: 3
+conditions:
+- {type: RayClusterProvisioned, status: "True", reason: AllPodRunningAndReadyFirstTime, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}
+- {type: HeadPodReady, status: "True", reason: HeadPodRunningAndReady, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}
+`,
+	},
+	"slurm-nodeset": {
+		version: "v1beta1", template: specTemplate,
+		uses: append([]string{
+			"ConfigMap/common Object .spec.logfile.envFrom[*].configMapRef.name",
+			"ConfigMap/settings Object .spec.slurmd.env[*].valueFrom.configMapKeyRef.name level",
+			"Secret/init Object .spec.slurmd.envFrom[*].secretRef.name",
+			"Secret/sssd Object .spec.ssh.sssdConfRef.name sssd.conf",
+		}, podUses...),
+		spec: `
+controllerRef: {name: slurm}
+replicas: 2
+slurmd: {image: "slurmd:1", env: [{name: LEVEL, valueFrom: {configMapKeyRef: {name: settings, key: level}}}], envFrom: [{secretRef: {name: init}}], resources: {limits: {cpu: "1"}}}
+logfile: {image: "alpine:1", envFrom: [{configMapRef: {name: common}}]}
+ssh: {enabled: true, sssdConfRef: {name: sssd, key: sssd.conf}}
+template:
+  metadata: {annotations: null}
+  spec:` + podAt(4),
+		done: `
+observedGeneration: $(generation)
+nodeSetHash: 5f6
+selector: app.kubernetes.io/instance=web,app.kubernetes.io/name=slurmd
+desired: 2
+replicas: 2
+updatedReplicas: 2
+readyReplicas: 2
+availableReplicas: 2
+slurmIdle: 2
+`,
+		after:   "NotObserved",
+		rollout: []phase{{`{observedGeneration: $(generation), nodeSetHash: 6a7, updatedReplicas: 1, slurmIdle: 1, slurmDrain: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		stuck:   []phase{{`{observedGeneration: $(generation), nodeSetHash: 7b8, updatedReplicas: 2, readyReplicas: 1, availableReplicas: 1, slurmDown: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+	},
+	"strimzi-podset": {
+		version: "v1beta2", untouched: true, settled: v1alpha1.StateUnmanaged,
+		uses: append([]string{"Secret/gpu Volume kafka /certs"}, podUses...),
+		spec: `
+selector: {matchLabels: {strimzi.io/cluster: web, strimzi.io/kind: Kafka, strimzi.io/name: web-kafka}}
+pods:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web-kafka-0, labels: {strimzi.io/name: web-kafka}, annotations: {strimzi.io/revision: a1}}
+  spec:` + podAt(4) + `
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web-kafka-1, labels: {strimzi.io/name: web-kafka}, annotations: {strimzi.io/revision: a1}}
+  spec: {volumes: [{name: certs, secret: {secretName: gpu}}], containers: [{name: kafka, image: "kafka:1", volumeMounts: [{name: certs, mountPath: /certs}]}]}`,
+		done: `{observedGeneration: $(generation), pods: 2, readyPods: 2, currentPods: 2, conditions: []}`,
+	},
+	// Not a preset, but the example of the documents.
+	"harborcluster": {
+		version: "v1beta1",
+		uses: []string{
+			"Secret/certs Object .spec.harborAdminPasswordRef secret", "Secret/db Object .spec.database.spec.postgresql.passwordRef",
+			"Secret/gpu Object .spec.storage.spec.s3.secretkeyRef",
+		},
+		spec: `
+version: 2.5.1
+externalURL: https://registry.example.com
+harborAdminPasswordRef: certs
+expose: {core: {tls: {certificateRef: sssd}}}
+core: {replicas: 1, tokenIssuer: {name: issuer, kind: Issuer}}
+jobservice: {replicas: 1}
+registry: {replicas: 1}
+cache: {kind: Redis, spec: {redis: {host: redis, port: 6379}}}
+database: {kind: PostgreSQL, spec: {postgresql: {username: harbor, passwordRef: db, hosts: [{host: postgres, port: 5432}]}}}
+storage: {kind: S3, spec: {s3: {accesskey: AKIA, secretkeyRef: gpu, region: here, bucket: registry}}}`,
+		done:  `{status: healthy, revision: 1767225600000000000, conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`,
+		stuck: []phase{{`{status: unhealthy, revision: 1767225600000000001}`, v1alpha1.StateFailed, "unhealthy"}},
+	},
+}
+
+// sources creates all that the objects of presets consume, with keys that they do not read.
+func (p *place) sources() {
+	p.Helper()
+	p.secret("db", "password", "one", "user", "one", "unread", "one")
+	p.secret("certs", "tls.crt", "one", "secret", "one")
+	p.secret("init", "token", "one")
+	p.secret("gpu", "token", "one")
+	p.secret("sssd", "sssd.conf", "one")
+	for name, data := range map[string]string{"settings": "level", "common": "a"} {
+		source := configMap(name, data, "one")
+		source.Data["app.conf"] = "one"
+		if _, err := client.CoreV1().ConfigMaps(p.namespace).Create(p.Context(), source, metav1.CreateOptions{}); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// use returns a use in one line.
+func use(s *v1alpha1.Source, u *v1alpha1.Usage) string {
+	words := []string{string(s.Kind) + "/" + s.Name, string(u.Type), u.Container, u.Env, u.MountPath, u.Path, strings.Join(u.Keys, ",")}
+	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
+}
+
+// bare returns what an object is without what the API server and configdep write, and what they write to the template.
+func bare(t *testing.T, o *unstructured.Unstructured, template []string) content {
+	t.Helper()
+	o = o.DeepCopy()
+	ours := func(key, _ string) bool {
+		return strings.HasPrefix(key, "configdep.io/") && key != policy.ReloadAnnotation
+	}
+	strip := func(at ...string) {
+		annotations, _, err := unstructured.NestedStringMap(o.Object, at...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(annotations, ours)
+		if len(annotations) > 0 {
+			if err := unstructured.SetNestedStringMap(o.Object, annotations, at...); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		unstructured.RemoveNestedField(o.Object, at...)
+		if metadata, _, _ := unstructured.NestedMap(o.Object, at[:len(at)-1]...); len(metadata) == 0 {
+			unstructured.RemoveNestedField(o.Object, at[:len(at)-1]...)
+		}
+	}
+	strip("metadata", "annotations")
+	if template != nil {
+		strip(append(slices.Clone(template), "metadata", "annotations")...)
+	}
+	for _, field := range []string{"resourceVersion", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	delete(o.Object, "status")
+	return o.Object
+}
+
+// Each preset is tried with a definition that has the fields, defaults and validations of the real one, and with a controller that
+// reports what the real one would.
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	for _, p := range kind.Presets() {
+		if _, found := presets[p.Name]; !found {
+			t.Errorf("%s is not tested", p.Name)
+		}
+	}
+	for name, tt := range presets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := project(t, name)
+			if kind.OfPreset(name) == nil {
+				d.grant(t) // those on presets come with the manifests
+			}
+			tt.check(newPlace(t), d)
+		})
+	}
+}
+
+func (tt *preset) check(p *place, d definition) {
+	t := p.T
+	p.sources()
+	created := p.create(d, tt.version, auto, fromYAML(t, tt.spec))
+	p.status(d, tt.version, fromYAML(t, tt.done))
+	settled := tt.settled
+	if settled == "" {
+		settled = v1alpha1.StateInSync
+	}
+	checks := []func(*v1alpha1.ConfigDependency) error{state(settled, "")}
+	if !tt.untouched {
+		checks = append(checks, applied)
+	}
+	shown := p.view(d, checks...)
+	if want := d.group + "/" + tt.version; shown.Spec.WorkloadRef.APIVersion != want || shown.Spec.WorkloadRef.Kind != d.kind {
+		t.Errorf("workload = %+v, want %s %s", shown.Spec.WorkloadRef, want, d.kind)
+	}
+	var uses []string
+	for i := range shown.Spec.Sources {
+		for j := range shown.Spec.Sources[i].Usages {
+			uses = append(uses, use(&shown.Spec.Sources[i], &shown.Spec.Sources[i].Usages[j]))
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(tt.uses)), slices.Sorted(slices.Values(uses))); diff != "" {
+		t.Errorf("uses (-want +got):\n%s", diff)
+	}
+	generation := created.GetGeneration()
+	// restart checks that a change has restarted the object once, and changed nothing else of it.
+	restart := func() {
+		t.Helper()
+		shown = p.view(d, append(checks[1:], newer(shown))...)
+		if tt.template != nil {
+			generation++
+		}
+		now := p.get(d, tt.version)
+		if diff := cmp.Diff(bare(t, created, tt.template), bare(t, now, tt.template)); diff != "" {
+			t.Errorf("the object was changed (-before +after):\n%s", diff)
+		}
+		if now.GetGeneration() != generation {
+			t.Errorf("generation = %d, want %d", now.GetGeneration(), generation)
+		}
+		if tt.template == nil {
+			return
+		}
+		at := append(slices.Clone(tt.template), "metadata", "annotations", policy.ConfigHashAnnotation)
+		if hash, _, _ := unstructured.NestedString(now.Object, at...); hash != shown.Status.ConfigHash {
+			t.Errorf("hash on the template = %q, want %s", hash, shown.Status.ConfigHash)
+		}
+	}
+	phases := func(all []phase) {
+		t.Helper()
+		for _, next := range all {
+			p.status(d, tt.version, fromYAML(t, next.status))
+			p.view(d, state(next.state, next.reason))
+		}
+	}
+	p.secret("db", "unread", "two")
+	p.secret("db", "password", "two")
+	restart()
+	if tt.after != "" {
+		p.view(d, state(v1alpha1.StateRollingOut, tt.after))
+	}
+	phases(tt.rollout)
+	p.status(d, tt.version, fromYAML(t, tt.done))
+	p.view(d, state(settled, ""))
+
+	if !tt.readsSettings() {
+		p.secret("gpu", "token", "two")
+	} else {
+		change := p.json(content{"data": content{"app.conf": "two"}})
+		if _, err := client.CoreV1().ConfigMaps(p.namespace).Patch(t.Context(), "settings", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart()
+	phases(tt.stuck)
+	if tt.template == nil && !tt.untouched {
+		if message := p.event(d, "ConfigChanged"); !strings.Contains(message, "has changed") {
+			t.Errorf("message = %s", message)
+		}
+	}
+	now := p.get(d, tt.version)
+	if now.GetGeneration() != generation {
+		t.Errorf("generation = %d, want %d", now.GetGeneration(), generation)
+	}
+	if tt.untouched {
+		for _, entry := range now.GetManagedFields() {
+			if strings.Contains(entry.Manager, "configdep") {
+				t.Errorf("the object was written: %+v", entry)
+			}
+		}
+	}
+}
+
+func (tt *preset) readsSettings() bool {
+	return slices.ContainsFunc(tt.uses, func(use string) bool { return strings.HasPrefix(use, "ConfigMap/settings ") })
+}
+
+// With some specifications, a change of the pod template would be rolled out to no container. Such a workload is not changed, and says so.
+func TestPresets_KeepPods(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ preset, spec, because string }{
+		"a CloneSet that is updated in place": {"kruise-cloneset", `{replicas: 2, selector: {matchLabels: {app: web}}, updateStrategy: {type: InPlaceIfPossible}}`, ".spec.updateStrategy.type is InPlaceIfPossible"},
+		"a StatefulSet that is updated in place": {"kruise-statefulset",
+			`{replicas: 2, selector: {matchLabels: {app: web}}, updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceOnly}}}`,
+			".spec.updateStrategy.rollingUpdate.podUpdatePolicy is InPlaceOnly"},
+		"a DaemonSet that is updated in place": {"kruise-daemonset",
+			`{selector: {matchLabels: {app: web}}, updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}}`,
+			".spec.updateStrategy.rollingUpdate.rollingUpdateType is InPlaceIfPossible"},
+		"a DeploymentConfig that is rolled out by hand": {"openshift-deploymentconfig", `{replicas: 2, selector: {app: web}, triggers: []}`, ".spec.triggers[*].type is not ConfigChange"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, d := newPlace(t), project(t, tt.preset)
+			about := presets[tt.preset]
+			p.secret("db", "password", "one")
+			spec, template := fromYAML(t, tt.spec), readsSecret("db")
+			template["metadata"] = content{"labels": content{"app": "web"}}
+			spec["template"] = template
+			created := p.create(d, about.version, auto, spec)
+			p.status(d, about.version, fromYAML(t, about.done))
+			says := func(o *v1alpha1.ConfigDependency) error {
+				if !strings.Contains(o.Status.Message, "would not replace its pods, because "+tt.because) {
+					return errors.New(o.Status.Message)
+				}
+				return nil
+			}
+			shown := p.view(d, state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+			p.secret("db", "password", "two")
+			p.view(d, newer(shown), state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+			_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Reload(t.Context(), d.view(), &v1alpha1.Reload{}, metav1.CreateOptions{})
+			if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), tt.because) {
+				t.Errorf("error = %v", err)
+			}
+			if now := p.get(d, about.version); now.GetGeneration() != created.GetGeneration() {
+				t.Errorf("the object was changed: %v", now.Object)
+			}
+			p.patch(d, about.version, "kubectl-annotate", content{"metadata": content{"annotations": content{policy.StrategyAnnotation: policy.Recreate.Name()}}})
+			if tt.preset == "openshift-deploymentconfig" {
+				p.view(d, state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+				return
+			}
+			p.view(d, applied, state(v1alpha1.StateInSync, "")) // no pod runs
+			if now := p.get(d, about.version); now.GetGeneration() != created.GetGeneration() {
+				t.Errorf("the specification was changed: %v", now.Object)
+			}
+		})
+	}
+}
