@@ -255,8 +255,8 @@ template:
 		done:  `{observedGeneration: $(generation), replicas: 3, readyReplicas: 3, availableReplicas: 3, updatedReplicas: 3, updatedReadyReplicas: 3, updatedAvailableReplicas: 3, expectedUpdatedReplicas: 3, updateRevision: web-6f7d, currentRevision: web-6f7d, labelSelector: app=web, conditions: null}`,
 		after: "NotObserved",
 		rollout: []phase{
-			{`{observedGeneration: $(generation), updatedReplicas: 1, updatedReadyReplicas: 0, updatedAvailableReplicas: 0, readyReplicas: 2, availableReplicas: 2, updateRevision: web-7b8c}`, v1alpha1.StateRollingOut, "PodsUpdating"},
-			{`{updatedReplicas: 3}`, v1alpha1.StateRollingOut, "PodsUpdating"}, // two are available
+			{`{observedGeneration: $(generation), updatedReplicas: 1, updatedReadyReplicas: 1, updatedAvailableReplicas: 1, updateRevision: web-7b8c}`, v1alpha1.StateRollingOut, "PodsUpdating"},
+			{`{updatedReplicas: 3, readyReplicas: 2, availableReplicas: 2}`, v1alpha1.StateRollingOut, "PodsUpdating"},
 		},
 		stuck: []phase{{`{observedGeneration: $(generation), updatedReplicas: 0, conditions: [{type: FailedUpdate, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", message: pods is forbidden}]}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
 	},
@@ -270,7 +270,7 @@ template:
   spec:` + podAt(4),
 		done:    `{observedGeneration: $(generation), daemonSetHash: 7c9, currentNumberScheduled: 2, desiredNumberScheduled: 2, numberAvailable: 2, numberMisscheduled: 0, numberReady: 2, updatedNumberScheduled: 2}`,
 		after:   "NotObserved",
-		rollout: []phase{{`{observedGeneration: $(generation), daemonSetHash: 8d1, updatedNumberScheduled: 1, numberAvailable: 1, numberReady: 1, numberUnavailable: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		rollout: []phase{{`{observedGeneration: $(generation), daemonSetHash: 8d1, updatedNumberScheduled: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
 		stuck:   []phase{{`{observedGeneration: $(generation), daemonSetHash: 9f2, updatedNumberScheduled: 2, numberAvailable: 1, numberReady: 1, numberUnavailable: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
 	},
 	"kruise-statefulset": {
@@ -284,10 +284,13 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: ReCreate,
 template:
   metadata: {labels: {app: web}}
   spec:` + podAt(4),
-		done:    `{observedGeneration: $(generation), replicas: 2, readyReplicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2, updatedReadyReplicas: 2, currentRevision: web-6f7d, updateRevision: web-6f7d, labelSelector: app=web}`,
-		after:   "NotObserved",
-		rollout: []phase{{`{observedGeneration: $(generation), updateRevision: web-7b8c, currentReplicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
-		stuck:   []phase{{`{observedGeneration: $(generation), updateRevision: web-9e2d, currentReplicas: 2, updatedReplicas: 0}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
+		done:  `{observedGeneration: $(generation), replicas: 2, readyReplicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2, updatedReadyReplicas: 2, currentRevision: web-6f7d, updateRevision: web-6f7d, labelSelector: app=web}`,
+		after: "NotObserved",
+		rollout: []phase{
+			{`{observedGeneration: $(generation), updateRevision: web-7b8c, currentReplicas: 1, updatedReplicas: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"},
+			{`{currentReplicas: 0, updatedReplicas: 2, readyReplicas: 1, availableReplicas: 1}`, v1alpha1.StateRollingOut, "PodsUpdating"},
+		},
+		stuck: []phase{{`{observedGeneration: $(generation), updateRevision: web-9e2d, currentReplicas: 2, updatedReplicas: 0}`, v1alpha1.StateRollingOut, "PodsUpdating"}},
 	},
 	"leaderworkerset": {
 		version: "v1", template: []string{"spec", "leaderWorkerTemplate", "workerTemplate"},
@@ -311,7 +314,6 @@ conditions: [{type: Available, status: "True", reason: AllGroupsReady, message: 
 `,
 		// The version does not report which generation its status is about.
 		rollout: []phase{{`
-readyReplicas: 1
 updatedReplicas: 1
 conditions:
 - {type: UpdateInProgress, status: "True", reason: GroupsUpdating, message: Rolling Upgrade is in progress, lastTransitionTime: "2026-01-01T00:00:00Z"}
