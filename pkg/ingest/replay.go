@@ -144,6 +144,19 @@ func (r *Replay) Leave(resource string) error {
 	return nil
 }
 
+// Serve applies that a resource of an optional kind, named as RESOURCE.GROUP, is served in a version from now on. If it was read
+// in another one, the next ListOf reads all of it again.
+func (r *Replay) Serve(resource, version string) error {
+	s := r.streams[resource]
+	if s == nil || s.optional == nil {
+		return fmt.Errorf("%s are not of an optional kind", resource)
+	}
+	again := s.optional.Served().Version != version
+	s.optional.SetServed(version)
+	r.streams[resource] = s.served(again)
+	return nil
+}
+
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })

@@ -188,8 +188,11 @@ func (w *world) do(r *request, f fault) answer {
 func (w *world) handle(r *request) (runtime.Object, error) {
 	d := w.workloads[r.slot]
 	resource := r.action.GetResource().GroupResource()
+	if err := w.refuses(r.action.GetResource(), r.name); err != nil {
+		return nil, err
+	}
 	switch r.verb() {
-	case "get deployments", "get statefulsets", "get daemonsets":
+	case "get deployments", "get statefulsets", "get daemonsets", "get boats":
 		if d == nil || workloadStream(d.kind).String() != resource.Resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
@@ -202,7 +205,7 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 		return d.podList(), nil
 	case "create pods/eviction":
 		return nil, w.evictFor(r, d, resource)
-	case "patch deployments", "patch statefulsets", "patch daemonsets":
+	case "patch deployments", "patch statefulsets", "patch daemonsets", "patch boats":
 		if d == nil || workloadStream(d.kind).String() != resource.Resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
@@ -292,13 +295,32 @@ type patchBody struct {
 		Annotations     map[string]*string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Paused   *bool `json:"paused"`
-		Template struct {
-			Metadata struct {
-				Annotations map[string]*string `json:"annotations"`
-			} `json:"metadata"`
-		} `json:"template"`
+		Paused   *bool         `json:"paused"`
+		Template patchTemplate `json:"template"`
+		Crew     struct {
+			Template patchTemplate `json:"template"`
+		} `json:"crew"` // of a Boat
 	} `json:"spec"`
+}
+
+type patchTemplate struct {
+	Metadata struct {
+		Annotations map[string]*string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// misses reports whether the patch names the pod template where a workload of the kind has none. Otherwise, Spec.Template is the
+// template from then on.
+func (b *patchBody) misses(kind string) bool {
+	template, other := &b.Spec.Template, &b.Spec.Crew.Template
+	if kind == boat {
+		template, other = other, template
+	}
+	if len(other.Metadata.Annotations) > 0 {
+		return true
+	}
+	b.Spec.Template = *template
+	return false
 }
 
 // patch applies a merge patch with preconditions, as kube-apiserver does.
@@ -310,6 +332,9 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 	if err := decoder.Decode(&body); err != nil {
 		w.oracle.fail("a patch sets more than annotations: %v: %s", err, p.GetPatch())
 		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if body.misses(d.kind) {
+		w.oracle.fail("a patch of a %s sets annotations where it has no pod template: %s", d.kind, p.GetPatch())
 	}
 	w.oracle.checkForm(r, &body)
 	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.version) {

@@ -13,9 +13,10 @@ import (
 // checkCalm checks a world in which nothing happens any longer.
 func (o *oracle) checkCalm() {
 	o.checkPauses()
+	o.checkAbsent()
 	contents, marks := o.world.contents(), o.world.marks()
 	for _, d := range o.world.workloads {
-		if d == nil || o.violation != "" {
+		if d == nil || o.violation != "" || !o.world.readable(workloadStream(d.kind)) {
 			continue
 		}
 		t := &d.truth
@@ -171,7 +172,7 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 func (o *oracle) checkShown() {
 	contents := o.world.contents()
 	for _, d := range o.world.workloads {
-		if d == nil || !d.truth.managed || d.deleting {
+		if d == nil || !d.truth.managed || d.deleting || !o.world.readable(workloadStream(d.kind)) {
 			continue
 		}
 		d.stale(&d.truth.scopes, &contents, func(p *pod, c *container, s, k int) {
@@ -221,8 +222,8 @@ func (o *oracle) checkAlike() {
 
 // lags reports whether something has not reached the server yet.
 func (s *server) lags() bool {
-	for i := range s.streams {
-		if len(s.streams[i].queue) > 0 || s.streams[i].relist {
+	for id := range s.world.streams() {
+		if st := &s.streams[id]; len(st.queue) > 0 || st.relist && !s.view.absent[id] || st.ended || s.view.absent[id] == s.world.readable(id) {
 			return true
 		}
 	}

@@ -117,6 +117,9 @@ func (w *world) restore() bool {
 	}
 	for slot, now := range w.workloads {
 		d := b.workloads[slot]
+		if d != nil && d.kind == boat && w.definition.absent { // it is stored elsewhere
+			d = nil
+		}
 		w.workloads[slot] = d
 		if d == nil {
 			continue

@@ -36,7 +36,7 @@ func generate(seedNumber uint64) *history {
 	}
 	for range 1 + m.IntN(2) {
 		s := seed{Kind: pick(m, "Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"), Replicas: 2,
-			Variants: [2]int{m.IntN(len(variants)), m.IntN(len(variants))}, Annotations: map[string]string{}}
+			Variants: [2]int{m.IntN(ordinaryVariants), m.IntN(ordinaryVariants)}, Annotations: map[string]string{}}
 		if m.IntN(4) > 0 {
 			s.Annotations[reloadAnnotation] = "auto"
 		}
@@ -90,5 +90,6 @@ func generate(seedNumber uint64) *history {
 		}
 	}
 	h.addForeign(begin)
+	h.addCustom(begin)
 	return h
 }

@@ -158,8 +158,8 @@ func report(t *testing.T, h *history, violation string) {
 		h.Seed, out.violation, h.Seed, kept, h, strings.Join(out.trace, "\n"))
 }
 
-// kind returns a violation without names and numbers.
-func kind(violation string) string {
+// wording returns a violation without names and numbers.
+func wording(violation string) string {
 	text := regexp.MustCompile(`[a-z]?[0-9]+(\.[abc])?|\{[^}]*\}`).ReplaceAllString(violation, "")
 	return text[:min(len(text), 60)]
 }
@@ -167,11 +167,11 @@ func kind(violation string) string {
 // shrink removes operations from a history as long as it fails in the same way.
 func shrink(t *testing.T, h *history) {
 	t.Helper()
-	was := kind(run(t, h, false).violation)
+	was := wording(run(t, h, false).violation)
 	fails := func(operations []operation) bool {
 		candidate := *h
 		candidate.Operations = operations
-		return kind(run(t, &candidate, false).violation) == was
+		return wording(run(t, &candidate, false).violation) == was
 	}
 	for size := len(h.Operations) / 2; size > 0; {
 		removed := false
@@ -203,6 +203,13 @@ func (t *tally) check(test *testing.T, histories int) {
 		"patches of the webhook":              {t.Admitted, histories / 20},
 		"pauses":                              {t.Pauses, histories / 40},
 		"ends of pauses":                      {t.Resumes, histories / 40},
+		"definitions that go":                 {t.Withdrawals, histories / 8},
+		"definitions that come":               {t.Definitions, histories / 8},
+		"versions that change":                {t.Versions, histories / 20},
+		"rights that are taken away":          {t.Denials, histories / 8},
+		"lists after the first ones":          {t.LateLists, histories / 4},
+		"restarts of custom resources":        {t.CustomRestarts, histories / 8},
+		"restarts after such a list":          {t.LateRestarts, histories / 100},
 		"restarts that were necessary":        {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
 		"restarts for a weak reason, negated": {-t.Ambiguous, -t.Restarts / 6},
 	} {
@@ -226,5 +233,12 @@ func (t *tally) add(o tally) {
 	t.Unknowable += o.Unknowable
 	t.Fights += o.Fights
 	t.Pauses += o.Pauses
+	t.Withdrawals += o.Withdrawals
+	t.Definitions += o.Definitions
+	t.Versions += o.Versions
+	t.Denials += o.Denials
+	t.LateLists += o.LateLists
+	t.CustomRestarts += o.CustomRestarts
+	t.LateRestarts += o.LateRestarts
 	t.Resumes += o.Resumes
 }

@@ -268,6 +268,13 @@ var actions = map[string]action{
 		return s.world.endNamespace()
 	}},
 
+	// The definition of a custom kind, and the right to its objects. Without a weight: addCustom adds them.
+	"withdraw":              {0, none, func(s *simulation, o operation) bool { return s.world.withdraw(o.B == 1) }},
+	"define":                {0, none, func(s *simulation, o operation) bool { return s.world.define(o.B == 1) }},
+	"serve another version": {0, none, func(s *simulation, _ operation) bool { return s.world.serveOther() }},
+	"deny":                  {0, none, func(s *simulation, o operation) bool { return s.world.deny(o.B == 1) }},
+	"grant":                 {0, none, func(s *simulation, _ operation) bool { return s.world.grant() }},
+
 	"replace key": {1, func(m maker) operation { return operation{B: m.IntN(3)} },
 		func(s *simulation, o operation) bool { return s.world.replaceKey(o.B == 2) }},
 	"lose key":        {1, none, func(s *simulation, _ operation) bool { return s.world.loseKey() }},
@@ -281,11 +288,11 @@ var actions = map[string]action{
 			return w.installed
 		}},
 
-	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = true; return true }},
-	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = false; return true }},
-	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].relist = true; return true }},
 	"impair": {3, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {

@@ -180,6 +180,12 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]mark) {
 	name := workloadName(d.slot)
 	o.tally.Restarts++
+	if d.kind == boat {
+		o.tally.CustomRestarts++
+		if joined := r.seen.joined[boats]; joined > 0 && d.truth.templated <= joined && r.reload == nil {
+			o.tally.LateRestarts++
+		}
+	}
 	if r.reload != nil && r.reload.mode == "Always" {
 		return
 	}
@@ -192,6 +198,11 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 		o.fail("%s is restarted while a source is missing", name)
 	}
 	reasons := o.reasons(d, &r.seen)
+	if r.reload == nil && o.onlyBeforeList(r, d, rules, marks) {
+		o.fail("%s is restarted by server %d for what changed before this could list it, and nothing is recorded of that: it sees %s",
+			name, r.server.id, describeSeen(&r.seen))
+		return
+	}
 	if len(reasons.sources) == 0 {
 		if why := o.ambiguity(r, d, rules, marks); why != "" {
 			o.tally.Ambiguous++

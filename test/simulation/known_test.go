@@ -143,7 +143,7 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 			return false // by the record, the pods have read none of the contents before that
 		}
 	}
-	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
+	if !v.synced || changed <= max(v.since, v.joined[workloadStream(d.kind)], c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}
 	if o.world.severalCounters() && changed <= d.truth.first && v != &d.truth.firstBy.view {

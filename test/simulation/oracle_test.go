@@ -34,6 +34,10 @@ type tally struct {
 	Fights int
 	// Pauses of Deployments that were restarted, and their ends.
 	Pauses, Resumes int
+	// Of custom resources: how often the definition went and came, changed its version, and could not be read; how often a server
+	// listed them later than the rest; and how often it restarted them, also right after such a list.
+	Withdrawals, Definitions, Versions, Denials int
+	LateLists, CustomRestarts, LateRestarts     int
 }
 
 // truth is what the oracle remembers about a workload.

@@ -180,7 +180,7 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 // object returns a pod as an API object.
 func (p *pod) object(d *workload) corev1.Pod {
 	owner := d.owner()
-	if d.kind == "Deployment" {
+	if d.replaces() {
 		if s := d.set(p.identity); s != nil {
 			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
 		}

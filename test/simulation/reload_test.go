@@ -10,7 +10,6 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/registry/reload"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // reloadRequest is a Reload that a user has created.
@@ -20,14 +19,17 @@ type reloadRequest struct {
 }
 
 // views returns the ConfigDependency of any workload.
-type views struct{ d *workload }
+type views struct {
+	d          *workload
+	apiVersion string
+}
 
 // Lookup implements reload.Views.
 func (v views) Lookup(string, string) (*v1alpha1.ConfigDependency, error) {
 	return &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v.d.key().ViewName(), UID: "view"},
 		Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{
-			APIVersion: "apps/v1", Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
+			APIVersion: v.apiVersion, Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
 	}, nil
 }
 
@@ -37,9 +39,10 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 	if d == nil || !server.alive || !server.view.synced {
 		return false
 	}
+	apiVersion, _ := server.kinds.Of(d.key().Kind).GroupVersionKind().ToAPIVersionAndKind()
 	request := &reloadRequest{mode: mode, done: make(chan struct{})}
 	storage := &reload.REST{
-		Views: views{d}, Index: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Sink: notify.Sinks{},
+		Views: views{d, apiVersion}, Index: server.index, Client: server.client(request), Sink: notify.Sinks{},
 		Clock: server.controller.Clock,
 	}
 	go func() {

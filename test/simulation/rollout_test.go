@@ -129,7 +129,7 @@ func (w *world) stepPods(d *workload) bool {
 		return true
 	}
 	switch d.kind {
-	case "Deployment":
+	case "Deployment", boat:
 		return w.stepDeployment(d)
 	case "StatefulSet":
 		return w.stepStatefulSet(d)
@@ -341,6 +341,9 @@ func (w *world) status(d *workload) {
 	w.tellWorkload(d)
 }
 
+// replaces reports whether the pods of a workload belong to ReplicaSets, of which one replaces the other.
+func (d *workload) replaces() bool { return d.kind == "Deployment" || d.kind == boat }
+
 // wanted returns the number of pods in the specification of the workload.
 func (d *workload) wanted() int {
 	if d.kind == "DaemonSet" {
@@ -352,5 +355,5 @@ func (d *workload) wanted() int {
 // unfinished reports whether the status shows an incomplete rollout.
 func (d *workload) unfinished() bool {
 	p := &d.progress
-	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.kind == "Deployment" || p.updatedReady < d.replicas
+	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.replaces() || p.updatedReady < d.replicas
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // server is a replica: an index that follows the world, and a controller that leads or stands by.
@@ -35,6 +35,7 @@ type server struct {
 	network *network
 	alive   bool
 
+	kinds      kind.Table
 	index      *ingest.Index
 	replay     *ingest.Replay
 	digester   *dependency.Digester
@@ -74,6 +75,7 @@ type stream struct {
 	relist bool   // the watch has ended
 	held   bool   // no event arrives
 	queue  []event
+	ended  bool // the watch has ended, because the definition or the right to read it has changed
 }
 
 // keyOf returns one of the keys of the hash.
@@ -97,13 +99,15 @@ func (w *world) policyDefaults() policy.Defaults {
 func (s *server) birth() {
 	s.alive = true
 	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
+	s.kinds = s.world.kinds()
 	s.controller = controller.New(controller.Config{
-		Client:  workloadtest.Client(client{server: s}),
+		Client:  s.client(nil),
 		Sink:    notify.Sinks{},
 		Clock:   clock,
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
+	s.index.Within(ingest.Scope{Kinds: s.kinds})
 	s.index.SetDefaults(s.world.policyDefaults())
 	s.regressed = 0
 	s.restarted, s.looked = map[int]restarted{}, map[int]view{}
@@ -212,7 +216,7 @@ func (s *server) decide(d *workload) (v verdict) {
 		if w := known.Graph.Workload(d.key()); w != nil {
 			e := known.Evaluate(w)
 			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
-			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(nil, e, decision), decision.Timed, decision.Provisional}
+			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(s.kinds, e, decision), decision.Timed, decision.Provisional}
 		}
 	})
 	return v
@@ -227,13 +231,22 @@ func (d *workload) key() dependency.WorkloadKey {
 	return dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
 }
 
+// knows reports whether the server knows a workload.
+func (s *server) knows(kind string, slot int) (is bool) {
+	d := workload{manifest: manifest{kind: kind, slot: slot}}
+	s.index.Read(func(known policy.Evaluator) { is = known.Graph.Workload(d.key()) != nil })
+	return is
+}
+
 // deliver passes one event or one list of a stream to the index, and reports whether there was one.
 func (s *server) deliver(id streamID) bool {
 	st := &s.streams[id]
 	switch {
 	case st.held:
 		return false
-	case st.listed == 0 || st.relist:
+	case s.leaves(id):
+		s.leave(id)
+	case s.joins(id), st.listed == 0, st.relist && !s.view.absent[id]:
 		s.list(id)
 	case len(st.queue) > 0:
 		e := st.queue[0]
@@ -244,9 +257,9 @@ func (s *server) deliver(id streamID) bool {
 		}
 		s.view.latest = max(s.view.latest, e.revision)
 		if e.deleted {
-			s.must(s.replay.Delete(e.object()))
+			s.must(s.replay.Delete(s.sent(&e)))
 		} else {
-			s.must(s.replay.Set(e.object()))
+			s.must(s.replay.Set(s.sent(&e)))
 		}
 	default:
 		return false
@@ -268,6 +281,7 @@ func (s *server) noticeRestore() {
 func (s *server) list(id streamID) {
 	st := &s.streams[id]
 	again := st.listed != 0
+	s.join(id)
 	st.queue, st.relist, st.listed = nil, false, s.world.revision
 	s.view.listed[id], s.view.latest = s.world.revision, s.world.revision
 	events := s.world.list(id)
@@ -276,7 +290,7 @@ func (s *server) list(id streamID) {
 	for i := range events {
 		s.look(&events[i], true)
 		seen[events[i].slot] = true
-		objects = append(objects, events[i].object())
+		objects = append(objects, s.sent(&events[i]))
 	}
 	if id == configMaps || id == secrets {
 		for slot := range s.view.sources {
@@ -287,13 +301,18 @@ func (s *server) list(id streamID) {
 	}
 	version := s.world.shown(id, s.world.revision)
 	if again {
-		s.must(s.replay.Probe(quiet, id.String(), version)) // a watch has ended, before which the version is probed
+		s.must(s.replay.Probe(quiet, s.world.nameOf(id), version)) // a watch has ended, before which the version is probed
 	}
-	s.must(s.replay.ListOf(id.String(), fmt.Sprint(version), objects...))
+	s.must(s.replay.ListOf(s.world.nameOf(id), fmt.Sprint(version), objects...))
+	s.sync()
+}
+
+// sync notes that the last of the first lists has been read.
+func (s *server) sync() {
 	if s.view.synced && !s.view.rekeying {
 		return
 	}
-	for i := range s.streams {
+	for i := range s.world.streams() {
 		if s.streams[i].listed == 0 {
 			return
 		}
@@ -307,8 +326,10 @@ func (s *server) list(id streamID) {
 	for _, resource := range unused {
 		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
 	}
-	for id := range streamCount {
-		s.must(s.replay.Probe(quiet, id.String(), s.world.shown(id, s.world.revision)))
+	for id := range s.world.streams() {
+		if !s.view.absent[id] {
+			s.must(s.replay.Probe(quiet, s.world.nameOf(id), s.world.shown(id, s.world.revision)))
+		}
 	}
 }
 
@@ -321,9 +342,9 @@ func (s *server) bookmark() {
 	for _, resource := range unused {
 		s.must(s.replay.Bookmark(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
 	}
-	for id := range streamCount {
-		if st := &s.streams[id]; !st.held && !st.relist && len(st.queue) == 0 {
-			s.must(s.replay.Bookmark(id.String(), fmt.Sprint(s.world.shown(id, s.world.revision))))
+	for id := range s.world.streams() {
+		if st := &s.streams[id]; !st.held && !st.relist && !st.ended && !s.view.absent[id] && len(st.queue) == 0 {
+			s.must(s.replay.Bookmark(s.world.nameOf(id), fmt.Sprint(s.world.shown(id, s.world.revision))))
 		}
 	}
 }

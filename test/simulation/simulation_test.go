@@ -151,14 +151,14 @@ func (s *simulation) deliver() (delivered bool) {
 // next returns the stream with the earliest event, of those that are not held.
 func (s *server) next() (first streamID, found bool) {
 	var at uint64
-	for id := range s.streams {
+	for id := range s.world.streams() {
 		st := &s.streams[id]
 		switch {
 		case st.held:
-		case st.listed == 0 || st.relist:
-			return streamID(id), true
+		case s.leaves(id), s.joins(id), st.listed == 0, st.relist && !s.view.absent[id]:
+			return id, true
 		case len(st.queue) > 0 && (!found || st.queue[0].revision < at):
-			first, found, at = streamID(id), true, st.queue[0].revision
+			first, found, at = id, true, st.queue[0].revision
 		}
 	}
 	return first, found
@@ -313,6 +313,9 @@ func (s *simulation) calm() {
 		if d != nil {
 			d.refused = false
 		}
+	}
+	if s.world.definition.denied { // a watch does not last that long
+		s.world.endWatches(false)
 	}
 	s.sleep(calmFor)
 }

@@ -5,6 +5,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ const (
 	items                // one key as a file
 	subPath              // one key as a file that is not updated
 	projected            // all keys as files, in a projected volume
+	named                // all keys, by the controller of a custom resource that names it outside of the pod template
 )
 
 // use is one use of a source by a container.
@@ -41,10 +43,10 @@ func (u use) reads() keySet {
 }
 
 // whole reports whether all keys are read, whatever their names.
-func (u use) whole() bool { return u.how == envFrom || u.how == volume || u.how == projected }
+func (u use) whole() bool { return u.how != env && u.how != items && u.how != subPath }
 
 // mounted reports whether a volume shows the source.
-func (u use) mounted() bool { return u.how != env && u.how != envFrom }
+func (u use) mounted() bool { return u.how != env && u.how != envFrom && u.how != named }
 
 // live reports whether the container sees changes without a restart.
 func (u use) live() bool { return u.mounted() && u.how != subPath }
@@ -79,8 +81,24 @@ type containerSpec struct {
 
 func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
 
-// variants are the pods of templates, init containers first.
-var variants = [][]containerSpec{
+// variants are the pods of templates, init containers first: the ordinary ones, and then the same for custom resources that name s1
+// themselves.
+var variants = slices.Concat(ordinary, withNamed(ordinary))
+
+// ordinaryVariants is their number.
+var ordinaryVariants = len(ordinary)
+
+func withNamed(ordinary [][]containerSpec) (out [][]containerSpec) {
+	for _, containers := range ordinary {
+		containers = slices.Clone(containers)
+		last := &containers[len(containers)-1]
+		last.uses = append(slices.Clone(last.uses), use{source: 3, how: named, optional: true})
+		out = append(out, containers)
+	}
+	return out
+}
+
+var ordinary = [][]containerSpec{
 	pod1(use{source: 0, how: env, key: 0}, use{source: 2, how: env, key: 1}),
 	pod1(use{source: 0, how: envFrom}, use{source: 2, how: envFrom, optional: true}),
 	pod1(use{source: 0, how: volume}, use{source: 2, how: env, key: 0}),
@@ -180,6 +198,8 @@ func addUse(spec *corev1.PodSpec, c *corev1.Container, u use, id string) {
 			from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: name, Optional: optional}
 		}
 		c.EnvFrom = append(c.EnvFrom, from)
+		return
+	case named:
 		return
 	}
 	v := corev1.Volume{Name: "volume-" + id}

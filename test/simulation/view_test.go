@@ -16,11 +16,14 @@ type view struct {
 	terminating bool              // the namespace
 	sources     [sourceCount]seenSource
 	listed      [streamCount]uint64
-	latest      uint64 // the latest revision that has arrived
-	disordered  uint64 // the latest revision that arrived before something older
-	key         int
-	arrivals    int                  // the number of arrivals
-	templates   map[int]seenTemplate // of the workloads, by slot
+	// absent are the streams that could not be read, and joined is when one was listed that could not be read before.
+	absent     [streamCount]bool
+	joined     [streamCount]uint64
+	latest     uint64 // the latest revision that has arrived
+	disordered uint64 // the latest revision that arrived before something older
+	key        int
+	arrivals   int                  // the number of arrivals
+	templates  map[int]seenTemplate // of the workloads, by slot
 	// records are the hashes of the workloads, by slot, and kept the ones that the server had read when the key
 	// was replaced: it knows whether they match the content at that time.
 	records, kept map[int]string

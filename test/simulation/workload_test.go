@@ -112,6 +112,9 @@ func (m *manifest) object() runtime.Object {
 		raw := `{"f:metadata":{"f:annotations":{}}}`
 		if e.template {
 			raw = `{"f:spec":{"f:template":{}}}`
+			if m.kind == boat {
+				raw = `{"f:spec":{"f:crew":{"f:template":{}}}}`
+			}
 		}
 		meta.ManagedFields = append(meta.ManagedFields, fields(e.manager, e.at, raw))
 	}
@@ -133,6 +136,8 @@ func (m *manifest) object() runtime.Object {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: p.observed, Replicas: all,
 				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
+	case boat:
+		return m.boat(meta, t, selector)
 	case "StatefulSet":
 		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
@@ -173,7 +178,7 @@ func (m *manifest) templateWritten() time.Time {
 }
 
 func (w *world) createWorkload(slot int) bool {
-	if w.workloads[slot] != nil || w.terminating {
+	if w.workloads[slot] != nil || w.terminating || w.seeds[slot].Kind == boat && w.definition.absent {
 		return false
 	}
 	w.uids++

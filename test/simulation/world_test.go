@@ -51,6 +51,7 @@ type world struct {
 	backup      *backup
 	restored    uint64 // when etcd was last restored
 	webhook     webhook
+	definition  definition
 
 	servers []*server
 	oracle  *oracle
@@ -73,10 +74,14 @@ const (
 	configMaps
 	secrets
 	namespaces
+	boats
 	streamCount
 )
 
-var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces"}
+// ordinaryStreams are those that the servers read in every history.
+const ordinaryStreams = boats
+
+var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "boats"}
 
 func (s streamID) String() string { return streamNames[s] }
 
@@ -93,6 +98,8 @@ func workloadStream(kind string) streamID {
 		return deployments
 	case "StatefulSet":
 		return statefulSets
+	case boat:
+		return boats
 	default:
 		return daemonSets
 	}
@@ -137,7 +144,7 @@ func (w *world) emit(e event) {
 	e.revision = w.revision
 	e.deleted = e.deleted || e.source != nil && !e.source.present
 	for _, s := range w.servers {
-		if s.alive {
+		if s.alive && !s.view.absent[e.stream] {
 			st := &s.streams[e.stream]
 			st.queue = append(st.queue, e)
 		}
