@@ -65,6 +65,9 @@ type Workload struct {
 	Terminating bool
 	// OptedIn: the annotations say that the workload is restarted automatically, or try to.
 	OptedIn bool
+	// PausedByRestart: an annotation says that a restart has paused the workload, which has to be resumed whether or not it is
+	// restarted automatically by now.
+	PausedByRestart bool
 	// StartUnsure: pods of the current template may be older than StartVersion. Its rollout began
 	// before that of the last template was complete, and it may be one from before, whose pods
 	// were never replaced: this process has not seen all templates since one was complete, or this

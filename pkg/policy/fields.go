@@ -201,9 +201,12 @@ const (
 	ReasonFieldsDue        = "FieldsDue"        // Pending: fields are to be set, or released
 )
 
+// hasSetFields reports whether fields of a workload have been set and not been given up since, or may have been.
+func hasSetFields(w *dependency.Workload) bool { return w.Fields.Owned || w.Marks.Fields != "" }
+
 // decideReleased decides for a workload that has no fields to set: those that were set are released.
 func (e *Evaluation) decideReleased() (d Decision, due bool) {
-	if len(e.Policy.Fields) > 0 || len(e.Policy.Problems) > 0 || !e.Workload.Fields.Owned && e.Workload.Marks.Fields == "" {
+	if len(e.Policy.Fields) > 0 || len(e.Policy.Problems) > 0 || !hasSetFields(e.Workload) {
 		return d, false
 	}
 	return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ReleaseFields,

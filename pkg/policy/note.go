@@ -18,6 +18,7 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 		opting.Over = defaults.Dialects.own(previous.Annotations)
 	}
 	w.Opt(opting, previous, version, at)
+	w.PausedByRestart = w.Pausable && p.Pause.Since != ""
 	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
 	if previous != nil && in && late && w.OptedOver == "" && NewPolicy(Annotated{Namespace: namespace}, defaults).Mode != Off {
 		w.OptBefore(version)
@@ -26,6 +27,8 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 	return p
 }
 
-// Dormant reports whether there is nothing to decide for a workload after Note: it has not opted in, and no restart is
-// under way.
-func Dormant(w *dependency.Workload) bool { return !w.OptedIn && UnderWay(w) == nil }
+// Dormant reports whether there is nothing to decide for a workload after Note: it has not opted in, no restart is under way, no pause
+// has to be ended, and no fields have to be given up.
+func Dormant(w *dependency.Workload) bool {
+	return !w.OptedIn && UnderWay(w) == nil && !w.PausedByRestart && !hasSetFields(w)
+}

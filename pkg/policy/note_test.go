@@ -78,7 +78,8 @@ func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
 	}
 }
 
-// A workload that has not opted in needs no decisions, unless pods are being evicted. An invalid mode is not an opt-out.
+// A workload that has not opted in needs no decisions, unless something is left to be done: pods to be evicted, a pause to be ended,
+// or fields to be given up. An invalid mode is not an opt-out.
 func TestDormant(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations []string
@@ -88,7 +89,10 @@ func TestDormant(t *testing.T) {
 		"has opted in":            {[]string{policy.ReloadAnnotation, "auto"}, false},
 		"has opted out":           {[]string{policy.ReloadAnnotation, "off", policy.ConfigHashAnnotation, "v1.00000000.1"}, true},
 		"with pods left to evict": {[]string{policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4"}, false},
-		"has an invalid mode":     {[]string{policy.ReloadAnnotation, "yes"}, false},
+		"with a pause to be ended": {[]string{policy.ReloadAnnotation, "off", pausedAt, "2026-01-02T15:04:05Z", policy.LastReloadAnnotation,
+			`{"time":"2026-01-02T15:04:05.000000Z","trigger":"Secret/db"}`}, false},
+		"with fields to give up": {[]string{policy.ReloadAnnotation, "off", policy.AppliedFieldsAnnotation, "{}"}, false},
+		"has an invalid mode":    {[]string{policy.ReloadAnnotation, "yes"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
