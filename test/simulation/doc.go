@@ -32,6 +32,11 @@
 //     that a user paused is not (foreign_test.go);
 //   - the displayed state is correct (calm_test.go).
 //
+// In a quarter of the histories, some workloads are custom resources of a described kind. Its definition goes and comes, with or without
+// the objects being seen to go; another version of it is served; or the servers may not read it for a while. No server may show
+// what it cannot read. What changed before a server could list the kind must not restart a workload, unless a record tells of it
+// (kinds_test.go).
+//
 // When a change of the policy makes a source count, its content at that moment is adopted: this
 // is not a change.
 //

@@ -21,6 +21,9 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 		if seen := &r.seen.sources[s]; rules.glob && scopes[s].annotted && !seen.present && seen.goneIgnored {
 			continue // the glob had lost the source before, when it was ignored
 		}
+		if seen := &r.seen.sources[s]; scopes[s].ignores && seen.goneAt > 0 && seen.content == seen.gone {
+			continue // that it came back is no change, and it changed before it went
+		}
 		if t := r.seen.templates[d.slot]; scopes[s].annotted && t.uid == d.uid && t.ruled > slices.Max(r.seen.sources[s].arrivals[:]) {
 			continue // the source counts only since then
 		}
