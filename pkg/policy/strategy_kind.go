@@ -6,6 +6,8 @@ package policy
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -52,17 +54,30 @@ func (byKind) UnderWay(*dependency.Workload) bool { return false }
 func (byKind) Progress() Progress { return Progress{} }
 
 func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
-	at := r.Last.Time.UTC().Format(time.RFC3339)
 	switch {
 	case s.Template != nil:
 		annotate{}.begin(w, r, out)
 	case s.Field != nil:
-		out.set(s.Field, at)
+		out.set(s.Field, out.second(w))
 	case s.Annotation != "" && s.Value != "":
 		out.workload[s.Annotation] = s.Value
 	case s.Annotation != "":
-		out.workload[s.Annotation] = at
+		out.workload[s.Annotation] = out.second(w)
 	}
+}
+
+// second returns the time of the restart, in whole seconds, as controllers read it. It is later than that of the last restart, so that the
+// patch changes something, and the record says so. One that is recorded further in the future was not made by configdep.
+func (out *restartPatch) second(w *dependency.Workload) string {
+	at := out.last.Time.UTC().Truncate(time.Second)
+	if before := LastReloadOf(w); before != nil {
+		last := before.Time.UTC().Truncate(time.Second)
+		if !last.Before(at) && last.Before(at.Add(dependency.ClockMargin)) {
+			at = last.Add(time.Second)
+			out.last.Time = metav1.NewMicroTime(at)
+		}
+	}
+	return at.Format(time.RFC3339)
 }
 
 func (byKind) end(*dependency.Workload, object) {}

@@ -159,3 +159,51 @@ func TestRestartPatch_LeavesVariablesOfCustomResources(t *testing.T) {
 		}
 	}
 }
+
+// A controller reads times to the second, so a second restart within one second gets the next one: otherwise, it would change nothing. What
+// another client has written as the time of the last restart moves it no further than clocks may differ.
+func TestRestartPatch_TwiceInASecond(t *testing.T) {
+	const first, next, now = "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", "2026-03-01T12:00:00.75Z"
+	at, err := time.Parse(time.RFC3339Nano, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for by, restart := range map[string]*dependency.Restart{
+		"annotation": {Annotation: "x.io/at"}, "field": {Field: []string{"spec", "restart"}}, "restart-at": nil,
+	} {
+		for last, want := range map[string]string{
+			"": first, "2026-03-01T11:59:59.900000Z": first, "2026-03-01T12:00:00.250000Z": next, "2026-03-01T12:00:01.000000Z": "2026-03-01T12:00:02Z",
+			"2126-03-01T12:00:00.000000Z": first,
+		} {
+			w := &dependency.Workload{Traits: dependency.Traits{Rollable: true, Custom: true, Restart: restart, RestartsAt: restart == nil}}
+			if last != "" {
+				w.Marks.LastReload = `{"time":"` + last + `","trigger":"Request"}`
+			}
+			p := policy.Policy{Mode: policy.Auto, Strategy: policy.RestartAt}
+			if restart != nil {
+				p = policy.NewPolicy(policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: w.Traits}, policy.Defaults{Mode: policy.Off})
+			}
+			data, err := p.RestartPatch(w, &policy.Restart{Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewRequestedReload(nil, at, "me", "")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Metadata struct{ Annotations map[string]string }
+				Spec     map[string]any
+			}
+			if err := json.Unmarshal(data, &got); err != nil {
+				t.Fatal(err)
+			}
+			told := got.Metadata.Annotations["x.io/at"]
+			for _, value := range got.Spec {
+				told, _ = value.(string)
+			}
+			if told != want {
+				t.Errorf("by %s, after %q: %s, want %s", by, last, told, want)
+			}
+			if recorded := got.Metadata.Annotations[policy.LastReloadAnnotation]; want != first && !strings.Contains(recorded, strings.TrimSuffix(want, "Z")) {
+				t.Errorf("by %s, after %q: %s is recorded, so that the next restart does not know of %s", by, last, recorded, want)
+			}
+		}
+	}
+}

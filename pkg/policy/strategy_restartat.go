@@ -4,8 +4,6 @@
 package policy
 
 import (
-	"time"
-
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -35,8 +33,8 @@ func (restartAt) UnderWay(*dependency.Workload) bool { return false }
 // Progress implements Strategy.
 func (restartAt) Progress() Progress { return Progress{} }
 
-func (restartAt) begin(_ *dependency.Workload, r *Restart, out *restartPatch) {
-	out.set([]string{"spec", "restartAt"}, r.Last.Time.UTC().Format(time.RFC3339))
+func (restartAt) begin(w *dependency.Workload, _ *Restart, out *restartPatch) {
+	out.set([]string{"spec", "restartAt"}, out.second(w))
 }
 
 func (restartAt) end(*dependency.Workload, object) {}
