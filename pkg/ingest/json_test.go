@@ -467,7 +467,7 @@ func TestReader_ErrorsQuoteNoFields(t *testing.T) {
 	failed := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"conversion webhook failed: ` + password + `",` +
 		`"details":{"name":"` + password + `","causes":[{"reason":"UnexpectedServerResponse","message":"` + password + `","field":"` + password + `"}],"retryAfterSeconds":7}}`
 	var inWatch bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if inWatch {
 			fmt.Fprintln(w, `{"type":"ERROR","object":`+failed+`}`)
