@@ -1,0 +1,605 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fileset
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tempDir returns a directory in memory, if there is such a file system, since each set is synced to the disk.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err != nil {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "fileset-") //nolint:usetesting // in memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// files returns a set of files: path, content.
+func files(pairs ...string) (out []File) {
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, File{Path: pairs[i], Data: []byte(pairs[i+1])})
+	}
+	return out
+}
+
+func open(t *testing.T, dir string, o Options) *Dir {
+	t.Helper()
+	d, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// show stages a set and switches to it.
+func show(t *testing.T, d *Dir, files []File) *Set {
+	t.Helper()
+	s, err := d.Stage(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Switch(s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// visible returns the content of all files that can be read through names that do not begin with two dots.
+func visible(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	var walk func(name string)
+	walk = func(name string) {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return // a link to a file that the set does not have
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.IsDir() {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[name] = string(data)
+			return
+		}
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), "..") {
+				walk(filepath.Join(name, e.Name()))
+			}
+		}
+	}
+	walk(".")
+	return out
+}
+
+func expect(t testing.TB, dir string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, visible(t, dir)); diff != "" {
+		t.Errorf("files in %s (-want +got):\n%s", dir, diff)
+	}
+}
+
+func TestSwitch(t *testing.T) {
+	dir := tempDir(t)
+	write(t, dir, "mine", "of another")
+	d := open(t, dir, Options{})
+	if d.Current() != nil || d.Current().Digest() != (Digest{}) || d.Current().Digest().String() != "none" {
+		t.Errorf("an empty directory has the set %v", d.Current())
+	}
+	first := show(t, d, files("app.conf", "1", "tls/tls.crt", "c", "tls/tls.key", "k", "gone", "x"))
+	expect(t, dir, map[string]string{"mine": "of another", "app.conf": "1", "tls/tls.crt": "c", "tls/tls.key": "k", "gone": "x"})
+	second := show(t, d, files("app.conf", "2", "tls", "now a file", "more/deep/file", "new"))
+	expect(t, dir, map[string]string{"mine": "of another", "app.conf": "2", "tls": "now a file", "more/deep/file": "new"})
+	if d.Current() != second || d.Applied() != nil {
+		t.Errorf("current is %v, applied %v", d.Current(), d.Applied())
+	}
+	// A reader that has begun with the first set still finds all of it.
+	if data, err := os.ReadFile(filepath.Join(first.Path(), "tls", "tls.key")); err != nil || string(data) != "k" {
+		t.Errorf("the set before: %q, %v", data, err)
+	}
+	show(t, d, nil)
+	expect(t, dir, map[string]string{"mine": "of another"})
+	if _, err := os.Stat(first.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the first set is still there after two more: %v", err)
+	}
+}
+
+func write(t testing.TB, dir, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was applied last survives the process, and can be shown again.
+func TestApplied(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	good := show(t, d, files("a", "good"))
+	if err := d.MarkApplied(); err != nil {
+		t.Fatal(err)
+	}
+	show(t, d, files("a", "bad", "b", "bad"))
+	show(t, d, files("a", "worse"))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, dir, Options{})
+	if d.Current().is(d.Applied()) || !d.Applied().is(good) {
+		t.Fatalf("current is %v, applied %v", d.Current(), d.Applied())
+	}
+	if got, want := d.Applied().Digest(), d.Digest(files("a", "good")); got != want {
+		t.Errorf("the applied set has the digest %v, its files have %v", got, want)
+	}
+	if got, want := d.Current().Digest(), d.Digest(files("a", "worse")); got != want {
+		t.Errorf("the current set has the digest %v, its files have %v", got, want)
+	}
+	if err := d.Switch(d.Applied()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, dir, map[string]string{"a": "good"})
+}
+
+// The digest is that of the files on the disk, in any order, and depends on all that counts.
+func TestDigest(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	base := files("a", "1", "a.b", "2", "a/b", "3")[:2]
+	base = append(base, files("c/d", "4", "c-d", "5")...)
+	want := d.Digest(base)
+	backwards := slices.Clone(base)
+	slices.Reverse(backwards)
+	if d.Digest(backwards) != want {
+		t.Error("the digest depends on the order")
+	}
+	if got := show(t, d, backwards).Digest(); got != want {
+		t.Error("the set has another digest than its files")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir, Options{})
+	if again.Current().Digest() != again.Digest(base) {
+		t.Error("the set on the disk has another digest than its files")
+	}
+	for name, other := range map[string][]File{
+		"content":     append(files("a", "x"), base[1:]...),
+		"path":        append(files("x", "1"), base[1:]...),
+		"a file less": base[1:],
+		"permissions": append([]File{{Path: "a", Data: []byte("1"), Mode: 0o640}}, base[1:]...),
+		"boundaries":  append(files("a", "", "1a.b", "2"), base[2:]...),
+	} {
+		if again.Digest(other) == again.Digest(base) {
+			t.Errorf("the digest does not depend on: %s", name)
+		}
+	}
+	// What others do to the files of a set is noticed at the next start.
+	for name, change := range map[string]func(file string) error{
+		"content":     func(file string) error { return os.WriteFile(file, []byte("changed"), 0o600) },
+		"permissions": func(file string) error { return os.Chmod(file, 0o644) },
+		"removed":     os.Remove,
+		"a link": func(file string) error {
+			return errors.Join(os.Remove(file), os.Symlink("/etc/passwd", file))
+		},
+		"a pipe":               func(file string) error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
+		"another in it":        func(file string) error { return os.WriteFile(file+".more", nil, 0o600) },
+		"a file of a terabyte": func(file string) error { return os.Truncate(file, 1<<40) }, // which reading would take too long
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tempDir(t)
+			d := open(t, dir, Options{})
+			set := files("a", "1", "b", "2")
+			s := show(t, d, set)
+			if err := errors.Join(d.Close(), change(filepath.Join(s.Path(), "a"))); err != nil {
+				t.Fatal(err)
+			}
+			d = open(t, dir, Options{})
+			if d.Current().Digest() == d.Digest(set) {
+				t.Error("not noticed")
+			}
+			show(t, d, set)
+			expect(t, dir, map[string]string{"a": "1", "b": "2"})
+		})
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for path, want := range map[string]string{
+		"a": "", "a/b": "", "tls.crt": "", ".hidden": "", "-": "", "a b": "", "ä": "",
+		"": "relative", ".": "relative", "/a": "relative", "a/": "relative", "a//b": "relative", "../a": "relative", "a/../b": "relative", "a/./b": "relative",
+		"..data": "reserved", "a/..b": "reserved", "..set-1/a": "reserved",
+		"a\x00": "control", "a\nb": "control",
+		strings.Repeat("x", 256):           "at most 255",
+		strings.Repeat("x/", 600) + "x":    "at most 1024",
+		"\xff":                             "relative",
+		strings.Repeat("y", 255) + "/tail": "",
+	} {
+		err := CheckPath(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("CheckPath(%q) = %v, want %q", path, err, want)
+		}
+	}
+	for want, set := range map[string][]File{
+		`path "a": it occurs twice`:        files("a", "1", "b", "2", "a", "3"),
+		`path "a/b": "a" is a file`:        files("a", "1", "a/b", "2"),
+		`path "a": it occurs twice, or is`: files("a/b/c", "1", "a", "2"),
+		`path "../x"`:                      files("ok", "", "../x", ""),
+	} {
+		if err := Check(set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check(%v) = %v, want %q", set, err, want)
+		}
+		dir := tempDir(t)
+		d := open(t, dir, Options{})
+		show(t, d, files("kept", "k"))
+		if _, err := d.Stage(set); err == nil {
+			t.Errorf("Stage(%v) succeeds", set)
+		}
+		expect(t, dir, map[string]string{"kept": "k"})
+		expectSets(t, dir, 1)
+	}
+}
+
+// expectSets fails unless a directory has a number of sets, and nothing that a killed process left.
+func expectSets(t testing.TB, dir string, want int) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sets []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), setPrefix) {
+			sets = append(sets, e.Name())
+		}
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+	if len(sets) != want {
+		t.Errorf("sets %v, want %d", sets, want)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{MaxBytes: 10})
+	show(t, d, files("a", "12345", "b", "67890"))
+	if _, err := d.Stage(files("a", "123456", "b", "67890")); err == nil || !strings.Contains(err.Error(), "have 11 bytes: at most 10") {
+		t.Errorf("Stage = %v", err)
+	}
+	expectSets(t, dir, 1)
+}
+
+// Files of others are in the way, and stay as they are.
+func TestForeignFiles(t *testing.T) {
+	for name, place := range map[string]func(path string) error{
+		"a file":      func(path string) error { return os.WriteFile(path, []byte("mine"), 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link":      func(path string) error { return os.Symlink("..data/other", path) },
+		"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tempDir(t)
+			d := open(t, dir, Options{})
+			show(t, d, files("a", "1"))
+			if err := place(filepath.Join(dir, "b")); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(filepath.Join(dir, "b"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Stage(files("a", "2", "b", "2")); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), `"b"`) {
+				t.Errorf("Stage = %v", err)
+			}
+			expectSets(t, dir, 1)
+			// It may come between the two steps.
+			s, err := d.Stage(files("a", "2", "c", "2", "d", "2"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(filepath.Join(dir, "b"), filepath.Join(dir, "d")); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Switch(s); !errors.Is(err, ErrForeign) {
+				t.Errorf("Switch = %v", err)
+			}
+			if data, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(data) != "1" {
+				t.Errorf("a is %q, %v", data, err)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, "c")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the link c is left: %v", err)
+			}
+			if after, err := os.Lstat(filepath.Join(dir, "d")); err != nil || !os.SameFile(before, after) {
+				t.Errorf("the other's file: %v, %v", after, err)
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := tempDir(t)
+	open(t, dir, Options{})
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("opened twice: %v", err)
+	}
+	volume := tempDir(t)
+	if err := os.Symlink("..2026_11_26", filepath.Join(volume, currentLink)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(volume, Options{}); err == nil || !strings.Contains(err.Error(), "not to a set of files") {
+		t.Errorf("opened a volume of the kubelet: %v", err)
+	}
+	write(t, dir, "file", "")
+	if _, err := Open(filepath.Join(dir, "file"), Options{}); err == nil {
+		t.Error("opened a file")
+	}
+}
+
+func TestPermissions(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may give files to others") //nolint:forbidigo // CI runs as root
+	}
+	uid, gid := 1234, 4321
+	for name, c := range map[string]struct {
+		options      Options
+		file, script fs.FileMode
+		dir          fs.FileMode
+		uid, gid     int
+	}{
+		"by default":  {Options{}, 0o600, 0o755, 0o700, 0, 0},
+		"for a group": {Options{Mode: 0o640, GID: &gid}, 0o640, 0o755, 0o750, 0, gid},
+		"for all":     {Options{Mode: 0o444, UID: &uid, GID: &gid}, 0o444, 0o755, 0o755, uid, gid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tempDir(t)
+			d := open(t, dir, c.options)
+			set := append(files("f", "1", "sub/f", "2"), File{Path: "script", Data: []byte("3"), Mode: 0o755})
+			s := show(t, d, set)
+			for path, want := range map[string]fs.FileMode{".": c.dir | fs.ModeDir, "sub": c.dir | fs.ModeDir, "f": c.file, "sub/f": c.file, "script": c.script} {
+				info, err := os.Stat(filepath.Join(s.Path(), path))
+				if err != nil {
+					t.Fatal(err)
+				}
+				stat := info.Sys().(*syscall.Stat_t)
+				if info.Mode() != want || int(stat.Uid) != c.uid || int(stat.Gid) != c.gid {
+					t.Errorf("%s has %v of %d:%d, want %v of %d:%d", path, info.Mode(), stat.Uid, stat.Gid, want, c.uid, c.gid)
+				}
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := open(t, dir, c.options)
+			if again.Current().Digest() != again.Digest(set) {
+				t.Error("the set on the disk counts as another")
+			}
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+			other := 99
+			if c.options.UID = &other; c.options.GID == nil {
+				c.options.GID = &other
+			}
+			if again = open(t, dir, c.options); again.Current().Digest() == again.Digest(set) {
+				t.Error("a set of another owner counts as the same")
+			}
+		})
+	}
+}
+
+// crash stops a change in the middle.
+type crash struct{}
+
+// The process may be killed before any change to the directory: then readers see one whole set, as if they had come before or after the
+// switch, and the next process repairs the rest.
+func TestCrashAtEveryStep(t *testing.T) {
+	sets := [][]File{
+		files("app.conf", "1", "tls/tls.crt", "1", "tls/tls.key", "1", "only-1", "1"),
+		files("app.conf", "2", "tls/tls.crt", "2", "only-2/deep/file", "2"),
+		nil,
+		files("app.conf", "3", "tls", "3"),
+	}
+	type step struct{ mark, rollback bool }
+	for number, how := range []step{{}, {mark: true}, {mark: true, rollback: true}} {
+		for from := range sets {
+			to := (from + 1) % len(sets)
+			t.Run(fmt.Sprintf("%d from %d to %d", number, from, to), func(t *testing.T) {
+				for steps := 0; ; steps++ {
+					dir := tempDir(t)
+					write(t, dir, "foreign", "f")
+					first := open(t, dir, Options{})
+					show(t, first, sets[from])
+					if how.rollback {
+						if err := first.MarkApplied(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := first.Close(); err != nil {
+						t.Fatal(err)
+					}
+					finished := crashAfter(t, dir, steps, func(d *Dir) {
+						show(t, d, sets[to])
+						if how.rollback {
+							if err := d.Switch(d.Applied()); err != nil {
+								t.Fatal(err)
+							}
+						} else if how.mark {
+							if err := d.MarkApplied(); err != nil {
+								t.Fatal(err)
+							}
+						}
+					})
+					before, after := content(sets[from]), content(sets[to])
+					got := visible(t, dir)
+					if !maps.Equal(got, before) && !maps.Equal(got, after) {
+						t.Fatalf("killed after %d steps, readers see %v", steps, got)
+					}
+					repaired := open(t, dir, Options{})
+					expect(t, dir, got)
+					kept := map[string]bool{}
+					for _, s := range []*Set{repaired.Current(), repaired.Applied()} {
+						if s != nil {
+							kept[s.name] = true
+						}
+					}
+					expectSets(t, dir, len(kept))
+					expectLinks(t, dir, repaired.Current())
+					if digest := repaired.Current().Digest(); digest != repaired.Digest(sets[from]) && digest != repaired.Digest(sets[to]) {
+						t.Fatalf("killed after %d steps, the set has another digest", steps)
+					}
+					show(t, repaired, sets[to])
+					expect(t, dir, after)
+					if finished {
+						if steps < 5 {
+							t.Errorf("only %d steps", steps)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+func content(set []File) map[string]string {
+	out := map[string]string{"foreign": "f"}
+	for _, f := range set {
+		out[f.Path] = string(f.Data)
+	}
+	return out
+}
+
+// expectLinks fails unless the links of a directory are those of a set.
+func expectLinks(t *testing.T, dir string, s *Set) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []string
+	for _, e := range entries {
+		if e.Type() == fs.ModeSymlink && !strings.HasPrefix(e.Name(), "..") {
+			links = append(links, e.Name())
+		}
+	}
+	var want []string
+	if s != nil {
+		want = s.first
+	}
+	if !slices.Equal(links, want) {
+		t.Errorf("links %v, want %v", links, want)
+	}
+}
+
+// crashAfter opens a directory, and runs a function that ends before the change after a number of changes. It reports whether the
+// function came to its end.
+func crashAfter(t *testing.T, dir string, steps int, run func(*Dir)) (finished bool) {
+	t.Helper()
+	d, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		// As the end of a process does, this lets go of the lock.
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if r := recover(); r != nil && r != any(crash{}) {
+			panic(r)
+		}
+	}()
+	d.root.before = func() {
+		if steps == 0 {
+			panic(crash{})
+		}
+		steps--
+	}
+	run(d)
+	return true
+}
+
+// Readers see one set at any time, however often it changes while they read.
+func TestReadersSeeOneSet(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	set := func(n int) (out []File) {
+		for i := range 20 {
+			out = append(out, files(fmt.Sprintf("file-%d", i), strings.Repeat(fmt.Sprint(n), 2000))...)
+		}
+		return append(out, files(fmt.Sprintf("of-%d", n%3), fmt.Sprint(n))...)
+	}
+	show(t, d, set(0))
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	var reads atomic.Int64
+	for range 4 {
+		readers.Go(func() {
+			for !stop.Load() {
+				// A reader that wants one set opens its directory once.
+				r, err := os.OpenRoot(filepath.Join(dir, currentLink))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got := map[string]bool{}
+				entries, err := fs.ReadDir(r.FS(), ".")
+				for _, e := range entries {
+					data, err := r.ReadFile(e.Name())
+					if errors.Is(err, fs.ErrNotExist) {
+						got = nil // two switches have come since
+						break
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if n := strings.TrimPrefix(e.Name(), "of-"); n == e.Name() {
+						got[string(data[:len(data)/2000])] = true
+					} else {
+						got[string(data)] = true
+					}
+				}
+				if got != nil && len(entries) != 0 && (err != nil || len(got) != 1 || len(entries) != 21) {
+					t.Errorf("%d files of the sets %v, %v", len(entries), slices.Collect(maps.Keys(got)), err)
+				}
+				_ = r.Close()
+				reads.Add(1)
+			}
+		})
+	}
+	for n := 1; n < 300 || reads.Load() < 100; n++ {
+		show(t, d, set(n%10))
+	}
+	stop.Store(true)
+	readers.Wait()
+}

@@ -1,0 +1,205 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fileset
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Digest returns the digest that a set of these files would have. It does not read the directory.
+func (d *Dir) Digest(files []File) Digest {
+	h := d.hash()
+	for _, f := range d.ordered(files) {
+		h.begin(f.Path, f.Mode, int64(len(f.Data)))
+		_, _ = h.Write(f.Data)
+	}
+	return h.digest()
+}
+
+// ordered returns files in the order of fs.WalkDir, each with its permissions.
+func (d *Dir) ordered(files []File) []File {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].Mode = cmp.Or(files[i].Mode, d.options.Mode)
+	}
+	slices.SortFunc(files, func(a, b File) int {
+		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
+	})
+	return files
+}
+
+// CheckPath returns an error that tells why a file must not have a path.
+func CheckPath(p string) error {
+	switch {
+	case len(p) > MaxPathLength:
+		return fmt.Errorf("a path of %d bytes: at most %d are allowed", len(p), MaxPathLength)
+	case !fs.ValidPath(p) || p == ".":
+		return fmt.Errorf("path %q: it must be relative to the directory, with single slashes, and without the names \".\" and \"..\"", p)
+	}
+	for element := range strings.SplitSeq(p, "/") {
+		switch {
+		case strings.HasPrefix(element, ".."):
+			return fmt.Errorf("path %q: names that begin with two dots are reserved", p)
+		case len(element) > 255:
+			return fmt.Errorf("path %q: a name of %d bytes: at most 255 are allowed", p, len(element))
+		case strings.ContainsFunc(element, func(r rune) bool { return r < ' ' || r == 0x7f }):
+			return fmt.Errorf("path %q: names must not have control characters", p)
+		}
+	}
+	return nil
+}
+
+// Check returns an error that names the paths of files that cannot be in one set.
+func Check(files []File) error {
+	var errs []error
+	seen := make(map[string]bool, len(files)) // by path: whether it is a file
+	for _, f := range files {
+		if err := CheckPath(f.Path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, twice := seen[f.Path]; twice {
+			errs = append(errs, fmt.Errorf("path %q: it occurs twice, or is a directory too", f.Path))
+			continue
+		}
+		seen[f.Path] = true
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if seen[dir] {
+				errs = append(errs, fmt.Errorf("path %q: %q is a file", f.Path, dir))
+				break
+			}
+			seen[dir] = false
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stage writes a set beside the current one, and makes sure that it is on the disk. The errors are those of Check, ErrForeign, which
+// names the file, and those of package os. Nothing is left of a set that could not be written.
+func (d *Dir) Stage(files []File) (_ *Set, err error) {
+	if err := Check(files); err != nil {
+		return nil, err
+	}
+	var size int64
+	for _, f := range files {
+		size += int64(len(f.Data))
+	}
+	if size > d.options.MaxBytes {
+		return nil, fmt.Errorf("the files have %d bytes: at most %d are allowed", size, d.options.MaxBytes)
+	}
+	files = d.ordered(files)
+	s := &Set{dir: d, name: setPrefix + strings.ToLower(rand.Text()[:16]), digest: d.Digest(files)}
+	for _, f := range files {
+		first, _, _ := strings.Cut(f.Path, "/")
+		s.first = append(s.first, first)
+	}
+	s.first = slices.Compact(s.first)
+	for _, first := range s.first {
+		if err := d.checkLink(first); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Discard(s))
+		}
+	}()
+	if err := d.root.Mkdir(s.name, 0o700); err != nil {
+		return nil, err
+	}
+	dirs := []string{s.name}
+	for _, f := range files {
+		if dir := path.Join(s.name, path.Dir(f.Path)); dir != dirs[len(dirs)-1] {
+			if err := d.root.MkdirAll(dir, 0o700); err != nil {
+				return nil, err
+			}
+			for ; dir != s.name; dir = path.Dir(dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+		if err := d.write(path.Join(s.name, f.Path), f); err != nil {
+			return nil, err
+		}
+	}
+	// All files are written before the first is synced, so that the file system can write them together.
+	for _, f := range files {
+		if err := d.sync(path.Join(s.name, f.Path)); err != nil {
+			return nil, err
+		}
+	}
+	// The innermost directories first, so that the content can be read only once everything has its permissions.
+	slices.SortFunc(dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	for _, dir := range slices.Compact(dirs) {
+		if err := d.own(dir, enter(d.options.Mode)); err != nil {
+			return nil, err
+		}
+		if err := d.sync(dir); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// enter returns the permissions of a directory that those may list and enter who may read its files.
+func enter(mode fs.FileMode) fs.FileMode {
+	read := mode & 0o444
+	return read | read>>2 | 0o700
+}
+
+func (d *Dir) write(name string, f File) (err error) {
+	file, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(f.Data); err != nil {
+		return err
+	}
+	return d.own(name, f.Mode)
+}
+
+// own gives a file its owner and permissions.
+func (d *Dir) own(name string, mode fs.FileMode) error {
+	if d.options.UID != nil || d.options.GID != nil {
+		if err := d.root.Lchown(name, number(d.options.UID), number(d.options.GID)); err != nil {
+			return err
+		}
+	}
+	return d.root.Chmod(name, mode)
+}
+
+// number returns an ID for chown, where -1 keeps it as it is.
+func number(id *int) int {
+	if id == nil {
+		return -1
+	}
+	return *id
+}
+
+func (d *Dir) sync(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Discard removes a set, unless it is current or applied.
+func (d *Dir) Discard(s *Set) error {
+	if s == nil || s.is(d.current) || s.is(d.applied) {
+		return nil
+	}
+	return d.root.RemoveAll(s.name)
+}
+
+// is reports whether both have the same directory.
+func (s *Set) is(other *Set) bool { return s != nil && other != nil && s.name == other.name }

@@ -1,0 +1,158 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fileset
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Switch makes a set the current one. If it fails, the old one still is, unless an error of the file system comes after the switch,
+// which Current tells. The set before is kept until the next switch, for readers that have begun to read it.
+func (d *Dir) Switch(s *Set) error {
+	if s.is(d.current) {
+		return nil
+	}
+	var made []string
+	for _, first := range s.first {
+		switch fresh, err := d.link(first); {
+		case err != nil:
+			return errors.Join(err, d.unlink(made))
+		case fresh:
+			made = append(made, first)
+		}
+	}
+	if err := d.point(currentLink, s); err != nil {
+		return errors.Join(err, d.unlink(made))
+	}
+	old := d.current
+	d.current, d.previous = s, old
+	var gone []string
+	if old != nil {
+		gone = slices.DeleteFunc(slices.Clone(old.first), func(first string) bool { return slices.Contains(s.first, first) })
+	}
+	return errors.Join(d.unlink(gone), d.sync("."), d.sweep())
+}
+
+// MarkApplied remembers that the application has accepted the current set, also for processes that open the directory later.
+func (d *Dir) MarkApplied() error {
+	if d.current == nil || d.current.is(d.applied) {
+		return nil
+	}
+	if err := d.point(appliedLink, d.current); err != nil {
+		return err
+	}
+	d.applied = d.current
+	return d.sync(".")
+}
+
+// point lets a link lead to a set, at once.
+func (d *Dir) point(link string, s *Set) error {
+	temp := tempPrefix + strings.TrimLeft(link, ".")
+	if err := d.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := d.root.Symlink(s.name, temp); err != nil {
+		return err
+	}
+	return d.root.Rename(temp, link)
+}
+
+// ours reports whether a name is a link into the current set, and whether anything has that name.
+func (d *Dir) ours(first string) (ours, exists bool, err error) {
+	info, err := d.root.Lstat(first)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, false, nil
+		}
+		return false, false, err
+	}
+	if info.Mode().Type() != fs.ModeSymlink {
+		return false, true, nil
+	}
+	target, err := d.root.Readlink(first)
+	return err == nil && target == currentLink+"/"+first, true, err
+}
+
+// checkLink returns an error if something else has the name of a link.
+func (d *Dir) checkLink(first string) error {
+	ours, exists, err := d.ours(first)
+	if err != nil {
+		return err
+	}
+	if exists && !ours {
+		return fmt.Errorf("file %q in %s: %w", first, d.name, ErrForeign)
+	}
+	return nil
+}
+
+// link makes a link into the current set, unless it exists.
+func (d *Dir) link(first string) (fresh bool, err error) {
+	if err := d.checkLink(first); err != nil {
+		return false, err
+	}
+	err = d.root.Symlink(currentLink+"/"+first, first)
+	if errors.Is(err, fs.ErrExist) {
+		return false, d.checkLink(first)
+	}
+	return err == nil, err
+}
+
+// unlink removes links into the current set. What others have put in their place stays.
+func (d *Dir) unlink(names []string) error {
+	var errs []error
+	for _, first := range names {
+		ours, _, err := d.ours(first)
+		if err == nil && ours {
+			err = d.root.Remove(first)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sweep removes the sets that are not needed anymore, and files that a killed process left.
+func (d *Dir) sweep() error {
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		s := &Set{name: entry.Name()}
+		switch {
+		case strings.HasPrefix(s.name, tempPrefix):
+			errs = append(errs, d.root.Remove(s.name))
+		case strings.HasPrefix(s.name, setPrefix) && !s.is(d.current) && !s.is(d.applied) && !s.is(d.previous):
+			errs = append(errs, d.root.RemoveAll(s.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tidy makes the links those of the current set, and removes what a killed process left.
+func (d *Dir) tidy() error {
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, entry := range entries {
+		if entry.Type() == fs.ModeSymlink && (d.current == nil || !slices.Contains(d.current.first, entry.Name())) {
+			gone = append(gone, entry.Name()) // unlink spares the links of others
+		}
+	}
+	errs := []error{d.unlink(gone), d.sweep()}
+	if d.current != nil {
+		for _, first := range d.current.first {
+			if _, err := d.link(first); err != nil && !errors.Is(err, ErrForeign) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
