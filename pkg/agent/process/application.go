@@ -1,0 +1,235 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Application is the application as a child of this process, which takes its place for all others: it has its standard input, output
+// and error, gets its signals, and gives it its exit code.
+type Application struct {
+	// Command is the program, which is looked for in PATH, and its arguments.
+	Command []string
+	// Environment returns the environment, as os.Environ does, each time the application is started.
+	Environment func() []string
+	// Grace is how long the application may take to end after SIGTERM. Then its process group is killed.
+	Grace time.Duration
+
+	restarts sync.Mutex // held while the application is started or started again
+
+	mu         sync.Mutex
+	child      *Child
+	restarting bool // the end of the child is not that of the application
+	ending     bool // the application is not started again
+	ended      chan Exit
+}
+
+// ErrEnding is returned if the application is to end, and so is not started again.
+var ErrEnding = errors.New("the application is ending")
+
+// NewApplication returns an application that has not been started.
+func NewApplication(command []string, environment func() []string, grace time.Duration) *Application {
+	return &Application{Command: command, Environment: environment, Grace: grace, ended: make(chan Exit, 1)}
+}
+
+// Start starts the application.
+func (a *Application) Start() error {
+	a.restarts.Lock()
+	defer a.restarts.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.start()
+}
+
+// start starts the application, with mu held.
+func (a *Application) start() error {
+	if a.ending {
+		return ErrEnding
+	}
+	c := exec.Command(a.Command[0], a.Command[1:]...) //nolint:noctx // the operator chooses the command; Stop ends it
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if a.Environment != nil {
+		c.Env = a.Environment()
+	}
+	child, err := Start(c)
+	if err != nil {
+		return err
+	}
+	a.child = child
+	go func() {
+		<-child.Done()
+		_ = child.KillGroup()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.child == child && !a.restarting {
+			a.end(child.Exit())
+		}
+	}()
+	return nil
+}
+
+// end tells that the application has ended, with mu held.
+func (a *Application) end(e Exit) {
+	a.ending = true
+	select {
+	case a.ended <- e:
+	default: // it is told once
+	}
+}
+
+// Started reports whether the application has been started.
+func (a *Application) Started() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.child != nil
+}
+
+// Ended receives how the application ended, once it is not started again.
+func (a *Application) Ended() <-chan Exit { return a.ended }
+
+// Restart stops the application, starts it again with a new environment, and sees whether it stays up for some time. If it does not,
+// or does not start, it may be tried again, or GiveUp called.
+func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
+	a.restarts.Lock()
+	defer a.restarts.Unlock()
+	a.mu.Lock()
+	old := a.child
+	if a.ending || old == nil {
+		a.mu.Unlock()
+		return ErrEnding
+	}
+	a.restarting = true
+	a.mu.Unlock()
+
+	_, err := old.Stop(ctx, a.Grace)
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() { a.restarting = false }()
+	if a.ending {
+		a.end(old.Exit())
+		return ErrEnding
+	}
+	if err == nil {
+		err = a.start()
+	}
+	if err != nil {
+		return err
+	}
+	child := a.child
+	a.mu.Unlock()
+	timer := time.NewTimer(uptime)
+	select {
+	case <-child.Done():
+		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
+	case <-timer.C:
+	}
+	timer.Stop()
+	a.mu.Lock()
+	if err != nil && a.ending {
+		a.end(child.Exit())
+	}
+	return err
+}
+
+// GiveUp says that the application is not started again if it is not running: then it has ended.
+func (a *Application) GiveUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.endIfDone()
+}
+
+// endIfDone tells that the application has ended if it is not running, with mu held.
+func (a *Application) endIfDone() {
+	if a.child == nil || a.restarting {
+		return
+	}
+	select {
+	case <-a.child.Done():
+		a.end(a.child.Exit())
+	default:
+	}
+}
+
+// Signal sends the application a signal. The error is os.ErrProcessDone if it is not running.
+func (a *Application) Signal(s os.Signal) error {
+	a.mu.Lock()
+	child := a.child
+	a.mu.Unlock()
+	if child == nil {
+		return os.ErrProcessDone
+	}
+	return child.Signal(s)
+}
+
+// Stop ends the application. Ended tells how.
+func (a *Application) Stop() error {
+	a.mu.Lock()
+	a.ending = true
+	child := a.child
+	a.mu.Unlock()
+	if child == nil {
+		return nil
+	}
+	_, err := child.Stop(context.Background(), a.Grace)
+	return err
+}
+
+// own are signals that are about this process, and not forwarded: those about its children, its terminal and its pipes, and the one
+// with which the Go runtime interrupts goroutines.
+func own(s os.Signal) bool {
+	switch s {
+	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU:
+		return true
+	}
+	return false
+}
+
+// Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
+// and then is killed. SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. SIGTERM and SIGINT before its
+// start are for this process, and call cancel.
+func (a *Application) Forward(ctx context.Context, cancel func()) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	defer signal.Stop(signals)
+	var kill <-chan time.Time
+	for {
+		select {
+		case s := <-signals:
+			if own(s) {
+				continue
+			}
+			if (s == unix.SIGTERM || s == unix.SIGINT) && !a.Started() {
+				cancel()
+				continue
+			}
+			_ = a.Signal(s) // it may have ended meanwhile
+			if s == unix.SIGTERM && kill == nil {
+				a.mu.Lock()
+				a.ending = true
+				a.endIfDone()
+				a.mu.Unlock()
+				kill = time.After(a.Grace)
+			}
+		case <-kill:
+			a.mu.Lock()
+			if a.child != nil {
+				_ = a.child.KillGroup()
+			}
+			a.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,58 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Adopt makes this process the parent of orphans of its descendants, as it is anyway if it is the first process of a container. Call
+// Reap too.
+func Adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// Reap waits for orphans that this process has inherited, until the context ends, so that none of them stays as a zombie.
+func Reap(ctx context.Context) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	for {
+		reapAll(ctx)
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reapAll waits for all children that have ended. Those that this program has started are waited for where they were started.
+func reapAll(ctx context.Context) {
+	for {
+		var info siginfo
+		if err := peek(&info); err != nil || info.pid == 0 {
+			return
+		}
+		children.Lock()
+		child := children.byPID[int(info.pid)]
+		if child == nil {
+			_, err := unix.Wait4(int(info.pid), nil, unix.WNOHANG, nil)
+			children.Unlock()
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+			continue
+		}
+		children.Unlock()
+		select {
+		case <-child.done: // soon: it has ended
+		case <-ctx.Done():
+			return
+		}
+	}
+}
