@@ -1,0 +1,95 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package action has the ways in which an application is asked to read its configuration again, and by which that is checked.
+//
+// No error has anything of what an application answers, which may quote its configuration.
+package action
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/agent/process"
+)
+
+// Action is one step after or before new configuration. Do returns once it has succeeded, or with what went wrong. It ends with its
+// context.
+type Action interface {
+	Do(ctx context.Context) error
+	// String names the action, as in "POST http://127.0.0.1:9090/-/reload". It has no credentials.
+	String() string
+}
+
+// Command runs a command.
+type Command struct {
+	Args []string
+	// Timeout is how long it may run.
+	Timeout time.Duration
+	// Output gets its output. nil: nothing does.
+	Output *os.File
+	// Dir is put in the place of DirPlaceholder in the arguments.
+	Dir string
+}
+
+// DirPlaceholder stands for the directory of the new files in the arguments of commands.
+const DirPlaceholder = "{dir}"
+
+// Do runs the command.
+func (c *Command) Do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("did not end within %v", c.Timeout))
+	defer cancel()
+	args := make([]string, len(c.Args))
+	for i, arg := range c.Args {
+		args[i] = strings.ReplaceAll(arg, DirPlaceholder, c.Dir)
+	}
+	return process.Run(ctx, c.Output, nil, args[0], args[1:]...)
+}
+
+func (c *Command) String() string { return "command " + c.Args[0] }
+
+// ParseCommand parses a command: a JSON array of strings, or words between spaces.
+func ParseCommand(text string) ([]string, error) {
+	args := strings.Fields(text)
+	if strings.HasPrefix(strings.TrimSpace(text), "[") {
+		args = nil
+		if err := parseJSON(text, &args); err != nil {
+			return nil, fmt.Errorf("%q is not a JSON array of strings, as in [\"nginx\", \"-t\"]: %w", text, err)
+		}
+	}
+	if len(args) == 0 || args[0] == "" {
+		return nil, fmt.Errorf("%q has no command", text)
+	}
+	return args, nil
+}
+
+// Within tries an action again and again until it succeeds.
+type Within struct {
+	Action
+	// Limit is how long it may take together, and Pause the time between two tries.
+	Limit, Pause time.Duration
+}
+
+// Do tries the action. The error is that of the last try.
+func (w *Within) Do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
+	defer cancel()
+	var last error
+	for {
+		err := w.Action.Do(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // and not that the time is over
+		}
+		select {
+		case <-time.After(w.Pause):
+		case <-ctx.Done():
+			return last
+		}
+	}
+}

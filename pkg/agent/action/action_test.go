@@ -1,0 +1,326 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const limit = time.Minute
+
+func file(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func parse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestHTTP(t *testing.T) {
+	const secret = "PASSWORD-OF-THE-APPLICATION"
+	var got *http.Request
+	var body string
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got, body = r, string(text)
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
+		_, _ = fmt.Fprint(w, "the configuration has "+secret)
+	}))
+	defer server.Close()
+	h := &HTTP{
+		Method: http.MethodPut, URL: parse(t, server.URL+"/-/reload?token="+secret), Body: "{}", Timeout: limit,
+		Header:       http.Header{"X-Test": {"a", "b"}, "Host": {"app.example.com"}},
+		UsernameFile: file(t, "user", "admin\n"), PasswordFile: file(t, "password", secret+"\r\n"),
+	}
+	if err := h.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	user, password, _ := got.BasicAuth()
+	if got.Method != http.MethodPut || got.URL.Path != "/-/reload" || body != "{}" || !slices.Equal(got.Header["X-Test"], []string{"a", "b"}) ||
+		got.Host != "app.example.com" || user != "admin" || password != secret {
+		t.Errorf("%s %s of %s with %q, %v, %s %s", got.Method, got.URL, got.Host, body, got.Header, user, password)
+	}
+	h.UsernameFile, h.TokenFile = "", file(t, "token", secret)
+	if err := h.Do(t.Context()); err != nil || got.Header.Get("Authorization") != "Bearer "+secret {
+		t.Errorf("%v, %v", err, got.Header)
+	}
+	for _, tt := range []struct {
+		status int
+		accept string
+		good   bool
+	}{
+		{200, "", true},
+		{299, "", true},
+		{304, "", false},
+		{302, "", false}, // and the redirect is not followed
+		{404, "", false},
+		{500, "", false},
+		{404, "200,400-405", true},
+		{200, "202", false},
+	} {
+		if status, h.Accept = tt.status, nil; tt.accept != "" {
+			var err error
+			if h.Accept, err = ParseCodes(tt.accept); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := h.Do(t.Context())
+		if (err == nil) != tt.good || got.URL.Path != "/-/reload" {
+			t.Errorf("%d with %q: %v, at %s", tt.status, tt.accept, err, got.URL)
+		}
+		if err != nil && (strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), strconv.Itoa(tt.status)) || !strings.Contains(err.Error(), "PUT http://")) {
+			t.Errorf("error %v", err)
+		}
+	}
+	server.Close()
+	if err := h.Do(t.Context()); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v of no server", err)
+	}
+	if h.TokenFile = filepath.Join(t.TempDir(), "none"); !errors.Is(h.Do(t.Context()), os.ErrNotExist) {
+		t.Error("a token that does not exist")
+	}
+	if h.TokenFile = file(t, "token", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
+		t.Errorf("a token with two lines: %v", h.Do(t.Context()))
+	}
+}
+
+// An application that does not answer, or not to the end, costs the time of one try.
+func TestHTTP_Timeout(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/begins" {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-release
+	}))
+	defer server.Close()
+	defer close(release)
+	h := &HTTP{Method: http.MethodPost, URL: parse(t, server.URL), Timeout: 50 * time.Millisecond}
+	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	newer := errors.New("newer")
+	cancel(newer)
+	h.Timeout = limit
+	if err := h.Do(ctx); !errors.Is(err, newer) {
+		t.Errorf("error %v of an interrupted request", err)
+	}
+	// The status is known: it is enough.
+	h.URL, h.Timeout = parse(t, server.URL+"/begins"), 100*time.Millisecond
+	if err := h.Do(t.Context()); err != nil {
+		t.Errorf("error %v after an answer without an end", err)
+	}
+}
+
+func TestHTTP_SocketAndTLS(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "socket")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	h := &HTTP{Method: http.MethodPost, URL: parse(t, "http://haproxy/reload"), Socket: socket, Timeout: limit}
+	if err := h.Do(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	defer secure.Close()
+	h = &HTTP{Method: http.MethodPost, URL: parse(t, secure.URL), Timeout: limit}
+	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error %v of an unknown authority", err)
+	}
+	h.Insecure = true
+	if err := h.Do(t.Context()); err != nil {
+		t.Error(err)
+	}
+	h.Insecure, h.CAFile = false, file(t, "ca", "nothing")
+	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "has no certificate") {
+		t.Errorf("error %v of a file without certificates", err)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "app")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ntrap 'echo HUP' HUP\necho ready\nwhile :; do sleep 0.01; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), program)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	read := func(want string) {
+		t.Helper()
+		line := make([]byte, len(want))
+		if _, err := io.ReadFull(out, line); err != nil || string(line) != want {
+			t.Fatalf("read %q, %v, want %q", line, err, want)
+		}
+	}
+	read("ready\n")
+	hup := &Signal{syscall.SIGHUP, PIDFile(file(t, "pid", strconv.Itoa(c.Process.Pid)+"\n/var/lib/postgresql\n"))}
+	if err := hup.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read("HUP\n")
+	if got := hup.String(); !strings.HasPrefix(got, "SIGHUP to process of /") {
+		t.Errorf("it is shown as %s", got)
+	}
+	for content, want := range map[string]string{"": "does not begin with", "x": "does not begin with", "-1": "does not begin with", "0": "does not begin with", "4194399": "no such process"} {
+		if err := (&Signal{syscall.SIGHUP, PIDFile(file(t, "pid", content))}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("pid file %q: %v", content, err)
+		}
+	}
+	if err := (&Signal{syscall.SIGHUP, PIDFile("/no/such/file")}).Do(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no pid file: %v", err)
+	}
+	if err := (&Signal{syscall.SIGHUP, Process{Name: "no-such-program"}}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), "shareProcessNamespace") {
+		t.Errorf("no process: %v", err)
+	}
+}
+
+// A process is found by its executable, or by its command line if that cannot be read; its workers get no signal.
+func TestProcess_Is(t *testing.T) {
+	proc := t.TempDir()
+	add := func(pid, parent int, state, line, executable string) {
+		dir := filepath.Join(proc, strconv.Itoa(pid))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		stat := fmt.Sprintf("%d (a) b (c)) %s %d 1 1", pid, state, parent)
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600), os.WriteFile(filepath.Join(dir, "cmdline"), []byte(line), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if executable != "" {
+			if err := os.Symlink(executable, filepath.Join(dir, "exe")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(7, 1, "S", "nginx: master process /usr/sbin/nginx\x00", "")
+	add(8, 7, "S", "nginx: worker process\x00", "")
+	add(9, 1, "S", "sh\x00-c\x00nginx\x00", "/usr/bin/dash")
+	add(10, 1, "Z", "", "")
+	add(11, 1, "S", "/opt/prometheus\x00--config=x\x00", "/opt/prometheus-2 (deleted)")
+	for name, want := range map[string][]int{"nginx": {7, 8}, "dash": {9}, "sh": {9}, "prometheus-2": {11}, "/opt/prometheus": {11}, "/usr/bin/dash": {9}, "worker": nil, "": nil} {
+		var got []int
+		for pid := 7; pid <= 11; pid++ {
+			if _, is := (Process{Name: name}).is(filepath.Join(proc, strconv.Itoa(pid))); is {
+				got = append(got, pid)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("processes of %q: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c := &Command{Args: []string{"sh", "-c", "echo $1 $2", "x", "{dir}/nginx.conf", "--dir={dir}"}, Timeout: limit, Dir: "/new set", Output: out}
+	if err := c.Do(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(out.Name()); err != nil || string(text) != "/new set/nginx.conf --dir=/new set\n" {
+		t.Errorf("output %q, %v", text, err)
+	}
+	c = &Command{Args: []string{"sleep", "1000"}, Timeout: 20 * time.Millisecond}
+	if err := c.Do(t.Context()); err == nil || err.Error() != "sleep: did not end within 20ms" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string][]string{
+		"nginx -t":                   {"nginx", "-t"},
+		`["sh", "-c", "a b"]`:        {"sh", "-c", "a b"},
+		"  nginx   -c  {dir}/n.conf": {"nginx", "-c", "{dir}/n.conf"},
+		"":                           nil, "[]": nil, `[""]`: nil, `["a", 1]`: nil, `["a"] x`: nil, "[": nil,
+	} {
+		got, err := ParseCommand(text)
+		if (err == nil) != (want != nil) || err == nil && !cmp.Equal(got, want) {
+			t.Errorf("ParseCommand(%q) = %q, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]syscall.Signal{"HUP": 1, "SIGHUP": 1, "sigusr1": 10, "15": 15, "64": 64, "": 0, "0": 0, "65": 0, "NONE": 0, "-1": 0} {
+		if got, err := ParseSignal(text); got != want || (err == nil) != (want != 0) {
+			t.Errorf("ParseSignal(%q) = %d, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string][]Codes{
+		"200": {{200, 200}}, "200,202-204": {{200, 200}, {202, 204}}, "100-599": {{100, 599}}, "1, 200": nil,
+		"": nil, "99": nil, "600": nil, "204-202": nil, "200,": nil, "ok": nil, "200-": nil,
+	} {
+		if got, err := ParseCodes(text); (err == nil) != (want != nil) || err == nil && !slices.Equal(got, want) {
+			t.Errorf("ParseCodes(%q) = %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestWithin(t *testing.T) {
+	tries := 0
+	w := &Within{Action: try(func() error {
+		if tries++; tries < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	}), Limit: limit, Pause: time.Millisecond}
+	if err := w.Do(t.Context()); err != nil || tries != 3 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+	w = &Within{Action: try(func() error { return errors.New("never") }), Limit: 20 * time.Millisecond, Pause: time.Millisecond}
+	if err := w.Do(t.Context()); err == nil || err.Error() != "never" {
+		t.Error(err)
+	}
+}
+
+type try func() error
+
+func (t try) Do(context.Context) error { return t() }
+func (t try) String() string           { return "try" }

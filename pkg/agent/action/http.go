@@ -1,0 +1,191 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// HTTP sends a request. Files with credentials are read for each one, so that they may change.
+type HTTP struct {
+	Method string
+	URL    *url.URL
+	Header http.Header
+	Body   string
+	// Socket is the path of a unix socket to connect to, if the application listens at one.
+	Socket string
+	// Accept are the status codes that mean success. None: 200 to 299.
+	Accept []Codes
+	// Timeout is how long each try may take, with its answer.
+	Timeout time.Duration
+
+	// UsernameFile and PasswordFile, or TokenFile, have credentials.
+	UsernameFile, PasswordFile, TokenFile string
+	// CAFile has the certificates of authorities to trust instead of those of the system.
+	CAFile string
+	// CertFile and KeyFile are the certificate of the client.
+	CertFile, KeyFile string
+	// ServerName is whom the certificate of the application must be for, if it is not the host of the URL.
+	ServerName string
+	// Insecure skips the check of the certificate of the application.
+	Insecure bool
+}
+
+// Codes are status codes from the first to the last.
+type Codes struct{ First, Last int }
+
+// ParseCodes parses status codes: "200,202-204".
+func ParseCodes(text string) (out []Codes, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		c := Codes{}
+		var errs [2]error
+		c.First, errs[0] = strconv.Atoi(first)
+		c.Last, errs[1] = strconv.Atoi(last)
+		if errs != [2]error{} || c.First < 100 || c.Last > 599 || c.First > c.Last {
+			return nil, fmt.Errorf("%q: it must be codes and ranges from 100 to 599, as in 200,202-204", text)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (h *HTTP) String() string {
+	u := *h.URL
+	u.User, u.RawQuery = nil, ""
+	return h.Method + " " + u.String()
+}
+
+// maxAnswer is how much of an answer is read, so that the connection can end well.
+const maxAnswer = 64 << 10
+
+// Do sends the request once.
+func (h *HTTP) Do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("no answer within %v", h.Timeout))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL.String(), strings.NewReader(h.Body))
+	if err != nil {
+		return err
+	}
+	for name, values := range h.Header {
+		r.Header[name] = values
+		if name == "Host" {
+			r.Host = values[0]
+		}
+	}
+	if err := h.authorize(r); err != nil {
+		return err
+	}
+	transport, err := h.transport()
+	if err != nil {
+		return err
+	}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(r)
+	if err != nil {
+		if failed, is := errors.AsType[*url.Error](err); is {
+			err = failed.Err // without the URL, whose query may have a token
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("%s: %w", h, err)
+	}
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
+	if err := answer.Body.Close(); err != nil {
+		return fmt.Errorf("%s: %w", h, err)
+	}
+	if accept := h.Accept; len(accept) == 0 && answer.StatusCode/100 == 2 || slices.ContainsFunc(accept, func(c Codes) bool {
+		return answer.StatusCode >= c.First && answer.StatusCode <= c.Last
+	}) {
+		return nil
+	}
+	return fmt.Errorf("%s: the answer is %d %s", h, answer.StatusCode, http.StatusText(answer.StatusCode))
+}
+
+func (h *HTTP) authorize(r *http.Request) error {
+	if h.TokenFile != "" {
+		token, err := readLine(h.TokenFile)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if h.UsernameFile != "" {
+		username, err := readLine(h.UsernameFile)
+		if err != nil {
+			return err
+		}
+		password, err := readLine(h.PasswordFile)
+		if err != nil {
+			return err
+		}
+		r.SetBasicAuth(username, password)
+	}
+	return nil
+}
+
+// readLine reads a file with one line.
+func readLine(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxAnswer))
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimRight(string(text), "\r\n")
+	if strings.ContainsAny(line, "\r\n\x00") {
+		return "", fmt.Errorf("%s has more than one line", name)
+	}
+	return line, nil
+}
+
+// transport returns a transport for one request: files may have changed since the last.
+func (h *HTTP) transport() (*http.Transport, error) {
+	t := &http.Transport{Proxy: nil, DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer} // the application is near: no proxy
+	if h.Socket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", h.Socket)
+		}
+	}
+	t.TLSClientConfig = &tls.Config{ServerName: h.ServerName, InsecureSkipVerify: h.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // only if the operator says so
+	if h.CAFile != "" {
+		pem, err := os.ReadFile(h.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate", h.CAFile)
+		}
+	}
+	if h.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(h.CertFile, h.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", h.CertFile, h.KeyFile, err)
+		}
+		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
