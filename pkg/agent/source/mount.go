@@ -1,0 +1,220 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Limits of a directory that is read.
+const (
+	maxMountFiles = 10_000
+	maxMountBytes = 64 << 20
+)
+
+// Mount reads the files of a directory: a volume in which the kubelet switches from one set to the next, or a directory in which anyone
+// writes, also on a file system without notifications.
+type Mount struct {
+	spec    *Spec
+	poll    time.Duration
+	changed func()
+
+	mu     sync.Mutex
+	object *Object // nil: the directory does not exist
+	read   bool
+	health Health
+}
+
+// NewMount returns a reader of a Volume, which looks for changes when it is notified, and each time poll has passed.
+func NewMount(s *Spec, poll time.Duration, changed func()) *Mount {
+	return &Mount{spec: s, poll: poll, changed: changed}
+}
+
+// Objects returns the directory as one object, whose keys are the paths of its files, and whether it has been read.
+func (m *Mount) Objects() (out []*Object, synced bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.object != nil {
+		out = append(out, m.object)
+	}
+	return out, m.read
+}
+
+// Health returns how the reader gets on.
+func (m *Mount) Health() Health {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.health
+}
+
+// Run reads until the context ends.
+func (m *Mount) Run(ctx context.Context) {
+	notified, stop := m.notify()
+	defer stop()
+	poll := time.NewTicker(m.poll)
+	defer poll.Stop()
+	for {
+		m.look()
+		select {
+		case <-notified:
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// notify returns a channel that tells of changes in the directory, as far as the kernel tells of them: not on all network file systems,
+// and not in directories below it.
+func (m *Mount) notify() (<-chan struct{}, func()) {
+	out := make(chan struct{}, 1)
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return out, func() {}
+	}
+	// A directory that does not exist yet is found by polling, and then polled.
+	_ = w.Add(m.spec.Name)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range w.Events {
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	})
+	done.Go(func() {
+		for range w.Errors { // too many events, at most: the next one tells of them all
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return out, func() {
+		_ = w.Close()
+		done.Wait()
+	}
+}
+
+// look reads the directory, and tells if it has changed.
+func (m *Mount) look() {
+	now := time.Now()
+	o, err := m.load()
+	m.mu.Lock()
+	m.health.Progress, m.health.Err = now, err
+	if err != nil {
+		m.mu.Unlock()
+		return // what was read last stays
+	}
+	m.health.Heard = now
+	same := m.read && equal(m.object, o)
+	m.object, m.read = o, true
+	m.mu.Unlock()
+	if !same {
+		m.changed()
+	}
+}
+
+func equal(a, b *Object) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if len(a.Data) != len(b.Data) {
+		return false
+	}
+	for key, value := range a.Data {
+		if other, has := b.Data[key]; !has || string(other) != string(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// dataLink is the link that the kubelet, and this agent, switch to a new set.
+const dataLink = "..data"
+
+// load reads all files of the directory from one set.
+func (m *Mount) load() (*Object, error) {
+	for range 5 {
+		set, err := os.Readlink(filepath.Join(m.spec.Name, dataLink))
+		if err != nil {
+			set = "."
+		}
+		o, err := m.loadFrom(filepath.Join(m.spec.Name, set))
+		if after, afterErr := os.Readlink(filepath.Join(m.spec.Name, dataLink)); set == "." && afterErr != nil || set == after {
+			return o, err
+		}
+	}
+	return nil, fmt.Errorf("%s: it changed again and again while it was read", m.spec)
+}
+
+func (m *Mount) loadFrom(dir string) (*Object, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	o, size, count := &Object{Name: m.spec.Name, Data: map[string][]byte{}}, int64(0), 0
+	err = fs.WalkDir(root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case p == ".":
+			return nil
+		case strings.HasPrefix(e.Name(), ".."):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case e.IsDir() || !m.spec.reads(p):
+			return nil
+		}
+		info, err := root.Stat(p) // of what a link leads to
+		if err != nil || !info.Mode().IsRegular() {
+			return nil //nolint:nilerr // a link that leads nowhere or outside, a pipe, a directory
+		}
+		if count++; count > maxMountFiles {
+			return fmt.Errorf("more than %d files", maxMountFiles)
+		}
+		data, err := readUpTo(root, p, maxMountBytes-size)
+		if err != nil {
+			return err
+		}
+		size += int64(len(data))
+		o.Data[p] = data
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.spec, err)
+	}
+	return o, nil
+}
+
+func readUpTo(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("more than %d bytes", maxMountBytes)
+	}
+	return data, err
+}

@@ -1,0 +1,199 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package source reads ConfigMaps, Secrets and mounted volumes, and composes a set of files, and of environment variables, from them.
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/configdep/configdep/pkg/agent/fileset"
+)
+
+// Kind is what is read.
+type Kind string
+
+// The kinds of sources.
+const (
+	ConfigMap Kind = "ConfigMap"
+	Secret    Kind = "Secret"
+	Volume    Kind = "Volume" // a directory, in which the kubelet or others write
+)
+
+// Spec is a source as an operator asks for it: one object by its name, the objects that a selector matches, or a directory.
+type Spec struct {
+	Kind      Kind
+	Namespace string          // of the object or the objects
+	Name      string          // of the object; of a Volume its path
+	Selector  labels.Selector // instead of a name
+	// Optional: the object may be missing, and so may its keys.
+	Optional bool
+	// Dir is the directory of its files, below the directory of all. {namespace} and {name} stand for those of the object.
+	Dir string
+	// DirAnnotation is the annotation in which an object may have its own Dir.
+	DirAnnotation string
+	// Keys are the keys to read. None: all.
+	Keys []Key
+	// Mode has the permissions of the files. 0: the same as of others.
+	Mode fs.FileMode
+	// Env: the keys become environment variables with the prefix EnvPrefix, and not files.
+	Env       bool
+	EnvPrefix string
+}
+
+// Key is a key of an object, and the path of its file below the directory of the source.
+type Key struct{ Key, Path string }
+
+// String names the source, as in "Secret shop/tls".
+func (s *Spec) String() string {
+	switch {
+	case s.Kind == Volume:
+		return "Volume " + s.Name
+	case s.Selector != nil:
+		return fmt.Sprintf("%ss in %s with %s", s.Kind, s.Namespace, s.Selector)
+	}
+	return fmt.Sprintf("%s %s/%s", s.Kind, s.Namespace, s.Name)
+}
+
+// Object is what has been read of an object.
+type Object struct {
+	Namespace, Name      string
+	UID, ResourceVersion string
+	Dir                  string // of its annotation
+	Data                 map[string][]byte
+}
+
+// Version is the version of an object of which a set has the content. Those that are absent have no UID and ResourceVersion.
+type Version struct {
+	Kind                 Kind
+	Namespace, Name      string
+	UID, ResourceVersion string
+}
+
+// Set is the content of all sources.
+type Set struct {
+	Files []fileset.File
+	Env   []string // NAME=value, in the order of the sources
+	// Versions are those of the objects, in order. Volumes have none.
+	Versions []Version
+	// Ignored has what is no environment variable, for the log.
+	Ignored []string
+}
+
+// Compose composes the set of sources from their objects, which come in the order of their names. The error names everything that is
+// wrong, and there is no set then.
+func Compose(specs []Spec, objects func(i int) []*Object) (*Set, error) {
+	c := composer{set: &Set{}, from: map[string]string{}}
+	for i := range specs {
+		c.add(&specs[i], objects(i))
+	}
+	slices.SortFunc(c.set.Versions, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	c.set.Versions = slices.Compact(c.set.Versions)
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, err
+	}
+	if err := fileset.Check(c.set.Files); err != nil {
+		return nil, err
+	}
+	return c.set, nil
+}
+
+type composer struct {
+	set  *Set
+	from map[string]string // which source a file is from, by its path
+	errs []error
+}
+
+func (c *composer) fail(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf(format, args...))
+}
+
+func (c *composer) add(s *Spec, objects []*Object) {
+	if s.Selector == nil && len(objects) == 0 {
+		if s.Kind != Volume {
+			c.set.Versions = append(c.set.Versions, Version{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+		}
+		if !s.Optional {
+			c.fail("%s does not exist", s)
+		}
+		return
+	}
+	for _, o := range objects {
+		if s.Kind != Volume {
+			c.set.Versions = append(c.set.Versions, Version{s.Kind, o.Namespace, o.Name, o.UID, o.ResourceVersion})
+		}
+		c.object(s, o)
+	}
+}
+
+func (c *composer) object(s *Spec, o *Object) {
+	name := string(s.Kind) + " " + o.Name
+	if s.Kind != Volume {
+		name = fmt.Sprintf("%s %s/%s", s.Kind, o.Namespace, o.Name)
+	}
+	keys := s.Keys
+	if len(keys) == 0 {
+		for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+			keys = append(keys, Key{key, key})
+		}
+	}
+	dir, err := s.dir(o)
+	if err != nil {
+		c.fail("%s: %w", name, err)
+		return
+	}
+	for _, k := range keys {
+		data, has := o.Data[k.Key]
+		switch {
+		case has && s.Env:
+			c.variable(s.EnvPrefix+k.Path, data, name)
+		case has:
+			c.file(fileset.File{Path: path.Join(dir, k.Path), Data: data, Mode: s.Mode}, name)
+		case !s.Optional:
+			c.fail("%s has no key %q", name, k.Key)
+		}
+	}
+}
+
+// dir returns the directory of the files of an object, "" if it is that of all.
+func (s *Spec) dir(o *Object) (string, error) {
+	dir := strings.NewReplacer("{namespace}", o.Namespace, "{name}", o.Name).Replace(s.Dir)
+	if s.DirAnnotation != "" && o.Dir != "" {
+		if err := fileset.CheckPath(o.Dir); err != nil {
+			return "", fmt.Errorf("annotation %s: %w", s.DirAnnotation, err)
+		}
+		dir = path.Join(dir, o.Dir)
+	}
+	return dir, nil
+}
+
+func (c *composer) file(f fileset.File, from string) {
+	if other, twice := c.from[f.Path]; twice {
+		c.fail("file %q is in both %s and %s", f.Path, other, from)
+		return
+	}
+	c.from[f.Path] = from
+	c.set.Files = append(c.set.Files, f)
+}
+
+// variable adds an environment variable. As with the kubelet, the last one of a name counts, and keys that cannot be names are
+// ignored.
+func (c *composer) variable(name string, value []byte, from string) {
+	if len(validation.IsEnvVarName(name)) != 0 || slices.Contains(value, 0) {
+		c.set.Ignored = append(c.set.Ignored, fmt.Sprintf("%s in %s", name, from))
+		return
+	}
+	c.set.Env = append(c.set.Env, name+"="+string(value))
+}

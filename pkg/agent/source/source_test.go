@@ -1,0 +1,340 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/configdep/configdep/pkg/agent/fileset"
+)
+
+const limit = time.Minute
+
+func object(name string, pairs ...string) *Object {
+	o := &Object{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7", Data: map[string][]byte{}}
+	for i := 0; i < len(pairs); i += 2 {
+		o.Data[pairs[i]] = []byte(pairs[i+1])
+	}
+	return o
+}
+
+// render shows the files of a set.
+func render(s *Set) (out []string) {
+	for _, f := range s.Files {
+		line := f.Path + "=" + string(f.Data)
+		if f.Mode != 0 {
+			line += fmt.Sprintf(" %#o", f.Mode)
+		}
+		out = append(out, line)
+	}
+	return append(out, s.Env...)
+}
+
+func TestCompose(t *testing.T) {
+	everything := labels.SelectorFromSet(labels.Set{"app": "web"})
+	named := func(kind Kind, name string) Spec { return Spec{Kind: kind, Namespace: "shop", Name: name} }
+	for name, tt := range map[string]struct {
+		specs   []Spec
+		objects [][]*Object
+		want    []string
+		err     string // in the error
+	}{
+		"all keys of two sources": {
+			[]Spec{named(ConfigMap, "a"), named(Secret, "b")},
+			[][]*Object{{object("a", "y", "1", "x", "2")}, {object("b", "z", "3")}},
+			[]string{"x=2", "y=1", "z=3"}, "",
+		},
+		"chosen keys, renamed, in a directory, with permissions": {
+			[]Spec{{Kind: Secret, Namespace: "shop", Name: "tls", Dir: "tls", Mode: 0o440, Keys: []Key{{"tls.crt", "server/cert.pem"}, {"tls.key", "tls.key"}}}},
+			[][]*Object{{object("tls", "tls.crt", "c", "tls.key", "k", "ca.crt", "a")}},
+			[]string{"tls/server/cert.pem=c 0440", "tls/tls.key=k 0440"}, "",
+		},
+		"one key twice": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Keys: []Key{{"x", "one"}, {"x", "two"}}}},
+			[][]*Object{{object("a", "x", "1")}},
+			[]string{"one=1", "two=1"}, "",
+		},
+		"a selector, each in its directory": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Selector: everything, Dir: "{namespace}.{name}"}},
+			[][]*Object{{object("a", "f", "1"), object("b", "f", "2")}},
+			[]string{"shop.a/f=1", "shop.b/f=2"}, "",
+		},
+		"a selector that matches nothing":   {[]Spec{{Kind: ConfigMap, Namespace: "shop", Selector: everything}}, [][]*Object{nil}, nil, ""},
+		"a required object is missing":      {[]Spec{named(Secret, "a")}, [][]*Object{nil}, nil, "Secret shop/a does not exist"},
+		"an optional object is missing":     {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Optional: true}}, [][]*Object{nil}, nil, ""},
+		"a required key is missing":         {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Keys: []Key{{"x", "x"}}}}, [][]*Object{{object("a")}}, nil, `Secret shop/a has no key "x"`},
+		"an optional key is missing":        {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Optional: true, Keys: []Key{{"x", "x"}}}}, [][]*Object{{object("a")}}, nil, ""},
+		"two sources with the same file":    {[]Spec{named(ConfigMap, "a"), named(Secret, "a")}, [][]*Object{{object("a", "f", "1")}, {object("a", "f", "2")}}, nil, `file "f" is in both ConfigMap shop/a and Secret shop/a`},
+		"a file where there is a directory": {[]Spec{named(ConfigMap, "a"), {Kind: Secret, Namespace: "shop", Name: "b", Dir: "f"}}, [][]*Object{{object("a", "f", "1")}, {object("b", "g", "2")}}, nil, `"f" is a file`},
+		"a key of a volume leads outside":   {[]Spec{{Kind: Volume, Name: "/v"}}, [][]*Object{{object("/v", "../x", "1")}}, nil, `path "../x"`},
+		"a volume is missing":               {[]Spec{{Kind: Volume, Name: "/v"}}, [][]*Object{nil}, nil, "Volume /v does not exist"},
+		"everything that is wrong is told":  {[]Spec{named(Secret, "a"), named(Secret, "b")}, [][]*Object{nil, nil}, nil, "Secret shop/a does not exist\nSecret shop/b does not exist"},
+		"variables; the last one counts": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Env: true}, {Kind: Secret, Namespace: "shop", Name: "b", Env: true, EnvPrefix: "DB_"}},
+			[][]*Object{{object("a", "A", "1", "not a name=", "x", "B", "\x00")}, {object("b", "A", "2")}},
+			[]string{"A=1", "DB_A=2"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := Compose(tt.specs, func(i int) []*Object { return tt.objects[i] })
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || set != nil {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, render(set)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An annotation chooses a directory below the source's own, and nothing else.
+func TestCompose_DirAnnotation(t *testing.T) {
+	spec := []Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Dir: "dashboards", DirAnnotation: "folder"}}
+	for dir, want := range map[string]string{"": "dashboards/f=1", "team/a": "dashboards/team/a/f=1", "/etc": "", "../x": "", "..data": "", "a/../../x": ""} {
+		o := object("a", "f", "1")
+		o.Dir = dir
+		set, err := Compose(spec, func(int) []*Object { return []*Object{o} })
+		switch {
+		case want == "":
+			if err == nil || !strings.Contains(err.Error(), "ConfigMap shop/a: annotation folder: ") {
+				t.Errorf("directory %q: %v", dir, err)
+			}
+		case err != nil || render(set)[0] != want:
+			t.Errorf("directory %q: %v, %v, want %s", dir, set, err, want)
+		}
+	}
+}
+
+// Versions are those of all objects, once each, and tell which ones are absent.
+func TestCompose_Versions(t *testing.T) {
+	specs := []Spec{{Kind: Secret, Namespace: "shop", Name: "b"}, {Kind: ConfigMap, Namespace: "shop", Name: "z", Optional: true}, {Kind: Secret, Namespace: "shop", Name: "b", Dir: "again"}, {Kind: Volume, Name: "/v"}}
+	objects := [][]*Object{{object("b", "x", "1")}, nil, {object("b", "x", "1")}, {object("/v")}}
+	set, err := Compose(specs, func(i int) []*Object { return objects[i] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Version{{Kind: ConfigMap, Namespace: "shop", Name: "z"}, {Kind: Secret, Namespace: "shop", Name: "b", UID: "uid-b", ResourceVersion: "7"}}
+	if diff := cmp.Diff(want, set.Versions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// However a source is named, no file is outside of the directory.
+func FuzzCompose(f *testing.F) {
+	for _, path := range []string{"a", "../a", "/a", "a/../../b", "..data", "a\x00", "{name}", "."} {
+		f.Add(path, path, path)
+	}
+	f.Fuzz(func(t *testing.T, key, path, dir string) {
+		o := object("a", key, "1")
+		o.Dir = dir
+		spec := Spec{Kind: Volume, Name: "/v", DirAnnotation: "d"}
+		if path != "" {
+			spec.Keys = []Key{{key, path}}
+		}
+		set, err := Compose([]Spec{spec}, func(int) []*Object { return []*Object{o} })
+		if err != nil {
+			return
+		}
+		d, err := fileset.Open(filepath.Join(t.TempDir(), "files"), fileset.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		s, err := d.Stage(set.Files)
+		if err != nil {
+			return // as a path that is too long together
+		}
+		for _, file := range set.Files {
+			inside, err := filepath.Rel(s.Path(), filepath.Join(s.Path(), file.Path))
+			if err != nil || !filepath.IsLocal(inside) {
+				t.Errorf("file %q", file.Path)
+			}
+		}
+	})
+}
+
+// A selector has a limit, and a source without a key that is read keeps nothing of others.
+func TestWatcher_Store(t *testing.T) {
+	changes := 0
+	w := NewWatcher(nil, &Spec{Kind: Secret, Namespace: "shop", Selector: labels.Everything(), Keys: []Key{{"x", "x"}}, DirAnnotation: "d"}, func() { changes++ })
+	s := store{w}
+	secret := func(i int) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i), Annotations: map[string]string{"d": "dir", "other": "x"}},
+			Data:       map[string][]byte{"x": []byte("1"), "y": []byte("2")},
+		}
+	}
+	if _, synced := w.Objects(); synced {
+		t.Error("it has been read before it was")
+	}
+	if err := s.Replace([]any{secret(1), secret(0)}, ""); err != nil {
+		t.Fatal(err)
+	}
+	objects, synced := w.Objects()
+	if !synced || len(objects) != 2 || objects[0].Name != "s0" || len(objects[0].Data) != 1 || objects[0].Dir != "dir" {
+		t.Errorf("objects %v", objects)
+	}
+	var many []any
+	for i := range MaxObjects {
+		many = append(many, secret(i))
+	}
+	if err := s.Replace(many, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(secret(5)); err != nil {
+		t.Errorf("one of the objects is updated: %v", err)
+	}
+	if err := s.Add(secret(MaxObjects)); err == nil {
+		t.Error("one object too many")
+	}
+	if err := s.Replace(append(many, secret(MaxObjects)), ""); err == nil || w.Health().Err == nil {
+		t.Error("one object too many in a list")
+	}
+	if err := s.Delete(secret(5)); err != nil {
+		t.Fatal(err)
+	}
+	if objects, _ = w.Objects(); len(objects) != MaxObjects-1 {
+		t.Errorf("%d objects", len(objects))
+	}
+	if changes < 5 {
+		t.Errorf("%d changes were told", changes)
+	}
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, limit, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// Directories are read when the kernel tells of changes, and otherwise when it is time.
+func TestMount(t *testing.T) {
+	for name, poll := range map[string]time.Duration{"notified": time.Hour, "polled": 5 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			set := func(name string, files map[string]string) {
+				t.Helper()
+				if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				for file, content := range files {
+					if err := os.WriteFile(filepath.Join(dir, name, file), []byte(content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				temp := filepath.Join(dir, "..data_tmp")
+				if err := os.Symlink(name, temp); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(temp, filepath.Join(dir, dataLink)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// As the kubelet does.
+			set("..2026_1", map[string]string{"a": "1", "b": "1"})
+			for _, f := range []string{"a", "b"} {
+				if err := os.Symlink(filepath.Join(dataLink, f), filepath.Join(dir, f)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var changes atomic.Int32
+			m := NewMount(&Spec{Kind: Volume, Name: dir}, poll, func() { changes.Add(1) })
+			if _, synced := m.Objects(); synced {
+				t.Error("it has been read before it was")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { m.Run(ctx); close(done) }()
+			shows := func(want map[string]string) func() bool {
+				return func() bool {
+					objects, synced := m.Objects()
+					if !synced || len(objects) != 1 {
+						return false
+					}
+					got := map[string]string{}
+					for key, value := range objects[0].Data {
+						got[key] = string(value)
+					}
+					return cmp.Equal(got, want)
+				}
+			}
+			await(t, "it is read", shows(map[string]string{"a": "1", "b": "1"}))
+			set("..2026_2", map[string]string{"a": "2", "c": "2"})
+			await(t, "the second set is read", shows(map[string]string{"a": "2", "c": "2"}))
+			if n := changes.Load(); n != 2 {
+				t.Errorf("%d changes, want 2", n)
+			}
+			if m.Health().Heard.IsZero() || m.Health().Err != nil {
+				t.Errorf("health %+v", m.Health())
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
+// A plain directory has files of others, links, and what is no file.
+func TestMount_PlainDirectory(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "outside")
+	for path, content := range map[string]string{"a": "1", "sub/b": "2", "..hidden/c": "3", "..d": "4"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"inside": "a", "outside": outside, "nowhere": "none", "folder": "sub"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, func() {})
+	o, err := m.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for key, value := range o.Data {
+		got[key] = string(value)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1", "sub/b": "2", "inside": "1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if o, err := NewMount(&Spec{Kind: Volume, Name: filepath.Join(dir, "none")}, time.Hour, func() {}).load(); o != nil || err != nil {
+		t.Errorf("a directory that does not exist: %v, %v", o, err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "a"), maxMountBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.load(); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a file that is too large: %v", err)
+	}
+}
