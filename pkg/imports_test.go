@@ -78,8 +78,17 @@ var mayImport = map[string][]string{
 	"pkg/apiserver/webhook":   {"pkg/apiserver/listener", "pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/policy", "pkg/follow", "pkg/jsonpatch"},
 	// Flags, and what they may be. Nothing that runs.
 	"pkg/apiserver/options": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
+	// The agent, which knows nothing of the server.
+	"pkg/agent":           {"pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/source"},
+	"pkg/agent/fileset":   {},
+	"pkg/agent/process":   {},
+	"pkg/agent/action":    {"pkg/agent/process"},
+	"pkg/agent/source":    {"pkg/agent/fileset"},
+	"pkg/agent/endpoints": {"pkg/agent", "pkg/agent/source"},
+	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/source"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
+	"cmd/configdep-agent":     {"pkg/agent"},
 }
 
 // testPackages are those that only tests may import, and each other.
@@ -98,6 +107,8 @@ var mustNotNeed = map[string][]string{
 	"pkg/controller":  {"k8s.io/apiserver"},
 	"pkg/certificate": {"k8s.io/apiserver"},
 	"pkg/admission":   {"k8s.io/apiserver"},
+	// The client for all types of Kubernetes would double what the agent needs in memory.
+	"pkg/agent": {"k8s.io/apiserver", "k8s.io/component-base", "k8s.io/client-go/kubernetes"},
 }
 
 // goPackage is the part of what "go list -json" tells that counts here.
@@ -115,7 +126,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	// So that this test cannot pass for want of looking:
 	for _, want := range []string{
 		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/workload", "pkg/strategy", "pkg/podstate", "pkg/notify", "pkg/metrics", "pkg/certificate",
-		"pkg/registry/view", "pkg/registry/configdependency", "pkg/registry/pods", "pkg/registry/reload", "pkg/controller", "pkg/admission", "pkg/apiserver", "cmd/configdep-apiserver",
+		"pkg/registry/view", "pkg/registry/configdependency", "pkg/registry/pods", "pkg/registry/reload", "pkg/controller", "pkg/admission", "pkg/apiserver", "cmd/configdep-apiserver", "pkg/agent", "cmd/configdep-agent",
 	} {
 		i := slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == module+want })
 		if i < 0 || len(packages[i].Imports) == 0 || len(packages[i].Deps) == 0 {

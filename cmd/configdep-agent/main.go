@@ -1,0 +1,115 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command configdep-agent keeps the files of an application equal to ConfigMaps, Secrets and volumes, and has it read them again. It runs
+// beside the application, or is its parent process.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/endpoints"
+	"github.com/configdep/configdep/pkg/agent/options"
+	"github.com/configdep/configdep/pkg/agent/process"
+)
+
+func main() {
+	o := options.New()
+	code := 0
+	c := &cobra.Command{
+		Use:   "configdep-agent --dir DIRECTORY SOURCES... [flags] [-- COMMAND ARGUMENTS...]",
+		Short: "Keeps the files of an application equal to ConfigMaps, Secrets and volumes",
+		Long: `configdep-agent keeps the files of an application equal to ConfigMaps, Secrets and
+volumes, and has it read them again: by a request, a signal, a command or a restart.
+It runs beside the application, or as its parent process, with the command after --.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 0 && cmd.ArgsLenAtDash() != 0 {
+				return fmt.Errorf("%q is no flag: a command comes after --", args[0])
+			}
+			return nil
+		},
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(_ *cobra.Command, args []string) (err error) {
+			code, err = run(o, args)
+			return err
+		},
+	}
+	o.AddFlags(c.Flags())
+	logging := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	c.Flags().AddGoFlag(logging.Lookup("v"))
+	if err := c.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "configdep-agent:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// run runs an agent, and returns the exit code.
+func run(o *options.Options, command []string) (code int, err error) {
+	config, err := o.Config(command)
+	if err != nil {
+		return 2, err
+	}
+	if err := o.Connect(config); err != nil {
+		return 1, err
+	}
+	a, err := agent.New(*config, nil)
+	if err != nil {
+		return 1, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	if child := config.Application; child != nil {
+		child.Environment = func() []string { return append(os.Environ(), a.Environment()...) }
+		if os.Getpid() == 1 {
+			running.Go(func() { process.Reap(ctx) })
+		}
+		// The application decides what SIGTERM means, once there is one. Until then it ends the agent.
+		running.Go(func() { child.Forward(ctx, cancel) })
+	} else {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
+		defer stop()
+	}
+	if o.Listen != "" && !o.Once {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+		if err != nil {
+			return 1, err
+		}
+		running.Go(func() {
+			if err := endpoints.Serve(ctx, listener, endpoints.Handler(a, time.Now)); err != nil {
+				klog.FromContext(ctx).Error(err, "Probes and metrics are not served")
+			}
+		})
+	}
+	exit, err := a.Run(ctx)
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return 127, err
+	case errors.Is(err, os.ErrPermission):
+		return 126, err
+	case err != nil:
+		return 1, err
+	case exit != nil:
+		return exit.Status(), nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,483 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+// fakeSource is a source whose content a test sets.
+type fakeSource struct {
+	agent *Agent
+	mu    sync.Mutex
+	data  map[string][]byte // nil: the object does not exist
+	read  bool
+	n     int
+}
+
+func (f *fakeSource) Run(ctx context.Context) { <-ctx.Done() }
+
+func (f *fakeSource) Health() source.Health { return source.Health{} }
+
+func (f *fakeSource) Objects() ([]*source.Object, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.data == nil {
+		return nil, f.read
+	}
+	return []*source.Object{{Namespace: "shop", Name: "settings", UID: "u", ResourceVersion: fmt.Sprint(f.n), Data: f.data}}, f.read
+}
+
+// set sets the content: key, value.
+func (f *fakeSource) set(pairs ...string) {
+	data := map[string][]byte{}
+	for i := 0; i < len(pairs); i += 2 {
+		data[pairs[i]] = []byte(pairs[i+1])
+	}
+	f.replace(data)
+}
+
+func (f *fakeSource) remove() { f.replace(nil) }
+
+func (f *fakeSource) replace(data map[string][]byte) {
+	f.mu.Lock()
+	f.data, f.read = data, true
+	f.n++
+	f.mu.Unlock()
+	f.agent.wake()
+}
+
+// fakeAction is a reload or a probe of a test. It notes which content it found.
+type fakeAction struct {
+	dir   string
+	mu    sync.Mutex
+	found []string
+	do    func(ctx context.Context, content string) error // nil: it succeeds
+}
+
+func (f *fakeAction) String() string { return "fake" }
+
+func (f *fakeAction) Do(ctx context.Context) error {
+	content := show(f.dir)
+	f.mu.Lock()
+	f.found = append(f.found, content)
+	do := f.do
+	f.mu.Unlock()
+	if do == nil {
+		return nil
+	}
+	return do(ctx, content)
+}
+
+// calls returns what the action has found since the last time.
+func (f *fakeAction) calls() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.found
+	f.found = nil
+	return out
+}
+
+func (f *fakeAction) will(do func(ctx context.Context, content string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.do = do
+}
+
+// show returns the files of a directory: "a=1 b=2".
+func show(dir string) string {
+	var out []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "..") {
+			if data, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil {
+				out = append(out, e.Name()+"="+string(data))
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// bench is an agent with one source and one reload, in a bubble of synctest.
+type bench struct {
+	*testing.T
+	dir    string
+	config Config
+	source *fakeSource
+	reload *fakeAction
+	agent  *Agent
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// run runs a test in a bubble, with time that passes only when all wait.
+func run(t *testing.T, change func(*bench), test func(*bench)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, dir: dir, reload: &fakeAction{dir: dir}}
+		b.config = Config{
+			Dir: dir, Settle: time.Second, RetryMin: time.Second, RetryMax: time.Minute,
+			Sources: []source.Spec{{Kind: source.Volume, Name: "/settings"}},
+		}
+		b.config.Reload = append(b.config.Reload, b.reload)
+		if change != nil {
+			change(b)
+		}
+		b.start()
+		defer b.stop()
+		test(b)
+	})
+}
+
+func (b *bench) start() {
+	b.Helper()
+	var err error
+	if b.agent, err = New(b.config, nil); err != nil {
+		b.Fatal(err)
+	}
+	if b.source == nil {
+		b.source = &fakeSource{}
+	}
+	b.source.agent = b.agent
+	b.agent.readers = []reader{b.source}
+	var ctx context.Context
+	ctx, b.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	b.ended = make(chan error, 1)
+	go func() {
+		_, err := b.agent.Run(ctx)
+		b.ended <- err
+	}()
+	synctest.Wait()
+}
+
+func (b *bench) stop() {
+	b.Helper()
+	b.cancel()
+	if err := <-b.ended; err != nil {
+		b.Error(err)
+	}
+}
+
+// after lets time pass until nothing happens anymore.
+func (b *bench) after(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in the bubble
+	synctest.Wait()
+}
+
+// want fails unless the files are as given, the action has found the given contents since the last time, and the failure contains a text.
+func (b *bench) want(files, failure string, calls ...string) {
+	b.Helper()
+	if got := show(b.dir); got != files {
+		b.Errorf("files %q, want %q", got, files)
+	}
+	if got := b.reload.calls(); !slices.Equal(got, calls) {
+		b.Errorf("reloads of %q, want %q", got, calls)
+	}
+	s := b.agent.Status()
+	got := ""
+	if s.Failure != nil {
+		got = s.Failure.Error()
+	}
+	if s.Unread != nil {
+		got += s.Unread.Error()
+	}
+	if failure == "" && got != "" || !strings.Contains(got, failure) {
+		b.Errorf("failure %q, want %q", got, failure)
+	}
+	if s.InSync() != (failure == "") {
+		b.Errorf("in sync: %t with failure %q, status %+v", s.InSync(), failure, s)
+	}
+}
+
+func TestContentIsApplied(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.want("", "has not been read yet")
+		b.source.set("a", "1", "b", "1")
+		synctest.Wait() // the first set waits for nothing
+		b.want("a=1 b=1", "")
+		if !b.agent.Status().Started {
+			b.Error("not started")
+		}
+		b.source.set("a", "2")
+		b.after(999 * time.Millisecond)
+		if got := show(b.dir); got != "a=1 b=1" {
+			b.Errorf("before it settled: %s", got)
+		}
+		b.after(time.Millisecond)
+		b.want("a=2", "", "a=2")
+		// The same content again is nothing new, whatever its version.
+		b.source.set("a", "2")
+		b.after(time.Hour)
+		b.want("a=2", "")
+		if s := b.agent.Status(); s.Successes != 2 || s.Applied != s.Wanted || s.Applied == "" {
+			b.Errorf("status %+v", s)
+		}
+	})
+}
+
+func TestFirstReload(t *testing.T) {
+	run(t, func(b *bench) { b.config.ReloadFirst = true }, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.want("a=1", "", "a=1")
+	})
+}
+
+// Many changes in a moment make one reload, and changes that never end one every ten settle times.
+func TestSettle(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "0")
+		synctest.Wait()
+		for i := range 20 {
+			b.source.set("a", fmt.Sprint(i))
+			b.after(100 * time.Millisecond)
+		}
+		b.after(900 * time.Millisecond)
+		b.want("a=19", "", "a=19")
+		for i := range 150 {
+			b.source.set("a", fmt.Sprint("x", i))
+			b.after(100 * time.Millisecond)
+		}
+		if got := b.reload.calls(); len(got) != 1 {
+			b.Errorf("reloads of %q within 15 seconds", got)
+		}
+	})
+}
+
+// A reload that fails is tried again, less and less often, until it succeeds or something newer is wanted.
+func TestReloadFails(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.reload.will(func(_ context.Context, content string) error {
+			if content == "a=bad" {
+				return errors.New("it said no")
+			}
+			return nil
+		})
+		b.source.set("a", "bad")
+		b.after(time.Second)
+		b.want("a=bad", "reload: it said no", "a=bad")
+		b.after(10 * time.Minute)
+		calls := b.reload.calls()
+		if len(calls) < 12 || len(calls) > 30 { // about one a minute, after 1, 2, 4, … seconds
+			b.Errorf("%d tries in ten minutes", len(calls))
+		}
+		if n := b.agent.Status().Failures[Reload]; n != len(calls)+1 {
+			b.Errorf("%d failures are counted, want %d", n, len(calls)+1)
+		}
+		b.source.set("a", "2")
+		b.after(time.Second)
+		b.want("a=2", "", "a=2")
+		// A failure that ends by itself.
+		fails := 3
+		b.reload.will(func(context.Context, string) error {
+			if fails--; fails >= 0 {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		b.source.set("a", "3")
+		b.after(time.Minute)
+		b.want("a=3", "", "a=3", "a=3", "a=3", "a=3")
+	})
+}
+
+// What is newer takes the place of what is being applied, which is interrupted.
+func TestSuperseded(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.reload.will(func(ctx context.Context, content string) error {
+			if content == "a=slow" {
+				<-ctx.Done()
+				return fmt.Errorf("interrupted: %w", ctx.Err())
+			}
+			return nil
+		})
+		b.source.set("a", "slow")
+		b.after(time.Hour)
+		if s := b.agent.Status(); s.InSync() || s.Failure != nil {
+			b.Errorf("while it is applied: %+v", s)
+		}
+		b.source.set("a", "2")
+		b.after(time.Second)
+		b.want("a=2", "", "a=slow", "a=2")
+		if n := b.agent.Status().Failures[Reload]; n != 0 {
+			b.Errorf("%d failures", n)
+		}
+		// It may also take its time to end.
+		b.reload.will(func(_ context.Context, content string) error {
+			if content == "a=stubborn" {
+				time.Sleep(time.Minute) //nolint:forbidigo // in the bubble
+			}
+			return nil
+		})
+		b.source.set("a", "stubborn")
+		b.after(10 * time.Second)
+		b.source.set("a", "3")
+		b.after(10 * time.Second)
+		b.source.set("a", "4")
+		b.after(time.Minute)
+		b.want("a=4", "", "a=stubborn", "a=4")
+	})
+}
+
+// The last good set comes back after failures, and stays until there is something newer.
+func TestRollback(t *testing.T) {
+	run(t, func(b *bench) { b.config.Rollback = 2 }, func(b *bench) {
+		b.source.set("a", "good")
+		synctest.Wait()
+		b.reload.will(func(_ context.Context, content string) error {
+			if strings.Contains(content, "bad") {
+				return errors.New("it said no")
+			}
+			return nil
+		})
+		b.source.set("a", "bad", "b", "bad")
+		b.after(time.Hour)
+		b.want("a=good", "reload: it said no", "a=bad b=bad", "a=bad b=bad", "a=good")
+		if s := b.agent.Status(); !s.RolledBack || s.Applied == s.Wanted {
+			b.Errorf("status %+v", s)
+		}
+		b.source.set("a", "better")
+		b.after(time.Second)
+		b.want("a=better", "", "a=better")
+		if b.agent.Status().RolledBack {
+			b.Error("still rolled back")
+		}
+		// What was good is wanted again: there is nothing to do.
+		b.source.set("a", "bad")
+		b.after(time.Hour)
+		b.reload.calls()
+		b.source.set("a", "better")
+		b.after(time.Second)
+		b.want("a=better", "", "a=better")
+	})
+}
+
+// A source that is missing leaves the files as they are.
+func TestMissingSource(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.remove()
+		b.after(time.Hour)
+		b.want("", "Volume /settings does not exist")
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.want("a=1", "")
+		b.source.remove()
+		b.after(time.Hour)
+		b.want("a=1", "Volume /settings does not exist")
+		b.source.set("a", "1")
+		b.after(time.Hour)
+		b.want("a=1", "")
+		b.source.remove()
+		b.source.set("a", "2")
+		b.after(time.Second)
+		b.want("a=2", "", "a=2")
+		// A set that was complete is applied until it succeeds, also while a source is missing.
+		b.reload.will(func(context.Context, string) error { return errors.New("not now") })
+		b.source.set("a", "3")
+		b.after(time.Second)
+		b.source.remove()
+		b.after(time.Minute)
+		b.reload.will(nil)
+		b.after(2 * time.Minute)
+		if s := b.agent.Status(); s.Failure != nil || s.Unread == nil || s.Applied != s.Wanted {
+			b.Errorf("status %+v", s)
+		}
+	})
+}
+
+// The next process knows what the last one has applied.
+func TestNextProcess(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.stop()
+		b.start()
+		b.after(time.Hour)
+		b.want("a=1", "") // nothing to do
+		b.reload.will(func(context.Context, string) error { return errors.New("not now") })
+		b.source.set("a", "2")
+		b.after(time.Second)
+		b.want("a=2", "not now", "a=2")
+		b.stop()
+		b.reload.will(nil)
+		b.start()
+		b.after(time.Hour)
+		b.want("a=2", "", "a=2") // the application has not read it
+		b.stop()
+		b.source.mu.Lock()
+		b.source.data = map[string][]byte{"a": []byte("3")} // changed meanwhile
+		b.source.mu.Unlock()
+		b.start()
+		b.after(time.Second)
+		b.want("a=3", "", "a=3")
+	})
+}
+
+// Versions are those of the applied content, also when they change without it.
+func TestVersions(t *testing.T) {
+	run(t, func(b *bench) {
+		b.config.Sources[0] = source.Spec{Kind: source.Volume, Name: "x"}
+	}, func(b *bench) {
+		b.config.Sources[0] = source.Spec{Kind: source.ConfigMap, Namespace: "shop", Name: "settings"}
+		version := func() string {
+			s := b.agent.Status()
+			if len(s.Versions) != 1 {
+				return fmt.Sprint(s.Versions)
+			}
+			return s.Versions[0].ResourceVersion
+		}
+		b.source.set("a", "1")
+		b.after(time.Second)
+		if version() != "1" {
+			b.Errorf("version %s, want 1", version())
+		}
+		b.source.set("a", "1")
+		b.after(time.Second)
+		if version() != "2" {
+			b.Errorf("version %s of the same content, want 2", version())
+		}
+		b.reload.will(func(context.Context, string) error { return errors.New("no") })
+		b.source.set("a", "3")
+		b.source.set("a", "3")
+		b.after(time.Hour)
+		if version() != "2" {
+			b.Errorf("version %s while the next is not applied, want 2", version())
+		}
+		b.reload.will(nil)
+		b.after(time.Hour)
+		if version() != "4" {
+			b.Errorf("version %s, want 4", version())
+		}
+	})
+}
+
+// The failures that a copy of the status has do not change.
+func TestStatusIsACopy(t *testing.T) {
+	s := Status{Failures: map[Step]int{}}
+	before := s
+	s.fail(&FailureError{Reload, errors.New("x")}, false)
+	if !maps.Equal(before.Failures, map[Step]int{}) || s.Failures[Reload] != 1 {
+		t.Errorf("before %v, after %v", before.Failures, s.Failures)
+	}
+}

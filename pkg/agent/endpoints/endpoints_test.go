@@ -1,0 +1,114 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+type fakeAgent struct {
+	status agent.Status
+	health []source.Health
+}
+
+func (f *fakeAgent) Status() agent.Status    { return f.status }
+func (f *fakeAgent) Health() []source.Health { return f.health }
+
+var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+func get(t *testing.T, a Agent, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(a, func() time.Time { return now }).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+func TestProbes(t *testing.T) {
+	inSync := agent.Status{Started: true, Wanted: "a", Applied: "a"}
+	fails := &agent.FailureError{Step: agent.Check, Err: errors.New("exit code 1")}
+	heard := func(ago time.Duration) []source.Health {
+		return []source.Health{{Progress: now, Heard: now}, {Progress: now.Add(-ago), Heard: now.Add(-ago)}}
+	}
+	for name, tt := range map[string]struct {
+		agent                fakeAgent
+		startup, live, ready string // "ok", or part of why not
+	}{
+		"at the start":                     {fakeAgent{status: agent.Status{Unread: errors.New("ConfigMap a does not exist")}}, "ConfigMap a does not exist", "ok", "ConfigMap a does not exist"},
+		"in sync":                          {fakeAgent{status: inSync, health: heard(time.Minute)}, "ok", "ok", "ok"},
+		"newer content":                    {fakeAgent{status: agent.Status{Started: true, Wanted: "b", Applied: "a"}}, "ok", "ok", "new content is being applied"},
+		"a failure":                        {fakeAgent{status: agent.Status{Started: true, Wanted: "b", Applied: "a", Failure: fails}}, "ok", "ok", "check: exit code 1"},
+		"rolled back":                      {fakeAgent{status: agent.Status{Started: true, Wanted: "b", Applied: "a", Failure: fails, RolledBack: true}}, "ok", "ok", "are back"},
+		"a source that is gone":            {fakeAgent{status: agent.Status{Started: true, Wanted: "a", Applied: "a", Unread: errors.New("gone")}}, "ok", "ok", "gone"},
+		"a watch that is dead":             {fakeAgent{status: inSync, health: heard(11 * time.Minute)}, "ok", "source 2 has made no progress for 11m0s", "ok"},
+		"a source not begun":               {fakeAgent{status: inSync, health: []source.Health{{}}}, "ok", "ok", "ok"},
+		"failures of a check at the start": {fakeAgent{status: agent.Status{Wanted: "a", Failure: fails}}, "check: exit code 1", "ok", "check: exit code 1"},
+	} {
+		for path, want := range map[string]string{"/startupz": tt.startup, "/livez": tt.live, "/readyz": tt.ready} {
+			code, text := get(t, &tt.agent, path)
+			if want == "ok" && (code != http.StatusOK || text != "ok") || want != "ok" && (code != http.StatusServiceUnavailable || !strings.Contains(text, want)) {
+				t.Errorf("%s: %s is %d %q, want %q", name, path, code, text, want)
+			}
+		}
+	}
+	if code, _ := get(t, &fakeAgent{}, "/other"); code != http.StatusNotFound {
+		t.Errorf("another path: %d", code)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	a := &fakeAgent{
+		status: agent.Status{
+			Started: true, Wanted: "b", Applied: "a", RolledBack: true, AppliedAt: time.Unix(1700000000, 0), Successes: 3,
+			Failures: map[agent.Step]int{agent.Reload: 2},
+		},
+		health: []source.Health{{Heard: time.Unix(1700000100, 0)}, {Heard: time.Unix(1700000050, 0)}},
+	}
+	_, text := get(t, a, "/metrics")
+	for _, want := range []string{
+		`configdep_agent_content_info{applied="a",wanted="b"} 1`, "configdep_agent_in_sync 0", "configdep_agent_rolled_back 1",
+		"configdep_agent_last_applied_timestamp_seconds 1.7e+09", "configdep_agent_applied_total 3", `configdep_agent_failures_total{step="reload"} 2`,
+		`configdep_agent_failures_total{step="check"} 0`, "configdep_agent_source_last_heard_timestamp_seconds 1.70000005e+09", "configdep_agent_sources_complete 1",
+	} {
+		if !strings.Contains(text+"\n", want+"\n") {
+			t.Errorf("%s is missing in:\n%s", want, text)
+		}
+	}
+	a.status = agent.Status{Started: true, Wanted: "a", Applied: "a"}
+	if _, text = get(t, a, "/metrics"); !strings.Contains(text, "configdep_agent_in_sync 1\n") || strings.Contains(text, "last_applied") {
+		t.Errorf("in sync:\n%s", text)
+	}
+}
+
+func TestServe(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, listener, http.NotFoundHandler()) }()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

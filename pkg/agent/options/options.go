@@ -1,0 +1,428 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package options has the flags of configdep-agent, and makes the configuration of an agent from them.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/action"
+	"github.com/configdep/configdep/pkg/agent/fileset"
+	"github.com/configdep/configdep/pkg/agent/process"
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+// Options are the values of the flags.
+type Options struct {
+	Dir                   string
+	Sources               []source.Spec
+	Kubeconfig, Namespace string
+	FileMode, Owner       string
+	MaxBytes              string
+	Settle, Poll          time.Duration
+
+	CheckCommand string
+	CheckTimeout time.Duration
+
+	Reload        HTTP
+	Signal        string
+	Process       string
+	PIDFile       string
+	ReloadCommand string
+	ReloadTimeout time.Duration
+	Restart       bool
+	Uptime        time.Duration
+	ReloadFirst   string
+
+	Probe        HTTP
+	ProbeTimeout time.Duration
+
+	RollbackAfter      int
+	RetryMin, RetryMax time.Duration
+	Output             string
+	Once               bool
+
+	Listen string
+	Grace  time.Duration
+}
+
+// HTTP are the flags of a request.
+type HTTP struct {
+	URL, Method, Body, Socket, Accept, ServerName string
+	Headers                                       []string
+	UsernameFile, PasswordFile, TokenFile         string
+	CAFile, CertFile, KeyFile                     string
+	Insecure                                      bool
+	Timeout                                       time.Duration
+}
+
+// New returns the defaults.
+func New() *Options {
+	return &Options{
+		FileMode: "0600", MaxBytes: "64Mi", Settle: time.Second, Poll: 10 * time.Second,
+		CheckTimeout: 30 * time.Second, ReloadTimeout: 30 * time.Second, ReloadFirst: "auto",
+		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second}, Probe: HTTP{Method: http.MethodGet, Timeout: 5 * time.Second},
+		ProbeTimeout: 30 * time.Second, Uptime: time.Second,
+		RetryMin: time.Second, RetryMax: time.Minute, Output: "auto", Listen: ":9533", Grace: 25 * time.Second,
+	}
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(f *pflag.FlagSet) {
+	const options = "; options follow after semicolons, as in NAME;optional;dir=SUBDIRECTORY;key=KEY:FILE;mode=0440;env=PREFIX_"
+	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options)
+	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options)
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+"; namespace=NAMESPACE; dir may contain {namespace} and {name}; dir-annotation=KEY names an annotation with the directory of an object")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, as for ConfigMaps")
+	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options)
+	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the API server; by default the ServiceAccount of the pod")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of sources that name none; by default that of the pod")
+	f.StringVar(&o.FileMode, "file-mode", o.FileMode, "permissions of the files; those who may read files may also list directories")
+	f.StringVar(&o.Owner, "owner", o.Owner, "UID[:GID] or :GID that owns the files; by default the user of this process")
+	f.StringVar(&o.MaxBytes, "max-bytes", o.MaxBytes, "how much the files may have together")
+	f.DurationVar(&o.Settle, "settle", o.Settle, "for how long nothing must have changed before changes are applied; at most ten times as long")
+	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often a --volume is read whose changes the kernel does not tell")
+
+	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "command that checks new files before they take their place: words, or a JSON array; {dir} stands for the directory of the new files")
+	f.DurationVar(&o.CheckTimeout, "check-timeout", o.CheckTimeout, "how long the check may take")
+
+	o.Reload.addFlags(f, "reload", "request after new files are in place")
+	f.StringVar(&o.Signal, "reload-signal", o.Signal, "signal after new files are in place, as HUP: to the command that this program runs, or to --process or --pid-file")
+	f.StringVar(&o.Process, "process", o.Process, "name or path of the program that gets the signal, in a pod that shares its process namespace")
+	f.StringVar(&o.PIDFile, "pid-file", o.PIDFile, "file with the number of the process that gets the signal")
+	f.StringVar(&o.ReloadCommand, "reload-command", o.ReloadCommand, "command after new files are in place: words, or a JSON array")
+	f.DurationVar(&o.ReloadTimeout, "reload-command-timeout", o.ReloadTimeout, "how long the command may take")
+	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "restart the command that this program runs, with new environment variables")
+	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
+	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files; false: not; auto: only by --reload-url and --reload-command, since a signal may end a program that is not ready for it")
+
+	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files")
+	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
+
+	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
+	f.DurationVar(&o.RetryMin, "retry-min", o.RetryMin, "time between the first two tries, which then doubles")
+	f.DurationVar(&o.RetryMax, "retry-max", o.RetryMax, "maximum time between two tries")
+	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, whose content it may quote")
+	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
+	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez, /readyz and /metrics; empty: none")
+	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
+}
+
+func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what string) {
+	name := func(s string) string { return prefix + "-" + s }
+	f.StringVar(&h.URL, name("url"), h.URL, "URL of a "+what)
+	f.StringVar(&h.Method, name("method"), h.Method, "method of the request")
+	f.StringArrayVar(&h.Headers, name("header"), h.Headers, `header of the request, as in "Name: value"`)
+	f.StringVar(&h.Body, name("body"), h.Body, "body of the request")
+	f.StringVar(&h.Socket, name("socket"), h.Socket, "path of the unix socket at which the application listens")
+	f.StringVar(&h.Accept, name("accept"), h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
+	f.DurationVar(&h.Timeout, name("timeout"), h.Timeout, "how long each try of the request may take")
+	f.StringVar(&h.UsernameFile, name("username-file"), h.UsernameFile, "file with the user name of basic authentication")
+	f.StringVar(&h.PasswordFile, name("password-file"), h.PasswordFile, "file with the password")
+	f.StringVar(&h.TokenFile, name("token-file"), h.TokenFile, "file with a bearer token")
+	f.StringVar(&h.CAFile, name("ca-file"), h.CAFile, "certificates of authorities to trust, instead of those of the system")
+	f.StringVar(&h.CertFile, name("cert-file"), h.CertFile, "certificate of the client")
+	f.StringVar(&h.KeyFile, name("key-file"), h.KeyFile, "key of that certificate")
+	f.StringVar(&h.ServerName, name("server-name"), h.ServerName, "whom the certificate of the application must be for, instead of the host of the URL")
+	f.BoolVar(&h.Insecure, name("insecure-skip-verify"), h.Insecure, "do not check the certificate of the application")
+}
+
+// flagError names the flag of an error.
+func flagError(flag string, err error) error { return fmt.Errorf("--%s: %w", flag, err) }
+
+// Config makes the configuration of an agent that runs a command, if there is one. The error names all flags that are wrong.
+func (o *Options) Config(command []string) (*agent.Config, error) {
+	c := &agent.Config{
+		Sources: o.Sources, Poll: o.Poll, Settle: o.Settle, Rollback: o.RollbackAfter, RetryMin: o.RetryMin, RetryMax: o.RetryMax, Once: o.Once,
+	}
+	var errs []error
+	fail := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, flagError(flag, err))
+		}
+	}
+	var err error
+	if o.Dir == "" {
+		fail("dir", errors.New("it is required"))
+	}
+	c.Dir = filepath.Clean(o.Dir)
+	if len(o.Sources) == 0 {
+		errs = append(errs, errors.New("there is no source: give --configmap, --secret, --configmap-selector, --secret-selector or --volume"))
+	}
+	c.Files, err = o.files()
+	errs = append(errs, err)
+	for flag, d := range map[string]time.Duration{
+		"poll-interval": o.Poll, "check-timeout": o.CheckTimeout, "reload-command-timeout": o.ReloadTimeout, "retry-min": o.RetryMin,
+		"reload-timeout": o.Reload.Timeout, "probe-timeout": o.Probe.Timeout, "probe-within": o.ProbeTimeout,
+	} {
+		if d <= 0 {
+			fail(flag, fmt.Errorf("%v must be more than 0", d))
+		}
+	}
+	for flag, d := range map[string]time.Duration{"settle": o.Settle, "restart-uptime": o.Uptime, "grace-period": o.Grace} {
+		if d < 0 {
+			fail(flag, fmt.Errorf("%v must not be negative", d))
+		}
+	}
+	if o.RetryMax < o.RetryMin {
+		fail("retry-max", fmt.Errorf("%v is less than --retry-min, %v", o.RetryMax, o.RetryMin))
+	}
+	if o.RollbackAfter < 0 {
+		fail("rollback-after", fmt.Errorf("%d must not be negative", o.RollbackAfter))
+	}
+	if o.Once && len(command) != 0 {
+		fail("once", errors.New("it is for init containers, which run no command afterwards"))
+	}
+	output, err := o.output()
+	fail("command-output", err)
+	if o.CheckCommand != "" {
+		args, err := action.ParseCommand(o.CheckCommand)
+		fail("check-command", err)
+		c.Check = &action.Command{Args: args, Timeout: o.CheckTimeout, Output: output}
+	}
+	if len(command) != 0 {
+		c.Application = process.NewApplication(command, nil, o.Grace)
+	}
+	errs = append(errs, o.reloads(c, output))
+	if o.Probe.URL != "" {
+		probe, err := o.Probe.action("probe")
+		errs = append(errs, err)
+		c.Probe = &action.Within{Action: probe, Limit: o.ProbeTimeout, Pause: 500 * time.Millisecond}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Connect connects an agent to the API server, if a source is read from it, and gives sources the namespace of the pod.
+func (o *Options) Connect(c *agent.Config) error {
+	needed := false
+	for i := range c.Sources {
+		needed = needed || c.Sources[i].Kind != source.Volume
+	}
+	if !needed {
+		return nil
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}, nil)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	config.UserAgent = "configdep-agent"
+	config.QPS, config.Burst = 20, 200 // each source is one request at the start
+	if c.Client, err = source.NewClient(config); err != nil {
+		return err
+	}
+	namespace := o.Namespace
+	if namespace == "" {
+		if namespace, _, err = loader.Namespace(); err != nil {
+			return err
+		}
+	}
+	for i := range c.Sources {
+		if s := &c.Sources[i]; s.Kind != source.Volume && s.Namespace == "" {
+			s.Namespace = namespace
+		}
+	}
+	return nil
+}
+
+var _ rest.Interface // of agent.Config
+
+func (o *Options) files() (out fileset.Options, err error) {
+	var errs []error
+	if out.Mode, err = parseMode(o.FileMode); err != nil {
+		errs = append(errs, flagError("file-mode", err))
+	}
+	if out.UID, out.GID, err = parseOwner(o.Owner); err != nil {
+		errs = append(errs, flagError("owner", err))
+	}
+	q, err := resource.ParseQuantity(o.MaxBytes)
+	if err == nil && (q.Sign() <= 0 || q.CmpInt64(1<<30) > 0) {
+		err = errors.New("it must be more than 0 and at most 1Gi")
+	}
+	if err != nil {
+		errs = append(errs, flagError("max-bytes", fmt.Errorf("%q: %w", o.MaxBytes, err)))
+	}
+	out.MaxBytes = q.Value()
+	return out, errors.Join(errs...)
+}
+
+func parseOwner(text string) (uid, gid *int, err error) {
+	if text == "" {
+		return nil, nil, nil
+	}
+	user, group, both := strings.Cut(text, ":")
+	parse := func(s string) *int {
+		n, e := strconv.ParseUint(s, 10, 31)
+		if e != nil {
+			err = fmt.Errorf("%q must be UID, UID:GID or :GID, in digits", text)
+		}
+		id := int(n)
+		return &id
+	}
+	if user != "" {
+		uid = parse(user)
+	}
+	if both {
+		gid = parse(group)
+	}
+	return uid, gid, err
+}
+
+func (o *Options) output() (*os.File, error) {
+	switch o.Output {
+	case "always":
+		return os.Stderr, nil
+	case "never":
+		return nil, nil //nolint:nilnil // no output
+	case "auto":
+		for i := range o.Sources {
+			if o.Sources[i].Kind != source.ConfigMap {
+				return nil, nil //nolint:nilnil // no output
+			}
+		}
+		return os.Stderr, nil
+	}
+	return nil, fmt.Errorf("%q must be always, never or auto", o.Output)
+}
+
+// reloads adds the actions that reload.
+func (o *Options) reloads(c *agent.Config, output *os.File) error {
+	var errs []error
+	gentle := false
+	if o.Reload.URL != "" {
+		a, err := o.Reload.action("reload")
+		errs = append(errs, err)
+		c.Reload = append(c.Reload, a)
+		gentle = true
+	}
+	if o.ReloadCommand != "" {
+		args, err := action.ParseCommand(o.ReloadCommand)
+		if err != nil {
+			errs = append(errs, flagError("reload-command", err))
+		}
+		c.Reload = append(c.Reload, &action.Command{Args: args, Timeout: o.ReloadTimeout, Output: output, Dir: c.Dir})
+		gentle = true
+	}
+	if o.Signal != "" {
+		s, err := action.ParseSignal(o.Signal)
+		if err != nil {
+			errs = append(errs, flagError("reload-signal", err))
+		}
+		to, err := o.target(c)
+		errs = append(errs, err)
+		c.Reload = append(c.Reload, &action.Signal{Signal: s, To: to})
+	} else if o.Process != "" || o.PIDFile != "" {
+		errs = append(errs, errors.New("--process and --pid-file are for --reload-signal"))
+	}
+	if o.Restart {
+		if c.Application == nil {
+			errs = append(errs, flagError("reload-by-restart", errors.New("it is for a command that this program runs: give it after --")))
+		} else {
+			c.Reload = append(c.Reload, &agent.Restart{Application: c.Application, Uptime: o.Uptime})
+		}
+	}
+	for i := range o.Sources {
+		if o.Sources[i].Env && !o.Restart {
+			errs = append(errs, fmt.Errorf("%s: variables of a process change only when it is started: env needs --reload-by-restart", &o.Sources[i]))
+		}
+	}
+	switch o.ReloadFirst {
+	case "auto":
+		c.ReloadFirst = gentle && c.Application == nil
+	case "true", "false":
+		c.ReloadFirst = o.ReloadFirst == "true"
+	default:
+		errs = append(errs, flagError("reload-first", fmt.Errorf("%q must be auto, true or false", o.ReloadFirst)))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) target(c *agent.Config) (action.Target, error) {
+	switch {
+	case o.Process != "" && o.PIDFile != "":
+		return nil, errors.New("--process and --pid-file cannot both be set")
+	case o.Process != "":
+		return action.Process{Name: o.Process}, nil
+	case o.PIDFile != "":
+		return action.PIDFile(o.PIDFile), nil
+	case c.Application != nil:
+		return child{c.Application}, nil
+	}
+	return nil, flagError("reload-signal", errors.New("it needs --process, --pid-file, or a command after --"))
+}
+
+// child is the command that this program runs, as the target of a signal.
+type child struct{ *process.Application }
+
+func (c child) Send(s syscall.Signal) error { return c.Signal(s) }
+func (c child) String() string              { return c.Command[0] }
+
+// action makes the action of the flags with a prefix.
+func (h *HTTP) action(prefix string) (*action.HTTP, error) {
+	var errs []error
+	fail := func(name string, err error) {
+		if err != nil {
+			errs = append(errs, flagError(prefix+"-"+name, err))
+		}
+	}
+	a := &action.HTTP{
+		Method: strings.ToUpper(h.Method), Body: h.Body, Socket: h.Socket, Timeout: h.Timeout, Header: http.Header{},
+		UsernameFile: h.UsernameFile, PasswordFile: h.PasswordFile, TokenFile: h.TokenFile,
+		CAFile: h.CAFile, CertFile: h.CertFile, KeyFile: h.KeyFile, ServerName: h.ServerName, Insecure: h.Insecure,
+	}
+	u, err := url.Parse(h.URL)
+	switch {
+	case err != nil:
+		fail("url", errors.New("it is not a URL")) // the error would quote it
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		fail("url", errors.New("it must begin with http:// or https:// and a host"))
+	case u.User != nil:
+		fail("url", fmt.Errorf("it must not have credentials: use --%s-username-file and --%[1]s-password-file", prefix))
+	}
+	a.URL = u
+	if _, err := http.NewRequest(h.Method, "http://localhost", nil); err != nil { //nolint:noctx // it is not sent
+		fail("method", err)
+	}
+	for _, header := range h.Headers {
+		name, value, found := strings.Cut(header, ":")
+		if !found || strings.TrimSpace(name) == "" {
+			fail("header", errors.New(`it must be as in "Name: value"`))
+			continue
+		}
+		a.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if h.Accept != "" {
+		a.Accept, err = action.ParseCodes(h.Accept)
+		fail("accept", err)
+	}
+	if (h.UsernameFile == "") != (h.PasswordFile == "") {
+		fail("username-file", fmt.Errorf("it needs --%s-password-file, and the other way round", prefix))
+	}
+	if h.TokenFile != "" && h.UsernameFile != "" {
+		fail("token-file", fmt.Errorf("it cannot be set together with --%s-username-file", prefix))
+	}
+	if (h.CertFile == "") != (h.KeyFile == "") {
+		fail("cert-file", fmt.Errorf("it needs --%s-key-file, and the other way round", prefix))
+	}
+	return a, errors.Join(errs...)
+}

@@ -1,0 +1,233 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+// parse parses flags, and makes a configuration from them.
+func parse(command []string, args ...string) (*agent.Config, error) {
+	o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(f)
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o.Config(command)
+}
+
+func TestSources(t *testing.T) {
+	web, err := labels.Parse("app=web,tier in (a, b)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		flag, value string
+		want        source.Spec
+		err         string
+	}{
+		{flag: "configmap", value: "app", want: source.Spec{Kind: source.ConfigMap, Name: "app"}},
+		{flag: "secret", value: "shop/tls ; optional; dir=a/b; key=tls.crt:server/cert.pem; key=tls.key; mode=0440", want: source.Spec{
+			Kind: source.Secret, Namespace: "shop", Name: "tls", Optional: true, Dir: "a/b", Mode: 0o440,
+			Keys: []source.Key{{Key: "tls.crt", Path: "server/cert.pem"}, {Key: "tls.key", Path: "tls.key"}},
+		}},
+		{flag: "configmap-selector", value: "app=web,tier in (a, b);namespace=shop;dir={namespace}/{name};dir-annotation=example.com/dir", want: source.Spec{
+			Kind: source.ConfigMap, Namespace: "shop", Selector: web, Dir: "{namespace}/{name}", DirAnnotation: "example.com/dir",
+		}},
+		{flag: "secret-selector", value: "app=web,tier in (a, b)", want: source.Spec{Kind: source.Secret, Selector: web}},
+		{flag: "volume", value: "/etc/app/;optional", want: source.Spec{Kind: source.Volume, Name: "/etc/app", Optional: true}},
+		{flag: "secret", value: "db;env=DB_", want: source.Spec{Kind: source.Secret, Name: "db", Env: true, EnvPrefix: "DB_"}},
+		{flag: "secret", value: "db;env", want: source.Spec{Kind: source.Secret, Name: "db", Env: true}},
+
+		{flag: "configmap", value: "", err: "name"},
+		{flag: "configmap", value: "App", err: `name "App"`},
+		{flag: "configmap", value: "a/b/c", err: `name "b/c"`},
+		{flag: "configmap", value: "A/b", err: `namespace "A"`},
+		{flag: "configmap", value: "a;optional=true", err: "optional has no value"},
+		{flag: "configmap", value: "a;", err: `option "" is unknown`},
+		{flag: "configmap", value: "a;dri=x", err: `option "dri" is unknown: there are optional, dir=`},
+		{flag: "configmap", value: "a;dir=../x", err: "dir: path"},
+		{flag: "configmap", value: "a;dir=", err: "dir: path"},
+		{flag: "configmap", value: "a;dir=/x", err: "dir: path"},
+		{flag: "configmap", value: "a;key=", err: "key: it must be KEY or KEY:PATH"},
+		{flag: "configmap", value: "a;key=x:", err: `key "x": path ""`},
+		{flag: "configmap", value: "a;key=x:..data", err: "reserved"},
+		{flag: "configmap", value: "a;mode=999", err: `mode "999"`},
+		{flag: "configmap", value: "a;mode=0040", err: "the owner must be allowed to read"},
+		{flag: "configmap", value: "a;mode=04755", err: "from 0001 to 0777"},
+		{flag: "configmap", value: "a;namespace=x", err: "give a name as NAMESPACE/NAME"},
+		{flag: "configmap", value: "a;dir-annotation=no annotation", err: "dir-annotation"},
+		{flag: "configmap", value: "a;env;dir=x", err: "have no meaning"},
+		{flag: "configmap-selector", value: "", err: "would match everything"},
+		{flag: "configmap-selector", value: "a in b", err: "found"},
+		{flag: "configmap-selector", value: "a=b;namespace=A", err: `namespace "A"`},
+		{flag: "volume", value: "etc/app", err: "must be absolute"},
+		{flag: "volume", value: "/v;env", err: "for ConfigMaps and Secrets"},
+		{flag: "volume", value: "/v;dir-annotation=x", err: "volumes have no annotations"},
+	} {
+		o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(f)
+		err := f.Parse([]string{"--" + tt.flag + "=" + tt.value})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("--%s=%s: %v, want %q", tt.flag, tt.value, err, tt.err)
+			}
+			continue
+		}
+		if err != nil || len(o.Sources) != 1 {
+			t.Errorf("--%s=%s: %v", tt.flag, tt.value, err)
+			continue
+		}
+		got := o.Sources[0]
+		if selectors := fmt.Sprint(got.Selector); selectors != fmt.Sprint(tt.want.Selector) {
+			t.Errorf("--%s=%s: selector %s", tt.flag, tt.value, selectors)
+		}
+		got.Selector, tt.want.Selector = nil, nil
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("--%s=%s (-want +got):\n%s", tt.flag, tt.value, diff)
+		}
+	}
+}
+
+// describe shows what is done for a reload.
+func describe(c *agent.Config) (out []string) {
+	for _, a := range c.Reload {
+		out = append(out, a.String())
+	}
+	if c.Probe != nil {
+		out = append(out, "probe "+c.Probe.String())
+	}
+	if c.ReloadFirst {
+		out = append(out, "first")
+	}
+	return out
+}
+
+func TestReload(t *testing.T) {
+	app := []string{"/usr/sbin/nginx", "-g", "daemon off;"}
+	for _, tt := range []struct {
+		args    string
+		command []string
+		want    []string
+		err     string
+	}{
+		{args: "", want: nil},
+		{args: "--reload-url=http://127.0.0.1:9090/-/reload?token=x", want: []string{"POST http://127.0.0.1:9090/-/reload", "first"}},
+		{args: "--reload-url=http://127.0.0.1/ --reload-method=put --reload-first=false", want: []string{"PUT http://127.0.0.1/"}},
+		{args: "--reload-signal=HUP", command: app, want: []string{"SIGHUP to /usr/sbin/nginx"}},
+		{args: "--reload-signal=HUP --process=nginx", want: []string{"SIGHUP to process nginx"}},
+		{args: "--reload-signal=HUP --process=nginx --reload-first=true", want: []string{"SIGHUP to process nginx", "first"}},
+		{args: "--reload-signal=USR2 --pid-file=/run/haproxy.pid", want: []string{"SIGUSR2 to process of /run/haproxy.pid"}},
+		{args: "--reload-command=/bin/reload --probe-url=http://localhost/healthz", want: []string{"command /bin/reload", "probe GET http://localhost/healthz", "first"}},
+		{args: "--reload-by-restart", command: app, want: []string{"restart of /usr/sbin/nginx"}},
+		{args: "--reload-url=http://a/ --reload-command=b --reload-signal=HUP", command: app, want: []string{"POST http://a/", "command b", "SIGHUP to /usr/sbin/nginx"}},
+
+		{args: "--reload-signal=HUP", err: "needs --process, --pid-file, or a command"},
+		{args: "--reload-signal=HUP --process=a --pid-file=b", err: "cannot both be set"},
+		{args: "--process=a", err: "are for --reload-signal"},
+		{args: "--reload-signal=NONE --process=a", err: `"NONE" is no signal`},
+		{args: "--reload-by-restart", err: "give it after --"},
+		{args: "--reload-url=ftp://a/", err: "--reload-url: it must begin with http://"},
+		{args: "--reload-url=http:///x", err: "--reload-url: it must begin with"},
+		{args: "--reload-url=http://user:PASSWORD@a/", err: "use --reload-username-file"},
+		{args: "--reload-url=http://a/%zz", err: "--reload-url: it is not a URL"},
+		{args: "--reload-url=http://a/ --reload-method=a,b", err: "--reload-method"},
+		{args: "--reload-url=http://a/ --reload-header=x", err: "--reload-header"},
+		{args: "--reload-url=http://a/ --reload-accept=2xx", err: "--reload-accept"},
+		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
+		{args: "--reload-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
+		{args: "--reload-url=http://a/ --reload-username-file=a --reload-password-file=b --reload-token-file=c", err: "cannot be set together"},
+		{args: "--probe-url=http://a/ --probe-accept=1", err: "--probe-accept"},
+		{args: `--reload-command=["a"`, err: "JSON array"},
+		{args: "--check-command=[]", err: "--check-command"},
+		{args: "--reload-first=yes", err: "must be auto, true or false"},
+		{args: "--command-output=yes", err: "must be always, never or auto"},
+		{args: "--file-mode=8", err: "--file-mode"},
+		{args: "--owner=root", err: "--owner"},
+		{args: "--max-bytes=2Gi", err: "--max-bytes"},
+		{args: "--max-bytes=x", err: "--max-bytes"},
+		{args: "--settle=-1s", err: "--settle"},
+		{args: "--poll-interval=0s", err: "--poll-interval"},
+		{args: "--retry-min=2m", err: "--retry-max"},
+		{args: "--rollback-after=-1", err: "--rollback-after"},
+		{args: "--once", command: app, err: "--once"},
+		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
+		{args: "--dir=", err: "--dir: it is required"},
+	} {
+		args := append([]string{"--dir=/files", "--configmap=a"}, strings.Fields(tt.args)...)
+		c, err := parse(tt.command, args...)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "PASSWORD") {
+				t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.args, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, describe(c)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.args, diff)
+		}
+	}
+	if _, err := parse(nil, "--dir=/files"); err == nil || !strings.Contains(err.Error(), "there is no source") {
+		t.Errorf("without sources: %v", err)
+	}
+	// All that is wrong is told at once.
+	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("four mistakes: %v", err)
+	}
+}
+
+// The output of commands may quote Secrets.
+func TestOutput(t *testing.T) {
+	for args, want := range map[string]bool{
+		"--configmap=a": true, "--secret=a": false, "--configmap=a --volume=/v": false, "--secret=a --command-output=always": true, "--configmap=a --command-output=never": false,
+	} {
+		c, err := parse(nil, append(strings.Fields(args), "--dir=/files", "--check-command=true")...)
+		if err != nil || (c.Check.Output != nil) != want {
+			t.Errorf("%s: %v, %v", args, c, err)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--owner=:7", "--file-mode=0440", "--max-bytes=1Mi")
+	if err != nil || c.Dir != "/x" || c.Files.UID != nil || *c.Files.GID != 7 || c.Files.Mode != 0o440 || c.Files.MaxBytes != 1<<20 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parse(nil, "--configmap=a", "--dir=/files", "--owner=5:7")
+	if err != nil || *c.Files.UID != 5 || *c.Files.GID != 7 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// No value of a flag makes the agent panic, and each that is taken makes a source with a name or a selector.
+func FuzzSource(f *testing.F) {
+	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		for _, kind := range []source.Kind{source.ConfigMap, source.Secret, source.Volume} {
+			for _, selector := range []bool{false, true} {
+				var sources []source.Spec
+				if err := (&sourceFlag{&sources, kind, selector}).Set(value); err != nil {
+					continue
+				}
+				if s := sources[0]; s.Name == "" && s.Selector == nil {
+					t.Errorf("%q makes %+v", value, s)
+				}
+			}
+		}
+	})
+}

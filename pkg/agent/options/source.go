@@ -1,0 +1,146 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/configdep/configdep/pkg/agent/fileset"
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+// sourceFlag is a flag for sources, which may be given again and again. Its value is a name, a selector or a path, and options after
+// semicolons: "shop/tls;optional;dir=tls;key=tls.crt:server.pem".
+type sourceFlag struct {
+	sources  *[]source.Spec
+	kind     source.Kind
+	selector bool
+}
+
+func (f *sourceFlag) Type() string   { return "source" }
+func (f *sourceFlag) String() string { return "" }
+
+// Set parses the value.
+func (f *sourceFlag) Set(text string) error {
+	parts := strings.Split(text, ";")
+	s := source.Spec{Kind: f.kind}
+	var err error
+	switch what := strings.TrimSpace(parts[0]); {
+	case f.kind == source.Volume:
+		if !filepath.IsAbs(what) {
+			return fmt.Errorf("path %q must be absolute", what)
+		}
+		s.Name = filepath.Clean(what)
+	case f.selector:
+		if s.Selector, err = labels.Parse(what); err != nil {
+			return err
+		}
+		if s.Selector.Empty() {
+			return errors.New("an empty selector would match everything: name a label")
+		}
+	default:
+		namespace, name, both := strings.Cut(what, "/")
+		if !both {
+			namespace, name = "", what
+		} else if errs := validation.ValidateNamespaceName(namespace, false); len(errs) != 0 {
+			return fmt.Errorf("namespace %q: %s", namespace, strings.Join(errs, "; "))
+		}
+		if errs := utilvalidation.IsDNS1123Subdomain(name); len(errs) != 0 {
+			return fmt.Errorf("name %q: %s", name, strings.Join(errs, "; "))
+		}
+		s.Namespace, s.Name = namespace, name
+	}
+	for _, part := range parts[1:] {
+		if err := f.option(&s, strings.TrimSpace(part)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0):
+		return errors.New("env makes variables, so dir, dir-annotation and mode have no meaning beside it")
+	case s.Env && f.kind == source.Volume:
+		return errors.New("env is for ConfigMaps and Secrets")
+	}
+	*f.sources = append(*f.sources, s)
+	return nil
+}
+
+// option parses an option of a source.
+func (f *sourceFlag) option(s *source.Spec, text string) error {
+	name, value, has := strings.Cut(text, "=")
+	switch name {
+	case "optional":
+		if has {
+			return errors.New("optional has no value")
+		}
+		s.Optional = true
+	case "dir":
+		if err := fileset.CheckPath(strings.NewReplacer("{namespace}", "n", "{name}", "n").Replace(value)); err != nil {
+			return fmt.Errorf("dir: %w", err)
+		}
+		s.Dir = value
+	case "dir-annotation":
+		if f.kind == source.Volume {
+			return errors.New("volumes have no annotations")
+		}
+		if errs := metav1validation.ValidateLabelName(value, field.NewPath("dir-annotation")); len(errs) != 0 {
+			return errs.ToAggregate()
+		}
+		s.DirAnnotation = value
+	case "namespace":
+		if !f.selector {
+			return errors.New("namespace is for selectors: give a name as NAMESPACE/NAME")
+		}
+		if errs := validation.ValidateNamespaceName(value, false); len(errs) != 0 {
+			return fmt.Errorf("namespace %q: %s", value, strings.Join(errs, "; "))
+		}
+		s.Namespace = value
+	case "key":
+		key, path, renamed := strings.Cut(value, ":")
+		if !renamed {
+			path = key
+		}
+		if key == "" {
+			return errors.New("key: it must be KEY or KEY:PATH")
+		}
+		if err := fileset.CheckPath(path); err != nil {
+			return fmt.Errorf("key %q: %w", key, err)
+		}
+		s.Keys = append(s.Keys, source.Key{Key: key, Path: path})
+	case "mode":
+		mode, err := parseMode(value)
+		if err != nil {
+			return err
+		}
+		s.Mode = mode
+	case "env":
+		s.Env, s.EnvPrefix = true, value
+	default:
+		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode= and env", name)
+	}
+	return nil
+}
+
+// parseMode parses permissions in octal digits.
+func parseMode(text string) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode == 0 || mode > 0o777 {
+		return 0, fmt.Errorf("mode %q: it must be octal digits from 0001 to 0777, as in 0440", text)
+	}
+	if mode&0o400 == 0 {
+		return 0, fmt.Errorf("mode %q: the owner must be allowed to read", text)
+	}
+	return fs.FileMode(mode), nil
+}
