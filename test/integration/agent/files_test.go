@@ -1,0 +1,184 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/test/await"
+)
+
+// freeAddress returns an address at which no process listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Objects are created, changed, deleted and created again, and the files follow, with a Role that names the objects.
+func TestFilesFollow(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings", "extra"), may("secrets", "tls"))
+	p.configMap("settings", "app.conf", "1", "gone", "x")
+	r := p.agent("--configmap=settings", "--secret=tls;dir=tls;key=tls.crt:server.pem;mode=0440", "--configmap=extra;optional")
+	r.unready("Secret " + p.namespace + "/tls does not exist")
+	if code, _, err := r.probe(t.Context(), "/startupz"); err != nil || code != http.StatusServiceUnavailable {
+		t.Errorf("started without files: %d, %v", code, err)
+	}
+	p.secret("tls", "tls.crt", "certificate", "tls.key", "key")
+	r.ready("app.conf", "1", "gone", "x", "tls/server.pem", "certificate")
+	for path, want := range map[string]os.FileMode{"app.conf": 0o600, "tls/server.pem": 0o440} {
+		if info, err := os.Stat(filepath.Join(p.dir, path)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, want)
+		}
+	}
+	p.patch("settings", map[string]any{"data": map[string]any{"app.conf": "2", "gone": nil}, "binaryData": map[string]any{"binary": "AP8="}})
+	r.ready("app.conf", "2", "binary", "\x00\xff", "tls/server.pem", "certificate")
+	p.configMap("extra", "more", "m")
+	r.ready("app.conf", "2", "binary", "\x00\xff", "more", "m", "tls/server.pem", "certificate")
+	p.remove("extra")
+	r.ready("app.conf", "2", "binary", "\x00\xff", "tls/server.pem", "certificate")
+	p.remove("settings")
+	r.unready("ConfigMap " + p.namespace + "/settings does not exist")
+	if got := files(t, p.dir)["app.conf"]; got != "2" {
+		t.Errorf("without its ConfigMap, app.conf is %q", got)
+	}
+	p.configMap("settings", "app.conf", "3")
+	r.ready("app.conf", "3", "tls/server.pem", "certificate")
+	p.must(client.CoreV1().Secrets(p.namespace).Delete(t.Context(), "tls", metav1.DeleteOptions{}))
+	p.secret("tls", "tls.key", "key")
+	r.unready(`has no key "tls.crt"`)
+	if log := r.text(); strings.Contains(log, "certificate\n") || strings.Contains(log, `"key"`) {
+		t.Errorf("the log has content of the Secret: %s", log)
+	}
+}
+
+// Objects with a label come and go. Two of them must not have the same file.
+func TestSelector(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps"))
+	labelled := func(value string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"labels": map[string]any{"dashboard": value}, "annotations": map[string]any{"folder": "team/" + value}}}
+	}
+	p.configMap("other", "x", "y")
+	r := p.agent("--configmap-selector=dashboard in (yes, maybe);dir={name};dir-annotation=folder", "--configmap-selector=flat=yes")
+	r.ready()
+	p.configMap("a", "a.json", "1")
+	p.configMap("b", "a.json", "2")
+	p.patch("a", labelled("yes"))
+	p.patch("b", labelled("maybe"))
+	r.ready("a/team/yes/a.json", "1", "b/team/maybe/a.json", "2")
+	p.patch("b", labelled("no"))
+	r.ready("a/team/yes/a.json", "1")
+	p.patch("a", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"folder": "../../outside"}}})
+	r.unready("it must be relative to the directory")
+	p.patch("a", map[string]any{"metadata": map[string]any{"annotations": nil, "labels": map[string]any{"flat": "yes", "dashboard": nil}}})
+	r.ready("a.json", "1")
+	p.patch("b", map[string]any{"metadata": map[string]any{"labels": map[string]any{"flat": "yes"}}})
+	r.unready(fmt.Sprintf(`file "a.json" is in both ConfigMap %s/a and ConfigMap %[1]s/b`, p.namespace))
+	p.remove("a")
+	r.ready("a.json", "2")
+}
+
+// What happens while the API server cannot be reached, or the agent does not run, is made up for.
+func TestInterruptions(t *testing.T) { //nolint:paralleltest // it restarts kube-apiserver
+	p := newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "1")
+	r := p.agent("--configmap=settings")
+	r.ready("a", "1")
+	p.must(cluster.RestartAPIServer(t.Context()))
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "2"}})
+	r.ready("a", "2")
+	before := sets(t, p.dir)
+	r.stop()
+	r = p.agent("--configmap=settings")
+	r.ready("a", "2")
+	if after := sets(t, p.dir); len(after) != 1 || len(before) == 0 || after[0] != before[0] && after[0] != before[len(before)-1] {
+		t.Errorf("sets %v, before the restart %v: the same content was written again", after, before)
+	}
+	r.stop()
+	p.patch("settings", map[string]any{"data": map[string]any{"a": nil, "b": "3"}})
+	p.must(os.WriteFile(filepath.Join(p.dir, "mine"), []byte("of another"), 0o600))
+	r = p.agent("--configmap=settings")
+	r.ready("b", "3")
+	if _, err := os.Lstat(filepath.Join(p.dir, "a")); !os.IsNotExist(err) {
+		t.Errorf("a is left: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(p.dir, "mine")); err != nil || string(text) != "of another" {
+		t.Errorf("the other's file: %q, %v", text, err)
+	}
+}
+
+// Without a right, the agent says which one it lacks, is alive, and goes on when it has it.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.configMap("settings", "a", "1")
+	r := p.agent("--configmap=settings")
+	r.unready("is forbidden")
+	if code, text, err := r.probe(t.Context(), "/livez"); err != nil || code != http.StatusOK {
+		t.Errorf("livez: %d %s, %v", code, text, err)
+	}
+	role, err := client.RbacV1().Roles(p.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
+	p.must(err)
+	role.Rules = append(role.Rules, may("configmaps", "settings"))
+	_, err = client.RbacV1().Roles(p.namespace).Update(t.Context(), role, metav1.UpdateOptions{})
+	p.must(err)
+	r.ready("a", "1")
+}
+
+// An application that the agent runs starts with the files, gets signals and environment variables, and its exit code is the agent's.
+func TestParent(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"), may("secrets", "env"))
+	r := p.agent("--configmap=settings", "--reload-signal=HUP", "--", "sh", "-c",
+		`trap 'echo "reload $(cat `+p.dir+`/a)"' HUP; trap 'exit 7' TERM; echo "start $(cat `+p.dir+`/a)"; while :; do sleep 0.01; done`)
+	r.unready("does not exist")
+	p.configMap("settings", "a", "1")
+	r.ready("a", "1")
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "2"}})
+	r.ready("a", "2")
+	await.Until(t, "the application has reloaded", func(context.Context) error {
+		if log := r.text(); strings.Count(log, "start 1\n") != 1 || strings.Count(log, "reload 2\n") != 1 {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+	process, err := os.FindProcess(r.pid)
+	p.must(err)
+	p.must(process.Signal(syscall.SIGTERM))
+	if code := <-r.exit; code != 7 {
+		t.Errorf("exit code %d, want 7", code)
+	}
+	r.exit <- 7 // for the end of the test
+
+	p.dir += "-2"
+	p.secret("env", "PASSWORD", "one", "not-a-name", "x")
+	r = p.agent("--configmap=settings", "--secret=env;env=DB_", "--reload-by-restart", "--restart-uptime=100ms", "--", "sh", "-c", `echo "start $DB_PASSWORD"; exec sleep 1000`)
+	r.ready("a", "2")
+	_, err = client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "env"}, StringData: map[string]string{"PASSWORD": "two"}}, metav1.UpdateOptions{})
+	p.must(err)
+	await.Until(t, "the application has started again", func(context.Context) error {
+		if log := r.text(); !strings.Contains(log, "start one\n") || !strings.Contains(log, "start two\n") {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+	r.ready("a", "2")
+}

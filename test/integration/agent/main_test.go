@@ -1,0 +1,274 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent tests configdep-agent against a control plane: what it reads and with which rights, the files it keeps, and the
+// applications that read them.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+// All tests share these.
+var (
+	cluster *controlplane.ControlPlane
+	client  kubernetes.Interface
+	program string
+)
+
+func TestMain(m *testing.M) {
+	controlplane.Parallel(4)
+	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
+		var err error
+		if program, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {
+			panic(err)
+		}
+	}))
+}
+
+// place is a namespace with the files of an agent.
+type place struct {
+	*testing.T
+	namespace, dir, kubeconfig string
+}
+
+// newPlace returns a namespace, and a directory for files. The agent may do in it what the rules say.
+func newPlace(t *testing.T, rules ...rbacv1.PolicyRule) *place {
+	t.Helper()
+	p := &place{T: t, dir: filepath.Join(t.TempDir(), "files")}
+	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
+	p.must(err)
+	p.namespace = namespace.Name
+	_, err = client.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}, metav1.CreateOptions{})
+	p.must(err)
+	_, err = client.RbacV1().Roles(p.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: rules}, metav1.CreateOptions{})
+	p.must(err)
+	_, err = client.RbacV1().RoleBindings(p.namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "agent"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: "agent"}},
+	}, metav1.CreateOptions{})
+	p.must(err)
+	token, err := client.CoreV1().ServiceAccounts(p.namespace).CreateToken(t.Context(), "agent", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	p.must(err)
+	p.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	p.must(cluster.WriteKubeconfig(p.kubeconfig, token.Status.Token))
+	return p
+}
+
+func (p *place) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// may returns a rule for what an agent needs, for the named objects or for all.
+func may(resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"list", "watch"}}
+}
+
+// running is an agent that runs.
+type running struct {
+	*place
+	url  string
+	log  *os.File
+	stop func() // and wait until it has ended
+	pid  int
+	exit chan int
+}
+
+// agent starts an agent with flags, and maybe a command after "--".
+func (p *place) agent(args ...string) *running {
+	p.Helper()
+	address := freeAddress(p.T)
+	all := append([]string{"--dir=" + p.dir, "--kubeconfig=" + p.kubeconfig, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
+	log, err := os.Create(filepath.Join(p.TempDir(), "log"))
+	p.must(err)
+	c := cluster.Command(context.WithoutCancel(p.Context()), program, all...)
+	c.Stdout, c.Stderr = log, log
+	p.must(c.Start())
+	r := &running{place: p, url: "http://" + address, log: log, pid: c.Process.Pid, exit: make(chan int, 1)}
+	go func() {
+		_ = c.Wait()
+		r.exit <- c.ProcessState.ExitCode()
+	}()
+	stopped := false
+	r.stop = func() {
+		if !stopped {
+			stopped = true
+			_ = c.Process.Signal(os.Interrupt)
+			select {
+			case <-r.exit:
+			case <-time.After(await.Limit):
+				p.Error("the agent does not end")
+				_ = c.Process.Kill()
+			}
+		}
+	}
+	p.Cleanup(func() {
+		r.stop()
+		if p.Failed() {
+			p.Logf("log of the agent:\n%s", r.text())
+		}
+		_ = log.Close()
+	})
+	return r
+}
+
+func (r *running) text() string {
+	text, err := os.ReadFile(r.log.Name())
+	r.must(err)
+	return string(text)
+}
+
+// probe returns the status code and the answer of a probe.
+func (r *running) probe(ctx context.Context, path string) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	var text strings.Builder
+	_, err = fmt.Fprint(&text, readAll(answer))
+	return answer.StatusCode, strings.TrimSpace(text.String()), err
+}
+
+func readAll(answer *http.Response) string {
+	var out strings.Builder
+	buffer := make([]byte, 4096)
+	for {
+		n, err := answer.Body.Read(buffer)
+		out.Write(buffer[:n])
+		if err != nil {
+			return out.String()
+		}
+	}
+}
+
+// ready waits until the agent is ready, and then compares the files: path, content.
+func (r *running) ready(pairs ...string) {
+	r.Helper()
+	want := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		want[pairs[i]] = pairs[i+1]
+	}
+	await.Until(r.T, fmt.Sprintf("the files are %v", want), func(ctx context.Context) error {
+		if got := files(r.T, r.dir); !maps.Equal(got, want) {
+			return fmt.Errorf("they are %v", got)
+		}
+		code, text, err := r.probe(ctx, "/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("not ready: %s", text)
+		}
+		return err
+	})
+}
+
+// unready waits until the agent is not ready, and says why.
+func (r *running) unready(why string) {
+	r.Helper()
+	await.Until(r.T, "the agent says "+why, func(ctx context.Context) error {
+		code, text, err := r.probe(ctx, "/readyz")
+		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(text, why)) {
+			err = fmt.Errorf("%d %s", code, text)
+		}
+		return err
+	})
+}
+
+// files returns the content of the files in a directory.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	data := filepath.Join(dir, "..data")
+	set, err := filepath.EvalSymlinks(data)
+	if err != nil {
+		return out
+	}
+	err = filepath.WalkDir(set, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(set, path)
+		out[name] = string(text)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (p *place) configMap(name string, pairs ...string) {
+	p.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		o.Data[pairs[i]] = pairs[i+1]
+	}
+	_, err := client.CoreV1().ConfigMaps(p.namespace).Create(p.Context(), o, metav1.CreateOptions{})
+	p.must(err)
+}
+
+func (p *place) secret(name string, pairs ...string) {
+	p.Helper()
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		o.StringData[pairs[i]] = pairs[i+1]
+	}
+	_, err := client.CoreV1().Secrets(p.namespace).Create(p.Context(), o, metav1.CreateOptions{})
+	p.must(err)
+}
+
+// patch patches a ConfigMap.
+func (p *place) patch(name string, patch map[string]any) {
+	p.Helper()
+	text, err := json.Marshal(patch)
+	p.must(err)
+	_, err = client.CoreV1().ConfigMaps(p.namespace).Patch(p.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
+	p.must(err)
+}
+
+func (p *place) remove(name string) {
+	p.Helper()
+	p.must(client.CoreV1().ConfigMaps(p.namespace).Delete(p.Context(), name, metav1.DeleteOptions{}))
+}
+
+// sets returns the names of the sets in a directory.
+func sets(t *testing.T, dir string) []string {
+	t.Helper()
+	out, err := filepath.Glob(filepath.Join(dir, "..set-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(slices.Values(out))
+}
