@@ -117,6 +117,28 @@ func (n *node) at(p Path) *node {
 	return n
 }
 
+// reads reports whether the value at a path, or one that it is part of, is kept. Of the names of the path, entry reports which are entries of
+// lists.
+func (n *node) reads(names []string, entry func(i int) bool) bool {
+	nodes := []*node{n}
+	for i, name := range names {
+		var next []*node
+		for _, n := range nodes {
+			if named := n.names[name]; named != nil && !entry(i) {
+				next = append(next, named)
+			}
+			if n.all != nil {
+				next = append(next, n.all)
+			}
+		}
+		if slices.ContainsFunc(next, func(n *node) bool { return n.value || n.selector }) {
+			return true
+		}
+		nodes = next
+	}
+	return false
+}
+
 // reader reads valid JSON. Its time is linear in the bytes and in the number of paths.
 type reader struct {
 	raw       []byte

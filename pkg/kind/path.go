@@ -133,6 +133,18 @@ func (k *Kind) TemplatePaths() []Path {
 	return k.layout.templates
 }
 
+// Uses reports whether configdep itself reads or writes a field of objects of an Optional kind, other than a pod template: what it reads is
+// kept, and may be shown. Of the names of its path, entry reports which are entries of lists.
+func (k *Kind) Uses(names []string, entry func(i int) bool) bool {
+	if k.layout == nil {
+		return false
+	}
+	begins := func(with []string) bool {
+		return len(with) > 0 && len(with) <= len(names) && slices.Equal(with, names[:len(with)])
+	}
+	return k.layout.tree.reads(names, entry) || k.Traits.Restart != nil && begins(k.Traits.Restart.Field) || k.Traits.RestartsAt && begins(restartAt.Field)
+}
+
 // LeadsTo reports whether the path is the beginning of another one, or all of it. Of the other one, entry reports which of its segments are
 // entries of lists, which have no name.
 func (p Path) LeadsTo(names []string, entry func(i int) bool) bool {

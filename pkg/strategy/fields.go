@@ -69,14 +69,11 @@ func (f *Fields) Set(ctx context.Context, w *dependency.Workload, assignments []
 			return out, err
 		}
 	}
+	if out.Problem = unsettable(k, assignments); out.Problem != "" {
+		return out, nil
+	}
 	if out.Values, out.Problem, err = f.values(ctx, w, assignments); err != nil || out.Problem != "" {
 		return out, err
-	}
-	for i := range assignments {
-		if path := assignments[i].Path; inTemplate(k, path) {
-			out.Problem = fmt.Sprintf("%s is in a pod template, whose fields are never set: refer to the source there", path)
-			return out, nil
-		}
 	}
 	s, err := f.schemas.of(ctx, k.GroupVersionKind())
 	if err != nil {
@@ -90,13 +87,23 @@ func (f *Fields) Set(ctx context.Context, w *dependency.Workload, assignments []
 	return out, f.apply(ctx, k, w, configuration, &out)
 }
 
-// inTemplate reports whether a field belongs to a pod template.
-func inTemplate(k *kind.Kind, p setfields.Path) bool {
-	names := make([]string, len(p))
-	for i := range p {
-		names[i] = p[i].Name
+// unsettable says which of the fields of a kind is never set; empty: none.
+func unsettable(k *kind.Kind, assignments []setfields.Assignment) string {
+	for i := range assignments {
+		p := assignments[i].Path
+		names := make([]string, len(p))
+		for j := range p {
+			names[j] = p[j].Name
+		}
+		entry := func(j int) bool { return p[j].Keys != nil }
+		switch {
+		case slices.ContainsFunc(k.TemplatePaths(), func(t kind.Path) bool { return t.LeadsTo(names, entry) }):
+			return fmt.Sprintf("%s is in a pod template, whose fields are never set: refer to the source there", p)
+		case k.Uses(names, entry): // the value would be the name of a source in views and events, for example
+			return fmt.Sprintf("%s is a field that configdep itself uses, as the description of the kind says, and such fields are never set", p)
+		}
 	}
-	return slices.ContainsFunc(k.TemplatePaths(), func(t kind.Path) bool { return t.LeadsTo(names, func(i int) bool { return p[i].Keys != nil }) })
+	return ""
 }
 
 // values reads the values of fields.

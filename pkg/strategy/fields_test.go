@@ -77,7 +77,7 @@ func TestFields_InPodTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := inTemplate(k, assignments[0].Path); got != refused {
+		if got := unsettable(k, assignments) != ""; got != refused {
 			t.Errorf("%s is in a pod template: %v", path, got)
 		}
 		if !refused {
@@ -87,6 +87,65 @@ func TestFields_InPodTemplates(t *testing.T) {
 		f := NewFields(workload.Client{Interface: fake.NewClientset(settings), Objects: s, Kinds: kind.Table{k}}, clock.RealClock{})
 		set, err := f.Set(t.Context(), w, assignments, false)
 		if err != nil || !strings.Contains(set.Problem, "is in a pod template, whose fields are never set") || len(s.patches) > 0 {
+			t.Errorf("%s: %+v, error %v, patches %v", path, set, err, s.patches)
+		}
+	}
+}
+
+// Fields that configdep itself reads are never set: a view or an event would show the value, for example as the name of a Secret that is
+// missing. Fields that restart the workload are its own.
+func TestFields_InUse(t *testing.T) {
+	k, errs := kind.New(kind.Descriptor{
+		Group: "goharbor.io", Kind: "Harbor", Resource: "harbors", Versions: []string{"v1"}, Fields: true,
+		Reload: kind.Reload{By: kind.ByField, Path: ".spec.restartedAt"},
+		Sources: []kind.SourceFields{
+			{Kind: dependency.Secret, Name: ".spec.passwordRef"},
+			{Kind: dependency.Secret, Name: ".spec.extra[*].name", Key: ".spec.extra[*].key", Namespace: ".spec.extra[*].in"},
+		},
+		Pods: &kind.Pods{Selector: ".spec.selector"}, RestartAt: true,
+		TemplateFrom: &kind.TemplateFrom{APIVersion: ".spec.ref.apiVersion", Kind: ".spec.ref.kind", Name: ".spec.ref.name"},
+		Status:       &kind.StatusPaths{Replicas: ".spec.replicas"},
+	}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	consents := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", Annotations: map[string]string{policy.AllowFieldsAnnotation: "harbor/*"}},
+		Data:       map[string][]byte{"x": []byte("value")},
+	}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
+	for path, refused := range map[string]bool{
+		"spec.passwordRef":              true,
+		"spec.passwordRef.x":            true,
+		"spec['passwordRef']":           true,
+		"spec.extra[id=1].name":         true,
+		"spec.extra[id=1].key":          true,
+		"spec.extra.any.in":             true, // of a map
+		"spec.selector.matchLabels.app": true,
+		"spec.ref.name":                 true,
+		"spec.replicas":                 true,
+		"spec.restartedAt":              true,
+		"spec.restartAt":                true,
+		"spec.passwordRef2":             false,
+		"spec.extra[id=1].value":        false,
+		"spec[passwordRef=a].b":         false,
+		"spec.ref.other":                false,
+		"spec.restarted":                false,
+	} {
+		assignments, err := setfields.Parse(path + " = secret/bucket#x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := unsettable(k, assignments) != ""; got != refused {
+			t.Errorf("%s cannot be set: %v", path, got)
+		}
+		if !refused {
+			continue
+		}
+		s := &store{}
+		f := NewFields(workload.Client{Interface: fake.NewClientset(consents), Objects: s, Kinds: kind.Table{k}}, clock.RealClock{})
+		set, err := f.Set(t.Context(), w, assignments, false)
+		if err != nil || !strings.Contains(set.Problem, path+" is a field that configdep itself uses") && path != "spec['passwordRef']" || len(s.patches) > 0 {
 			t.Errorf("%s: %+v, error %v, patches %v", path, set, err, s.patches)
 		}
 	}
