@@ -47,6 +47,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 	c.reload(&d, at)
 	c.status(d.Status, at.Child("status"))
 	c.templateFrom(d, at)
+	c.restartField(at.Child("reload", "path"))
 	if len(c.errs) > 0 {
 		return nil, c.errs
 	}
@@ -437,6 +438,38 @@ func (c *compiler) reloadTemplate(d *Descriptor, at *field.Path) {
 			c.restart = &dependency.Restart{Template: names}
 		}
 	}
+}
+
+// restartField refuses a field for the time of restarts that is more than a single value, or is used for something else: it would be
+// overwritten. It must be called when all other paths are known.
+func (c *compiler) restartField(at *field.Path) {
+	if c.restart == nil || c.restart.Field == nil {
+		return
+	}
+	names := c.restart.Field
+	member := func(int) bool { return false }
+	nodes, within := []*node{c.layout.tree}, false
+	c.layout.tree.follow(names, member, func(next []*node) bool {
+		nodes = next
+		within = slices.ContainsFunc(next, func(n *node) bool { return n.value || n.selector || n.template > 0 })
+		return !within
+	})
+	leads := slices.ContainsFunc(nodes, func(n *node) bool { return len(n.names) > 0 || n.all != nil })
+	switch path := pathOf(names); {
+	case len(names) == 1 && names[0] == "spec":
+		c.invalid(at, path, "must not be all of spec: it is overwritten")
+	case within || leads:
+		c.invalid(at, path, "must not be read by another path, nor be part of what is read, nor contain it: it is overwritten")
+	}
+}
+
+// pathOf returns the path with some names.
+func pathOf(names []string) string {
+	p := Path{segments: make([]segment, len(names))}
+	for i, name := range names {
+		p.segments[i].name = name
+	}
+	return p.String()
 }
 
 func (c *compiler) templateFrom(d Descriptor, at *field.Path) {

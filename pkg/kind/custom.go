@@ -119,11 +119,20 @@ func (n *node) at(p Path) *node {
 
 // reads reports whether the value at a path, or one that it is part of, is kept. Of the names of the path, entry reports which are entries of
 // lists.
-func (n *node) reads(names []string, entry func(i int) bool) bool {
-	nodes := []*node{n}
+func (n *node) reads(names []string, entry func(i int) bool) (found bool) {
+	n.follow(names, entry, func(at []*node) bool {
+		found = slices.ContainsFunc(at, func(n *node) bool { return n.value || n.selector })
+		return !found
+	})
+	return found
+}
+
+// follow calls f for the nodes at each part of a path, beginning with the shortest, until f returns false.
+func (n *node) follow(names []string, entry func(i int) bool, f func([]*node) bool) {
+	at := []*node{n}
 	for i, name := range names {
 		var next []*node
-		for _, n := range nodes {
+		for _, n := range at {
 			if named := n.names[name]; named != nil && !entry(i) {
 				next = append(next, named)
 			}
@@ -131,12 +140,10 @@ func (n *node) reads(names []string, entry func(i int) bool) bool {
 				next = append(next, n.all)
 			}
 		}
-		if slices.ContainsFunc(next, func(n *node) bool { return n.value || n.selector }) {
-			return true
+		if at = next; !f(at) {
+			return
 		}
-		nodes = next
 	}
-	return false
 }
 
 // reader reads valid JSON. Its time is linear in the bytes and in the number of paths.

@@ -174,9 +174,25 @@ func TestNew_Errors(t *testing.T) {
 		"no field":              {reload(Reload{By: ByField}), []string{"kinds[2].reload.path: Required value: a path such as .spec.template"}},
 		"a field of the status": {reload(Reload{By: ByField, Path: ".status.at"}), []string{`kinds[2].reload.path: Invalid value: ".status.at": must begin with a name other than apiVersion, kind, metadata and status`}},
 		"fields":                {reload(Reload{By: ByField, Path: ".spec.x[*].at"}), []string{`kinds[2].reload.path: Invalid value: ".spec.x[*].at": must not contain [*]`}},
-		"an annotation":         {reload(Reload{By: ByAnnotation, Annotation: "a b"}), []string{`kinds[2].reload.annotation: Invalid value: "a b": name part must consist`}},
-		"a value without one":   {reload(Reload{By: ByAnnotation, Value: "x"}), []string{"kinds[2].reload.value: Forbidden: requires annotation"}},
-		"a long value":          {reload(Reload{By: ByAnnotation, Annotation: "a/b", Value: strings.Repeat("x", 1025)}), []string{"kinds[2].reload.value: Too long: may not be more than 1024 bytes"}},
+		"all fields":            {reload(Reload{By: ByField, Path: ".spec"}), []string{`kinds[2].reload.path: Invalid value: ".spec": must not be all of spec`}},
+		"a field in a template": {func(d *Descriptor) {
+			templates(".spec.jobs[*].template")(d)
+			d.Reload = Reload{By: ByField, Path: ".spec.jobs.a.template.at"}
+		},
+			[]string{`kinds[2].reload.path: Invalid value: ".spec.jobs.a.template.at": must not be`}},
+		"a field with a template": {func(d *Descriptor) { templates(".spec.a.template")(d); d.Reload = Reload{By: ByField, Path: ".spec.a"} },
+			[]string{`kinds[2].reload.path: Invalid value: ".spec.a": must not be`}},
+		"a field that is read": {func(d *Descriptor) {
+			d.Status = &StatusPaths{Replicas: ".spec.replicas"}
+			d.Reload = Reload{By: ByField, Path: ".spec.replicas"}
+		}, []string{`kinds[2].reload.path: Invalid value: ".spec.replicas": must not be`}},
+		"a field beside others": {func(d *Descriptor) {
+			d.Status = &StatusPaths{Replicas: ".spec.a.replicas"}
+			d.Reload = Reload{By: ByField, Path: ".spec.a.at"}
+		}, nil},
+		"an annotation":       {reload(Reload{By: ByAnnotation, Annotation: "a b"}), []string{`kinds[2].reload.annotation: Invalid value: "a b": name part must consist`}},
+		"a value without one": {reload(Reload{By: ByAnnotation, Value: "x"}), []string{"kinds[2].reload.value: Forbidden: requires annotation"}},
+		"a long value":        {reload(Reload{By: ByAnnotation, Annotation: "a/b", Value: strings.Repeat("x", 1025)}), []string{"kinds[2].reload.value: Too long: may not be more than 1024 bytes"}},
 		"fields without a meaning": {reload(Reload{By: ByNone, Path: ".a", Annotation: "b", Value: "c", Unless: ".d"}), []string{
 			"kinds[2].reload.path: Forbidden: has no meaning if by is None", "kinds[2].reload.annotation: Forbidden: has no meaning if by is None",
 			"kinds[2].reload.value: Forbidden: has no meaning if by is None", "kinds[2].reload.unless: Forbidden: has no meaning if by is None",
