@@ -5,6 +5,7 @@ package fields
 
 import (
 	"encoding/json"
+	"fmt"
 )
 
 // Value is an assignment with its decoded value.
@@ -51,6 +52,11 @@ func (s *Schema) put(out map[string]any, p Path, value any) error {
 					typed, err := s.convert(append(p[:i+1:i+1], Segment{Name: k.Name}), k.Value)
 					if err != nil {
 						return err
+					}
+					if _, isText := typed.(string); !isText { // the entry is looked for by the text
+						if text := string(Canonical(typed)); text != k.Value {
+							return fmt.Errorf("%s: the key %s must be written as %s", p[:i+1], k.Name, text)
+						}
 					}
 					entry[k.Name] = typed
 				}

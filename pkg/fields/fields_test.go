@@ -241,18 +241,21 @@ func TestConfiguration(t *testing.T) {
 
 func TestConfiguration_Errors(t *testing.T) {
 	for path, want := range map[string]string{
-		"spec.port":                            "spec.port must be an integer, and the value is none",
-		"spec.ratio":                           "spec.ratio must be a number, and the value is none",
-		"spec.on":                              "spec.on must be true or false, and the value is neither",
-		"spec.none":                            "spec.none: there is no such field",
-		"spec.key.deeper":                      "spec.key.deeper: there is no such field",
-		"spec.s3":                              "spec.s3 is of the type object, and only single values can be set",
-		"spec.list":                            "spec.list is of the type array, and only single values can be set",
-		"spec.list[name=x].value":              "spec.list[name=x]: the list can only be set as a whole",
-		"spec.ports[port=80].name":             "entries of the list are found by the keys port, protocol",
-		"spec.ports[port=x,protocol=TCP].name": "must be an integer, and the value is none",
-		"spec.whole.a":                         "spec.whole can only be set as a whole (x-kubernetes-map-type: atomic)",
-		"spec.free.a[name=x].b":                "an entry of a list can only be set if the schema says by which keys entries are found",
+		"spec.port":                              "spec.port must be an integer, and the value is none",
+		"spec.ratio":                             "spec.ratio must be a number, and the value is none",
+		"spec.on":                                "spec.on must be true or false, and the value is neither",
+		"spec.none":                              "spec.none: there is no such field",
+		"spec.key.deeper":                        "spec.key.deeper: there is no such field",
+		"spec.s3":                                "spec.s3 is of the type object, and only single values can be set",
+		"spec.list":                              "spec.list is of the type array, and only single values can be set",
+		"spec.list[name=x].value":                "spec.list[name=x]: the list can only be set as a whole",
+		"spec.ports[port=80].name":               "entries of the list are found by the keys port, protocol",
+		"spec.ports[port=x,protocol=TCP].name":   "must be an integer, and the value is none",
+		"spec.ports[port=080,protocol=TCP].name": "spec.ports[port=080,protocol=TCP]: the key port must be written as 80",
+		"spec.ports[port= 80,protocol=TCP].name": "the key port must be written as 80",
+		"spec.ports[port=+80,protocol=TCP].name": "the key port must be written as 80",
+		"spec.whole.a":                           "spec.whole can only be set as a whole (x-kubernetes-map-type: atomic)",
+		"spec.free.a[name=x].b":                  "an entry of a list can only be set if the schema says by which keys entries are found",
 	} {
 		_, err := configured(t, map[string]any{path: secret}, path)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
