@@ -6,10 +6,12 @@ package kind
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -106,12 +108,57 @@ func decodeFile(content []byte) (*File, []error) {
 	file := &File{}
 	unknown, err := strictjson.UnmarshalStrict(raw, file)
 	if err != nil {
-		return nil, []error{err}
+		return nil, []error{inWords(err, raw)}
 	}
 	if file.APIVersion != FileAPIVersion || file.Kind != FileKind {
 		return nil, []error{fmt.Errorf("must be a %s of %s, got a %q of %q", FileKind, FileAPIVersion, file.Kind, file.APIVersion)}
 	}
 	return file, unknown
+}
+
+// inWords says in terms of the file which of its fields is of another type than it must be.
+func inWords(err error, raw []byte) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field := wrong.Field
+	if rest, within := strings.CutPrefix(field, "kinds"); within {
+		field = "kinds" + whichOf(raw) + rest
+	}
+	if field != "" {
+		field += ": "
+	}
+	must, hint := "an object", ""
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		must = "a text"
+		if wrong.Value != "object" && wrong.Value != "array" {
+			hint = ": write it in quotes"
+		}
+	case reflect.Bool:
+		must = "true or false"
+	case reflect.Slice:
+		must = "a list"
+	}
+	got, _, _ := strings.Cut(wrong.Value, " ") // after the type may come the value
+	return fmt.Errorf("%smust be %s, got %s%s", field, must, got, hint)
+}
+
+// whichOf returns the index of the first element of kinds that cannot be decoded, in brackets; "": kinds are no list.
+func whichOf(raw []byte) string {
+	var file struct {
+		Kinds []json.RawMessage `json:"kinds"`
+	}
+	if json.Unmarshal(raw, &file) != nil {
+		return ""
+	}
+	for i, each := range file.Kinds {
+		if _, err := strictjson.UnmarshalStrict(each, &Descriptor{}); err != nil {
+			return fmt.Sprintf("[%d]", i)
+		}
+	}
+	return ""
 }
 
 // like returns a kind with the same name in views, or the same resource, or nil.

@@ -41,9 +41,17 @@ func TestParseFile(t *testing.T) {
 
 func TestParseFile_Errors(t *testing.T) {
 	for content, want := range map[string]string{
-		"":                                  `must be a WorkloadKinds of config.configdep.io/v1alpha1, got a "" of ""`,
-		"kind: Notifications":               `got a "Notifications" of ""`,
-		"- a":                               "cannot unmarshal array",
+		"":                    `must be a WorkloadKinds of config.configdep.io/v1alpha1, got a "" of ""`,
+		"kind: Notifications": `got a "Notifications" of ""`,
+		"- a":                 "must be an object, got array",
+		"text":                "must be an object, got string",
+		header + "  a: b":     "kinds: must be a list, got object",
+		header + harbor + strings.Replace(harbor, "[v1beta1]", "v1", 1):                                                "kinds[1].versions: must be a list, got string",
+		header + harbor + strings.Replace(harbor, "{by: Event}", "Event", 1):                                           "kinds[1].reload: must be an object, got string",
+		header + strings.Replace(harbor, "reload:", "fields: 'true', reload:", 1):                                      "kinds[0].fields: must be true or false, got string",
+		header + harbor + strings.Replace(harbor, "reload:", "status: {complete: [{path: .a, value: 5}]}, reload:", 1): `kinds[1].status.complete.value: must be a text, got number: write it in quotes`,
+		header + strings.Replace(harbor, "reload:", "status: {complete: [{path: .a, value: true}]}, reload:", 1):       `kinds[0].status.complete.value: must be a text, got bool: write it in quotes`,
+		header + "- a":                      "kinds[0]: must be an object, got string",
 		"a: [":                              "yaml:",
 		"kind: a\nkind: b":                  `key "kind" already set`,
 		header:                              "kinds: must have 1 to 64 elements, got 0",
