@@ -389,6 +389,9 @@ func (s *step) checksum() uint64 {
 // was restarted automatically: kubectl rollout undo does so when it goes back to a revision
 // from before the workload opted in.
 func (c *Controller) tellUnmanaged(n *note, s *step) {
+	if s.Action == policy.ReleaseFields { // what declared them is gone already, and is told when they are released
+		return
+	}
 	managed := s.State != policy.Unmanaged
 	if n.managed && !managed && s.Reason == policy.ReasonNotOptedIn {
 		c.notify(s.workload, notify.SwitchedOff, "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))

@@ -199,6 +199,9 @@ func TestFields_AreReleased(t *testing.T) {
 	}
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.FieldsAnnotation: nil}}})
 	p.view(d, state(v1alpha1.StateUnmanaged, policy.ReasonNotOptedIn))
+	if message := p.event(d, "ConfigReloadOff"); message != "Automatic restarts are off: configdep.io/fields was removed from the HarborStore." {
+		t.Errorf("message = %s", message)
+	}
 	if o := p.get(d, "v1"); slices.Contains(p.fieldManagers(), policy.FieldsManager) || o.GetAnnotations()[policy.AppliedFieldsAnnotation] != "" {
 		t.Errorf("managers = %q, annotations = %v", p.fieldManagers(), o.GetAnnotations())
 	}
@@ -216,6 +219,7 @@ func TestFields_Refused(t *testing.T) {
 		"not by the schema":  {"spec.storage.s3.accessKey = secret/bucket#key", marker + strings.Repeat("x", 80), policy.ReasonFieldsRefused, "the API server refuses them (Invalid: spec.storage.s3.accessKey)"},
 		"in a list":          {"spec.list[name=x].value = secret/bucket#key", marker, policy.ReasonFieldsRefused, "the list can only be set as a whole"},
 		"not JSON":           {"spec.storage.s3.accessKey = secret/bucket#key | json .a", marker, policy.ReasonFieldsRefused, "the value is not JSON"},
+		"a name of a Secret": {"spec.secretName = secret/bucket#key", marker, policy.ReasonFieldsRefused, "spec.secretName is a field that configdep itself uses"},
 		"a key that is gone": {"spec.storage.s3.accessKey = secret/bucket#other", marker, policy.ReasonKeyMissing, "Secret bucket lacks the key other"},
 		"of the metadata":    {"metadata.name = secret/bucket#key", marker, policy.ReasonInvalidAnnotation, "a field must be below spec"},
 	} {
