@@ -218,7 +218,7 @@ func (e *Evaluation) missing(stale bool) Decision {
 		reason = ReasonSourceMissing
 	}
 	return Decision{State: Blocked, Reason: reason, Stale: stale,
-		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. " + onHold}
+		Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + onHold}
 }
 
 // recorded reports whether the workload has a record of exactly the current content.

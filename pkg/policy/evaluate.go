@@ -199,6 +199,16 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	return clauses, absent
 }
 
+// Consequence says what cannot be done because of what is Missing, as a clause.
+func (e *Evaluation) Consequence() string {
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Missing && slices.ContainsFunc(s.Uses, func(u dependency.Use) bool { return u.Type != dependency.Field }) {
+			return "new pods cannot start"
+		}
+	}
+	return "fields cannot be set"
+}
+
 // Present returns the record which says that the pods run with the current content. A
 // glob that names nothing is recorded too, so that the first match is a change.
 func (e *Evaluation) Present() Record {

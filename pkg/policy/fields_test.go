@@ -122,6 +122,19 @@ func (h *harbor) want(state policy.State, reason string, action policy.Action) p
 	return d
 }
 
+// Pods have nothing to do with a key that only a field gets its value from.
+func TestFields_Missing(t *testing.T) {
+	h := newHarbor(t)
+	h.content = ""
+	if d := h.want(policy.Blocked, policy.ReasonSourceMissing, policy.None); !strings.HasPrefix(d.Message, "Secret bucket is missing: fields cannot be set. ") {
+		t.Errorf("message = %s", d.Message)
+	}
+	h.content, h.marks = "AKIA", annotations{policy.FieldsAnnotation: "spec.s3.accessKey = secret/bucket#other"}
+	if d := h.want(policy.Blocked, policy.ReasonKeyMissing, policy.None); !strings.HasPrefix(d.Message, "Secret bucket lacks the key other: fields cannot be set. ") {
+		t.Errorf("message = %s", d.Message)
+	}
+}
+
 func TestFields_AreSetOnceAndWhenContentChanges(t *testing.T) {
 	h := newHarbor(t)
 	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)

@@ -59,7 +59,7 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 	if absent {
 		c.Reason = v1alpha1.ReasonSourceMissing
 	}
-	c.Message = strings.Join(missing, "; ") + ": new pods cannot start."
+	c.Message = strings.Join(missing, "; ") + ": " + e.Consequence() + "."
 	return c
 }
 

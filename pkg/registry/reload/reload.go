@@ -105,7 +105,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		status.Triggered, status.Generation = true, patched.GetGeneration()
 		missing := ""
 		if len(content.missing) > 0 {
-			missing = strings.Join(content.missing, "; ") + ", so new pods cannot start"
+			missing = strings.Join(content.missing, "; ") + ", so " + content.consequence
 		}
 		description := content.policy.RestartsBy(live.Workload).Describe(cmp.Or(missing, live.Caveat))
 		description.Caveat = cmp.Or(missing, description.Caveat)
@@ -134,6 +134,8 @@ type content struct {
 	inDoubt  bool          // pods may have been started with other content than recorded
 	changed  []policy.Changed
 	missing  []string // the missing sources and keys without which new pods cannot start
+	// consequence is what cannot be done because of them.
+	consequence string
 
 	terminating bool // it is being deleted, or its namespace is
 }
@@ -154,6 +156,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		c.changed = e.Changed()
 		c.inDoubt = e.InDoubt()
 		c.missing, _ = e.Missing()
+		c.consequence = e.Consequence()
 		c.terminating = g.Terminating(w)
 	})
 	return c, synced
