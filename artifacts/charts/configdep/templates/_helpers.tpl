@@ -301,6 +301,17 @@ it is reloaded; patch, whether anything is written; fields, whether fields are s
 {{- if and .reload.path (not (has .reload.by (list "TemplateAnnotation" "Field"))) }}
 {{- fail (printf "kinds.config: %s: reload.path has no meaning if by is %s" $id .reload.by) }}
 {{- end }}
+{{- if and .reload.path (eq .reload.by "Field") }}
+{{- $field := .reload.path }}
+{{- if has $field (list ".spec" "['spec']") }}
+{{- fail (printf "kinds.config: %s: reload.path must not be all of spec" $id) }}
+{{- end }}
+{{- range .podTemplates }}
+{{- if or (eq $field .path) (hasPrefix (print .path ".") $field) (hasPrefix (print .path "[") $field) (hasPrefix (print $field ".") .path) (hasPrefix (print $field "[") .path) }}
+{{- fail (printf "kinds.config: %s: reload.path must not be part of a pod template, nor contain one" $id) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and .reload.annotation (ne .reload.by "Annotation") }}
 {{- fail (printf "kinds.config: %s: reload.annotation has no meaning if by is %s" $id .reload.by) }}
 {{- end }}
