@@ -280,6 +280,16 @@ func TestConfiguration_Numbers(t *testing.T) {
 	}
 }
 
+// Where the schema allows a number or a text, a whole number is one: as a text, it would not be a valid port, for example.
+func TestConfiguration_Either(t *testing.T) {
+	for value, want := range map[any]any{"80": int64(80), "80\n": int64(80), "50%": "50%", "http": "http", "080": "080", "-1": int64(-1), "1.5": "1.5", json.Number("80"): int64(80)} {
+		got, err := configured(t, map[string]any{"spec.either": value}, "spec.either")
+		if diff := cmp.Diff(map[string]any{"spec": map[string]any{"either": want}}, got); err != nil || diff != "" {
+			t.Errorf("%v: error = %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+}
+
 func TestParseSchema_Errors(t *testing.T) {
 	for document, want := range map[string]string{
 		"{":  "the OpenAPI document of x.io/v1",

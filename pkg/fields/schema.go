@@ -118,11 +118,14 @@ func (s *Schema) convert(p Path, value any) (any, error) {
 	if err != nil || at == anything {
 		return value, err
 	}
-	if either, _ := at.Extensions.GetBool(eitherExtension); either {
-		return value, nil
-	}
 	text := fmt.Sprint(value)
 	trimmed := strings.TrimSpace(text)
+	if either, _ := at.Extensions.GetBool(eitherExtension); either {
+		if n, err := strconv.ParseInt(trimmed, 10, 64); err == nil && strconv.FormatInt(n, 10) == trimmed {
+			return n, nil
+		}
+		return value, nil
+	}
 	switch {
 	case at.Type.Contains("string"):
 		return text, nil
