@@ -5,7 +5,6 @@ package dependency
 
 import (
 	"cmp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -56,7 +55,8 @@ func (g *Graph) Owned(owner WorkloadKey, f func(WorkloadKey)) {
 	})
 }
 
-// Borrowers returns the workloads whose pods have the template of another one, which need not exist: no more than one above MaxBorrowers.
+// Borrowers returns the workloads whose pods have the template of another one, which need not exist, in the order of their names: no more than
+// one above MaxBorrowers.
 func (g *Graph) Borrowers(of WorkloadKey) (keys []WorkloadKey) {
 	related(g.borrowers, of, func(key WorkloadKey) bool {
 		keys = append(keys, key)
@@ -69,14 +69,19 @@ func (g *Graph) Borrowers(of WorkloadKey) (keys []WorkloadKey) {
 const MaxBorrowers = 16
 
 // Borrow gives a workload what the template consumes that its pods have, as far as that is known. It reports whether that is something
-// else than before. A workload beyond MaxBorrowers is truncated: it has none of the sources.
+// else than before. A workload beyond the first MaxBorrowers, by their names, is truncated: it has none of the sources.
 func (g *Graph) Borrow(w *Workload) (changed bool) {
 	if w.TemplateOf == nil {
 		return false
 	}
-	others := slices.DeleteFunc(g.Borrowers(*w.TemplateOf), func(key WorkloadKey) bool { return key == w.WorkloadKey })
+	before := 0
+	for _, key := range g.Borrowers(*w.TemplateOf) {
+		if compareWorkloads(&key, &w.WorkloadKey) < 0 {
+			before++
+		}
+	}
 	var references []Reference
-	truncated := len(others) >= MaxBorrowers
+	truncated := before >= MaxBorrowers
 	if of := g.Workload(*w.TemplateOf); of != nil && !truncated {
 		references, truncated = of.References, of.Truncated
 	}

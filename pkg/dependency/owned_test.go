@@ -74,18 +74,25 @@ func TestBorrow(t *testing.T) {
 	}
 }
 
-// A template that many workloads name costs each write of it as much as a few.
+// A template that many workloads name costs each write of it as much as a few. Which of them have its sources depends on their names, and not
+// on which came first, so that it is the same on each replica, and those that have them are told of each change.
 func TestBorrow_Bound(t *testing.T) {
 	g := dependency.NewGraph()
 	of := lender("db")
 	g.SetWorkload(of, dependency.Patterns{})
-	for i := range 2 * dependency.MaxBorrowers {
-		w := borrower(fmt.Sprint("w", i), of.WorkloadKey)
+	all := 2 * dependency.MaxBorrowers
+	name := func(i int) string { return fmt.Sprintf("w%02d", i) }
+	for i := range all { // those whose names come last come first
+		w := borrower(name(all-1-i), of.WorkloadKey)
 		g.Borrow(w)
+		g.SetWorkload(w, dependency.Patterns{})
+	}
+	for i := range all {
+		w := *borrower(name(i), of.WorkloadKey)
+		g.Borrow(&w)
 		if known := i < dependency.MaxBorrowers; w.Truncated == known || (len(w.References) > 0) != known {
 			t.Errorf("workload %d: truncated: %v, references %v", i, w.Truncated, w.References)
 		}
-		g.SetWorkload(w, dependency.Patterns{})
 	}
 	if n := len(g.Borrowers(of.WorkloadKey)); n != dependency.MaxBorrowers+1 {
 		t.Errorf("%d workloads are updated with each write", n)

@@ -245,6 +245,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 		if !shared {
 			what.add(x.lend(w.WorkloadKey, o.ResourceVersion, at))
 		}
+		what.add(x.makeRoom(previous, w, o.ResourceVersion, at))
 		return what
 	case o.source != nil:
 		key := o.source.SourceKey
@@ -333,19 +334,46 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
-	what := touchedWorkload(w)
-	what.add(x.lend(key, w.ResourceVersion, x.arrival(true)))
+	what, at := touchedWorkload(w), x.arrival(true)
+	what.add(x.lend(key, w.ResourceVersion, at))
+	what.add(x.makeRoom(w, nil, w.ResourceVersion, at))
 	return what
 }
 
 // lend updates the workloads whose pods have the template of another one, which has been written in a version or deleted. There are at most
 // dependency.MaxBorrowers.
-func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.Arrival) (what touched) {
+func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.Arrival) touched {
+	return x.borrowAgain(key, version, at, func(w *dependency.Workload) { w.StartAgain(version) })
+}
+
+// makeRoom updates the workloads that have the same template as one that comes, goes or has another template: only so many have its sources.
+// Before and now are its states, of which one may be nil.
+func (x *Index) makeRoom(before, now *dependency.Workload, version string, at dependency.Arrival) (what touched) {
+	of := func(w *dependency.Workload) (of dependency.WorkloadKey) {
+		if w != nil && w.TemplateOf != nil {
+			of = *w.TemplateOf
+		}
+		return of
+	}
+	if of(before) == of(now) {
+		return what
+	}
+	for _, key := range []dependency.WorkloadKey{of(before), of(now)} {
+		if key != (dependency.WorkloadKey{}) {
+			what.add(x.borrowAgain(key, version, at, func(*dependency.Workload) {}))
+		}
+	}
+	return what
+}
+
+// borrowAgain gives the workloads whose pods have the template of another one what it consumes now, and calls f with those for which that is
+// something else.
+func (x *Index) borrowAgain(key dependency.WorkloadKey, version string, at dependency.Arrival, f func(*dependency.Workload)) (what touched) {
 	for _, b := range x.graph.Borrowers(key) {
 		w := x.workload(b)
 		next := *w // values in the graph are immutable
 		if x.graph.Borrow(&next) {
-			next.StartAgain(version)
+			f(&next)
 			x.setWorkload(&next, w, version, at)
 			what.add(touchedWorkload(&next))
 		}

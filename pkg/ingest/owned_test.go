@@ -4,6 +4,7 @@
 package ingest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -41,5 +42,47 @@ func TestOwnedWorkloads_AreTold(t *testing.T) {
 				t.Errorf("notifications = %q, want %s", told, tt.want)
 			}
 		})
+	}
+}
+
+// More workloads name the pod template of another one than have its sources. Those that have them, by their names, are told of each change of
+// the template, in whatever order they came, and others take the place of those that go.
+func TestBorrowers_InAnyOrder(t *testing.T) {
+	scope := Scope{Kinds: append(kind.BuiltIn(), boats())}
+	boats := scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
+	x, _ := syncedWithin(t, scope, []any{deployment("web", 6, "old")}, nil)
+	x.replace(boats, nil, "110")
+	lender := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}
+	boat := func(i, version int) *object {
+		o := workloadObject("Boat", fmt.Sprintf("b%02d", i), version)
+		o.workload.Custom, o.workload.Borrows, o.workload.TemplateOf = true, true, &lender
+		return o
+	}
+	check := func(when, reads string, first int) {
+		t.Helper()
+		for i := range dependency.MaxBorrowers + 2 {
+			w := x.workload(boat(i, 0).workload.WorkloadKey)
+			if w == nil {
+				continue
+			}
+			has := len(w.References) == 1 && w.References[0].Name == reads
+			if want := i >= first && i < first+dependency.MaxBorrowers; has != want || w.Truncated == want {
+				t.Errorf("%s: boat %d has the sources: %v (%v), truncated: %v", when, i, has, w.References, w.Truncated)
+			}
+		}
+	}
+	for i := dependency.MaxBorrowers + 1; i >= 0; i-- {
+		x.set(boats, boat(i, 120))
+	}
+	check("they came in the order against that of their names", "old", 0)
+	x.set(deployments, deployment("web", 130, "new"))
+	check("the template has changed", "new", 0)
+	x.remove(boats, boat(0, 140))
+	check("the first one is gone", "new", 1)
+	elsewhere := boat(1, 150)
+	elsewhere.workload.TemplateOf = &dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "other"}
+	x.set(boats, elsewhere)
+	if w := x.workload(boat(dependency.MaxBorrowers+1, 0).workload.WorkloadKey); w.Truncated || len(w.References) != 1 {
+		t.Errorf("the last one does not take the place of one that has another template now: %v", w.References)
 	}
 }
