@@ -209,6 +209,36 @@ func TestPodsToEvict(t *testing.T) {
 	}
 }
 
+// A custom resource may name sources outside of a pod template, or have the template of another workload.
+func TestDecide_SaysWhatNamesTooManySources(t *testing.T) {
+	of := dependency.WorkloadKey{Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for name, tt := range map[string]struct {
+		templateOf *dependency.WorkloadKey
+		want       string
+	}{
+		"itself":               {nil, "The Rollout names more than 500 ConfigMaps and Secrets"},
+		"many of one template": {&of, "More than 16 workloads have the pod template of Deployment web."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := dependency.NewGraph()
+			g.SetDigester(dependency.NewDigester(make([]byte, 32)))
+			g.SetWorkload(dependency.NewWorkload(&dependency.Object{
+				Kind: of.Kind, Meta: &metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, UID: "d", ResourceVersion: "5"}, Template: &corev1.PodTemplateSpec{},
+			}, dependency.Annotations{}), dependency.Patterns{})
+			w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
+				Kind: "Rollout", Template: &corev1.PodTemplateSpec{}, Traits: dependency.Traits{Rollable: true, Custom: true}, TemplateOf: tt.templateOf, Truncated: true,
+				Meta: &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "r", ResourceVersion: "6", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
+			})
+			p := policy.Note(w, nil, nil, policy.Defaults{Mode: policy.Off}, w.ResourceVersion, dependency.Arrival{})
+			g.SetWorkload(w, p.Patterns())
+			d := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w).Decide(policy.Observed{Now: epoch})
+			if d.Reason != policy.ReasonTooManySources || !strings.HasPrefix(d.Message, tt.want) {
+				t.Errorf("decision = %s: %s", d.Reason, d.Message)
+			}
+		})
+	}
+}
+
 // A workload whose template consumes more sources than are kept is never InSync, and is neither restarted nor recorded
 // automatically.
 func TestDecide_MoreSourcesThanAreKept(t *testing.T) {

@@ -79,9 +79,7 @@ func (e *Evaluation) decide(o Observed) Decision {
 		return d
 	}
 	if e.Workload.Truncated {
-		return Decision{State: Blocked, Reason: ReasonTooManySources,
-			Message: fmt.Sprintf("The pod template names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources. %s",
-				dependency.MaxSources, dependency.MaxUses, onHold)}
+		return Decision{State: Blocked, Reason: ReasonTooManySources, Message: e.tooManySources() + " " + onHold}
 	}
 	e.decided, e.written, e.known = o.Decided, o.Written, known{}
 	changed, trigger := e.stale()
@@ -104,6 +102,23 @@ func (e *Evaluation) decide(o Observed) Decision {
 		d.RecheckAt = o.Now.Add(doubtRecheck)
 	}
 	return d
+}
+
+// tooManySources says why not all sources of a workload are known.
+func (e *Evaluation) tooManySources() string {
+	w := e.Workload
+	if w.TemplateOf != nil {
+		if of := e.graph.Workload(*w.TemplateOf); of != nil && !of.Truncated {
+			return fmt.Sprintf("More than %d workloads have the pod template of %s %s. configdep knows the sources of the first %d by name, and not of this one.",
+				dependency.MaxBorrowers, of.Kind, of.Name, dependency.MaxBorrowers)
+		}
+	}
+	what := "The pod template"
+	if w.Custom {
+		what = "The " + string(w.Kind)
+	}
+	return fmt.Sprintf("%s names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources.",
+		what, dependency.MaxSources, dependency.MaxUses)
 }
 
 // decideKnown decides by what has changed since the pods were started, and by what may have changed back.
