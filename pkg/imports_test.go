@@ -107,8 +107,8 @@ var mustNotNeed = map[string][]string{
 	"pkg/controller":  {"k8s.io/apiserver"},
 	"pkg/certificate": {"k8s.io/apiserver"},
 	"pkg/admission":   {"k8s.io/apiserver"},
-	// The client for all types of Kubernetes would double what the agent needs in memory.
-	"pkg/agent": {"k8s.io/apiserver", "k8s.io/component-base", "k8s.io/client-go/kubernetes"},
+	// These would double what the agent needs in memory.
+	"pkg/agent": {"k8s.io/apiserver", "k8s.io/component-base", "k8s.io/api", "k8s.io/client-go/rest", "k8s.io/apimachinery/pkg/apis/meta/v1", "github.com/prometheus/client_golang"},
 }
 
 // goPackage is the part of what "go list -json" tells that counts here.

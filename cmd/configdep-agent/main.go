@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ import (
 )
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(30) // memory is scarcer in a sidecar than the little CPU that this takes
+	}
 	o := options.New()
 	code := 0
 	c := &cobra.Command{

@@ -9,6 +9,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	crand "crypto/rand"
@@ -22,7 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/action"
@@ -38,7 +38,7 @@ type Config struct {
 	Files fileset.Options
 	// Sources are what is read; those that are no Volumes with Client.
 	Sources []source.Spec
-	Client  rest.Interface
+	Client  *source.Client
 	// Poll is how often volumes are read that do not tell of changes.
 	Poll time.Duration
 	// Settle is for how long nothing must have changed before a set is applied. It waits for at most ten times as long.
@@ -140,6 +140,7 @@ type Agent struct {
 func New(c Config, notify func()) (*Agent, error) {
 	a := &Agent{config: c, changed: make(chan struct{}, 1), notify: notify, status: Status{Failures: map[Step]int{}}}
 	_, _ = crand.Read(a.key[:]) // never fails
+	maxBytes := cmp.Or(c.Files.MaxBytes, fileset.DefaultMaxBytes)
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		switch {
@@ -148,7 +149,7 @@ func New(c Config, notify func()) (*Agent, error) {
 		case c.Client == nil:
 			return nil, fmt.Errorf("%s: there is no client of the API server", s)
 		default:
-			a.readers = append(a.readers, source.NewWatcher(c.Client, s, a.wake))
+			a.readers = append(a.readers, source.NewWatcher(c.Client, s, int(maxBytes), a.wake))
 		}
 	}
 	return a, nil

@@ -12,9 +12,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/configdep/configdep/pkg/agent"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
@@ -54,9 +51,10 @@ func Handler(a Agent, now func() time.Time) http.Handler {
 		}
 		return nil
 	})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{a, now})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 3}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		writeMetrics(w, a)
+	})
 	return mux
 }
 
@@ -94,63 +92,4 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 		return err
 	}
 	return nil
-}
-
-var (
-	infoDesc = prometheus.NewDesc("configdep_agent_content_info",
-		"1, with digests of the content that is wanted and of the content that is applied. They can be compared within this process alone.", []string{"wanted", "applied"}, nil)
-	syncDesc = prometheus.NewDesc("configdep_agent_in_sync",
-		"1 if the application works with the content that the sources have; 0 if not.", nil, nil)
-	rolledBackDesc = prometheus.NewDesc("configdep_agent_rolled_back",
-		"1 if older files came back because the application did not reload; 0 if not.", nil, nil)
-	appliedDesc = prometheus.NewDesc("configdep_agent_last_applied_timestamp_seconds",
-		"When content was applied last, in seconds since the epoch.", nil, nil)
-	successesDesc = prometheus.NewDesc("configdep_agent_applied_total", "How often content has been applied.", nil, nil)
-	failuresDesc  = prometheus.NewDesc("configdep_agent_failures_total",
-		"How often a step has failed: write, check, reload, probe or rollback.", []string{"step"}, nil)
-	heardDesc = prometheus.NewDesc("configdep_agent_source_last_heard_timestamp_seconds",
-		"When something was last received from the source that was heard of the longest ago, in seconds since the epoch.", nil, nil)
-	readDesc = prometheus.NewDesc("configdep_agent_sources_complete",
-		"1 if all required sources exist and can be read; 0 if not.", nil, nil)
-)
-
-type collector struct {
-	agent Agent
-	now   func() time.Time
-}
-
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.agent.Status()
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(infoDesc, 1, s.Wanted, s.Applied)
-	gauge(syncDesc, one(s.InSync()))
-	gauge(rolledBackDesc, one(s.RolledBack))
-	gauge(readDesc, one(s.Started && s.Unread == nil))
-	if !s.AppliedAt.IsZero() {
-		gauge(appliedDesc, float64(s.AppliedAt.UnixNano())/1e9)
-	}
-	ch <- prometheus.MustNewConstMetric(successesDesc, prometheus.CounterValue, float64(s.Successes))
-	for _, step := range agent.Steps {
-		ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(s.Failures[step]), string(step))
-	}
-	var oldest time.Time
-	for _, h := range c.agent.Health() {
-		if oldest.IsZero() || h.Heard.Before(oldest) {
-			oldest = h.Heard
-		}
-	}
-	if !oldest.IsZero() {
-		gauge(heardDesc, float64(oldest.UnixNano())/1e9)
-	}
-}
-
-func one(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
 	"github.com/configdep/configdep/pkg/agent"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
@@ -76,13 +79,17 @@ func TestMetrics(t *testing.T) {
 	}
 	_, text := get(t, a, "/metrics")
 	for _, want := range []string{
-		`configdep_agent_content_info{applied="a",wanted="b"} 1`, "configdep_agent_in_sync 0", "configdep_agent_rolled_back 1",
+		`configdep_agent_content_info{wanted="b",applied="a"} 1`, "configdep_agent_in_sync 0", "configdep_agent_rolled_back 1",
 		"configdep_agent_last_applied_timestamp_seconds 1.7e+09", "configdep_agent_applied_total 3", `configdep_agent_failures_total{step="reload"} 2`,
 		`configdep_agent_failures_total{step="check"} 0`, "configdep_agent_source_last_heard_timestamp_seconds 1.70000005e+09", "configdep_agent_sources_complete 1",
 	} {
 		if !strings.Contains(text+"\n", want+"\n") {
 			t.Errorf("%s is missing in:\n%s", want, text)
 		}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 8 {
+		t.Errorf("%d metrics, %v", len(families), err)
 	}
 	a.status = agent.Status{Started: true, Wanted: "a", Applied: "a"}
 	if _, text = get(t, a, "/metrics"); !strings.Contains(text, "configdep_agent_in_sync 1\n") || strings.Contains(text, "last_applied") {

@@ -5,6 +5,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,9 +18,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/configdep/configdep/pkg/agent"
 	"github.com/configdep/configdep/pkg/agent/action"
@@ -30,12 +28,13 @@ import (
 
 // Options are the values of the flags.
 type Options struct {
-	Dir                   string
-	Sources               []source.Spec
-	Kubeconfig, Namespace string
-	FileMode, Owner       string
-	MaxBytes              string
-	Settle, Poll          time.Duration
+	Dir             string
+	Sources         []source.Spec
+	Server          source.Server
+	Namespace       string
+	FileMode, Owner string
+	MaxBytes        int64
+	Settle, Poll    time.Duration
 
 	CheckCommand string
 	CheckTimeout time.Duration
@@ -75,7 +74,7 @@ type HTTP struct {
 // New returns the defaults.
 func New() *Options {
 	return &Options{
-		FileMode: "0600", MaxBytes: "64Mi", Settle: time.Second, Poll: 10 * time.Second,
+		FileMode: "0600", MaxBytes: fileset.DefaultMaxBytes, Settle: time.Second, Poll: 10 * time.Second,
 		CheckTimeout: 30 * time.Second, ReloadTimeout: 30 * time.Second, ReloadFirst: "auto",
 		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second}, Probe: HTTP{Method: http.MethodGet, Timeout: 5 * time.Second},
 		ProbeTimeout: 30 * time.Second, Uptime: time.Second,
@@ -92,11 +91,13 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+"; namespace=NAMESPACE; dir may contain {namespace} and {name}; dir-annotation=KEY names an annotation with the directory of an object")
 	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, as for ConfigMaps")
 	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options)
-	f.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the API server; by default the ServiceAccount of the pod")
+	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server; by default that of the cluster, with the ServiceAccount of the pod")
+	f.StringVar(&o.Server.TokenFile, "api-server-token-file", o.Server.TokenFile, "file with a token for --api-server")
+	f.StringVar(&o.Server.CAFile, "api-server-ca-file", o.Server.CAFile, "certificates of the authorities of --api-server; by default those of the system")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of sources that name none; by default that of the pod")
 	f.StringVar(&o.FileMode, "file-mode", o.FileMode, "permissions of the files; those who may read files may also list directories")
 	f.StringVar(&o.Owner, "owner", o.Owner, "UID[:GID] or :GID that owns the files; by default the user of this process")
-	f.StringVar(&o.MaxBytes, "max-bytes", o.MaxBytes, "how much the files may have together")
+	f.Int64Var(&o.MaxBytes, "max-bytes", o.MaxBytes, "how many bytes the files may have together")
 	f.DurationVar(&o.Settle, "settle", o.Settle, "for how long nothing must have changed before changes are applied; at most ten times as long")
 	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often a --volume is read whose changes the kernel does not tell")
 
@@ -221,31 +222,33 @@ func (o *Options) Connect(c *agent.Config) error {
 	if !needed {
 		return nil
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}, nil)
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return fmt.Errorf("API server: %w", err)
+	server, namespace := o.Server, o.Namespace
+	if server.URL == "" {
+		if server.TokenFile != "" || server.CAFile != "" {
+			return errors.New("--api-server-token-file and --api-server-ca-file are for --api-server")
+		}
+		var own string
+		var err error
+		if server, own, err = source.InCluster(); err != nil {
+			return fmt.Errorf("API server: %w", err)
+		}
+		namespace = cmp.Or(namespace, own)
 	}
-	config.UserAgent = "configdep-agent"
-	config.QPS, config.Burst = 20, 200 // each source is one request at the start
-	if c.Client, err = source.NewClient(config); err != nil {
+	server.UserAgent = "configdep-agent"
+	var err error
+	if c.Client, err = source.NewClient(server); err != nil {
 		return err
 	}
-	namespace := o.Namespace
-	if namespace == "" {
-		if namespace, _, err = loader.Namespace(); err != nil {
-			return err
-		}
-	}
 	for i := range c.Sources {
-		if s := &c.Sources[i]; s.Kind != source.Volume && s.Namespace == "" {
-			s.Namespace = namespace
+		s := &c.Sources[i]
+		if s.Kind != source.Volume && s.Namespace == "" {
+			if s.Namespace = namespace; namespace == "" {
+				return fmt.Errorf("%s: --namespace is required outside of a pod", s)
+			}
 		}
 	}
 	return nil
 }
-
-var _ rest.Interface // of agent.Config
 
 func (o *Options) files() (out fileset.Options, err error) {
 	var errs []error
@@ -255,14 +258,9 @@ func (o *Options) files() (out fileset.Options, err error) {
 	if out.UID, out.GID, err = parseOwner(o.Owner); err != nil {
 		errs = append(errs, flagError("owner", err))
 	}
-	q, err := resource.ParseQuantity(o.MaxBytes)
-	if err == nil && (q.Sign() <= 0 || q.CmpInt64(1<<30) > 0) {
-		err = errors.New("it must be more than 0 and at most 1Gi")
+	if out.MaxBytes = o.MaxBytes; o.MaxBytes <= 0 || o.MaxBytes > 1<<30 {
+		errs = append(errs, flagError("max-bytes", fmt.Errorf("%d must be from 1 to %d", o.MaxBytes, 1<<30)))
 	}
-	if err != nil {
-		errs = append(errs, flagError("max-bytes", fmt.Errorf("%q: %w", o.MaxBytes, err)))
-	}
-	out.MaxBytes = q.Value()
 	return out, errors.Join(errs...)
 }
 

@@ -154,7 +154,8 @@ func TestReload(t *testing.T) {
 		{args: "--command-output=yes", err: "must be always, never or auto"},
 		{args: "--file-mode=8", err: "--file-mode"},
 		{args: "--owner=root", err: "--owner"},
-		{args: "--max-bytes=2Gi", err: "--max-bytes"},
+		{args: "--max-bytes=2147483648", err: "--max-bytes: 2147483648 must be from 1 to 1073741824"},
+		{args: "--max-bytes=0", err: "--max-bytes"},
 		{args: "--max-bytes=x", err: "--max-bytes"},
 		{args: "--settle=-1s", err: "--settle"},
 		{args: "--poll-interval=0s", err: "--poll-interval"},
@@ -202,7 +203,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--owner=:7", "--file-mode=0440", "--max-bytes=1Mi")
+	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--owner=:7", "--file-mode=0440", "--max-bytes=1048576")
 	if err != nil || c.Dir != "/x" || c.Files.UID != nil || *c.Files.GID != 7 || c.Files.Mode != 0o440 || c.Files.MaxBytes != 1<<20 {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -11,11 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/agent/fileset"
 	"github.com/configdep/configdep/pkg/agent/source"
@@ -54,10 +51,10 @@ func (f *sourceFlag) Set(text string) error {
 		namespace, name, both := strings.Cut(what, "/")
 		if !both {
 			namespace, name = "", what
-		} else if errs := validation.ValidateNamespaceName(namespace, false); len(errs) != 0 {
+		} else if errs := validation.IsDNS1123Label(namespace); len(errs) != 0 {
 			return fmt.Errorf("namespace %q: %s", namespace, strings.Join(errs, "; "))
 		}
-		if errs := utilvalidation.IsDNS1123Subdomain(name); len(errs) != 0 {
+		if errs := validation.IsDNS1123Subdomain(name); len(errs) != 0 {
 			return fmt.Errorf("name %q: %s", name, strings.Join(errs, "; "))
 		}
 		s.Namespace, s.Name = namespace, name
@@ -95,15 +92,15 @@ func (f *sourceFlag) option(s *source.Spec, text string) error {
 		if f.kind == source.Volume {
 			return errors.New("volumes have no annotations")
 		}
-		if errs := metav1validation.ValidateLabelName(value, field.NewPath("dir-annotation")); len(errs) != 0 {
-			return errs.ToAggregate()
+		if errs := validation.IsQualifiedName(strings.ToLower(value)); len(errs) != 0 { // as of annotations
+			return fmt.Errorf("dir-annotation %q: %s", value, strings.Join(errs, "; "))
 		}
 		s.DirAnnotation = value
 	case "namespace":
 		if !f.selector {
 			return errors.New("namespace is for selectors: give a name as NAMESPACE/NAME")
 		}
-		if errs := validation.ValidateNamespaceName(value, false); len(errs) != 0 {
+		if errs := validation.IsDNS1123Label(value); len(errs) != 0 {
 			return fmt.Errorf("namespace %q: %s", value, strings.Join(errs, "; "))
 		}
 		s.Namespace = value

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -171,54 +169,6 @@ func FuzzCompose(f *testing.F) {
 			}
 		}
 	})
-}
-
-// A selector has a limit, and a source without a key that is read keeps nothing of others.
-func TestWatcher_Store(t *testing.T) {
-	changes := 0
-	w := NewWatcher(nil, &Spec{Kind: Secret, Namespace: "shop", Selector: labels.Everything(), Keys: []Key{{"x", "x"}}, DirAnnotation: "d"}, func() { changes++ })
-	s := store{w}
-	secret := func(i int) *corev1.Secret {
-		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("s", i), Annotations: map[string]string{"d": "dir", "other": "x"}},
-			Data:       map[string][]byte{"x": []byte("1"), "y": []byte("2")},
-		}
-	}
-	if _, synced := w.Objects(); synced {
-		t.Error("it has been read before it was")
-	}
-	if err := s.Replace([]any{secret(1), secret(0)}, ""); err != nil {
-		t.Fatal(err)
-	}
-	objects, synced := w.Objects()
-	if !synced || len(objects) != 2 || objects[0].Name != "s0" || len(objects[0].Data) != 1 || objects[0].Dir != "dir" {
-		t.Errorf("objects %v", objects)
-	}
-	var many []any
-	for i := range MaxObjects {
-		many = append(many, secret(i))
-	}
-	if err := s.Replace(many, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Update(secret(5)); err != nil {
-		t.Errorf("one of the objects is updated: %v", err)
-	}
-	if err := s.Add(secret(MaxObjects)); err == nil {
-		t.Error("one object too many")
-	}
-	if err := s.Replace(append(many, secret(MaxObjects)), ""); err == nil || w.Health().Err == nil {
-		t.Error("one object too many in a list")
-	}
-	if err := s.Delete(secret(5)); err != nil {
-		t.Fatal(err)
-	}
-	if objects, _ = w.Objects(); len(objects) != MaxObjects-1 {
-		t.Errorf("%d objects", len(objects))
-	}
-	if changes < 5 {
-		t.Errorf("%d changes were told", changes)
-	}
 }
 
 func await(t *testing.T, what string, condition func() bool) {

@@ -5,61 +5,58 @@ package source
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 )
 
-// MaxObjects is how many objects a selector may match.
-const MaxObjects = 1000
+const (
+	// MaxObjects is how many objects a selector may match.
+	MaxObjects = 1000
+	// pageSize is how many objects are asked for at a time.
+	pageSize = 100
+)
 
-// idle is how long a watch may be silent before it is begun again. The API server sends a bookmark about every minute.
-const idle = 3 * time.Minute
-
-// NewClient returns a client of ConfigMaps, Secrets and Events.
-func NewClient(config *rest.Config) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	return rest.RESTClientFor(config)
+// pace is how long things take.
+type pace struct {
+	list     time.Duration // for one page
+	watch    time.Duration // at least, of each watch; at most twice as long
+	idle     time.Duration // how long a watch may be silent: the API server sends a bookmark about every minute
+	min, max time.Duration // between two tries after failures
 }
 
+var defaultPace = pace{list: time.Minute, watch: 5 * time.Minute, idle: 3 * time.Minute, min: time.Second, max: 30 * time.Second}
+
 // Watcher reads the objects of one source, and keeps its copy of them up to date.
+//
+// It is no informer of client-go, since a hundred of these take three times the memory: each has several goroutines, and the types of all
+// of Kubernetes come with them. One goroutine lists and watches here, and keeps what counts of each object while it is decoded.
 type Watcher struct {
-	spec    *Spec
-	client  rest.Interface
-	changed func()
-	now     func() time.Time
+	spec     *Spec
+	client   *Client
+	changed  func()
+	pace     pace
+	maxBytes int
 
 	mu       sync.Mutex
 	objects  map[string]*Object // by name
 	synced   bool
-	err      error     // of the last list or watch
+	err      error     // of the last request
 	progress time.Time // when the API server, or an error, was last heard
 	heard    time.Time // when the API server was last heard
 }
 
-// NewWatcher returns a watcher of a source that is no Volume. It calls changed, without waiting, whenever what it has read changes.
-func NewWatcher(client rest.Interface, s *Spec, changed func()) *Watcher {
-	return &Watcher{spec: s, client: client, changed: changed, now: time.Now, objects: map[string]*Object{}}
+// NewWatcher returns a watcher of a source that is no Volume, whose objects may have so many bytes together. It calls changed, which must
+// not wait, whenever what it has read changes.
+func NewWatcher(client *Client, s *Spec, maxBytes int, changed func()) *Watcher {
+	return &Watcher{spec: s, client: client, maxBytes: maxBytes, changed: changed, pace: defaultPace, objects: map[string]*Object{}}
 }
 
 // Objects returns what has been read, in the order of names, and whether all of it has been.
@@ -92,19 +89,46 @@ func (w *Watcher) Health() Health {
 
 // Run reads until the context ends.
 func (w *Watcher) Run(ctx context.Context) {
-	w.note(nil)
-	var example runtime.Object = &corev1.ConfigMap{}
-	if w.spec.Kind == Secret {
-		example = &corev1.Secret{}
+	failures, version := 0, ""
+	for ctx.Err() == nil {
+		var err error
+		begun := time.Now()
+		if version == "" {
+			version, err = w.list(ctx)
+		}
+		if err == nil {
+			version, err = w.watch(ctx, version)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case (err == nil || errors.Is(err, io.EOF)) && time.Since(begun) >= w.pace.min: // the watch has ended
+			failures = 0
+			continue
+		case err == nil || errors.Is(err, io.EOF):
+			err = errors.New("the API server ended the watch at once")
+		case expired(err):
+			version = ""
+			failures = 0
+			continue
+		}
+		w.note(err)
+		if failures++; failures > 1 {
+			version = "" // what is wrong with it may be what is wrong
+		}
+		delay := min(w.pace.min<<min(failures-1, 10), w.pace.max)
+		select {
+		case <-time.After(delay/2 + rand.N(delay/2+1)): //nolint:gosec // no secret
+		case <-ctx.Done():
+		}
 	}
-	cache.NewReflectorWithOptions(w.listWatch(), example, store{w}, cache.ReflectorOptions{Name: w.spec.String()}).RunWithContext(ctx)
 }
 
 // note notes the outcome of a request.
 func (w *Watcher) note(err error) {
 	w.mu.Lock()
 	first := err != nil && w.err == nil
-	w.progress = w.now()
+	w.progress = time.Now()
 	if w.err = err; err == nil {
 		w.heard = w.progress
 	}
@@ -114,145 +138,159 @@ func (w *Watcher) note(err error) {
 	}
 }
 
-func (w *Watcher) request(options metav1.ListOptions) *rest.Request {
+// query returns the parameters of each request: with a name, a Role with resourceNames is enough.
+func (w *Watcher) query() map[string]string {
 	if w.spec.Selector != nil {
-		options.LabelSelector = w.spec.Selector.String()
-	} else {
-		// With this, a Role with resourceNames is enough.
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.spec.Name).String()
+		return map[string]string{"labelSelector": w.spec.Selector.String()}
 	}
+	return map[string]string{"fieldSelector": "metadata.name=" + w.spec.Name}
+}
+
+func (w *Watcher) path() string {
 	resource := "configmaps"
 	if w.spec.Kind == Secret {
 		resource = "secrets"
 	}
-	return w.client.Get().Namespace(w.spec.Namespace).Resource(resource).VersionedParams(&options, metav1.ParameterCodec)
+	return "/api/v1/namespaces/" + w.spec.Namespace + "/" + resource
 }
 
-func (w *Watcher) listWatch() cache.ListerWatcher {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			var list runtime.Object = &corev1.ConfigMapList{}
-			if w.spec.Kind == Secret {
-				list = &corev1.SecretList{}
-			}
-			err := w.request(options).Timeout(time.Minute).Do(ctx).Into(list)
-			w.note(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.Watch = true
-			events, err := w.request(options).Watch(ctx)
-			w.note(err)
+// list reads all objects, and takes them in the place of all that was known.
+func (w *Watcher) list(ctx context.Context) (version string, err error) {
+	objects, size := map[string]*Object{}, 0
+	query := w.query()
+	query["limit"] = strconv.Itoa(pageSize)
+	for {
+		page, cancel := context.WithTimeoutCause(ctx, w.pace.list, fmt.Errorf("no answer within %v", w.pace.list))
+		var meta listMeta
+		meta, err = w.client.list(page, w.path(), query, func(o *apiObject) error {
+			read, err := w.read(o)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			silent := time.AfterFunc(idle, events.Stop)
-			return watch.Filter(events, func(e watch.Event) (watch.Event, bool) {
-				silent.Reset(idle)
-				w.note(nil)
-				return e, true
-			}), nil
-		},
-	}
-}
-
-// store is what a reflector writes to.
-type store struct{ *Watcher }
-
-func (w store) Add(object any) error    { return w.set(object) }
-func (w store) Update(object any) error { return w.set(object) }
-func (w store) Resync() error           { return nil }
-
-func (w store) set(object any) error {
-	o, err := w.read(object)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	if _, known := w.objects[o.Name]; !known && len(w.objects) >= MaxObjects {
-		w.mu.Unlock()
-		return w.tooMany()
-	}
-	w.objects[o.Name] = o
-	w.mu.Unlock()
-	w.changed()
-	return nil
-}
-
-func (w store) tooMany() error {
-	err := fmt.Errorf("%s: more than %d match", w.spec, MaxObjects)
-	w.note(err)
-	return err
-}
-
-func (w store) Delete(object any) error {
-	o, err := meta.Accessor(object)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	delete(w.objects, o.GetName())
-	w.mu.Unlock()
-	w.changed()
-	return nil
-}
-
-// Replace takes a list in the place of all that was known.
-func (w store) Replace(list []any, _ string) error {
-	objects := make(map[string]*Object, len(list))
-	for _, object := range list {
-		o, err := w.read(object)
+			size += read.size()
+			objects[read.Name] = read
+			return w.limit(len(objects), size)
+		})
+		cancel()
 		if err != nil {
-			return err
+			return "", err
 		}
-		objects[o.Name] = o
+		w.note(nil)
+		if query["continue"] = meta.Continue; meta.Continue == "" {
+			version = meta.ResourceVersion
+			break
+		}
 	}
-	if len(objects) > MaxObjects {
-		return w.tooMany()
-	}
-	w.replace(objects)
-	return nil
-}
-
-func (w *Watcher) replace(objects map[string]*Object) {
 	w.mu.Lock()
 	w.objects, w.synced = objects, true
 	w.mu.Unlock()
 	w.changed()
+	return version, nil
+}
+
+// limit returns an error if objects are too many, or too large together.
+func (w *Watcher) limit(objects, size int) error {
+	switch {
+	case objects > MaxObjects:
+		return fmt.Errorf("%s: more than %d objects match", w.spec, MaxObjects)
+	case size > w.maxBytes:
+		return fmt.Errorf("%s: the content has more than %d bytes", w.spec, w.maxBytes)
+	}
+	return nil
+}
+
+// watch follows the changes after a version, and returns the version of the last. The error is io.EOF if the watch ended as it should.
+func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
+	long := w.pace.watch + rand.N(w.pace.watch) //nolint:gosec // no secret
+	ctx, cancel := context.WithTimeoutCause(ctx, long+w.pace.list, io.EOF)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	silent := time.AfterFunc(w.pace.idle, func() { stop(io.EOF) })
+	defer silent.Stop()
+	query := w.query()
+	query["watch"], query["resourceVersion"], query["allowWatchBookmarks"] = "true", version, "true"
+	query["timeoutSeconds"] = strconv.Itoa(int(long.Seconds()))
+	err := w.client.watch(ctx, w.path(), query, func() { w.note(nil) }, func(kind string, o *apiObject) error {
+		silent.Reset(w.pace.idle)
+		w.note(nil)
+		if err := w.take(kind, o); err != nil {
+			return err
+		}
+		version = o.Metadata.ResourceVersion
+		return nil
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return version, err
+}
+
+// take takes an event.
+func (w *Watcher) take(kind string, o *apiObject) error {
+	w.mu.Lock()
+	switch kind {
+	case "ADDED", "MODIFIED":
+		read, err := w.read(o)
+		if err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		size, count := read.size(), 1
+		for name, other := range w.objects {
+			if name != read.Name {
+				size, count = size+other.size(), count+1
+			}
+		}
+		if err := w.limit(count, size); err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		w.objects[read.Name] = read
+	case "DELETED":
+		delete(w.objects, o.Metadata.Name)
+	default: // a bookmark
+		w.mu.Unlock()
+		return nil
+	}
+	w.mu.Unlock()
+	w.changed()
+	return nil
 }
 
 // read keeps what counts of an object.
-func (w store) read(object any) (*Object, error) {
-	o := &Object{}
-	var m *metav1.ObjectMeta
-	switch object := object.(type) {
-	case *corev1.ConfigMap:
-		m, o.Data = &object.ObjectMeta, make(map[string][]byte, len(object.Data)+len(object.BinaryData))
-		for key, value := range object.Data {
-			if w.spec.reads(key) {
-				o.Data[key] = []byte(value)
-			}
-		}
-		for key, value := range object.BinaryData {
-			if w.spec.reads(key) {
-				o.Data[key] = value
-			}
-		}
-	case *corev1.Secret:
-		m, o.Data = &object.ObjectMeta, make(map[string][]byte, len(object.Data))
-		for key, value := range object.Data {
-			if w.spec.reads(key) {
-				o.Data[key] = value
-			}
-		}
-	default:
-		return nil, errors.New("neither a ConfigMap nor a Secret")
-	}
-	o.Namespace, o.Name, o.UID, o.ResourceVersion = m.Namespace, m.Name, string(m.UID), m.ResourceVersion
+func (w *Watcher) read(from *apiObject) (*Object, error) {
+	m := &from.Metadata
+	o := &Object{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Data: map[string][]byte{}}
 	if w.spec.DirAnnotation != "" {
 		o.Dir = m.Annotations[w.spec.DirAnnotation]
 	}
+	for key, value := range from.Data {
+		if !w.spec.reads(key) {
+			continue
+		}
+		if w.spec.Kind == Secret {
+			n, err := base64.StdEncoding.Decode(value, value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: key %q is not in base64", w.spec, key) // without what it is
+			}
+			value = value[:n]
+		}
+		o.Data[key] = value
+	}
+	for key, value := range from.BinaryData {
+		if w.spec.reads(key) {
+			o.Data[key] = value
+		}
+	}
 	return o, nil
+}
+
+func (o *Object) size() (n int) {
+	for key, value := range o.Data {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 func (s *Spec) reads(key string) bool {

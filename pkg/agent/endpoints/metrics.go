@@ -1,0 +1,60 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoints
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/configdep/configdep/pkg/agent"
+)
+
+// writeMetrics writes the metrics of an agent in the text format of Prometheus, whose library needs more memory than the sources of an
+// agent.
+func writeMetrics(w io.Writer, a Agent) {
+	s := a.Status()
+	metric := func(name, kind, help string) {
+		_, _ = fmt.Fprintf(w, "# HELP %[1]s %[2]s\n# TYPE %[1]s %[3]s\n", name, help, kind)
+	}
+	gauge := func(name, help string, value float64) {
+		metric(name, "gauge", help)
+		_, _ = fmt.Fprintf(w, "%s %s\n", name, strconv.FormatFloat(value, 'g', -1, 64))
+	}
+	const info, failures = "configdep_agent_content_info", "configdep_agent_failures_total"
+	metric(info, "gauge", "1, with digests of the content that is wanted and of the content that is applied. They can be compared within this process alone.")
+	_, _ = fmt.Fprintf(w, "%s{wanted=%q,applied=%q} 1\n", info, s.Wanted, s.Applied)
+	gauge("configdep_agent_in_sync", "1 if the application works with the content that the sources have; 0 if not.", one(s.InSync()))
+	gauge("configdep_agent_rolled_back", "1 if older files came back because the application did not reload; 0 if not.", one(s.RolledBack))
+	gauge("configdep_agent_sources_complete", "1 if all required sources exist and can be read; 0 if not.", one(s.Wanted != "" && s.Unread == nil))
+	if !s.AppliedAt.IsZero() {
+		gauge("configdep_agent_last_applied_timestamp_seconds", "When content was applied last, in seconds since the epoch.", seconds(s.AppliedAt))
+	}
+	metric("configdep_agent_applied_total", "counter", "How often content has been applied.")
+	_, _ = fmt.Fprintf(w, "configdep_agent_applied_total %d\n", s.Successes)
+	metric(failures, "counter", "How often a step has failed.")
+	for _, step := range agent.Steps {
+		_, _ = fmt.Fprintf(w, "%s{step=%q} %d\n", failures, step, s.Failures[step])
+	}
+	var oldest time.Time
+	for i, h := range a.Health() {
+		if i == 0 || h.Heard.Before(oldest) {
+			oldest = h.Heard
+		}
+	}
+	if !oldest.IsZero() {
+		gauge("configdep_agent_source_last_heard_timestamp_seconds",
+			"When something was last received from the source that was heard of the longest ago, in seconds since the epoch.", seconds(oldest))
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
