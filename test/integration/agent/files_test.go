@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -181,4 +183,141 @@ func TestParent(t *testing.T) {
 		return nil
 	})
 	r.ready("a", "2")
+}
+
+// As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
+func TestFirstProcess(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // CI runs as root
+	}
+	p := newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "1")
+	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+	// Twenty orphans end while the application runs; it then sees which zombies the first process has.
+	r := p.agent("--configmap=settings", "--", "sh", "-c", `for i in $(seq 20); do (setsid true &); done; trap 'echo "zombies: $(grep -l "^State:.Z" /proc/[0-9]*/status 2>/dev/null | wc -l)"; exit 9' TERM; echo "child of $PPID"; while :; do sleep 0.05; done`)
+	await.Until(t, "the application runs below the first process", func(context.Context) error {
+		if log := r.text(); !strings.Contains(log, "child of 1\n") {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+	r.ready("a", "1")
+	child := childOf(t, r.pid)
+	await.Until(t, "no zombie is left", func(context.Context) error {
+		if stats := zombiesOf(t, child); len(stats) != 0 {
+			return fmt.Errorf("zombies %v", stats)
+		}
+		return nil
+	})
+	p.must(syscall.Kill(child, syscall.SIGTERM))
+	if code := <-r.exit; code != 9 {
+		t.Errorf("exit code %d, want 9", code)
+	}
+	r.exit <- 9 // for the end of the test
+	if log := r.text(); !strings.Contains(log, "zombies: 0\n") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// children returns the lines of /proc/*/stat, after the name, of the children of a process.
+func children(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int]string{}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		number, rest, _ := strings.Cut(string(stat), " (")
+		_, rest, _ = strings.Cut(rest, ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			id, _ := strconv.Atoi(number)
+			out[id] = rest
+		}
+	}
+	return out
+}
+
+func childOf(t *testing.T, pid int) int {
+	t.Helper()
+	for child := range children(t, pid) {
+		return child
+	}
+	t.Fatalf("process %d has no child", pid)
+	return 0
+}
+
+func zombiesOf(t *testing.T, pid int) (out []int) {
+	t.Helper()
+	for child, rest := range children(t, pid) {
+		if strings.HasPrefix(rest, "Z") {
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// An init container ends once all files are there. Its files are the start of a sidecar's.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"))
+	once := p.agent("--configmap=settings", "--once")
+	await.Until(t, "it waits for its ConfigMap", func(context.Context) error {
+		if log := once.text(); !strings.Contains(log, "settings does not exist") {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+	p.configMap("settings", "a", "1")
+	if code := <-once.exit; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	once.exit <- 0 // for the end of the test
+	if got := files(t, p.dir); got["a"] != "1" {
+		t.Errorf("files %v", got)
+	}
+	before := sets(t, p.dir)
+	r := p.agent("--configmap=settings")
+	r.ready("a", "1")
+	if after := sets(t, p.dir); !slices.Equal(before, after) {
+		t.Errorf("sets %v, and %v after the sidecar has started", before, after)
+	}
+}
+
+// A volume needs no API server, and no right.
+func TestVolume(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	p := newPlace(t)
+	p.api = nil
+	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
+	r := p.agent("--volume=" + volume + ";dir=copy")
+	r.ready("copy/a", "1")
+	p.must(os.WriteFile(filepath.Join(volume, "b"), []byte("2"), 0o600))
+	r.ready("copy/a", "1", "copy/b", "2")
+}
+
+// Wrong flags are told, each by its name, with the exit code 2.
+func TestWrongFlags(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args, want string
+	}{
+		{"--dir=/tmp/x", "there is no source"},
+		{"--configmap=a", "--dir: it is required"},
+		{"--dir=/tmp/x --configmap=a nginx", `"nginx" is no flag: a command comes after --`},
+		{"--dir=/tmp/x --configmap=A", `name "A"`},
+		{"--unknown", "unknown flag: --unknown"},
+	} {
+		c := cluster.Command(t.Context(), program, strings.Fields(tt.args)...)
+		out, err := c.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "configdep-agent: ") || !strings.Contains(string(out), tt.want) || strings.Contains(string(out), "Usage:") {
+			t.Errorf("%s: %v: %s", tt.args, err, out)
+		}
+	}
 }

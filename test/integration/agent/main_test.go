@@ -54,7 +54,10 @@ func TestMain(m *testing.M) {
 // place is a namespace with the files of an agent.
 type place struct {
 	*testing.T
-	namespace, dir, kubeconfig string
+	namespace, dir string
+	api            []string // flags
+	environment    []string // of the agent, if not that of the test
+	wrapper        []string // a command that runs the agent
 }
 
 // newPlace returns a namespace, and a directory for files. The agent may do in it what the rules say.
@@ -75,8 +78,11 @@ func newPlace(t *testing.T, rules ...rbacv1.PolicyRule) *place {
 	p.must(err)
 	token, err := client.CoreV1().ServiceAccounts(p.namespace).CreateToken(t.Context(), "agent", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	p.must(err)
-	p.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	p.must(cluster.WriteKubeconfig(p.kubeconfig, token.Status.Token))
+	config := cluster.RESTConfig()
+	secrets := t.TempDir()
+	p.must(os.WriteFile(filepath.Join(secrets, "token"), []byte(token.Status.Token), 0o600))
+	p.must(os.WriteFile(filepath.Join(secrets, "ca.crt"), config.CAData, 0o600))
+	p.api = []string{"--api-server=" + config.Host, "--api-server-token-file=" + filepath.Join(secrets, "token"), "--api-server-ca-file=" + filepath.Join(secrets, "ca.crt")}
 	return p
 }
 
@@ -106,11 +112,15 @@ type running struct {
 func (p *place) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
-	all := append([]string{"--dir=" + p.dir, "--kubeconfig=" + p.kubeconfig, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
+	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
 	log, err := os.Create(filepath.Join(p.TempDir(), "log"))
 	p.must(err)
-	c := cluster.Command(context.WithoutCancel(p.Context()), program, all...)
+	all = slices.Concat(p.wrapper, []string{program}, p.api, all)
+	c := cluster.Command(context.WithoutCancel(p.Context()), all[0], all[1:]...)
 	c.Stdout, c.Stderr = log, log
+	if p.environment != nil {
+		c.Env = p.environment
+	}
 	p.must(c.Start())
 	r := &running{place: p, url: "http://" + address, log: log, pid: c.Process.Pid, exit: make(chan int, 1)}
 	go func() {

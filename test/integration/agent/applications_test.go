@@ -1,0 +1,199 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/debian"
+)
+
+// application unpacks packages of Debian, and returns the folder that has them.
+func application(t *testing.T, packages ...string) string {
+	t.Helper()
+	root, err := debian.Unpack(t.Context(), packages...)
+	if errors.Is(err, debian.ErrNone) {
+		t.Skip(err) //nolint:forbidigo // CI has Debian's packages
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// body returns what is served at an address.
+func body(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	return readAll(answer), nil
+}
+
+// serves waits until an address serves a text.
+func serves(t *testing.T, url, want string) {
+	t.Helper()
+	await.Until(t, url+" serves "+want, func(ctx context.Context) error {
+		got, err := body(ctx, url)
+		if err == nil && !strings.Contains(got, want) {
+			err = fmt.Errorf("it serves %q", got)
+		}
+		return err
+	})
+}
+
+// nginx gets a signal after its own check has found new configuration to be good, and goes on with the old one if it is not.
+func TestNginx(t *testing.T) {
+	t.Parallel()
+	nginx := filepath.Join(application(t, "nginx"), "usr", "sbin", "nginx")
+	p := newPlace(t, may("configmaps", "nginx"))
+	address := freeAddress(t)
+	run := t.TempDir()
+	conf := func(text string) string {
+		return fmt.Sprintf("user root; pid %[1]s/pid; error_log stderr;\nevents {}\nhttp { access_log off; client_body_temp_path %[1]s/1; proxy_temp_path %[1]s/2; fastcgi_temp_path %[1]s/3; uwsgi_temp_path %[1]s/4; scgi_temp_path %[1]s/5;\nserver { listen %s; %s } }\n", run, address, text)
+	}
+	set := func(text string) {
+		t.Helper()
+		p.patch("nginx", map[string]any{"data": map[string]any{"nginx.conf": conf(text)}})
+	}
+	p.configMap("nginx", "nginx.conf", conf(`return 200 "one";`))
+	r := p.agent("--configmap=nginx", "--check-command="+nginx+" -t -q -c {dir}/nginx.conf", "--reload-signal=HUP", "--probe-url=http://"+address, "--", nginx, "-c", filepath.Join(p.dir, "nginx.conf"), "-g", "daemon off;")
+	serves(t, "http://"+address, "one")
+	set(`return 200 "two";`)
+	serves(t, "http://"+address, "two")
+	set(`retrun 200 "three";`)
+	r.unready("check: " + nginx + ": exit code 1")
+	if got, err := body(t.Context(), "http://"+address); err != nil || got != "two" {
+		t.Errorf("with wrong configuration it serves %q, %v", got, err)
+	}
+	if log := r.text(); !strings.Contains(log, `unknown directive "retrun"`) {
+		t.Errorf("the log lacks what nginx says: %s", log)
+	}
+	set(`return 200 "four";`)
+	serves(t, "http://"+address, "four")
+	r.ready("nginx.conf", conf(`return 200 "four";`))
+}
+
+// Prometheus is asked over HTTP, by an agent that runs beside it. Configuration that it refuses comes back as it was.
+func TestPrometheus(t *testing.T) {
+	t.Parallel()
+	prometheus := filepath.Join(application(t, "prometheus"), "usr", "bin", "prometheus")
+	p := newPlace(t, may("configmaps", "prometheus"))
+	address := freeAddress(t)
+	conf := func(label string) string {
+		return "global: {external_labels: {stage: " + label + "}}\n"
+	}
+	p.configMap("prometheus", "prometheus.yml", conf("one"))
+	// As a native sidecar does, the agent makes the files before Prometheus starts.
+	r := p.agent("--configmap=prometheus", "--reload-url=http://"+address+"/-/reload", "--probe-url=http://"+address+"/-/ready", "--rollback-after=2", "--retry-min=100ms")
+	await.Until(t, "the agent has started", func(ctx context.Context) error {
+		code, text, err := r.probe(ctx, "/startupz")
+		if err == nil && code != http.StatusOK {
+			err = errors.New(text)
+		}
+		return err
+	})
+	c := exec.CommandContext(t.Context(), prometheus, "--config.file="+filepath.Join(p.dir, "prometheus.yml"), "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address, "--web.enable-lifecycle", "--log.level=error")
+	p.must(c.Start())
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	loaded := "http://" + address + "/api/v1/status/config"
+	serves(t, loaded, "stage: one")
+	r.ready("prometheus.yml", conf("one"))
+	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("two")}})
+	serves(t, loaded, "stage: two")
+	r.ready("prometheus.yml", conf("two"))
+	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": "globla: {}\n"}})
+	r.unready("reload: POST http://" + address + "/-/reload: the answer is 500 Internal Server Error; the files that were applied last are back")
+	if got := files(t, p.dir)["prometheus.yml"]; got != conf("two") {
+		t.Errorf("the file is %q", got)
+	}
+	serves(t, loaded, "stage: two")
+	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("three")}})
+	serves(t, loaded, "stage: three")
+	r.ready("prometheus.yml", conf("three"))
+}
+
+// HAProxy starts new workers when its master gets a signal.
+func TestHAProxy(t *testing.T) {
+	t.Parallel()
+	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
+	haproxy := filepath.Join(root, "usr", "sbin", "haproxy")
+	p := newPlace(t, may("configmaps", "haproxy"))
+	address := freeAddress(t)
+	conf := func(text string) string {
+		return "defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nfrontend web\n  bind " + address + "\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
+	}
+	p.configMap("haproxy", "haproxy.cfg", conf("one"))
+	p.environment = debian.Environment(root)
+	r := p.agent("--configmap=haproxy", "--check-command="+haproxy+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", haproxy, "-W", "-f", filepath.Join(p.dir, "haproxy.cfg"))
+	serves(t, "http://"+address, "one")
+	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf("two")}})
+	serves(t, "http://"+address, "two")
+	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": "nonsense\n"}})
+	r.unready("check: ")
+	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf("three")}})
+	serves(t, "http://"+address, "three")
+}
+
+// PostgreSQL reads its settings again after SIGHUP. It runs as another user, who owns the files.
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // CI runs as root
+	}
+	root := application(t, "postgresql-15", "postgresql-client-15", "libpq5", "libllvm14", "libz3-4")
+	bin := filepath.Join(root, "usr", "lib", "postgresql", "15", "bin")
+	p := newPlace(t, may("configmaps", "postgresql"))
+	p.environment = debian.Environment(root)
+	const user = "65534"
+	work, err := os.MkdirTemp("/tmp", "pg-") // sockets have short paths, and the user may enter it
+	p.must(err)
+	t.Cleanup(func() { _ = os.RemoveAll(work) })
+	p.must(os.Chmod(work, 0o777)) //nolint:gosec // for the user of PostgreSQL
+	p.dir = filepath.Join(work, "conf")
+	data := filepath.Join(work, "data")
+	as := []string{"setpriv", "--reuid=" + user, "--regid=" + user, "--clear-groups"}
+	c := exec.CommandContext(t.Context(), as[0], append(as[1:], filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-L", filepath.Join(root, "usr", "share", "postgresql", "15"))...)
+	c.Env = p.environment
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v: %s", err, out)
+	}
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	p.must(err)
+	conf := func(memory string) string {
+		return fmt.Sprintf("data_directory = '%s'\nhba_file = '%[1]s/pg_hba.conf'\nident_file = '%[1]s/pg_ident.conf'\nlisten_addresses = ''\nunix_socket_directories = '%s'\nport = %s\njit = off\nfsync = off\nwork_mem = '%s'\n", data, work, port, memory)
+	}
+	p.configMap("postgresql", "postgresql.conf", conf("1MB"))
+	p.agent(append([]string{"--configmap=postgresql", "--owner=" + user + ":" + user, "--reload-signal=HUP", "--"}, append(as, filepath.Join(bin, "postgres"), "-c", "config_file="+filepath.Join(p.dir, "postgresql.conf"))...)...)
+	shows := func(want string) {
+		t.Helper()
+		await.Until(t, "work_mem is "+want, func(ctx context.Context) error {
+			c := exec.CommandContext(ctx, filepath.Join(bin, "psql"), "-h", work, "-p", port, "-U", "postgres", "-Atc", "SHOW work_mem")
+			c.Env = p.environment
+			out, err := c.CombinedOutput()
+			if err != nil || strings.TrimSpace(string(out)) != want {
+				return fmt.Errorf("%s, %w", out, err)
+			}
+			return nil
+		})
+	}
+	shows("1MB")
+	p.patch("postgresql", map[string]any{"data": map[string]any{"postgresql.conf": conf("2MB")}})
+	shows("2MB")
+}
