@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +54,8 @@ It runs beside the application, or as its parent process, with the command after
 			return err
 		},
 	}
+	c.AddCommand(restarter())
+	c.CompletionOptions.DisableDefaultCmd = true
 	o.AddFlags(c.Flags())
 	logging := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(logging)
@@ -61,6 +65,24 @@ It runs beside the application, or as its parent process, with the command after
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// restarter returns the command that becomes the program configdep-restarter, which is beside this one and takes less memory.
+func restarter() *cobra.Command {
+	return &cobra.Command{
+		Use:                "restarter [flags]",
+		Short:              "Ends with an exit code for which the kubelet restarts all containers of the pod, when an annotation says so",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			name := strings.Replace(filepath.Base(self), "configdep-agent", "configdep-restarter", 1)
+			program := filepath.Join(filepath.Dir(self), name)
+			return fmt.Errorf("%s: %w", program, unix.Exec(program, append([]string{name}, args...), os.Environ()))
+		},
+	}
 }
 
 // run runs an agent, and returns the exit code.

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 // freeAddress returns an address at which no process listens.
@@ -318,6 +320,44 @@ func TestWrongFlags(t *testing.T) {
 		out, err := c.CombinedOutput()
 		if err == nil || !strings.HasPrefix(string(out), "configdep-agent: ") || !strings.Contains(string(out), tt.want) || strings.Contains(string(out), "Usage:") {
 			t.Errorf("%s: %v: %s", tt.args, err, out)
+		}
+	}
+}
+
+// The restarter ends with its exit code once the annotation changes, and with 0 when the pod ends.
+func TestRestarter(t *testing.T) {
+	t.Parallel()
+	if _, err := install.Build(t.Context(), "./cmd/configdep-restarter", install.RaceDetector); err != nil {
+		t.Fatal(err)
+	}
+	for _, annotate := range []bool{true, false} {
+		file, address := filepath.Join(t.TempDir(), "restart"), freeAddress(t)
+		c := cluster.Command(t.Context(), program, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
+		var log strings.Builder
+		c.Stderr = &log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r := &running{place: &place{T: t}, url: "http://" + address}
+		await.Until(t, "the restarter has started", func(ctx context.Context) error {
+			code, text, err := r.probe(ctx, "/startupz")
+			if err == nil && code != http.StatusOK {
+				err = errors.New(text)
+			}
+			return err
+		})
+		want := 0
+		if annotate {
+			want = 77
+			if err := os.WriteFile(file, []byte("v1"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		if code := c.ProcessState.ExitCode(); code != want {
+			t.Errorf("exit code %d, want %d: %s", code, want, log.String())
 		}
 	}
 }

@@ -1,0 +1,253 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package restarter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+const limit = time.Minute
+
+// pod is a volume of the downward API, and a restarter that reads it.
+type pod struct {
+	*testing.T
+	dir       string
+	restarter *Restarter
+	cancel    context.CancelCauseFunc
+	ended     chan error
+}
+
+var errStopped = errors.New("stopped")
+
+// start starts a restarter in a pod with a value of the annotation; "": there is none.
+func start(t *testing.T, value string, change func(*Config)) *pod {
+	t.Helper()
+	p := &pod{T: t, dir: t.TempDir(), ended: make(chan error, 1)}
+	if value != "" {
+		p.annotate(value)
+	}
+	p.run(change)
+	return p
+}
+
+func (p *pod) run(change func(*Config)) {
+	c := Config{File: filepath.Join(p.dir, "restart"), Poll: 5 * time.Millisecond}
+	if change != nil {
+		change(&c)
+	}
+	p.restarter = New(c)
+	ctx, cancel := context.WithCancelCause(klog.NewContext(p.Context(), klog.Logger{}))
+	p.cancel = cancel
+	if code := p.probe("/startupz"); code != http.StatusServiceUnavailable {
+		p.Errorf("startup probe %d before the annotation was read", code)
+	}
+	go func() { p.ended <- p.restarter.Run(ctx) }()
+	p.await(Waiting)
+	if code := p.probe("/startupz"); code != http.StatusOK {
+		p.Errorf("startup probe %d after the annotation was read", code)
+	}
+}
+
+// annotate writes the value as the kubelet does.
+func (p *pod) annotate(value string) {
+	p.Helper()
+	set, err := os.MkdirTemp(p.dir, "..2026_")
+	if err != nil {
+		p.Fatal(err)
+	}
+	temp, link := filepath.Join(p.dir, "..data_tmp"), filepath.Join(p.dir, "restart")
+	if err := errors.Join(os.WriteFile(filepath.Join(set, "restart"), []byte(value), 0o600), os.Symlink(filepath.Base(set), temp), os.Rename(temp, filepath.Join(p.dir, "..data"))); err != nil {
+		p.Fatal(err)
+	}
+	if err := os.Symlink("..data/restart", link); err != nil && !errors.Is(err, os.ErrExist) {
+		p.Fatal(err)
+	}
+}
+
+// restarts fails unless the containers restart.
+func (p *pod) restarts() {
+	p.Helper()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			p.Errorf("ended with %v", err)
+		}
+	case <-time.After(limit):
+		p.Fatal("no restart")
+	}
+}
+
+// stop ends the restarter, and fails if the containers were to restart.
+func (p *pod) stop() {
+	p.Helper()
+	p.cancel(errStopped)
+	if err := <-p.ended; !errors.Is(err, errStopped) {
+		p.Errorf("ended with %v, want no restart", err)
+	}
+}
+
+func (p *pod) await(s State) {
+	p.Helper()
+	err := wait.PollUntilContextTimeout(p.Context(), time.Millisecond, limit, true, func(context.Context) (bool, error) { return p.restarter.State() == s, nil })
+	if err != nil {
+		p.Fatalf("state %s, want %s", p.restarter.State(), s)
+	}
+}
+
+// probe returns the status code of a probe.
+func (p *pod) probe(path string) int {
+	w := httptest.NewRecorder()
+	p.restarter.Handler().ServeHTTP(w, httptest.NewRequestWithContext(p.Context(), http.MethodGet, path, nil))
+	return w.Code
+}
+
+func (p *pod) ready() int { return p.probe("/readyz") }
+
+// A new value restarts, what was there at the start does not: not the first time, and not after the restart that it asked for.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", nil)
+	p.annotate("one")
+	p.restarts()
+	p.run(nil) // in the same pod, after the restart
+	p.annotate("two")
+	p.restarts()
+	p.run(func(c *Config) { c.Poll = time.Hour }) // notified
+	p.annotate("three")
+	p.restarts()
+	p.run(nil)
+	p.annotate("")      // removed
+	p.annotate("three") // a new one, if the removal was seen
+	p.annotate("four")
+	p.restarts()
+}
+
+func TestNoRestart(t *testing.T) {
+	t.Parallel()
+	// Each value is there when a restarter starts, so it was done, and stays so when the volume is written again.
+	for _, value := range []string{"", "one", "two\n"} {
+		p := start(t, value, nil)
+		if p.ready() != http.StatusOK {
+			t.Error("not ready")
+		}
+		p.annotate(strings.TrimSpace(value))
+		p.stop()
+	}
+	// It is too long to be the value of an annotation of ours.
+	p := &pod{T: t, dir: t.TempDir()}
+	p.annotate(strings.Repeat("x", maxValue+1))
+	if err := New(Config{File: filepath.Join(p.dir, "restart")}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 4096 bytes") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// try is an action of a test.
+type try func(ctx context.Context) error
+
+func (t try) Do(ctx context.Context) error { return t(ctx) }
+func (t try) String() string               { return "try" }
+
+// Before a restart the pod is not ready, and the drain is done once. A drain that fails keeps nothing.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var calls atomic.Int32
+	p := start(t, "", func(c *Config) {
+		c.Drain = try(func(context.Context) error {
+			calls.Add(1)
+			<-release
+			return errors.New("not possible")
+		})
+	})
+	p.annotate("one")
+	p.await(Draining)
+	if p.ready() != http.StatusServiceUnavailable {
+		t.Error("ready while it drains")
+	}
+	p.annotate("two")
+	close(release)
+	p.restarts()
+	if n := calls.Load(); n != 1 {
+		t.Errorf("drained %d times", n)
+	}
+	// The end of the pod comes first.
+	p = start(t, "", func(c *Config) { c.Unready = time.Hour })
+	p.annotate("one")
+	p.await(Draining)
+	p.stop()
+	p = start(t, "", func(c *Config) {
+		c.Drain = try(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	})
+	p.annotate("one")
+	p.await(Draining)
+	p.stop()
+}
+
+// Containers that have just started do not restart at once.
+func TestMinUptime(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", func(c *Config) { c.MinUptime = time.Hour })
+	p.annotate("one")
+	p.await(Held)
+	if p.ready() != http.StatusOK {
+		t.Error("not ready while the restart waits")
+	}
+	p.stop()
+	p = start(t, "", func(c *Config) { c.MinUptime = 50 * time.Millisecond })
+	began := time.Now()
+	p.annotate("one")
+	p.restarts()
+	if took := time.Since(began); took < 40*time.Millisecond {
+		t.Errorf("restarted after %v", took)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                         "",
+		"--exit-code=1":            "",
+		"--drain-url=http://a:1/x": "",
+		"--drain-command=sleep 5":  "",
+		"--file=":                  "--file: it is required",
+		"--exit-code=0":            "--exit-code: 0 must be from 1 to 125",
+		"--exit-code=126":          "--exit-code",
+		"--poll-interval=0s":       "--poll-interval",
+		"--min-uptime=9s":          "--min-uptime: 9s must be 10s or more",
+		"--unready=-1s":            "--unready",
+		"--drain-timeout=0s":       "--drain-timeout",
+		"--drain-url=https://a":    "--drain-url",
+		"--drain-url=http://u:p@a": "without credentials",
+		"--drain-command=[]":       "--drain-command",
+	} {
+		o, f := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(f)
+		var all []string
+		if args != "" {
+			all = append(all, args)
+		}
+		if err := f.Parse(all); err != nil {
+			t.Fatal(err)
+		}
+		c, err := o.Config()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+		if err == nil && (c.Drain != nil) != strings.Contains(args, "drain") {
+			t.Errorf("%s: %+v", args, c)
+		}
+	}
+}
