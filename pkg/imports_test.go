@@ -85,8 +85,9 @@ var mayImport = map[string][]string{
 	"pkg/agent/action":    {"pkg/agent/process"},
 	"pkg/agent/source":    {"pkg/agent/fileset"},
 	"pkg/agent/endpoints": {"pkg/agent", "pkg/agent/source"},
+	"pkg/agent/report":    {"pkg/agent", "pkg/agent/source"},
 	"pkg/agent/restarter": {"pkg/agent/action"},
-	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/source"},
+	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
 	"cmd/configdep-agent":     {"pkg/agent"},

@@ -28,6 +28,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/endpoints"
 	"github.com/configdep/configdep/pkg/agent/options"
 	"github.com/configdep/configdep/pkg/agent/process"
+	"github.com/configdep/configdep/pkg/agent/report"
 )
 
 func main() {
@@ -94,8 +95,13 @@ func run(o *options.Options, command []string) (code int, err error) {
 	if err := o.Connect(config); err != nil {
 		return 1, err
 	}
-	a, err := agent.New(*config, nil)
-	if err != nil {
+	var reporter *report.Reporter
+	var a *agent.Agent
+	if a, err = agent.New(*config, func() {
+		if reporter != nil {
+			reporter.Notify()
+		}
+	}); err != nil {
 		return 1, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,6 +131,12 @@ func run(o *options.Options, command []string) (code int, err error) {
 				klog.FromContext(ctx).Error(err, "Probes and metrics are not served")
 			}
 		})
+	}
+	if o.Report || o.Events {
+		reporter = report.New(config.Client, o.Pod, report.Options{
+			Annotate: o.Report, Events: o.Events, Least: time.Second, RetryMin: time.Second, RetryMax: time.Minute,
+		}, a.Status)
+		running.Go(func() { reporter.Run(ctx) })
 	}
 	exit, err := a.Run(ctx)
 	switch {

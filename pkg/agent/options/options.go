@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/action"
 	"github.com/configdep/configdep/pkg/agent/fileset"
 	"github.com/configdep/configdep/pkg/agent/process"
+	"github.com/configdep/configdep/pkg/agent/report"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 
 	Listen string
 	Grace  time.Duration
+
+	Report, Events bool
+	Pod            report.Pod
 }
 
 // HTTP are the flags of a request.
@@ -79,6 +83,7 @@ func New() *Options {
 		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second}, Probe: HTTP{Method: http.MethodGet, Timeout: 5 * time.Second},
 		ProbeTimeout: 30 * time.Second, Uptime: time.Second,
 		RetryMin: time.Second, RetryMax: time.Minute, Output: "auto", Listen: ":9533", Grace: 25 * time.Second,
+		Pod: report.Pod{Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
 	}
 }
 
@@ -122,6 +127,8 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RetryMax, "retry-max", o.RetryMax, "maximum time between two tries")
 	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, whose content it may quote")
 	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
+	f.BoolVar(&o.Report, "report", o.Report, "write what is applied to the annotation "+report.Annotation+" of the pod, which needs the right to patch it; the environment variable POD_NAME has its name, and POD_UID its UID")
+	f.BoolVar(&o.Events, "events", o.Events, "write Events about the pod, which needs the right to create them")
 	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez, /readyz and /metrics; empty: none")
 	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
 }
@@ -191,6 +198,12 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	if o.Once && len(command) != 0 {
 		fail("once", errors.New("it is for init containers, which run no command afterwards"))
 	}
+	if (o.Report || o.Events) && o.Pod.Name == "" {
+		errs = append(errs, errors.New("--report and --events need the name of the pod in the environment variable POD_NAME"))
+	}
+	if (o.Report || o.Events) && o.Once {
+		fail("once", errors.New("nothing is reported by an init container"))
+	}
 	output, err := o.output()
 	fail("command-output", err)
 	if o.CheckCommand != "" {
@@ -215,7 +228,7 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 
 // Connect connects an agent to the API server, if a source is read from it, and gives sources the namespace of the pod.
 func (o *Options) Connect(c *agent.Config) error {
-	needed := false
+	needed := o.Report || o.Events
 	for i := range c.Sources {
 		needed = needed || c.Sources[i].Kind != source.Volume
 	}
@@ -239,12 +252,13 @@ func (o *Options) Connect(c *agent.Config) error {
 	if c.Client, err = source.NewClient(server); err != nil {
 		return err
 	}
+	if o.Pod.Namespace = namespace; namespace == "" && needed {
+		return errors.New("--namespace is required outside of a pod")
+	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if s.Kind != source.Volume && s.Namespace == "" {
-			if s.Namespace = namespace; namespace == "" {
-				return fmt.Errorf("%s: --namespace is required outside of a pod", s)
-			}
+			s.Namespace = namespace
 		}
 	}
 	return nil

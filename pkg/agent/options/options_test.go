@@ -114,6 +114,7 @@ func describe(c *agent.Config) (out []string) {
 }
 
 func TestReload(t *testing.T) {
+	t.Setenv("POD_NAME", "")
 	app := []string{"/usr/sbin/nginx", "-g", "daemon off;"}
 	for _, tt := range []struct {
 		args    string
@@ -162,6 +163,8 @@ func TestReload(t *testing.T) {
 		{args: "--retry-min=2m", err: "--retry-max"},
 		{args: "--rollback-after=-1", err: "--rollback-after"},
 		{args: "--once", command: app, err: "--once"},
+		{args: "--report", err: "POD_NAME"},
+		{args: "--events --once", err: "--once"},
 		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
 		{args: "--dir=", err: "--dir: it is required"},
 	} {

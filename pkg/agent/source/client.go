@@ -4,6 +4,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,6 +122,10 @@ type listMeta struct {
 
 // get sends a request, whose answer the caller has to close.
 func (c *Client) get(ctx context.Context, path string, query map[string]string) (io.ReadCloser, error) {
+	return c.request(ctx, http.MethodGet, path, query, "", nil)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query map[string]string, contentType string, body []byte) (io.ReadCloser, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	values := url.Values{}
@@ -130,11 +135,14 @@ func (c *Client) get(ctx context.Context, path string, query map[string]string) 
 		}
 	}
 	u.RawQuery = values.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
 	answer, err := c.http.Do(request)
 	if err != nil {
 		if failed, is := errors.AsType[*url.Error](err); is {
@@ -145,7 +153,7 @@ func (c *Client) get(ctx context.Context, path string, query map[string]string) 
 		}
 		return nil, err
 	}
-	if answer.StatusCode == http.StatusOK {
+	if answer.StatusCode/100 == 2 {
 		return answer.Body, nil
 	}
 	defer answer.Body.Close()
@@ -155,6 +163,16 @@ func (c *Client) get(ctx context.Context, path string, query map[string]string) 
 	}
 	status.Code = answer.StatusCode
 	return nil, &status
+}
+
+// Send sends a request with a body, whose answer does not count.
+func (c *Client) Send(ctx context.Context, method, path, contentType string, body []byte) error {
+	answer, err := c.request(ctx, method, path, nil, contentType, body)
+	if err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, answer, 1<<20) // so that the connection can be used again
+	return answer.Close()
 }
 
 // list reads a list, one object after the other.

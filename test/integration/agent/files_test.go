@@ -18,8 +18,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/pkg/agent/report"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -360,4 +363,58 @@ func TestRestarter(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %s", code, want, log.String())
 		}
 	}
+}
+
+// The pod of an agent shows what it has applied, and why not, and so do Events.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"web-1"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
+	pods := client.CoreV1().Pods(p.namespace)
+	_, err := client.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
+	p.must(err)
+	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
+	failing := p.agent("--configmap=settings", "--report", "--events", "--check-command=false")
+	reports := func(want string) {
+		t.Helper()
+		await.Until(t, "the pod reports "+want, func(ctx context.Context) error {
+			pod, err := pods.Get(ctx, "web-1", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := pod.Annotations[report.Annotation]; got != want {
+				return fmt.Errorf("it reports %s", got)
+			}
+			return nil
+		})
+	}
+	reports(fmt.Sprintf(`{"state":"Incomplete","message":"ConfigMap %s/settings does not exist"}`, p.namespace))
+	p.configMap("settings", "a", "1")
+	reports(`{"state":"Failed","message":"check: false: exit code 1"}`)
+	failing.stop()
+	p.agent("--configmap=settings", "--report")
+	made, err := client.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
+	p.must(err)
+	reports(fmt.Sprintf(`{"state":"Applied","sources":[{"kind":"ConfigMap","namespace":%q,"name":"settings","uid":%q,"resourceVersion":%q}]}`, p.namespace, made.UID, made.ResourceVersion))
+	await.Until(t, "there are Events", func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(p.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID {
+				got = append(got, e.Reason)
+			}
+		}
+		if !slices.Contains(got, "ConfigSourceMissing") || !slices.Contains(got, "ConfigNotApplied") {
+			return fmt.Errorf("events %v", got)
+		}
+		return nil
+	})
 }

@@ -1,0 +1,204 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/source"
+)
+
+// fakeCluster takes requests.
+type fakeCluster struct {
+	mu   sync.Mutex
+	sent []string
+	err  error
+}
+
+func (f *fakeCluster) Send(_ context.Context, method, path, contentType string, body []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	if method == http.MethodPatch && contentType != "application/merge-patch+json" {
+		return errors.New("no merge patch")
+	}
+	var o struct {
+		Metadata struct {
+			UID         string
+			Annotations map[string]string
+		}
+		Reason, Type, Message string
+		InvolvedObject        struct{ UID string }
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
+		return err
+	}
+	if method == http.MethodPatch {
+		f.sent = append(f.sent, fmt.Sprintf("%s %s: %s", path, o.Metadata.UID, o.Metadata.Annotations[Annotation]))
+	} else {
+		f.sent = append(f.sent, fmt.Sprintf("%s %s: %s %s %s", path, o.InvolvedObject.UID, o.Type, o.Reason, o.Message))
+	}
+	return nil
+}
+
+func (f *fakeCluster) will(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// bench is a reporter in a bubble.
+type bench struct {
+	*testing.T
+	*fakeCluster
+	reporter *Reporter
+	mu       sync.Mutex
+	status   agent.Status
+}
+
+func run(t *testing.T, o Options, test func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, fakeCluster: &fakeCluster{}}
+		o.Least, o.RetryMin, o.RetryMax = time.Second, time.Second, time.Minute
+		b.reporter = New(b, Pod{"shop", "web-1", "u1"}, o, func() agent.Status {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.status
+		})
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		done := make(chan struct{})
+		go func() { b.reporter.Run(ctx); close(done) }()
+		synctest.Wait()
+		test(b)
+		cancel()
+		<-done
+	})
+}
+
+func (b *bench) set(change func(*agent.Status)) {
+	b.mu.Lock()
+	change(&b.status)
+	b.mu.Unlock()
+	b.reporter.Notify()
+}
+
+// after lets time pass, and fails unless something was sent meanwhile.
+func (b *bench) after(d time.Duration, want ...string) {
+	b.Helper()
+	time.Sleep(d) //nolint:forbidigo // in the bubble
+	synctest.Wait()
+	b.fakeCluster.mu.Lock()
+	defer b.fakeCluster.mu.Unlock()
+	if diff := cmp.Diff(want, b.sent); diff != "" {
+		b.Errorf("sent (-want +got):\n%s", diff)
+	}
+	b.sent = nil
+}
+
+func version(n int) []source.Version {
+	return []source.Version{{Kind: source.Secret, Namespace: "shop", Name: "tls", UID: "s1", ResourceVersion: fmt.Sprint(n)}}
+}
+
+func applied(n int) func(*agent.Status) {
+	return func(s *agent.Status) {
+		*s = agent.Status{Started: true, Wanted: "a", Applied: "a", Versions: version(n)}
+	}
+}
+
+const pod = "/api/v1/namespaces/shop/pods/web-1 u1: "
+
+func annotation(state string, n int) string {
+	return pod + fmt.Sprintf(`{%s,"sources":[{"kind":"Secret","namespace":"shop","name":"tls","uid":"s1","resourceVersion":"%d"}]}`, state, n)
+}
+
+func TestReporter(t *testing.T) {
+	run(t, Options{Annotate: true}, func(b *bench) {
+		b.after(time.Millisecond, pod+`{"state":"Applying"}`)
+		b.set(applied(1))
+		b.after(time.Second, annotation(`"state":"Applied"`, 1))
+		b.after(time.Hour)
+		b.reporter.Notify() // nothing has changed
+		b.after(time.Hour)
+		// Versions alone wait longer, and only the last ones are reported.
+		b.set(applied(2))
+		b.after(0, annotation(`"state":"Applied"`, 2)) // the last report is long ago
+		b.set(applied(3))
+		b.after(time.Second)
+		b.set(applied(4))
+		b.after(9*time.Second, annotation(`"state":"Applied"`, 4))
+		// A failure does not.
+		b.set(applied(5))
+		b.set(func(s *agent.Status) {
+			s.Wanted, s.Failure, s.Versions = "b", &agent.FailureError{Step: agent.Check, Err: errors.New("exit code 1")}, version(4)
+		})
+		b.after(time.Second, annotation(`"state":"Failed","message":"check: exit code 1"`, 4))
+		b.set(func(s *agent.Status) { s.RolledBack = true })
+		b.after(time.Second, annotation(`"state":"Failed","message":"check: exit code 1; the files that were applied last are back"`, 4))
+		b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing\nb is missing") })
+		b.after(time.Second, annotation(`"state":"Incomplete","message":"a is missing; b is missing"`, 4))
+	})
+}
+
+// What could not be reported is tried again, less and less often.
+func TestReporter_Retries(t *testing.T) {
+	run(t, Options{Annotate: true}, func(b *bench) {
+		b.after(time.Minute, pod+`{"state":"Applying"}`)
+		b.will(errors.New("no"))
+		b.set(applied(1))
+		b.after(time.Hour)
+		b.will(nil)
+		b.after(time.Minute, annotation(`"state":"Applied"`, 1))
+		b.after(time.Hour)
+	})
+}
+
+func TestReporter_Events(t *testing.T) {
+	const events = "/api/v1/namespaces/shop/events u1: "
+	run(t, Options{Events: true}, func(b *bench) {
+		b.after(time.Minute)
+		b.set(applied(1))
+		b.after(time.Second, events+"Normal ConfigApplied The application works with the content of its sources")
+		b.set(applied(2))
+		b.after(time.Hour)
+		b.set(func(s *agent.Status) { s.Failure = &agent.FailureError{Step: agent.Reload, Err: errors.New("x")} })
+		b.after(time.Second, events+"Warning ConfigNotApplied reload: x")
+		b.reporter.Notify()
+		b.after(time.Hour)
+		b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
+		b.after(time.Second, events+"Warning ConfigSourceMissing a is missing")
+	})
+}
+
+// A report has a limit, whatever the sources and the message.
+func TestOf_Limits(t *testing.T) {
+	s := agent.Status{Unread: errors.New(strings.Repeat("ä", 1000))}
+	for i := range MaxSources {
+		s.Versions = append(s.Versions, source.Version{Name: fmt.Sprint(i)})
+	}
+	r := Of(&s)
+	if len(r.Sources) != MaxSources || len(r.Message) > MaxMessage || !utf8.ValidString(r.Message) || !strings.HasSuffix(r.Message, "ä…") {
+		t.Errorf("%d sources, message of %d bytes: %s", len(r.Sources), len(r.Message), r.Message)
+	}
+	s.Versions = append(s.Versions, source.Version{Name: "one too many"})
+	if r := Of(&s); len(r.Sources) != 0 {
+		t.Errorf("%d sources", len(r.Sources))
+	}
+}
