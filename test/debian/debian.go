@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone: this is no system with packages of Debian.
+// ErrNone is returned on a system without packages of Debian.
 var ErrNone = errors.New("there is no apt-get and dpkg-deb: this is not Debian or a relative")
 
 // Unpack downloads packages, in the versions of this system, and unpacks them into one folder, whose path it returns. The packages that

@@ -162,10 +162,10 @@ func TestPostgreSQL(t *testing.T) {
 	p := newPlace(t, may("configmaps", "postgresql"))
 	p.environment = debian.Environment(root)
 	const user = "65534"
-	work, err := os.MkdirTemp("/tmp", "pg-") // sockets have short paths, and the user may enter it
+	work, err := os.MkdirTemp("/tmp", "pg-") //nolint:usetesting // sockets have short paths, and the user may enter it
 	p.must(err)
 	t.Cleanup(func() { _ = os.RemoveAll(work) })
-	p.must(os.Chmod(work, 0o777)) //nolint:gosec // for the user of PostgreSQL
+	p.must(os.Chmod(work, 0o777))
 	p.dir = filepath.Join(work, "conf")
 	data := filepath.Join(work, "data")
 	as := []string{"setpriv", "--reuid=" + user, "--regid=" + user, "--clear-groups"}
