@@ -154,8 +154,8 @@ func TestForbidden(t *testing.T) {
 func TestParent(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, may("configmaps", "settings"), may("secrets", "env"))
-	r := p.agent("--configmap=settings", "--reload-signal=HUP", "--", "sh", "-c",
-		`trap 'echo "reload $(cat `+p.dir+`/a)"' HUP; trap 'exit 7' TERM; echo "start $(cat `+p.dir+`/a)"; while :; do sleep 0.01; done`)
+	r := p.agent("--configmap=settings", "--reload-signal=USR1", "--", "sh", "-c",
+		`trap 'echo "reload $(cat `+p.dir+`/a)"' USR1; trap 'exit 7' TERM; echo "start $(cat `+p.dir+`/a)"; while :; do sleep 0.01; done`)
 	r.unready("does not exist")
 	p.configMap("settings", "a", "1")
 	r.ready("a", "1")
