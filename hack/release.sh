@@ -102,12 +102,12 @@ else
   fi
 fi
 
-# Where a command makes sense. The server runs in a cluster, whose nodes of use here are Linux
+# Where a command makes sense. The server and the agent run in a cluster, whose nodes of use here are Linux
 # ones; those of the base image without 32 bits. What people run on their own machines is
 # built for these too.
 platforms() {
   case $1 in
-    configdep-apiserver) echo linux/{amd64,arm64,ppc64le,s390x} ;;
+    configdep-apiserver | configdep-agent | configdep-restarter) echo linux/{amd64,arm64,ppc64le,s390x} ;;
     *) echo linux/{amd64,arm64,ppc64le,s390x} darwin/{amd64,arm64} windows/{amd64,arm64} ;;
   esac
 }
