@@ -90,8 +90,8 @@ var mayImport = map[string][]string{
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
-	"cmd/configdep-agent":     {"pkg/agent"},
-	"cmd/configdep-restarter": {"pkg/agent/restarter"},
+	"cmd/configdep-agent":     {"pkg/agent", "pkg/version"},
+	"cmd/configdep-restarter": {"pkg/agent/restarter", "pkg/version"},
 }
 
 // testPackages are those that only tests may import, and each other.

@@ -29,6 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/options"
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/report"
+	"github.com/configdep/configdep/pkg/version"
 )
 
 func main() {
@@ -49,6 +50,7 @@ It runs beside the application, or as its parent process, with the command after
 			}
 			return nil
 		},
+		Version:      version.Version(),
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			code, err = run(o, args)

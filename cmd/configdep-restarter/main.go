@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/restarter"
+	"github.com/configdep/configdep/pkg/version"
 )
 
 func main() {
@@ -34,9 +35,13 @@ func main() {
 	logging := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))
+	showVersion := f.Bool("version", false, "print the version")
 	code, err := o.ExitCode, f.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
+		os.Exit(0)
+	case err == nil && *showVersion:
+		fmt.Println("configdep-restarter version", version.Version())
 		os.Exit(0)
 	case err == nil && f.NArg() != 0:
 		err = fmt.Errorf("%q is no flag", f.Arg(0))
