@@ -50,7 +50,7 @@ func TestFlagsOfTheAgent(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s does not have the flags as they are: go test ./test/documents -run %s -update", name, t.Name())
 	}
-	if err := os.WriteFile(name, []byte(want), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
