@@ -42,6 +42,7 @@ var benchmarks = []benchmark{
 	{"get", false, benchmarkGet},
 	{"helmreleases", false, benchmarkHelmReleases},
 	{"kinds", false, benchmarkKinds},
+	{"agent", false, benchmarkAgent},
 	{"startup", false, benchmarkStartup},
 	{"memory", false, benchmarkMemory},
 	{"footprint", true, benchmarkFootprint},
