@@ -176,10 +176,10 @@ func (e *environment) startAgent(ctx context.Context, dir string, sources int, f
 	for i := range sources {
 		args = append(args, fmt.Sprintf("--configmap=source-%d;dir=dir-%[1]d", i))
 	}
-	var err error
-	if err = os.Mkdir(a.files, 0o700); err != nil {
+	if err := os.Mkdir(a.files, 0o700); err != nil {
 		return nil, err
 	}
+	var err error
 	if a.changes, err = fsnotify.NewWatcher(); err != nil {
 		return nil, err
 	}

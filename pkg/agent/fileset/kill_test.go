@@ -63,9 +63,9 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := tempDir(t)
-	seed := rand.Uint64() //nolint:gosec // no secret
+	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
+	r := rand.New(rand.NewPCG(seed, 0))
 	seen := map[string]bool{}
 	for range 300 {
 		c := exec.CommandContext(t.Context(), self)
