@@ -1,0 +1,127 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/agent/report"
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/search"
+)
+
+// Values of Secrets are in the files, and nowhere else: not if a check, an application or the API server quotes them, and not with the
+// most detailed log.
+func TestSecrecy(t *testing.T) {
+	t.Parallel()
+	const marker = "ZQ7VALUEOFASECRET"
+	value := func(i int) string { return fmt.Sprintf("%s-%06d", marker, i) }
+	p := newPlace(t, may("secrets", "tls", "env"),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
+	pods := client.CoreV1().Pods(p.namespace)
+	p.serviceAccount("default")
+	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
+	p.must(err)
+	// An application that quotes what it has read, in its answer and in its headers.
+	var status atomic.Int32
+	status.Store(http.StatusOK)
+	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text, _ := os.ReadFile(p.dir + "/tls/key")
+		w.Header().Set("X-Key", strings.TrimSpace(string(text)))
+		w.Header().Set("Location", "/"+string(text))
+		w.WriteHeader(int(status.Load()))
+		_, _ = fmt.Fprintf(w, "wrong key %s", text)
+	}))
+	defer application.Close()
+	p.secret("tls", "key", value(1))
+	p.secret("env", "PASSWORD", value(2), "1-is-no-name", value(9))
+	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
+	r := p.agent("--secret=tls;dir=tls", "--secret=env;env=DB_", "-v=10", "--report", "--events",
+		`--check-command=["sh", "-c", "cat {dir}/tls/key; cat {dir}/tls/key >&2; ! grep -q BAD {dir}/tls/key"]`,
+		"--reload-url="+application.URL, "--reload-by-restart", "--restart-uptime=0s", "--rollback-after=2", "--retry-min=50ms", "--", "sleep", "1000")
+	set := func(name, key, value string) {
+		t.Helper()
+		_, err := client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
+		p.must(err)
+	}
+	reports := func(state report.State) {
+		t.Helper()
+		await.Until(t, "the pod reports "+string(state), func(ctx context.Context) error {
+			pod, err := pods.Get(ctx, "web-1", metav1.GetOptions{})
+			if err == nil && !strings.Contains(pod.Annotations[report.Annotation], fmt.Sprintf(`"state":%q`, state)) {
+				err = fmt.Errorf("it reports %s", pod.Annotations[report.Annotation])
+			}
+			return err
+		})
+	}
+	has := func(want string) {
+		t.Helper()
+		r.ready("tls/key", want)
+	}
+	has(value(1))
+	set("tls", "key", value(3))
+	has(value(3))
+	set("tls", "key", value(4)+"BAD")
+	r.unready("check: sh: exit code 1")
+	reports(report.Failed)
+	for i, code := range []int{http.StatusInternalServerError, http.StatusFound} {
+		status.Store(int32(code)) //nolint:gosec // a status code
+		set("tls", "key", value(5+i))
+		r.unready(fmt.Sprintf("the answer is %d", code))
+	}
+	status.Store(http.StatusOK)
+	set("tls", "other", value(7)) // without a file that was there, and with a new one
+	r.ready("tls/other", value(7))
+	set("env", "PASSWORD", value(8))
+	reports(report.Applied)
+	places := map[string]string{}
+	for _, path := range []string{"/metrics", "/readyz", "/livez", "/startupz"} {
+		_, text, err := r.probe(t.Context(), path)
+		p.must(err)
+		places[path] = text
+	}
+	reported, err := pods.Get(t.Context(), "web-1", metav1.GetOptions{})
+	p.must(err)
+	events, err := client.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
+	p.must(err)
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.pid))
+	p.must(err)
+	r.stop()
+	places["the log"], places["the annotation"], places["the events"], places["the command line"] = r.text(), fmt.Sprint(reported.Annotations), events.String(), string(line)
+	for place, want := range map[string]string{ // otherwise the search proves nothing
+		"the log": "check", "the annotation": "Applied", "the events": "ConfigNotApplied", "/metrics": "configdep_agent_in_sync 1", "the command line": "--report",
+	} {
+		if !strings.Contains(places[place], want) {
+			t.Errorf("%s lacks %s: %s", place, want, places[place])
+		}
+	}
+	for place, text := range places {
+		for _, form := range search.Forms(marker) {
+			if found := search.Find([]byte(text), form); len(found) != 0 {
+				t.Errorf("%s has a value: %q", place, search.Around([]byte(text), found[0]))
+			}
+		}
+	}
+}
+
+// serviceAccount makes sure that a ServiceAccount exists, which a controller may have created.
+func (p *place) serviceAccount(name string) {
+	p.Helper()
+	await.Until(p.T, "there is a ServiceAccount "+name, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(p.namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
