@@ -78,7 +78,7 @@ func TestSecrecy(t *testing.T) {
 	r.unready("check: sh: exit code 1")
 	reports(report.Failed)
 	for i, code := range []int{http.StatusInternalServerError, http.StatusFound} {
-		status.Store(int32(code)) //nolint:gosec // a status code
+		status.Store(int32(code))
 		set("tls", "key", value(5+i))
 		r.unready(fmt.Sprintf("the answer is %d", code))
 	}

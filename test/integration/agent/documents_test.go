@@ -1,0 +1,114 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// The API server takes the parts of manifests in docs/agent.md, and the agent takes the flags in them.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlace(t)
+	p.serviceAccount("default")
+	pods, roles := 0, 0
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		part := block[1]
+		switch {
+		case strings.HasPrefix(part, "containers:"), strings.HasPrefix(part, "initContainers:"):
+			pods++
+			var spec corev1.PodSpec
+			if err := yaml.UnmarshalStrict([]byte(part), &spec); err != nil {
+				t.Errorf("%v in:\n%s", err, part)
+				continue
+			}
+			if len(spec.Containers) == 0 {
+				spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+			}
+			p.tryFlags(spec)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
+			made, err := client.CoreV1().Pods(p.namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				t.Errorf("%v in:\n%s", err, part)
+				continue
+			}
+			for _, c := range made.Spec.InitContainers {
+				if strings.Contains(part, "restartPolicyRules") && len(c.RestartPolicyRules) == 0 {
+					t.Errorf("the API server drops restartPolicyRules of:\n%s", part)
+				}
+			}
+		case strings.HasPrefix(part, "rules:"), strings.HasPrefix(part, "- apiGroups:"):
+			roles++
+			var role rbacv1.Role
+			if strings.HasPrefix(part, "-") {
+				part = "rules:\n" + part
+			}
+			if err := yaml.UnmarshalStrict([]byte(part), &role); err != nil || len(role.Rules) != 2 {
+				t.Errorf("%v in:\n%s", err, part)
+				continue
+			}
+			role.Name = "x"
+			if _, err := client.RbacV1().Roles(p.namespace).Create(t.Context(), &role, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Errorf("%v in:\n%s", err, part)
+			}
+		case strings.HasPrefix(part, "env:"):
+			var c corev1.Container
+			if err := yaml.UnmarshalStrict([]byte(part), &c); err != nil || len(c.Env) != 2 {
+				t.Errorf("%v in:\n%s", err, part)
+			}
+		default:
+			t.Errorf("a part that is not tried:\n%s", part)
+		}
+	}
+	if pods != 3 || roles != 2 {
+		t.Errorf("%d parts of pods and %d of Roles were tried", pods, roles)
+	}
+}
+
+// tryFlags runs the agent with the flags of containers, as far as it takes them: in a directory that it cannot make, it ends.
+func (p *place) tryFlags(spec corev1.PodSpec) {
+	p.Helper()
+	tried := 0
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		args := c.Args
+		if len(c.Command) != 0 && c.Command[0] == "configdep-agent" {
+			args = c.Command[1:]
+		} else if !strings.HasSuffix(c.Image, "/configdep-agent") {
+			continue
+		}
+		tried++
+		if args[0] == "restarter" {
+			continue // TestRestarter runs it
+		}
+		all := append([]string{"--dir=/proc/none", "--listen=", "--namespace=x"}, p.api...)
+		for i, arg := range args {
+			if arg == "--" {
+				all = append(all, args[i:]...)
+				break
+			}
+			if !strings.HasPrefix(arg, "--dir=") {
+				all = append(all, arg)
+			}
+		}
+		out, err := cluster.Command(p.Context(), program, all...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "/proc/none") {
+			p.Errorf("%v: %v: %s", all, err, out)
+		}
+	}
+	if tried == 0 {
+		p.Errorf("no container runs the agent: %+v", spec)
+	}
+}
