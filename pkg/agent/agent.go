@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,6 +113,13 @@ func (s *Status) InSync() bool {
 	return s.Started && s.Unread == nil && s.Failure == nil && s.Wanted == s.Applied
 }
 
+// refusal is a set that the application did not accept.
+type refusal struct {
+	of   *wanted
+	err  error // why
+	back bool  // the application works with the set that was applied last
+}
+
 // reader reads a source.
 type reader interface {
 	Run(ctx context.Context)
@@ -127,7 +135,8 @@ type Agent struct {
 	changed chan struct{} // has room for one
 
 	key     [32]byte // of digests of environments
-	refused string   // the digest of the set after which an older one came back
+	touched bool     // the application may have read something else than the set that was applied last
+	refused *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
 
 	mu          sync.Mutex
 	status      Status
@@ -261,6 +270,8 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, a.dir.Close()) }()
+	// An earlier process may have ended while the application read the current set.
+	a.touched = a.dir.Current() != a.dir.Applied()
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -302,13 +313,15 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 // loop is the state of the goroutine that applies sets.
 type loop struct {
 	*Agent
-	first    time.Time        // of the changes since a set was begun
+	first    time.Time        // of the changes since a set was begun; zero: there are none
 	due      <-chan time.Time // when to begin
 	wanted   *wanted
 	done     chan error // of the set that is being applied; nil: none is
+	applying *wanted    // that set
 	pending  bool       // the time of another set came meanwhile
 	cancel   context.CancelCauseFunc
 	failures int // in a row, of the same set
+	refusals int // those of them that are failures of the reload or the probe
 }
 
 var errSuperseded = errors.New("something newer is wanted")
@@ -331,12 +344,12 @@ func (l *loop) change(ctx context.Context) {
 		l.wanted.versions.Store(&w.set.Versions)
 		return
 	}
-	l.wanted, l.failures = w, 0
+	l.wanted, l.failures, l.refusals = w, 0, 0
 	l.interrupt()
 	started := false
 	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, started = w.digest, nil, s.Started })
 	now := time.Now()
-	if l.due == nil {
+	if l.first.IsZero() {
 		l.first = now
 	}
 	settle := l.config.Settle
@@ -363,23 +376,30 @@ func (l *loop) stop() {
 
 // begin begins to apply what is wanted.
 func (l *loop) begin(ctx context.Context) {
+	l.first = time.Time{}
 	if l.pending = l.done != nil; l.pending {
 		return // finish begins again
 	}
 	ctx, l.cancel = context.WithCancelCause(ctx)
 	l.done = make(chan error, 1)
-	w, failures, done := l.wanted, l.failures, l.done
-	go func() { done <- l.apply(ctx, w, failures) }()
+	l.applying = l.wanted
+	w, refusals, done := l.wanted, l.refusals, l.done
+	go func() { done <- l.apply(ctx, w, refusals) }()
 }
 
 // finish takes note of the end of an attempt.
 func (l *loop) finish(ctx context.Context, err error) {
 	l.cancel(nil)
 	l.done, l.cancel = nil, nil
-	if failure, is := errors.AsType[*FailureError](err); is {
+	// A failure of what is not wanted anymore does not count.
+	if failure, is := errors.AsType[*FailureError](err); is && l.applying == l.wanted {
 		l.failures++
-		l.update(ctx, func(s *Status) { s.fail(failure, l.refused == l.wanted.digest) })
-		if l.due == nil && !l.pending && l.refused != l.wanted.digest {
+		if failure.Step == Reload || failure.Step == Probe {
+			l.refusals++
+		}
+		back := l.refused != nil && l.refused.back
+		l.update(ctx, func(s *Status) { s.fail(failure, back) })
+		if l.due == nil && !l.pending && !back {
 			l.due = time.After(l.backOff())
 		}
 	}
@@ -403,8 +423,15 @@ func (s *Status) fail(f *FailureError, rolledBack bool) {
 	s.Failure, s.RolledBack = f, rolledBack
 }
 
-// apply applies a set, as far as it is not applied. Only one set is applied at a time.
-func (a *Agent) apply(ctx context.Context, w *wanted, failures int) error {
+// apply applies a set, as far as it is not applied. Only one set is applied at a time. The application has refused it so many times.
+func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
+	switch {
+	case a.refused == nil:
+	case a.refused.of == w:
+		return a.putBack(ctx)
+	default: // there was something else meanwhile
+		a.refused = nil
+	}
 	fresh := a.dir.Current() == nil
 	if err := a.write(ctx, w); err != nil {
 		return err
@@ -420,18 +447,19 @@ func (a *Agent) apply(ctx context.Context, w *wanted, failures int) error {
 		if err := a.config.Application.Start(); err != nil {
 			return startError{err}
 		}
-	case applied == w.digest && a.refused == "":
-	case applied == "" && a.dir.Applied().Digest() == w.files: // an earlier process has applied it
+	case applied == w.digest && !a.touched:
+	case applied == "" && !a.touched && a.dir.Applied().Digest() == w.files: // an earlier process has applied it
 	case fresh && !a.config.ReloadFirst:
 	default:
+		a.touched = true
 		if err := a.reload(ctx); err != nil {
-			return a.giveUp(ctx, w, failures, err)
+			return a.giveUp(ctx, w, refusals, err)
 		}
 	}
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Write, err}
 	}
-	a.refused = ""
+	a.touched = false
 	a.update(ctx, func(s *Status) {
 		s.Applied, s.Failure, s.RolledBack, s.Versions = w.digest, nil, false, *w.versions.Load()
 		s.AppliedAt = time.Now()
@@ -490,31 +518,44 @@ func (a *Agent) reload(ctx context.Context) error {
 	return nil
 }
 
-// giveUp lets the set that was applied last come back after enough failures.
-func (a *Agent) giveUp(ctx context.Context, w *wanted, failures int, err error) error {
+// giveUp lets the set that was applied last come back after enough refusals.
+func (a *Agent) giveUp(ctx context.Context, w *wanted, refusals int, err error) error {
 	if errors.Is(err, errSuperseded) {
 		return err
 	}
+	a.mu.Lock()
+	sameEnvironment := slices.Equal(a.applied, w.set.Env)
+	a.mu.Unlock()
 	good := a.dir.Applied()
-	if a.config.Rollback == 0 || good == nil || good == a.dir.Current() {
+	if a.config.Rollback == 0 || good == nil || good == a.dir.Current() && sameEnvironment {
 		a.endIfDown()
 		return err
 	}
-	if failures+1 < a.config.Rollback {
+	if refusals+1 < a.config.Rollback {
 		return err
 	}
-	a.refused = w.digest
-	if back := a.dir.Switch(good); back != nil {
-		return &FailureError{Rollback, errors.Join(err, back)}
+	a.refused = &refusal{of: w, err: err}
+	return a.putBack(ctx)
+}
+
+// putBack lets the set that was applied last come back, and has the application read it. It returns why the newer one is refused, or what
+// went wrong, and then is tried again.
+func (a *Agent) putBack(ctx context.Context) error {
+	if err := a.dir.Switch(a.dir.Applied()); err != nil {
+		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
 	a.mu.Lock()
 	a.environment = a.applied
 	a.mu.Unlock()
-	if back := a.reload(context.WithoutCancel(ctx)); back != nil {
+	if err := a.reload(ctx); err != nil {
+		if errors.Is(err, errSuperseded) {
+			return err
+		}
 		a.endIfDown()
-		return &FailureError{Rollback, errors.Join(err, back)}
+		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
-	return err
+	a.refused.back = true
+	return a.refused.err
 }
 
 // endIfDown ends the agent if its child is not running, as the child would end a container.
