@@ -4,6 +4,7 @@
 package action
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -112,6 +113,42 @@ func TestHTTP(t *testing.T) {
 	}
 	if h.TokenFile = file(t, "token", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
 		t.Errorf("a token with two lines: %v", h.Do(t.Context()))
+	}
+}
+
+// What is no answer of HTTP, or a strange one, may be part of a configuration too.
+func TestHTTP_StrangeAnswers(t *testing.T) {
+	const secret = "PASSWORD"
+	for name, answer := range map[string]string{
+		"no HTTP":          secret + " " + secret + " x\r\n\r\n",
+		"no status":        "HTTP/1.1 " + secret + "\r\n\r\n",
+		"no version":       "HTTP/" + secret + " 200 OK\r\n\r\n",
+		"no header":        "HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
+		"no length":        "HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n",
+		"another encoding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n",
+		"no location":      "HTTP/1.1 302 Found\r\nLocation: http://[" + secret + "\r\nContent-Length: 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+					_, _ = io.WriteString(c, answer)
+				}
+			}()
+			h := &HTTP{Method: http.MethodGet, URL: parse(t, "http://"+listener.Addr().String()), Timeout: limit}
+			if err := h.Do(t.Context()); err == nil || strings.Contains(err.Error(), secret) {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }
 

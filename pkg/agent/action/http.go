@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -98,14 +99,13 @@ func (h *HTTP) Do(ctx context.Context) error {
 		return err
 	}
 	defer transport.CloseIdleConnections()
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := client.Do(r)
+	// A transport follows no redirects, and does not parse where they lead.
+	answer, err := transport.RoundTrip(r)
 	if err != nil {
-		if failed, is := errors.AsType[*url.Error](err); is {
-			err = failed.Err // without the URL, whose query may have a token
-		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		} else {
+			err = unquoted(err)
 		}
 		return fmt.Errorf("%s: %w", h, err)
 	}
@@ -119,6 +119,21 @@ func (h *HTTP) Do(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%s: the answer is %d %s", h, answer.StatusCode, http.StatusText(answer.StatusCode))
+}
+
+// errNoHTTP takes the place of errors that quote what they could not parse.
+var errNoHTTP = errors.New("the answer is not valid HTTP")
+
+// unquoted returns an error of a transport if it cannot quote the answer, and errNoHTTP otherwise.
+func unquoted(err error) error {
+	_, network := errors.AsType[net.Error](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, errno := errors.AsType[syscall.Errno](err)
+	if network || certificate || errno || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, http.ErrSchemeMismatch) || strings.HasPrefix(err.Error(), "tls: ") {
+		return err
+	}
+	return errNoHTTP
 }
 
 func (h *HTTP) authorize(r *http.Request) error {
