@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -148,26 +147,35 @@ const dataLink = "..data"
 
 // load reads all files of the directory from one set.
 func (m *Mount) load() (*Object, error) {
+	volume, err := os.OpenRoot(m.spec.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer volume.Close()
 	for range 5 {
-		set, err := os.Readlink(filepath.Join(m.spec.Name, dataLink))
+		set, err := volume.Readlink(dataLink)
 		if err != nil {
 			set = "."
 		}
-		o, err := m.loadFrom(filepath.Join(m.spec.Name, set))
-		if after, afterErr := os.Readlink(filepath.Join(m.spec.Name, dataLink)); set == "." && afterErr != nil || set == after {
+		o, err := m.loadFrom(volume, set)
+		if after, afterErr := volume.Readlink(dataLink); set == "." && afterErr != nil || set == after {
 			return o, err
 		}
 	}
 	return nil, fmt.Errorf("%s: it changed again and again while it was read", m.spec)
 }
 
-func (m *Mount) loadFrom(dir string) (*Object, error) {
-	root, err := os.OpenRoot(dir)
+// loadFrom reads a set, which cannot be outside of the volume.
+func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
+	root, err := volume.OpenRoot(set)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", m.spec, err)
 	}
 	defer root.Close()
 	o, size, count := &Object{Name: m.spec.Name, Data: map[string][]byte{}}, int64(0), 0

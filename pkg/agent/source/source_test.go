@@ -288,3 +288,32 @@ func TestMount_PlainDirectory(t *testing.T) {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
+
+// Those who write in the volume cannot have files read that are outside of it.
+func TestMount_LinkToOutside(t *testing.T) {
+	parent := t.TempDir()
+	dir, outside := filepath.Join(parent, "volume"), filepath.Join(parent, "outside")
+	for _, d := range []string{dir, outside} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(outside, "token"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "hop")); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"../outside", outside, "hop"} {
+		link := filepath.Join(dir, dataLink)
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, func() {}).load(); err == nil {
+			t.Errorf("%s leads to %s: %v", dataLink, target, o)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
