@@ -66,7 +66,9 @@ func NewClient(s Server) (*Client, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	// There is no time limit for all: watches are long, and contexts end requests.
-	return &Client{http: &http.Client{Transport: t}, base: base, slots: make(chan struct{}, 4)}, nil
+	// The transport would send the token to where a redirect leads.
+	c := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &Client{http: c, base: base, slots: make(chan struct{}, 4)}, nil
 }
 
 // StatusError is why the API server refuses a request.

@@ -92,8 +92,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	failures, version := 0, ""
 	for ctx.Err() == nil {
 		var err error
-		begun := time.Now()
-		if version == "" {
+		begun, listed := time.Now(), version == ""
+		if listed {
 			version, err = w.list(ctx)
 		}
 		if err == nil {
@@ -107,13 +107,13 @@ func (w *Watcher) Run(ctx context.Context) {
 			continue
 		case err == nil || errors.Is(err, io.EOF):
 			err = errors.New("the API server ended the watch at once")
-		case expired(err):
+		case expired(err) && !listed:
 			version = ""
 			failures = 0
 			continue
 		}
 		w.note(err)
-		if failures++; failures > 1 {
+		if failures++; failures > 1 || expired(err) {
 			version = "" // what is wrong with it may be what is wrong
 		}
 		delay := min(w.pace.min<<min(failures-1, 10), w.pace.max)
@@ -208,10 +208,16 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	defer stop(nil)
 	silent := time.AfterFunc(w.pace.idle, func() { stop(io.EOF) })
 	defer silent.Stop()
+	unanswered := time.AfterFunc(w.pace.list, func() { stop(fmt.Errorf("no answer within %v", w.pace.list)) })
+	defer unanswered.Stop()
+	opened := func() {
+		unanswered.Stop()
+		w.note(nil)
+	}
 	query := w.query()
 	query["watch"], query["resourceVersion"], query["allowWatchBookmarks"] = "true", version, "true"
 	query["timeoutSeconds"] = strconv.Itoa(int(long.Seconds()))
-	err := w.client.watch(ctx, w.path(), query, func() { w.note(nil) }, func(kind string, o *apiObject) error {
+	err := w.client.watch(ctx, w.path(), query, opened, func(kind string, o *apiObject) error {
 		silent.Reset(w.pace.idle)
 		w.note(nil)
 		if err := w.take(kind, o); err != nil {

@@ -352,3 +352,69 @@ func TestWatcher_StrangeAnswers(t *testing.T) {
 		})
 	}
 }
+
+// An API server of which each version is too old at once is not asked without end.
+func TestWatcher_ExpiresAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	var lists atomic.Int32
+	s.will(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") == "" {
+			lists.Add(1)
+			return false
+		}
+		w.WriteHeader(http.StatusGone)
+		return true
+	})
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min, p.max = time.Hour, time.Hour })
+	await(t, "it is told that the version is too old", func() bool { return w.Health().Err != nil || lists.Load() > 2 })
+	if n := lists.Load(); n != 1 || w.show() != "a=1" {
+		t.Errorf("%d lists, objects %s", n, w.show())
+	}
+}
+
+// A watch whose request is not answered is a request that fails.
+func TestWatcher_NoAnswer(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	silent := make(chan struct{})
+	defer close(silent)
+	s.will(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") == "" {
+			return false
+		}
+		s.mu.Unlock()
+		select {
+		case <-silent:
+		case <-r.Context().Done():
+		}
+		s.mu.Lock()
+		return true
+	})
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.list, p.idle = 10*time.Millisecond, 20*time.Millisecond })
+	await(t, "it is told that there is no answer", func() bool {
+		return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "no answer within 10ms")
+	})
+	s.will(nil)
+	s.set("a", x("2"))
+	w.await("a=2")
+}
+
+// The token of the ServiceAccount does not follow a redirect.
+func TestClient_Redirects(t *testing.T) {
+	t.Parallel()
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	s := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer s.Close()
+	client, err := NewClient(Server{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Send(t.Context(), http.MethodPatch, "/x", "application/json", nil); err == nil || elsewhere.Load() != 0 {
+		t.Errorf("error %v, %d requests elsewhere", err, elsewhere.Load())
+	}
+}
