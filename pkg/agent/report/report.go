@@ -139,6 +139,7 @@ func (r *Reporter) Notify() {
 func (r *Reporter) Run(ctx context.Context) {
 	var last *Report // what has been reported
 	var at time.Time
+	var retry time.Time // of the next try after failures
 	failures := 0
 	for {
 		var due <-chan time.Time
@@ -147,8 +148,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		switch {
 		case last != nil && failures == 0 && now.equal(last):
 		case failures > 0:
-			delay := min(r.options.RetryMin<<min(failures-1, 10), r.options.RetryMax)
-			due = time.After(delay/2 + rand.N(delay/2+1)) //nolint:gosec // no secret
+			due = time.After(time.Until(retry))
 		default:
 			least := r.options.Least
 			if last != nil && now.State == last.State && now.Message == last.Message {
@@ -177,6 +177,8 @@ func (r *Reporter) Run(ctx context.Context) {
 			if failures++; failures == 1 {
 				klog.FromContext(ctx).Error(err, "The state cannot be reported, will retry")
 			}
+			delay := min(r.options.RetryMin<<min(failures-1, 10), r.options.RetryMax)
+			retry = time.Now().Add(delay/2 + rand.N(delay/2+1)) //nolint:gosec // no secret
 			continue
 		}
 		last, at, failures = now, time.Now(), 0

@@ -170,6 +170,22 @@ func TestReporter_Retries(t *testing.T) {
 	})
 }
 
+// A status that changes again and again does not put off the next try.
+func TestReporter_RetriesWhileTheStatusChanges(t *testing.T) {
+	run(t, Options{Annotate: true}, func(b *bench) {
+		b.after(time.Minute, pod+`{"state":"Applying"}`)
+		b.will(errors.New("no"))
+		b.set(applied(1))
+		b.after(time.Hour)
+		b.will(nil)
+		for range 1000 {
+			b.reporter.Notify()
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in the bubble
+		}
+		b.after(0, annotation(`"state":"Applied"`, 1))
+	})
+}
+
 func TestReporter_Events(t *testing.T) {
 	const events = "/api/v1/namespaces/shop/events u1: "
 	run(t, Options{Events: true}, func(b *bench) {
