@@ -393,6 +393,9 @@ func TestPermissions(t *testing.T) {
 					t.Fatal(err)
 				}
 				stat := info.Sys().(*syscall.Stat_t)
+				if path == "." {
+					want |= 0o055 // for the script
+				}
 				if info.Mode() != want || int(stat.Uid) != c.uid || int(stat.Gid) != c.gid {
 					t.Errorf("%s has %v of %d:%d, want %v of %d:%d", path, info.Mode(), stat.Uid, stat.Gid, want, c.uid, c.gid)
 				}
@@ -415,6 +418,19 @@ func TestPermissions(t *testing.T) {
 				t.Error("a set of another owner counts as the same")
 			}
 		})
+	}
+}
+
+// Those who may read a file can enter its directory, and no other.
+func TestPermissions_OfDirectories(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	set := append(files("own/f", "1"), File{Path: "group/deep/f", Mode: 0o640}, File{Path: "all/f", Mode: 0o604})
+	s := show(t, d, set)
+	for path, want := range map[string]fs.FileMode{".": 0o755, "own": 0o700, "group": 0o750, "group/deep": 0o750, "all": 0o705} {
+		if info, err := os.Stat(filepath.Join(s.Path(), path)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has %v (%v), want %v", path, info.Mode(), err, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -116,15 +117,16 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 	if err := d.root.Mkdir(s.name, 0o700); err != nil {
 		return nil, err
 	}
-	dirs := []string{s.name}
+	modes := map[string]fs.FileMode{s.name: 0} // of the files below each directory
 	for _, f := range files {
-		if dir := path.Join(s.name, path.Dir(f.Path)); dir != dirs[len(dirs)-1] {
+		dir := path.Join(s.name, path.Dir(f.Path))
+		if _, made := modes[dir]; !made {
 			if err := d.root.MkdirAll(dir, 0o700); err != nil {
 				return nil, err
 			}
-			for ; dir != s.name; dir = path.Dir(dir) {
-				dirs = append(dirs, dir)
-			}
+		}
+		for ; dir != "."; dir = path.Dir(dir) {
+			modes[dir] |= f.Mode
 		}
 		if err := d.write(path.Join(s.name, f.Path), f); err != nil {
 			return nil, err
@@ -137,9 +139,10 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 		}
 	}
 	// The innermost directories first, so that the content can be read only once everything has its permissions.
+	dirs := slices.Collect(maps.Keys(modes))
 	slices.SortFunc(dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	for _, dir := range slices.Compact(dirs) {
-		if err := d.own(dir, enter(d.options.Mode)); err != nil {
+	for _, dir := range dirs {
+		if err := d.own(dir, enter(modes[dir])); err != nil {
 			return nil, err
 		}
 		if err := d.sync(dir); err != nil {
