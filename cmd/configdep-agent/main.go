@@ -111,11 +111,11 @@ func run(o *options.Options, command []string) (code int, err error) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
+	if os.Getpid() == 1 { // then orphans of commands are its children too
+		running.Go(func() { process.Reap(ctx) })
+	}
 	if child := config.Application; child != nil {
 		child.Environment = func() []string { return append(os.Environ(), a.Environment()...) }
-		if os.Getpid() == 1 {
-			running.Go(func() { process.Reap(ctx) })
-		}
 		// The application decides what SIGTERM means, once there is one. Until then it ends the agent.
 		running.Go(func() { child.Forward(ctx, cancel) })
 	} else {
@@ -142,6 +142,8 @@ func run(o *options.Options, command []string) (code int, err error) {
 	}
 	exit, err := a.Run(ctx)
 	switch {
+	case errors.Is(err, agent.ErrInterrupted):
+		return 128 + int(unix.SIGTERM), err
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
 		return 127, err
 	case errors.Is(err, os.ErrPermission):

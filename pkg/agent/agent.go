@@ -263,6 +263,9 @@ func (a *Agent) Environment() []string {
 	return a.environment
 }
 
+// ErrInterrupted is returned by Run if the context ends before the files of an init container are there, or an application starts.
+var ErrInterrupted = errors.New("interrupted before the files were complete")
+
 // Run applies what the sources have, until the context ends, or the application. With Once it ends after the first set. The exit is how
 // the application ended, if it did.
 func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
@@ -305,6 +308,9 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 		case e := <-ended:
 			return &e, nil
 		case <-ctx.Done():
+			if a.config.Once || a.config.Application != nil && !a.config.Application.Started() {
+				return nil, ErrInterrupted
+			}
 			return nil, nil //nolint:nilnil // the application has not ended
 		}
 	}

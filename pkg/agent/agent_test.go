@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
 
@@ -298,6 +299,30 @@ func TestReloadFails(t *testing.T) {
 		b.after(time.Minute)
 		b.want("a=3", "", "a=3", "a=3", "a=3", "a=3")
 	})
+}
+
+// An agent that is interrupted before it has done its work has not succeeded: an init container or a Job would count as complete.
+func TestInterrupted(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"an init container": func(c *Config) { c.Once = true },
+		"a parent process":  func(c *Config) { c.Application = process.NewApplication([]string{"true"}, nil, time.Second) },
+		"a sidecar":         func(*Config) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Config{Dir: t.TempDir(), Sources: []source.Spec{{Kind: source.Volume, Name: "/settings"}}}
+			change(&c)
+			a, err := New(c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.readers = []reader{&fakeSource{agent: a}}
+			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+			cancel()
+			if _, err := a.Run(ctx); errors.Is(err, ErrInterrupted) != (name != "a sidecar") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
 }
 
 // What is newer takes the place of what is being applied, which is interrupted.

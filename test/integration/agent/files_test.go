@@ -225,6 +225,32 @@ func TestFirstProcess(t *testing.T) {
 	}
 }
 
+// A sidecar waits for the orphans of its commands.
+func TestFirstProcess_Sidecar(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // CI runs as root
+	}
+	p := newPlace(t)
+	volume := t.TempDir()
+	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
+	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+	r := p.agent("--volume="+volume, `--reload-command=["sh", "-c", "for i in $(seq 20); do (setsid true &); done"]`)
+	r.ready("a", "1")
+	first := childOf(t, r.pid)
+	await.Until(t, "no zombie is left", func(context.Context) error {
+		if stats := zombiesOf(t, first); len(stats) != 0 {
+			return fmt.Errorf("zombies %v", stats)
+		}
+		return nil
+	})
+	p.must(syscall.Kill(first, syscall.SIGTERM))
+	if code := <-r.exit; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	r.exit <- 0 // for the end of the test
+}
+
 // children returns the lines of /proc/*/stat, after the name, of the children of a process.
 func children(t *testing.T, pid int) map[int]string {
 	t.Helper()
@@ -278,6 +304,12 @@ func TestOnce(t *testing.T) {
 		}
 		return nil
 	})
+	p.must(syscall.Kill(once.pid, syscall.SIGTERM))
+	if code := <-once.exit; code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d without the files", code)
+	}
+	once.exit <- 0 // for the end of the test
+	once = p.agent("--configmap=settings", "--once")
 	p.configMap("settings", "a", "1")
 	if code := <-once.exit; code != 0 {
 		t.Errorf("exit code %d", code)
