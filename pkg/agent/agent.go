@@ -154,7 +154,7 @@ func New(c Config, notify func()) (*Agent, error) {
 		s := &c.Sources[i]
 		switch {
 		case s.Kind == source.Volume:
-			a.readers = append(a.readers, source.NewMount(s, c.Poll, a.wake))
+			a.readers = append(a.readers, source.NewMount(s, c.Poll, maxBytes, a.wake))
 		case c.Client == nil:
 			return nil, fmt.Errorf("%s: there is no client of the API server", s)
 		default:
@@ -236,6 +236,8 @@ func (a *Agent) want() (*wanted, error) {
 				err = h.Err
 			}
 			errs = append(errs, fmt.Errorf("%s: %w", &a.config.Sources[i], err))
+		} else if limit, is := errors.AsType[*source.LimitError](r.Health().Err); is {
+			errs = append(errs, fmt.Errorf("%s: %w", &a.config.Sources[i], limit))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -30,11 +30,24 @@ type fakeSource struct {
 	data  map[string][]byte // nil: the object does not exist
 	read  bool
 	n     int
+	err   error
 }
 
 func (f *fakeSource) Run(ctx context.Context) { <-ctx.Done() }
 
-func (f *fakeSource) Health() source.Health { return source.Health{} }
+func (f *fakeSource) Health() source.Health {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return source.Health{Err: f.err}
+}
+
+// fail lets the source fail, with what it has read last.
+func (f *fakeSource) fail(err error) {
+	f.mu.Lock()
+	f.err = err
+	f.mu.Unlock()
+	f.agent.wake()
+}
 
 func (f *fakeSource) Objects() ([]*source.Object, bool) {
 	f.mu.Lock()
@@ -428,6 +441,23 @@ func TestMissingSource(t *testing.T) {
 		if s := b.agent.Status(); s.Failure != nil || s.Unread == nil || s.Applied != s.Wanted {
 			b.Errorf("status %+v", s)
 		}
+	})
+}
+
+// While the API server does not answer, the application works with what is known; but not if newer content is known to be refused.
+func TestSourceFails(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.source.fail(errors.New("no answer"))
+		b.after(time.Hour)
+		b.want("a=1", "")
+		b.source.fail(&source.LimitError{})
+		b.after(time.Hour)
+		b.want("a=1", "Volume /settings: ")
+		b.source.fail(nil)
+		b.after(time.Hour)
+		b.want("a=1", "")
 	})
 }
 

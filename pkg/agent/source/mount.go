@@ -15,13 +15,11 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"k8s.io/klog/v2"
 )
 
-// Limits of a directory that is read.
-const (
-	maxMountFiles = 10_000
-	maxMountBytes = 64 << 20
-)
+// maxMountFiles is how many files of a directory are read.
+const maxMountFiles = 10_000
 
 // Mount reads the files of a directory: a volume in which the kubelet switches from one set to the next, or a directory in which anyone
 // writes, also on a file system without notifications.
@@ -29,6 +27,8 @@ type Mount struct {
 	spec    *Spec
 	poll    time.Duration
 	changed func()
+	// maxBytes is how much the files may have together.
+	maxBytes int64
 
 	mu     sync.Mutex
 	object *Object // nil: the directory does not exist
@@ -36,9 +36,10 @@ type Mount struct {
 	health Health
 }
 
-// NewMount returns a reader of a Volume, which looks for changes when it is notified, and each time poll has passed.
-func NewMount(s *Spec, poll time.Duration, changed func()) *Mount {
-	return &Mount{spec: s, poll: poll, changed: changed}
+// NewMount returns a reader of a Volume, whose files may have so many bytes together. It looks for changes when it is notified, and each
+// time poll has passed.
+func NewMount(s *Spec, poll time.Duration, maxBytes int64, changed func()) *Mount {
+	return &Mount{spec: s, poll: poll, maxBytes: maxBytes, changed: changed}
 }
 
 // Objects returns the directory as one object, whose keys are the paths of its files, and whether it has been read.
@@ -65,7 +66,9 @@ func (m *Mount) Run(ctx context.Context) {
 	poll := time.NewTicker(m.poll)
 	defer poll.Stop()
 	for {
-		m.look()
+		if err := m.look(); err != nil {
+			klog.FromContext(ctx).Error(err, "A source cannot be read, will retry", "source", m.spec.String())
+		}
 		select {
 		case <-notified:
 		case <-poll.C:
@@ -108,23 +111,27 @@ func (m *Mount) notify() (<-chan struct{}, func()) {
 	}
 }
 
-// look reads the directory, and tells if it has changed.
-func (m *Mount) look() {
+// look reads the directory, and tells if it has changed. The error is the first one after it could be read.
+func (m *Mount) look() error {
 	now := time.Now()
 	o, err := m.load()
 	m.mu.Lock()
+	before := m.health.Err
 	m.health.Progress, m.health.Err = now, err
-	if err != nil {
-		m.mu.Unlock()
-		return // what was read last stays
-	}
-	m.health.Heard = now
-	same := m.read && equal(m.object, o)
-	m.object, m.read = o, true
+	changed := err != nil && before == nil || refused(err) != refused(before)
+	if err == nil {
+		m.health.Heard = now
+		changed = changed || !m.read || !equal(m.object, o)
+		m.object, m.read = o, true
+	} // otherwise what was read last stays
 	m.mu.Unlock()
-	if !same {
+	if changed {
 		m.changed()
 	}
+	if before != nil {
+		return nil
+	}
+	return err
 }
 
 func equal(a, b *Object) bool {
@@ -165,7 +172,7 @@ func (m *Mount) load() (*Object, error) {
 			return o, err
 		}
 	}
-	return nil, fmt.Errorf("%s: it changed again and again while it was read", m.spec)
+	return nil, errors.New("it changed again and again while it was read")
 }
 
 // loadFrom reads a set, which cannot be outside of the volume.
@@ -175,7 +182,7 @@ func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.spec, err)
+		return nil, err
 	}
 	defer root.Close()
 	o, size, count := &Object{Name: m.spec.Name, Data: map[string][]byte{}}, int64(0), 0
@@ -198,9 +205,12 @@ func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
 			return nil //nolint:nilerr // a link that leads nowhere or outside, a pipe, a directory
 		}
 		if count++; count > maxMountFiles {
-			return fmt.Errorf("more than %d files", maxMountFiles)
+			return &LimitError{fmt.Sprintf("more than %d files", maxMountFiles)}
 		}
-		data, err := readUpTo(root, p, maxMountBytes-size)
+		data, err := readUpTo(root, p, m.maxBytes-size)
+		if errors.Is(err, errTooLarge) {
+			return &LimitError{fmt.Sprintf("the files have more than %d bytes", m.maxBytes)}
+		}
 		if err != nil {
 			return err
 		}
@@ -209,10 +219,12 @@ func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.spec, err)
+		return nil, err
 	}
 	return o, nil
 }
+
+var errTooLarge = errors.New("too large")
 
 func readUpTo(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)
@@ -222,7 +234,7 @@ func readUpTo(root *os.Root, name string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than %d bytes", maxMountBytes)
+		err = errTooLarge
 	}
 	return data, err
 }

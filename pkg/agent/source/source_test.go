@@ -5,6 +5,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -211,7 +212,7 @@ func TestMount(t *testing.T) {
 				}
 			}
 			var changes atomic.Int32
-			m := NewMount(&Spec{Kind: Volume, Name: dir}, poll, func() { changes.Add(1) })
+			m := NewMount(&Spec{Kind: Volume, Name: dir}, poll, maxBytes, func() { changes.Add(1) })
 			if _, synced := m.Objects(); synced {
 				t.Error("it has been read before it was")
 			}
@@ -246,6 +247,36 @@ func TestMount(t *testing.T) {
 	}
 }
 
+// maxBytes is how many bytes the volumes of tests may have.
+const maxBytes = 1000
+
+// What cannot be read is logged once, and the agent is told, because it has not what there is now.
+func TestMount_Refused(t *testing.T) {
+	dir := t.TempDir()
+	write := func(size int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "a"), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(maxBytes)
+	changes := 0
+	m := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, maxBytes, func() { changes++ })
+	for i, step := range []struct {
+		size, changes int
+		failed        bool
+	}{{maxBytes, 1, false}, {maxBytes + 1, 2, true}, {maxBytes + 2, 2, false}, {maxBytes, 3, false}, {maxBytes, 3, false}, {maxBytes + 1, 4, true}} {
+		write(step.size)
+		err := m.look()
+		if (err != nil) != step.failed || changes != step.changes {
+			t.Errorf("step %d: error %v, %d changes, want %+v", i, err, changes, step)
+		}
+		if _, is := errors.AsType[*LimitError](m.Health().Err); is != (step.size > maxBytes) {
+			t.Errorf("step %d: health %+v", i, m.Health())
+		}
+	}
+}
+
 // A plain directory has files of others, links, and what is no file.
 func TestMount_PlainDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -266,7 +297,7 @@ func TestMount_PlainDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, func() {})
+	m := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, maxBytes, func() {})
 	o, err := m.load()
 	if err != nil {
 		t.Fatal(err)
@@ -278,10 +309,10 @@ func TestMount_PlainDirectory(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "1", "sub/b": "2", "inside": "1"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if o, err := NewMount(&Spec{Kind: Volume, Name: filepath.Join(dir, "none")}, time.Hour, func() {}).load(); o != nil || err != nil {
+	if o, err := NewMount(&Spec{Kind: Volume, Name: filepath.Join(dir, "none")}, time.Hour, maxBytes, func() {}).load(); o != nil || err != nil {
 		t.Errorf("a directory that does not exist: %v, %v", o, err)
 	}
-	if err := os.Truncate(filepath.Join(dir, "a"), maxMountBytes+1); err != nil {
+	if err := os.Truncate(filepath.Join(dir, "a"), maxBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.load(); err == nil || !strings.Contains(err.Error(), "more than") {
@@ -309,7 +340,7 @@ func TestMount_LinkToOutside(t *testing.T) {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
 		}
-		if o, err := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, func() {}).load(); err == nil {
+		if o, err := NewMount(&Spec{Kind: Volume, Name: dir}, time.Hour, maxBytes, func() {}).load(); err == nil {
 			t.Errorf("%s leads to %s: %v", dataLink, target, o)
 		}
 		if err := os.Remove(link); err != nil {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -112,8 +114,10 @@ func (w *Watcher) Run(ctx context.Context) {
 			failures = 0
 			continue
 		}
-		w.note(err)
-		if failures++; failures > 1 || expired(err) {
+		if w.note(err) {
+			klog.FromContext(ctx).Error(err, "A source cannot be read, will retry", "source", w.spec.String())
+		}
+		if failures++; failures > 1 || expired(err) || refused(err) {
 			version = "" // what is wrong with it may be what is wrong
 		}
 		delay := min(w.pace.min<<min(failures-1, 10), w.pace.max)
@@ -124,18 +128,39 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// note notes the outcome of a request.
-func (w *Watcher) note(err error) {
+// hear notes that the API server has been heard.
+func (w *Watcher) hear() {
 	w.mu.Lock()
-	first := err != nil && w.err == nil
+	defer w.mu.Unlock()
 	w.progress = time.Now()
-	if w.err = err; err == nil {
-		w.heard = w.progress
+	w.heard = w.progress
+}
+
+// note notes the outcome of a request, and reports whether it is the first failure.
+func (w *Watcher) note(err error) (failed bool) {
+	if err == nil {
+		w.hear()
 	}
+	w.mu.Lock()
+	failed = err != nil && w.err == nil
+	changed := failed || refused(err) != refused(w.err)
+	w.err, w.progress = err, time.Now()
 	w.mu.Unlock()
-	if first {
-		w.changed() // it may be why there is nothing yet
+	if changed {
+		w.changed() // it may be why there is nothing yet, or not what there is now
 	}
+	return failed
+}
+
+// LimitError is returned for objects or files that are too many, or too large together. Unlike with other errors, it is known that what
+// was read last is not what there is now.
+type LimitError struct{ what string }
+
+func (e *LimitError) Error() string { return e.what }
+
+func refused(err error) bool {
+	_, is := errors.AsType[*LimitError](err)
+	return is
 }
 
 // query returns the parameters of each request: with a name, a Role with resourceNames is enough.
@@ -175,14 +200,14 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 		if err != nil {
 			return "", err
 		}
-		w.note(nil)
+		w.hear()
 		if query["continue"] = meta.Continue; meta.Continue == "" {
 			version = meta.ResourceVersion
 			break
 		}
 	}
 	w.mu.Lock()
-	w.objects, w.synced = objects, true
+	w.objects, w.synced, w.err = objects, true, nil
 	w.mu.Unlock()
 	w.changed()
 	return version, nil
@@ -192,9 +217,9 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 func (w *Watcher) limit(objects, size int) error {
 	switch {
 	case objects > MaxObjects:
-		return fmt.Errorf("%s: more than %d objects match", w.spec, MaxObjects)
+		return &LimitError{fmt.Sprintf("more than %d objects match", MaxObjects)}
 	case size > w.maxBytes:
-		return fmt.Errorf("%s: the content has more than %d bytes", w.spec, w.maxBytes)
+		return &LimitError{fmt.Sprintf("the content has more than %d bytes", w.maxBytes)}
 	}
 	return nil
 }

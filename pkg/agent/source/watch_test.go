@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -372,6 +373,24 @@ func TestWatcher_ExpiresAtOnce(t *testing.T) {
 	if n := lists.Load(); n != 1 || w.show() != "a=1" {
 		t.Errorf("%d lists, objects %s", n, w.show())
 	}
+}
+
+// An object that may not be read is one that is not known: what was read last is not what there is now.
+func TestWatcher_Refused(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	w := watch(t, s, Spec{Name: "a", Keys: []Key{{"x", "x"}}}, 100, nil)
+	w.await("a=1")
+	before := w.changes.Load()
+	s.set("a", x(strings.Repeat("2", 100)))
+	await(t, "it is told that it is too large", func() bool {
+		_, is := errors.AsType[*LimitError](w.Health().Err)
+		return is && w.changes.Load() > before
+	})
+	before = w.changes.Load()
+	s.set("a", x("1"))
+	await(t, "it is told that it is not anymore", func() bool { return w.Health().Err == nil && w.changes.Load() > before })
 }
 
 // A watch whose request is not answered is a request that fails.
