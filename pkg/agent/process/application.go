@@ -132,11 +132,15 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 	timer := time.NewTimer(uptime)
 	select {
 	case <-child.Done():
-		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
 	case <-timer.C:
 	}
 	timer.Stop()
 	a.mu.Lock()
+	select {
+	case <-child.Done(): // maybe in the moment in which the time was over: its end has not been told, and is told by nothing else
+		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
+	default:
+	}
 	if err != nil && a.ending {
 		a.end(child.Exit())
 	}
@@ -197,8 +201,8 @@ func own(s os.Signal) bool {
 }
 
 // Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
-// and then is killed. SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. SIGTERM and SIGINT before its
-// start are for this process, and call cancel.
+// and then is killed. SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. The signals with
+// which containers are stopped, SIGTERM, SIGINT and SIGQUIT, are for this process before its start, and call cancel.
 func (a *Application) Forward(ctx context.Context, cancel func()) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -210,18 +214,19 @@ func (a *Application) Forward(ctx context.Context, cancel func()) {
 			if own(s) {
 				continue
 			}
-			if (s == unix.SIGTERM || s == unix.SIGINT) && !a.Started() {
+			if (s == unix.SIGTERM || s == unix.SIGINT || s == unix.SIGQUIT) && !a.Started() {
 				cancel()
 				continue
 			}
-			_ = a.Signal(s) // it may have ended meanwhile
 			if s == unix.SIGTERM && kill == nil {
+				// Before the signal, so that a restart starts no application that does not get it.
 				a.mu.Lock()
 				a.ending = true
 				a.endIfDone()
 				a.mu.Unlock()
 				kill = time.After(a.Grace)
 			}
+			_ = a.Signal(s) // it may have ended meanwhile
 		case <-kill:
 			a.mu.Lock()
 			if a.child != nil {

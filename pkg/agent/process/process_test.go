@@ -402,6 +402,29 @@ func TestRestartFails(t *testing.T) {
 	}
 }
 
+// Every signal with which containers are stopped ends the agent while there is no application.
+func TestForward_BeforeTheStart(t *testing.T) {
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, s) // so that it does not end the test
+			defer signal.Stop(caught)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			a := NewApplication([]string{"true"}, nil, limit)
+			done := make(chan struct{})
+			go func() { a.Forward(ctx, cancel); close(done) }()
+			await(t, "the agent ends", func() bool {
+				if err := unix.Kill(os.Getpid(), s); err != nil {
+					t.Fatal(err)
+				}
+				return ctx.Err() != nil
+			})
+			<-done
+		})
+	}
+}
+
 // An application that ends right after its restart may be started again.
 func TestRestartDies(t *testing.T) {
 	t.Parallel()
