@@ -399,6 +399,10 @@ func (l *loop) begin(ctx context.Context) {
 func (l *loop) finish(ctx context.Context, err error) {
 	l.cancel(nil)
 	l.done, l.cancel = nil, nil
+	if err == nil && l.applying == l.wanted {
+		// A version that came meanwhile, with the same content.
+		l.update(ctx, func(s *Status) { s.Versions = *l.wanted.versions.Load() })
+	}
 	// A failure of what is not wanted anymore does not count.
 	if failure, is := errors.AsType[*FailureError](err); is && l.applying == l.wanted {
 		l.failures++

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -523,6 +524,29 @@ func TestVersions(t *testing.T) {
 		b.after(time.Hour)
 		if version() != "4" {
 			b.Errorf("version %s, want 4", version())
+		}
+	})
+}
+
+// A version that comes in the moment in which its content counts as applied is not lost.
+func TestVersions_InTheMoment(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.config.Sources[0] = source.Spec{Kind: source.ConfigMap, Namespace: "shop", Name: "settings"}
+		gate := make(chan struct{})
+		var blocked atomic.Bool
+		b.agent.notify = func() {
+			if b.agent.Status().Successes == 1 && !blocked.Swap(true) {
+				<-gate
+			}
+		}
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.source.set("a", "1")
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		if v := b.agent.Status().Versions; len(v) != 1 || v[0].ResourceVersion != "2" {
+			b.Errorf("versions %v", v)
 		}
 	})
 }
