@@ -177,6 +177,28 @@ func (c *Client) Send(ctx context.Context, method, path, contentType string, bod
 	return answer.Close()
 }
 
+// maxObject is how much of one object is read. The API server takes requests of 3 MB, which may be several times as long when it escapes
+// what is in them.
+const maxObject = 32 << 20
+
+// bounded ends what is read of one object.
+type bounded struct {
+	from io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("an object of more than %d bytes", maxObject)
+	}
+	n, err := b.from.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// next begins another object.
+func (b *bounded) next() { b.left = maxObject }
+
 // list reads a list, one object after the other.
 func (c *Client) list(ctx context.Context, path string, query map[string]string, each func(*apiObject) error) (meta listMeta, err error) {
 	select {
@@ -190,7 +212,8 @@ func (c *Client) list(ctx context.Context, path string, query map[string]string,
 		return meta, err
 	}
 	defer body.Close()
-	d := json.NewDecoder(body)
+	b := &bounded{body, maxObject}
+	d := json.NewDecoder(b)
 	err = members(d, func(name string) error {
 		switch name {
 		case "metadata":
@@ -198,6 +221,7 @@ func (c *Client) list(ctx context.Context, path string, query map[string]string,
 		case "items":
 			return elements(d, func() error {
 				var o apiObject
+				b.next()
 				if err := d.Decode(&o); err != nil {
 					return err
 				}
@@ -263,8 +287,10 @@ func (c *Client) watch(ctx context.Context, path string, query map[string]string
 	}
 	defer body.Close()
 	opened()
-	d := json.NewDecoder(body)
+	b := &bounded{from: body}
+	d := json.NewDecoder(b)
 	for {
+		b.next()
 		var e struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`

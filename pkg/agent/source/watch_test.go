@@ -421,6 +421,38 @@ func TestWatcher_NoAnswer(t *testing.T) {
 	w.await("a=2")
 }
 
+// An object without an end is not read to the end.
+func TestWatcher_Endless(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]string{
+		"a list":  `{"kind":"SecretList","items":[{"metadata":{"name":"a"},"data":{"x":"`,
+		"a watch": `{"type":"ADDED","object":{"metadata":{"name":"b"},"data":{"x":"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFakeServer(t)
+			s.set("a", x("1"))
+			s.will(func(w http.ResponseWriter, r *http.Request) bool {
+				if (r.URL.Query().Get("watch") == "") != (name == "a list") {
+					return false
+				}
+				_, err := fmt.Fprint(w, start)
+				for part := strings.Repeat("A", 1<<20); err == nil; {
+					_, err = fmt.Fprint(w, part)
+				}
+				return true
+			})
+			w := watch(t, s, Spec{Name: "a"}, 1000, nil)
+			await(t, "it is told that the object is too large", func() bool {
+				return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "more than 33554432 bytes")
+			})
+			s.will(nil)
+			s.set("a", x("2"))
+			w.await("a=2")
+		})
+	}
+}
+
 // The token of the ServiceAccount does not follow a redirect.
 func TestClient_Redirects(t *testing.T) {
 	t.Parallel()
