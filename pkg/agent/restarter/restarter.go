@@ -129,6 +129,12 @@ func (r *Restarter) Run(ctx context.Context) error {
 			if err := sleep(ctx, early); err != nil {
 				return err
 			}
+			if now, err := r.read(); err == nil && (now == done || now == "") {
+				logger.Info("The annotation has been set back, so nothing restarts")
+				done = now
+				r.set(Waiting)
+				continue
+			}
 		}
 		return r.drain(ctx)
 	}

@@ -197,6 +197,18 @@ func TestDrain(t *testing.T) {
 	p.stop()
 }
 
+// A change that is taken back while the restart waits makes no restart, and the next one does.
+func TestTakenBack(t *testing.T) {
+	t.Parallel()
+	p := start(t, "", func(c *Config) { c.MinUptime = 3 * time.Second })
+	p.annotate("one")
+	p.await(Held)
+	p.annotate("")
+	p.await(Waiting)
+	p.annotate("one")
+	p.restarts()
+}
+
 // Containers that have just started do not restart at once.
 func TestMinUptime(t *testing.T) {
 	t.Parallel()
