@@ -174,6 +174,11 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	if len(o.Sources) == 0 {
 		errs = append(errs, errors.New("there is no source: give --configmap, --secret, --configmap-selector, --secret-selector or --volume"))
 	}
+	for i := range o.Sources {
+		if s := &o.Sources[i]; s.Kind == source.Volume && o.Dir != "" && (within(s.Name, c.Dir) || within(c.Dir, s.Name)) {
+			errs = append(errs, fmt.Errorf("%s: --dir, %s, must not be in it, nor the other way round: the agent would read its own files", s, c.Dir))
+		}
+	}
 	c.Files, err = o.files()
 	errs = append(errs, err)
 	for flag, d := range map[string]time.Duration{
@@ -224,6 +229,11 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// within reports whether a path is that of a directory, or below it.
+func within(dir, name string) bool {
+	return dir == name || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // Connect connects an agent to the API server, if a source is read from it, and gives sources the namespace of the pod.

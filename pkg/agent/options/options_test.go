@@ -167,6 +167,10 @@ func TestReload(t *testing.T) {
 		{args: "--events --once", err: "--once"},
 		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
 		{args: "--dir=", err: "--dir: it is required"},
+		{args: "--volume=/files", err: "Volume /files: --dir"},
+		{args: "--volume=/files/sub", err: "Volume /files/sub: --dir"},
+		{args: "--volume=/", err: "Volume /: --dir"},
+		{args: "--volume=/files2"},
 	} {
 		args := append([]string{"--dir=/files", "--configmap=a"}, strings.Fields(tt.args)...)
 		c, err := parse(tt.command, args...)
