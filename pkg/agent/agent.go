@@ -353,6 +353,9 @@ func (l *loop) change(ctx context.Context) {
 		return
 	}
 	l.wanted, l.failures, l.refusals = w, 0, 0
+	if ignored := w.set.Ignored; len(ignored) != 0 {
+		klog.FromContext(ctx).Info("Keys that cannot be environment variables are ignored", "keys", ignored)
+	}
 	l.interrupt()
 	started := false
 	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, started = w.digest, nil, s.Started })

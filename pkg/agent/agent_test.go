@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/source"
@@ -137,6 +139,7 @@ type bench struct {
 	source *fakeSource
 	reload *fakeAction
 	agent  *Agent
+	logger klog.Logger
 	cancel context.CancelFunc
 	ended  chan error
 }
@@ -173,7 +176,7 @@ func (b *bench) start() {
 	b.source.agent = b.agent
 	b.agent.readers = []reader{b.source}
 	var ctx context.Context
-	ctx, b.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	ctx, b.cancel = context.WithCancel(klog.NewContext(context.Background(), b.logger))
 	b.ended = make(chan error, 1)
 	go func() {
 		_, err := b.agent.Run(ctx)
@@ -713,6 +716,22 @@ func TestRollback_Environment(t *testing.T) {
 			b.Errorf("status %+v", s)
 		}
 	})
+}
+
+// Keys that cannot be environment variables are named in the log, without what they have.
+func TestIgnoredKeys(t *testing.T) {
+	var log bytes.Buffer
+	run(t, func(b *bench) {
+		b.config.Sources[0].Env = true
+		b.logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+	}, func(b *bench) {
+		b.source.set("GOOD", "1", "a key", "CONTENT")
+		b.after(time.Second)
+		b.want("", "")
+	})
+	if text := log.String(); !strings.Contains(text, "a key") || strings.Contains(text, "CONTENT") {
+		t.Errorf("log: %s", text)
+	}
 }
 
 // Changes settle too while a failed reload waits for its next try.
