@@ -35,6 +35,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "parent": // as the agent is: it runs the rest of its arguments
 		os.Exit(beParent(argument))
+	case "early": // as the agent is before it starts an application
+		time.AfterFunc(limit, func() { os.Exit(1) })
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGQUIT) // they do not end it by themselves
+		fmt.Println("ready")
+		NewApplication([]string{"true"}, nil, limit).Forward(context.Background(), func() { os.Exit(5) })
 	case "stubborn": // it ignores SIGTERM
 		time.AfterFunc(limit, func() { os.Exit(1) })
 		signal.Ignore(unix.SIGTERM)
@@ -404,23 +409,27 @@ func TestRestartFails(t *testing.T) {
 
 // Every signal with which containers are stopped ends the agent while there is no application.
 func TestForward_BeforeTheStart(t *testing.T) {
+	t.Parallel()
 	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
 		t.Run(s.String(), func(t *testing.T) {
-			caught := make(chan os.Signal, 1)
-			signal.Notify(caught, s) // so that it does not end the test
-			defer signal.Stop(caught)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			a := NewApplication([]string{"true"}, nil, limit)
+			t.Parallel()
+			c := parent(t, "1m", "")
+			c.Env = append(os.Environ(), roleVariable+"=early")
+			start(t, c)
 			done := make(chan struct{})
-			go func() { a.Forward(ctx, cancel); close(done) }()
+			go func() { _ = c.Wait(); close(done) }()
 			await(t, "the agent ends", func() bool {
-				if err := unix.Kill(os.Getpid(), s); err != nil {
-					t.Fatal(err)
+				_ = c.Process.Signal(s) // it may have ended
+				select {
+				case <-done:
+					return true
+				default:
+					return false
 				}
-				return ctx.Err() != nil
 			})
-			<-done
+			if c.ProcessState.ExitCode() != 5 {
+				t.Errorf("%v, want exit code 5", c.ProcessState)
+			}
 		})
 	}
 }
