@@ -111,6 +111,11 @@ func run(o *options.Options, command []string) (code int, err error) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
+	if config.Application == nil {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
+		defer stop()
+	}
 	if os.Getpid() == 1 { // then orphans of commands are its children too
 		running.Go(func() { process.Reap(ctx) })
 	}
@@ -118,10 +123,6 @@ func run(o *options.Options, command []string) (code int, err error) {
 		child.Environment = func() []string { return append(os.Environ(), a.Environment()...) }
 		// The application decides what SIGTERM means, once there is one. Until then it ends the agent.
 		running.Go(func() { child.Forward(ctx, cancel) })
-	} else {
-		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
-		defer stop()
 	}
 	if o.Listen != "" && !o.Once {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
