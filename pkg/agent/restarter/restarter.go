@@ -194,12 +194,20 @@ func (r *Restarter) notify() (<-chan struct{}, func()) {
 	}
 	_ = w.Add(filepath.Dir(r.config.File)) // otherwise it is polled
 	var done sync.WaitGroup
+	tell := func() {
+		select {
+		case out <- struct{}{}:
+		default:
+		}
+	}
 	done.Go(func() {
 		for range w.Events {
-			select {
-			case out <- struct{}{}:
-			default:
-			}
+			tell()
+		}
+	})
+	done.Go(func() {
+		for range w.Errors { // too many events, at most: the file is read once for them all
+			tell()
 		}
 	})
 	return out, func() {
