@@ -250,6 +250,13 @@ func TestSignal(t *testing.T) {
 			t.Errorf("pid file %q: %v", content, err)
 		}
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Signal{syscall.SIGHUP, PIDFile(pipe)}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), "does not begin with") {
+		t.Errorf("a pipe: %v", err)
+	}
 	if err := (&Signal{syscall.SIGHUP, PIDFile("/no/such/file")}).Do(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no pid file: %v", err)
 	}

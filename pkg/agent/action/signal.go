@@ -139,7 +139,7 @@ func (p PIDFile) String() string { return "process of " + string(p) }
 
 // Send sends the signal to the process.
 func (p PIDFile) Send(s syscall.Signal) error {
-	f, err := os.Open(string(p))
+	f, err := os.OpenFile(string(p), os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe without a writer does not keep it waiting
 	if err != nil {
 		return err
 	}
