@@ -115,13 +115,14 @@ func (m *Mount) notify() (<-chan struct{}, func()) {
 func (m *Mount) look() error {
 	now := time.Now()
 	o, err := m.load()
+	same := m.read && equal(m.object, o) // only this goroutine writes them; comparing may take long
 	m.mu.Lock()
 	before := m.health.Err
 	m.health.Progress, m.health.Err = now, err
 	changed := err != nil && before == nil || refused(err) != refused(before)
 	if err == nil {
 		m.health.Heard = now
-		changed = changed || !m.read || !equal(m.object, o)
+		changed = changed || !same
 		m.object, m.read = o, true
 	} // otherwise what was read last stays
 	m.mu.Unlock()

@@ -71,6 +71,8 @@ type Object struct {
 	UID, ResourceVersion string
 	Dir                  string // of its annotation
 	Data                 map[string][]byte
+
+	size int // of the keys and values, in bytes
 }
 
 // Version is the version of an object of which a set has the content. Those that are absent have no UID and ResourceVersion.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -64,12 +65,13 @@ func NewWatcher(client *Client, s *Spec, maxBytes int, changed func()) *Watcher 
 // Objects returns what has been read, in the order of names, and whether all of it has been.
 func (w *Watcher) Objects() (out []*Object, synced bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, o := range w.objects {
+	objects, synced := w.objects, w.synced // the map is not changed, but replaced
+	w.mu.Unlock()
+	for _, o := range objects {
 		out = append(out, o)
 	}
 	slices.SortFunc(out, func(a, b *Object) int { return strings.Compare(a.Name, b.Name) })
-	return out, w.synced
+	return out, synced
 }
 
 // Health is how a watcher gets on.
@@ -192,7 +194,7 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 			if err != nil {
 				return err
 			}
-			size += read.size()
+			size += read.size
 			objects[read.Name] = read
 			return w.limit(len(objects), size)
 		})
@@ -259,31 +261,28 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 
 // take takes an event.
 func (w *Watcher) take(kind string, o *apiObject) error {
-	w.mu.Lock()
+	next := maps.Clone(w.objects) // only this goroutine writes them
 	switch kind {
 	case "ADDED", "MODIFIED":
 		read, err := w.read(o)
 		if err != nil {
-			w.mu.Unlock()
 			return err
 		}
-		size, count := read.size(), 1
-		for name, other := range w.objects {
-			if name != read.Name {
-				size, count = size+other.size(), count+1
-			}
+		next[read.Name] = read
+		size := 0
+		for _, object := range next {
+			size += object.size
 		}
-		if err := w.limit(count, size); err != nil {
-			w.mu.Unlock()
+		if err := w.limit(len(next), size); err != nil {
 			return err
 		}
-		w.objects[read.Name] = read
 	case "DELETED":
-		delete(w.objects, o.Metadata.Name)
+		delete(next, o.Metadata.Name)
 	default: // a bookmark
-		w.mu.Unlock()
 		return nil
 	}
+	w.mu.Lock()
+	w.objects = next
 	w.mu.Unlock()
 	w.changed()
 	return nil
@@ -314,14 +313,10 @@ func (w *Watcher) read(from *apiObject) (*Object, error) {
 			o.Data[key] = value
 		}
 	}
-	return o, nil
-}
-
-func (o *Object) size() (n int) {
 	for key, value := range o.Data {
-		n += len(key) + len(value)
+		o.size += len(key) + len(value)
 	}
-	return n
+	return o, nil
 }
 
 func (s *Spec) reads(key string) bool {
