@@ -195,7 +195,7 @@ func (b *bench) stop() {
 
 // after lets time pass until nothing happens anymore.
 func (b *bench) after(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // in the bubble
+	time.Sleep(d) //nolint:forbidigo // of the clock of synctest: all goroutines wait when it passes, and it takes no time
 	synctest.Wait()
 }
 
@@ -368,7 +368,7 @@ func TestSuperseded(t *testing.T) {
 		// It may also take its time to end.
 		b.reload.will(func(_ context.Context, content string) error {
 			if content == "a=stubborn" {
-				time.Sleep(time.Minute) //nolint:forbidigo // in the bubble
+				time.Sleep(time.Minute) //nolint:forbidigo // as d above: the action takes its time
 			}
 			return nil
 		})

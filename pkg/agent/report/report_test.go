@@ -103,7 +103,7 @@ func (b *bench) set(change func(*agent.Status)) {
 // after lets time pass, and fails unless something was sent meanwhile.
 func (b *bench) after(d time.Duration, want ...string) {
 	b.Helper()
-	time.Sleep(d) //nolint:forbidigo // in the bubble
+	time.Sleep(d) //nolint:forbidigo // of the clock of synctest: all goroutines wait when it passes, and it takes no time
 	synctest.Wait()
 	b.fakeCluster.mu.Lock()
 	defer b.fakeCluster.mu.Unlock()
@@ -180,7 +180,7 @@ func TestReporter_RetriesWhileTheStatusChanges(t *testing.T) {
 		b.will(nil)
 		for range 1000 {
 			b.reporter.Notify()
-			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in the bubble
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // of the clock of synctest
 		}
 		b.after(0, annotation(`"state":"Applied"`, 1))
 	})

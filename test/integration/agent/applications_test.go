@@ -24,7 +24,7 @@ func application(t *testing.T, packages ...string) string {
 	t.Helper()
 	root, err := debian.Unpack(t.Context(), packages...)
 	if errors.Is(err, debian.ErrNone) {
-		t.Skip(err) //nolint:forbidigo // CI has Debian's packages
+		t.Skip(err) //nolint:forbidigo // the real programs are packages of Debian, which CI has; without network there this fails
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestHAProxy(t *testing.T) {
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // CI runs as root
+		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
 	}
 	root := application(t, "postgresql-15", "postgresql-client-15", "libpq5", "libllvm14", "libz3-4")
 	bin := filepath.Join(root, "usr", "lib", "postgresql", "15", "bin")

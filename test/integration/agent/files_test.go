@@ -194,7 +194,7 @@ func TestParent(t *testing.T) {
 func TestFirstProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // CI runs as root
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
 	}
 	p := newPlace(t, may("configmaps", "settings"))
 	p.configMap("settings", "a", "1")
@@ -229,7 +229,7 @@ func TestFirstProcess(t *testing.T) {
 func TestFirstProcess_Sidecar(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // CI runs as root
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
 	}
 	p := newPlace(t)
 	volume := t.TempDir()

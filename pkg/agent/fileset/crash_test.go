@@ -1,0 +1,316 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fileset
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// crash stops a change in the middle.
+type crash struct{}
+
+// The process may be killed before any change to the directory: then readers see one whole set, as if they had come before or after the
+// switch, and the next process repairs the rest.
+func TestCrashAtEveryStep(t *testing.T) {
+	sets := [][]File{
+		files("app.conf", "1", "tls/tls.crt", "1", "tls/tls.key", "1", "only-1", "1"),
+		files("app.conf", "2", "tls/tls.crt", "2", "only-2/deep/file", "2"),
+		nil,
+		files("app.conf", "3", "tls", "3"),
+	}
+	type step struct{ mark, rollback bool }
+	for number, how := range []step{{}, {mark: true}, {mark: true, rollback: true}} {
+		for from := range sets {
+			to := (from + 1) % len(sets)
+			t.Run(fmt.Sprintf("%d from %d to %d", number, from, to), func(t *testing.T) {
+				for steps := 0; ; steps++ {
+					dir := tempDir(t)
+					write(t, dir, "foreign", "f")
+					first := open(t, dir, Options{})
+					show(t, first, sets[from])
+					if how.rollback {
+						if err := first.MarkApplied(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := first.Close(); err != nil {
+						t.Fatal(err)
+					}
+					finished := crashAfter(t, dir, steps, func(d *Dir) {
+						show(t, d, sets[to])
+						if how.rollback {
+							if err := d.Switch(d.Applied()); err != nil {
+								t.Fatal(err)
+							}
+						} else if how.mark {
+							if err := d.MarkApplied(); err != nil {
+								t.Fatal(err)
+							}
+						}
+					})
+					before, after := content(sets[from]), content(sets[to])
+					got := visible(t, dir)
+					if !maps.Equal(got, before) && !maps.Equal(got, after) {
+						t.Fatalf("killed after %d steps, readers see %v", steps, got)
+					}
+					repaired := open(t, dir, Options{})
+					expect(t, dir, got)
+					kept := map[string]bool{}
+					for _, s := range []*Set{repaired.Current(), repaired.Applied()} {
+						if s != nil {
+							kept[s.name] = true
+						}
+					}
+					expectSets(t, dir, len(kept))
+					expectLinks(t, dir, repaired.Current())
+					if digest := repaired.Current().Digest(); digest != repaired.Digest(sets[from]) && digest != repaired.Digest(sets[to]) {
+						t.Fatalf("killed after %d steps, the set has another digest", steps)
+					}
+					show(t, repaired, sets[to])
+					expect(t, dir, after)
+					if finished {
+						if steps < 5 {
+							t.Errorf("only %d steps", steps)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+func content(set []File) map[string]string {
+	out := map[string]string{"foreign": "f"}
+	for _, f := range set {
+		out[f.Path] = string(f.Data)
+	}
+	return out
+}
+
+// expectLinks fails unless the links of a directory are those of a set.
+func expectLinks(t *testing.T, dir string, s *Set) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []string
+	for _, e := range entries {
+		if e.Type() == fs.ModeSymlink && !strings.HasPrefix(e.Name(), "..") {
+			links = append(links, e.Name())
+		}
+	}
+	var want []string
+	if s != nil {
+		want = s.first
+	}
+	if !slices.Equal(links, want) {
+		t.Errorf("links %v, want %v", links, want)
+	}
+}
+
+// crashAfter opens a directory, and runs a function that ends before the change after a number of changes. It reports whether the
+// function came to its end.
+func crashAfter(t *testing.T, dir string, steps int, run func(*Dir)) (finished bool) {
+	t.Helper()
+	d, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		// As the end of a process does, this lets go of the lock.
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if r := recover(); r != nil && r != any(crash{}) {
+			panic(r)
+		}
+	}()
+	d.root.before = func() {
+		if steps == 0 {
+			panic(crash{})
+		}
+		steps--
+	}
+	run(d)
+	return true
+}
+
+// Readers see one set at any time, however often it changes while they read.
+func TestReadersSeeOneSet(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	set := func(n int) (out []File) {
+		for i := range 20 {
+			out = append(out, files(fmt.Sprintf("file-%d", i), strings.Repeat(fmt.Sprint(n), 2000))...)
+		}
+		return append(out, files(fmt.Sprintf("of-%d", n%3), fmt.Sprint(n))...)
+	}
+	show(t, d, set(0))
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	var reads, switches atomic.Int64
+	for range 4 {
+		readers.Go(func() {
+			for !stop.Load() {
+				before := switches.Load()
+				// A reader that wants one set opens its directory once.
+				r, err := os.OpenRoot(filepath.Join(dir, currentLink))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got := map[string]bool{}
+				entries, err := fs.ReadDir(r.FS(), ".")
+				for _, e := range entries {
+					data, err := r.ReadFile(e.Name())
+					if errors.Is(err, fs.ErrNotExist) {
+						got = nil // two switches have come since
+						break
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if n := strings.TrimPrefix(e.Name(), "of-"); n == e.Name() {
+						got[string(data[:len(data)/2000])] = true
+					} else {
+						got[string(data)] = true
+					}
+				}
+				// A set that two switches have replaced loses its files, maybe while they are listed.
+				whole := len(entries) == 21 || switches.Load() != before
+				if got != nil && len(entries) != 0 && (err != nil || len(got) != 1 || !whole) {
+					t.Errorf("%d files of the sets %v, %v", len(entries), slices.Collect(maps.Keys(got)), err)
+				}
+				_ = r.Close()
+				reads.Add(1)
+			}
+		})
+	}
+	for n := 1; n < 300 || reads.Load() < 100; n++ {
+		switches.Add(1)
+		show(t, d, set(n%10))
+	}
+	stop.Store(true)
+	readers.Wait()
+}
+
+// writerVariable makes the test program write sets into a directory until it is killed.
+const writerVariable = "FILESET_TEST_WRITER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(writerVariable); dir != "" {
+		writeForever(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// numbered is a set whose files all have the same number, and of which some come and go.
+func numbered(n int) []File {
+	out := files("always", fmt.Sprint(n), "sub/always", fmt.Sprint(n), fmt.Sprintf("only-%d", n%3), fmt.Sprint(n), "large", strings.Repeat(fmt.Sprint(n%10), 10_000))
+	if n%2 == 0 {
+		out = append(out, files("turns", fmt.Sprint(n))...)
+	} else {
+		out = append(out, files("turns/into/directory", fmt.Sprint(n))...)
+	}
+	return out
+}
+
+func writeForever(dir string) {
+	d, err := Open(dir, Options{})
+	for n := 0; err == nil; n++ {
+		var s *Set
+		if s, err = d.Stage(numbered(n)); err != nil {
+			break
+		}
+		if err = d.Switch(s); err == nil && n%3 == 0 {
+			err = d.MarkApplied()
+		}
+		if n == 0 {
+			fmt.Println("ready")
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// A process that writes is killed at any moment, hundreds of times. Each time readers see one whole set, and the next process
+// repairs the rest. The steps themselves are tried one by one in TestCrashAtEveryStep.
+func TestKill(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := tempDir(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	seen := map[string]bool{}
+	for range 300 {
+		c := exec.CommandContext(t.Context(), self)
+		c.Env = append(os.Environ(), writerVariable+"="+dir)
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "ready" {
+			t.Fatalf("the writer says %q", lines.Text())
+		}
+		<-time.After(time.Duration(r.Int64N(int64(3 * time.Millisecond))))
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(out)
+		_ = c.Wait()
+		if len(rest) != 0 {
+			t.Fatalf("the writer ended with %s", rest)
+		}
+		got := visible(t, dir)
+		n := got["always"]
+		seen[n] = true
+		var number int
+		if _, err := fmt.Sscan(n, &number); err != nil {
+			t.Fatalf("files %v", got)
+		}
+		want := map[string]string{}
+		for _, f := range numbered(number) {
+			want[f.Path] = string(f.Data)
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("readers see %v", got)
+		}
+		d := open(t, dir, Options{})
+		expect(t, dir, want)
+		expectLinks(t, dir, d.Current())
+		if d.Current().Digest() != d.Digest(numbered(number)) {
+			t.Fatal("the set is another one")
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("only %d different sets were seen", len(seen))
+	}
+}
