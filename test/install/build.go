@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -23,7 +24,21 @@ func Build(ctx context.Context, program string, race bool) (string, error) {
 	return build(ctx, root, race, program)
 }
 
+// open opens the folders with what programs and manifests are made of. Otherwise "go test" would take the result of an earlier run
+// for that of a program that has changed since: it knows what a test opens, but not what the commands do that it runs.
+func open(root string) error {
+	for _, dir := range []string{"cmd", "pkg", "artifacts"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func build(ctx context.Context, root string, race bool, program string) (string, error) {
+	if err := open(root); err != nil {
+		return "", err
+	}
 	binary := filepath.Join(root, ".cache", "bin", path.Base(program)+"-devel")
 	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as in hack/build.sh
 	if race {
