@@ -30,8 +30,9 @@ type Application struct {
 
 	mu         sync.Mutex
 	child      *Child
-	restarting bool // the end of the child is not that of the application
-	ending     bool // the application is not started again
+	restarting bool   // until Restart returns
+	replaced   *Child // by Restart, or still on trial there: its end is not told when it comes, also if it is noticed late
+	ending     bool   // the application is not started again
 	ended      chan Exit
 }
 
@@ -72,7 +73,7 @@ func (a *Application) start() error {
 		_ = child.KillGroup()
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.child == child && !a.restarting {
+		if a.child == child && a.replaced != child {
 			a.end(child.Exit())
 		}
 	}()
@@ -109,7 +110,7 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 		a.mu.Unlock()
 		return ErrEnding
 	}
-	a.restarting = true
+	a.restarting, a.replaced = true, old
 	a.mu.Unlock()
 
 	_, err := old.Stop(ctx, a.Grace)
@@ -128,6 +129,7 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 		return err
 	}
 	child := a.child
+	a.replaced = child
 	a.mu.Unlock()
 	timer := time.NewTimer(uptime)
 	select {
@@ -140,6 +142,7 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 	case <-child.Done(): // maybe in the moment in which the time was over: its end has not been told, and is told by nothing else
 		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
 	default:
+		a.replaced = nil // from now on its end is the end of the application
 	}
 	if err != nil && a.ending {
 		a.end(child.Exit())

@@ -382,11 +382,15 @@ func TestRestart(t *testing.T) {
 // An application that cannot be started again ends when that is said.
 func TestRestartFails(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
 		t.Fatal(err)
 	}
-	a := NewApplication([]string{program}, nil, limit)
+	program := filepath.Join(t.TempDir(), "sleep")
+	if err := os.Symlink(sleep, program); err != nil { // not a script, whose shell would open it at any time after the start
+		t.Fatal(err)
+	}
+	a := NewApplication([]string{program, "1000"}, nil, limit)
 	if err := a.Start(); err != nil {
 		t.Fatal(err)
 	}
