@@ -25,6 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/report"
 	"github.com/configdep/configdep/pkg/agent/source"
+	"github.com/configdep/configdep/pkg/agent/status"
 )
 
 // Options are the values of the flags.
@@ -127,7 +128,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.RetryMax, "retry-max", o.RetryMax, "maximum time between two tries")
 	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, whose content it may quote")
 	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
-	f.BoolVar(&o.Report, "report", o.Report, "write what is applied to the annotation "+report.Annotation+" of the pod, which needs the right to patch it; the environment variable POD_NAME has its name, and POD_UID its UID")
+	f.BoolVar(&o.Report, "report", o.Report, "write what is applied to the annotation "+status.Annotation+" of the pod, which needs the right to patch it; the environment variable POD_NAME has its name, and POD_UID its UID")
 	f.BoolVar(&o.Events, "events", o.Events, "write Events about the pod, which needs the right to create them")
 	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez, /readyz and /metrics; empty: none")
 	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")

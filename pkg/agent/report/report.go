@@ -18,66 +18,27 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent"
-	"github.com/configdep/configdep/pkg/agent/source"
+	"github.com/configdep/configdep/pkg/agent/status"
 )
-
-// Annotation is the annotation of the pod. Its value is a Report, as JSON.
-const Annotation = "configdep.io/agent-status"
-
-const (
-	// MaxSources is how many objects a report may name. An agent with more of them reports its state alone.
-	MaxSources = 500
-	// MaxMessage is how long a message may be, in bytes.
-	MaxMessage = 1024
-)
-
-// Report is what an agent tells about itself. It has nothing of the content: the versions of the sources tell which content it is.
-type Report struct {
-	State State `json:"state"`
-	// Message says why content is not applied.
-	Message string `json:"message,omitempty"`
-	// Sources are the objects whose content is applied.
-	Sources []Source `json:"sources,omitempty"`
-}
-
-// State is whether the application works with the content of its sources.
-type State string
-
-// The states.
-const (
-	Applied    State = "Applied"
-	Applying   State = "Applying"   // something newer
-	Incomplete State = "Incomplete" // required sources are missing, or cannot be read
-	Failed     State = "Failed"     // a check, a reload or a probe failed
-)
-
-// Source is an object. It has no uid if it does not exist.
-type Source struct {
-	Kind            source.Kind `json:"kind"`
-	Namespace       string      `json:"namespace"`
-	Name            string      `json:"name"`
-	UID             string      `json:"uid,omitempty"`
-	ResourceVersion string      `json:"resourceVersion,omitempty"`
-}
 
 // Of makes the report of a status.
-func Of(s *agent.Status) *Report {
-	r := &Report{State: Applying}
+func Of(s *agent.Status) *status.Report {
+	r := &status.Report{State: status.Applying}
 	switch {
 	case s.Unread != nil:
-		r.State, r.Message = Incomplete, s.Unread.Error()
+		r.State, r.Message = status.Incomplete, s.Unread.Error()
 	case s.Failure != nil:
-		r.State, r.Message = Failed, s.Failure.Error()
+		r.State, r.Message = status.Failed, s.Failure.Error()
 		if s.RolledBack {
 			r.Message += "; the files that were applied last are back"
 		}
 	case s.InSync():
-		r.State = Applied
+		r.State = status.Applied
 	}
 	r.Message = shorten(r.Message)
-	if len(s.Versions) <= MaxSources {
+	if len(s.Versions) <= status.MaxSources {
 		for _, v := range s.Versions {
-			r.Sources = append(r.Sources, Source(v))
+			r.Sources = append(r.Sources, status.Source{Kind: string(v.Kind), Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion})
 		}
 	}
 	return r
@@ -86,10 +47,10 @@ func Of(s *agent.Status) *Report {
 // shorten cuts a text at a boundary of characters.
 func shorten(s string) string {
 	s = strings.ReplaceAll(s, "\n", "; ")
-	if len(s) <= MaxMessage {
+	if len(s) <= status.MaxMessage {
 		return s
 	}
-	cut := MaxMessage - len("…")
+	cut := status.MaxMessage - len("…")
 	for !utf8.RuneStart(s[cut]) {
 		cut--
 	}
@@ -137,7 +98,7 @@ func (r *Reporter) Notify() {
 
 // Run reports until the context ends.
 func (r *Reporter) Run(ctx context.Context) {
-	var last *Report // what has been reported
+	var last *status.Report // what has been reported
 	var at time.Time
 	var retry time.Time // of the next try after failures
 	failures := 0
@@ -146,7 +107,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		s := r.status()
 		now := Of(&s)
 		switch {
-		case last != nil && failures == 0 && now.equal(last):
+		case last != nil && failures == 0 && equal(now, last):
 		case failures > 0:
 			due = time.After(time.Until(retry))
 		default:
@@ -185,7 +146,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-func (r *Report) equal(other *Report) bool {
+func equal(r, other *status.Report) bool {
 	if r.State != other.State || r.Message != other.Message || len(r.Sources) != len(other.Sources) {
 		return false
 	}
@@ -198,7 +159,7 @@ func (r *Report) equal(other *Report) bool {
 }
 
 // send sends a report, and an Event if the state is another one.
-func (r *Reporter) send(ctx context.Context, last, now *Report) error {
+func (r *Reporter) send(ctx context.Context, last, now *status.Report) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("no answer within 30s"))
 	defer cancel()
 	base := "/api/v1/namespaces/" + r.pod.Namespace
@@ -207,7 +168,7 @@ func (r *Reporter) send(ctx context.Context, last, now *Report) error {
 		if err != nil {
 			return err
 		}
-		meta := map[string]any{"annotations": map[string]string{Annotation: string(value)}}
+		meta := map[string]any{"annotations": map[string]string{status.Annotation: string(value)}}
 		if r.pod.UID != "" {
 			meta["uid"] = r.pod.UID // of another pod with the same name it is refused
 		}
@@ -223,18 +184,18 @@ func (r *Reporter) send(ctx context.Context, last, now *Report) error {
 		return nil
 	}
 	event, err := json.Marshal(r.event(now))
-	if err != nil || event == nil || now.State == Applying {
+	if err != nil || event == nil || now.State == status.Applying {
 		return err
 	}
 	return r.client.Send(ctx, http.MethodPost, base+"/events", "application/json", event)
 }
 
 // event makes the Event of a report.
-func (r *Reporter) event(now *Report) map[string]any {
+func (r *Reporter) event(now *status.Report) map[string]any {
 	reason, kind, message := "ConfigApplied", "Normal", "The application works with the content of its sources"
-	if now.State != Applied {
+	if now.State != status.Applied {
 		kind, message = "Warning", now.Message
-		if reason = "ConfigNotApplied"; now.State == Incomplete {
+		if reason = "ConfigNotApplied"; now.State == status.Incomplete {
 			reason = "ConfigSourceMissing"
 		}
 	}

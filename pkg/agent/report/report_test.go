@@ -21,6 +21,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent"
 	"github.com/configdep/configdep/pkg/agent/source"
+	"github.com/configdep/configdep/pkg/agent/status"
 )
 
 // fakeCluster takes requests.
@@ -51,7 +52,7 @@ func (f *fakeCluster) Send(_ context.Context, method, path, contentType string, 
 		return err
 	}
 	if method == http.MethodPatch {
-		f.sent = append(f.sent, fmt.Sprintf("%s %s: %s", path, o.Metadata.UID, o.Metadata.Annotations[Annotation]))
+		f.sent = append(f.sent, fmt.Sprintf("%s %s: %s", path, o.Metadata.UID, o.Metadata.Annotations[status.Annotation]))
 	} else {
 		f.sent = append(f.sent, fmt.Sprintf("%s %s: %s %s %s", path, o.InvolvedObject.UID, o.Type, o.Reason, o.Message))
 	}
@@ -206,11 +207,11 @@ func TestReporter_Events(t *testing.T) {
 // A report has a limit, whatever the sources and the message.
 func TestOf_Limits(t *testing.T) {
 	s := agent.Status{Unread: errors.New(strings.Repeat("ä", 1000))}
-	for i := range MaxSources {
+	for i := range status.MaxSources {
 		s.Versions = append(s.Versions, source.Version{Name: fmt.Sprint(i)})
 	}
 	r := Of(&s)
-	if len(r.Sources) != MaxSources || len(r.Message) > MaxMessage || !utf8.ValidString(r.Message) || !strings.HasSuffix(r.Message, "ä…") {
+	if len(r.Sources) != status.MaxSources || len(r.Message) > status.MaxMessage || !utf8.ValidString(r.Message) || !strings.HasSuffix(r.Message, "ä…") {
 		t.Errorf("%d sources, message of %d bytes: %s", len(r.Sources), len(r.Message), r.Message)
 	}
 	s.Versions = append(s.Versions, source.Version{Name: "one too many"})

@@ -22,7 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/configdep/configdep/pkg/agent/report"
+	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -419,7 +419,7 @@ func TestReport(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if got := pod.Annotations[report.Annotation]; got != want {
+			if got := pod.Annotations[status.Annotation]; got != want {
 				return fmt.Errorf("it reports %s", got)
 			}
 			return nil

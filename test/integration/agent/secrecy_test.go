@@ -17,7 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/configdep/configdep/pkg/agent/report"
+	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/search"
 )
@@ -36,13 +36,13 @@ func TestSecrecy(t *testing.T) {
 	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
 	p.must(err)
 	// An application that quotes what it has read, in its answer and in its headers.
-	var status atomic.Int32
-	status.Store(http.StatusOK)
+	var code atomic.Int32
+	code.Store(http.StatusOK)
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		text, _ := os.ReadFile(p.dir + "/tls/key")
 		w.Header().Set("X-Key", strings.TrimSpace(string(text)))
 		w.Header().Set("Location", "/"+string(text))
-		w.WriteHeader(int(status.Load()))
+		w.WriteHeader(int(code.Load()))
 		_, _ = fmt.Fprintf(w, "wrong key %s", text)
 	}))
 	defer application.Close()
@@ -57,12 +57,12 @@ func TestSecrecy(t *testing.T) {
 		_, err := client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
 		p.must(err)
 	}
-	reports := func(state report.State) {
+	reports := func(state status.State) {
 		t.Helper()
 		await.Until(t, "the pod reports "+string(state), func(ctx context.Context) error {
 			pod, err := pods.Get(ctx, "web-1", metav1.GetOptions{})
-			if err == nil && !strings.Contains(pod.Annotations[report.Annotation], fmt.Sprintf(`"state":%q`, state)) {
-				err = fmt.Errorf("it reports %s", pod.Annotations[report.Annotation])
+			if err == nil && !strings.Contains(pod.Annotations[status.Annotation], fmt.Sprintf(`"state":%q`, state)) {
+				err = fmt.Errorf("it reports %s", pod.Annotations[status.Annotation])
 			}
 			return err
 		})
@@ -76,17 +76,17 @@ func TestSecrecy(t *testing.T) {
 	has(value(3))
 	set("tls", "key", value(4)+"BAD")
 	r.unready("check: sh: exit code 1")
-	reports(report.Failed)
-	for i, code := range []int{http.StatusInternalServerError, http.StatusFound} {
-		status.Store(int32(code))
+	reports(status.Failed)
+	for i, answer := range []int{http.StatusInternalServerError, http.StatusFound} {
+		code.Store(int32(answer))
 		set("tls", "key", value(5+i))
-		r.unready(fmt.Sprintf("the answer is %d", code))
+		r.unready(fmt.Sprintf("the answer is %d", answer))
 	}
-	status.Store(http.StatusOK)
+	code.Store(http.StatusOK)
 	set("tls", "other", value(7)) // without a file that was there, and with a new one
 	r.ready("tls/other", value(7))
 	set("env", "PASSWORD", value(8))
-	reports(report.Applied)
+	reports(status.Applied)
 	places := map[string]string{}
 	for _, path := range []string{"/metrics", "/readyz", "/livez", "/startupz"} {
 		_, text, err := r.probe(t.Context(), path)
