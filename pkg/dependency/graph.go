@@ -27,6 +27,7 @@ type Graph struct {
 	besides map[SourceKey]*Source
 	// podStatuses are statuses of SecretProviderClasses, by name, and mounts the same in the order of compareMounts.
 	podStatuses, mounts tree[PodStatus, *PodStatus]
+	agents              agentPods
 	namespaces          tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
 	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
 	unreadNamespace map[string]string
@@ -103,6 +104,7 @@ func newGraph(b bounds) *Graph {
 		namespaces:  newTree[string, *namespace](compareNames),
 		podStatuses: newTree[PodStatus, *PodStatus](comparePodStatuses),
 		mounts:      newTree[PodStatus, *PodStatus](compareMounts),
+		agents:      newAgentPods(),
 		users:       newUsers(),
 		owned:       newTree[ownedKey, struct{}](compareOwned),
 		borrowers:   newTree[ownedKey, struct{}](compareOwned),
@@ -129,7 +131,7 @@ func (g *Graph) Snapshot() *Graph {
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
 	s.unread, s.owned = g.unread.clone(), g.owned.clone()
 	s.borrowers = g.borrowers.clone()
-	s.podStatuses, s.mounts = g.podStatuses.clone(), g.mounts.clone()
+	s.podStatuses, s.mounts, s.agents = g.podStatuses.clone(), g.mounts.clone(), g.agents.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.goneContents, s.deletions = nil, nil
@@ -326,6 +328,10 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 		})
 		return true
 	})
+	g.eachAgentUser(key, func(w WorkloadKey) bool {
+		keys = append(keys, w)
+		return true
+	})
 	if byName < len(keys) {
 		slices.SortFunc(keys, func(a, b WorkloadKey) int { return compareWorkloads(&a, &b) })
 		keys = slices.Compact(keys)
@@ -338,6 +344,12 @@ func (g *Graph) Used(key SourceKey) bool {
 	used := g.users.any(key)
 	if !used {
 		g.eachAggregate(key, func(*aggregate) bool {
+			used = true
+			return false
+		})
+	}
+	if !used {
+		g.eachAgentUser(key, func(WorkloadKey) bool {
 			used = true
 			return false
 		})

@@ -35,6 +35,7 @@ const (
 	ImagePullSecret UseType = "ImagePullSecret" // imagePullSecrets
 	Annotation      UseType = "Annotation"      // named by an annotation
 	ByObject        UseType = "Object"          // named by a field of the workload outside of its pod templates
+	ByAgent         UseType = "Agent"           // applied by the config agents of the pods
 	Field           UseType = "Field"           // the value of a field of the workload is set from it
 )
 

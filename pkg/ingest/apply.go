@@ -217,6 +217,9 @@ func holds(g *dependency.Graph, o *object) bool {
 	case o.mounted != nil:
 		m := g.PodStatus(o.Namespace, o.Name)
 		return m != nil && m.ResourceVersion == o.ResourceVersion
+	case o.agent != nil:
+		p := g.AgentPod(o.Namespace, o.Name)
+		return p != nil && p.ResourceVersion == o.ResourceVersion
 	default:
 		return false
 	}
@@ -259,6 +262,10 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 		return x.usersOf(x.graph.SetPodStatus(o.mounted, at))
 	case o.unmounted:
 		return x.usersOf(x.graph.DeletePodStatus(o.Namespace, o.Name, at))
+	case o.agent != nil:
+		return x.known(x.graph.SetAgentPod(o.agent))
+	case o.unowned:
+		return x.known(x.graph.DeleteAgentPod(o.Namespace, o.Name))
 	case o.namespace != nil:
 		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
@@ -291,6 +298,16 @@ func (x *Index) usersOf(keys []dependency.SourceKey) (what touched) {
 	return what
 }
 
+// known returns those of some workloads that are in the graph as what a change affects.
+func (x *Index) known(keys []dependency.WorkloadKey) (what touched) {
+	for _, key := range keys {
+		if x.graph.Workload(key) != nil {
+			what.workloads = append(what.workloads, key)
+		}
+	}
+	return what
+}
+
 // arrival returns how the current input was read: live, by an event, or by a list. Until everything has
 // been read, the order of events of different resources is not known, so they have no time.
 func (x *Index) arrival(live bool) dependency.Arrival {
@@ -315,6 +332,8 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 		return x.users(key)
 	case stream.mounted:
 		return x.usersOf(x.graph.DeletePodStatus(namespace, name, x.arrival(true)))
+	case stream.agents:
+		return x.known(x.graph.DeleteAgentPod(namespace, name))
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:

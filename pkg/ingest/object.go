@@ -12,7 +12,7 @@ import (
 )
 
 // object is what a reflector sees instead of an API object: enough of its metadata to track it,
-// and the value for the graph. It has one of workload, source, unread, mounted and namespace (its
+// and the value for the graph. It has one of workload, source, unread, mounted, agent and namespace (its
 // annotations), or, for a workload that is not shown, its key in dropped; a bookmark has none of
 // them.
 type object struct {
@@ -21,10 +21,13 @@ type object struct {
 	source    *dependency.Source
 	unread    *dependency.Unread
 	mounted   *dependency.PodStatus
+	agent     *dependency.AgentPod
 	namespace *map[string]string
 	dropped   dependency.WorkloadKey
 	// unmounted: it says that a pod has mounted nothing of a SecretProviderClass yet.
 	unmounted bool
+	// unowned: it is a pod with an agent that belongs to no workload.
+	unowned bool
 	// terminating: the namespace is being deleted.
 	terminating bool
 }
@@ -44,7 +47,7 @@ func reduced(m metav1.Object) *object {
 
 // kept reports whether the object has a value for the graph.
 func (o *object) kept() bool {
-	return o.workload != nil || o.source != nil || o.unread != nil || o.mounted != nil || o.namespace != nil
+	return o.workload != nil || o.source != nil || o.unread != nil || o.mounted != nil || o.agent != nil || o.namespace != nil
 }
 
 // GetObjectKind implements runtime.Object.

@@ -186,6 +186,8 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		}
 	case *corev1.Namespace:
 		name = "namespaces"
+	case *metav1.PartialObjectMetadata:
+		name = AgentPods
 	default:
 		k := r.kindOf(o)
 		switch {

@@ -37,6 +37,8 @@ type Scope struct {
 	UnreadTypes []string
 	// PodStatuses: what pods have mounted of SecretProviderClasses is read, while that resource is served.
 	PodStatuses bool
+	// Agents: what the config agents of pods have applied is read.
+	Agents bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
 	// Kinds are the kinds of workloads that are read, but for IgnoredWorkloads.
@@ -150,7 +152,7 @@ const partialKind = "PartialObjectMetadata"
 
 // accepts returns the media type in which a stream is asked for, of lists and of events.
 func (s *stream) accepts(form string, list bool) string {
-	if s.unread == "" {
+	if s.kind != partialKind {
 		return form
 	}
 	kind := partialKind

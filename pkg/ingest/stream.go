@@ -28,7 +28,8 @@ type stream struct {
 	workloads dependency.WorkloadKind // or
 	sources   dependency.SourceKind   // or
 	unread    string                  // the type of Secrets that are not read, or
-	mounted   bool                    // it is what pods have mounted of SecretProviderClasses, or none of them: namespaces
+	mounted   bool                    // it is what pods have mounted of SecretProviderClasses, or
+	agents    bool                    // it is pods with agents, or none of them: namespaces
 	json      bool                    // it comes in JSON, and not in protobuf
 	optional  *kind.Kind              // whose definition may come and go; nil: it is always there
 	again     bool                    // the next list is in another version, so that all of it is read again
@@ -39,7 +40,7 @@ type stream struct {
 
 // namespaces reports whether it is the stream of namespaces, which are cluster-scoped.
 func (s *stream) namespaces() bool {
-	return s.workloads == "" && s.sources == "" && s.unread == "" && !s.mounted
+	return s.workloads == "" && s.sources == "" && s.unread == "" && !s.mounted && !s.agents
 }
 
 type name struct{ namespace, name string }
@@ -68,6 +69,12 @@ func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 		})
 	case s.mounted:
 		g.EachPodStatus(func(p *dependency.PodStatus) {
+			if s.within(p.Namespace) {
+				names[name{p.Namespace, p.Name}] = struct{}{}
+			}
+		})
+	case s.agents:
+		g.EachAgentPod(func(p *dependency.AgentPod) {
 			if s.within(p.Namespace) {
 				names[name{p.Namespace, p.Name}] = struct{}{}
 			}
@@ -120,6 +127,7 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	all = append(all, c.configMaps(digester)...)
 	all = append(all, c.secrets(digester)...)
 	all = append(all, c.podStatuses(digester)...)
+	all = append(all, c.agentPods()...)
 	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", c.readNamespace))
 }
 

@@ -10,11 +10,14 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -247,6 +250,29 @@ func (t Table) Relate(o *dependency.Object) {
 			o.TemplateOf = &dependency.WorkloadKey{Kind: k.Name, Namespace: o.Meta.Namespace, Name: from.Name}
 		}
 	}
+}
+
+// WorkloadOf returns the workload that a pod belongs to, by its controller and, where that is a ReplicaSet of another controller, by the
+// name of that: it consists of the name of the workload and the label of the revision. UID is that of the workload; empty: it is not known.
+// Found is false if no workload of the kinds is known.
+func (t Table) WorkloadOf(pod metav1.Object) (key dependency.WorkloadKey, uid types.UID, found bool) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return dependency.WorkloadKey{Kind: Pod, Namespace: pod.GetNamespace(), Name: pod.GetName()}, pod.GetUID(), t.Of(Pod) != nil
+	}
+	if owner.Kind == "ReplicaSet" {
+		for _, k := range t.All() {
+			hash := pod.GetLabels()[cmp.Or(k.RevisionLabel, appsv1.DefaultDeploymentUniqueLabelKey)]
+			if name, is := strings.CutSuffix(owner.Name, "-"+hash); k.Revisions == ReplicaSets && hash != "" && is {
+				return dependency.WorkloadKey{Kind: k.Name, Namespace: pod.GetNamespace(), Name: name}, "", true
+			}
+		}
+	}
+	k := t.OfReference(owner.APIVersion, owner.Kind)
+	if k == nil {
+		return key, "", false
+	}
+	return dependency.WorkloadKey{Kind: k.Name, Namespace: pod.GetNamespace(), Name: owner.Name}, owner.UID, true
 }
 
 // IsHidden reports whether an object is not shown because its controller is.

@@ -20,6 +20,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 	d.Timed = e.timed(&d)
 	d.Provisional = d.Timed && e.provisional(&d)
+	e.askAgents(&d)
 	return d
 }
 
@@ -303,6 +304,11 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		case o.Verified.Newer:
 			return e.inSync(WriteVerified)
 		}
+	}
+	if e.Policy.Strategy == Agent {
+		d.State, d.Reason = Blocked, ReasonNotByAgents
+		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
+		return d
 	}
 	settled, settle, release := e.settles(o, changes, e.lastChange(changes, &known))
 	if o.Now.Before(settled) {

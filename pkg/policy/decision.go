@@ -70,6 +70,12 @@ const (
 	ReasonRecreating = "Recreating" // RollingOut: pods are being evicted
 	ReasonReplacing  = "Replacing"  // RollingOut: the workload is being replaced by one of the same name
 
+	ReasonAgentsApplying = "AgentsApplying" // Pending: agents have yet to report that they have applied the current content
+	ReasonAgentsSilent   = "AgentsSilent"   // Pending: pods have reported nothing about what their agents have applied
+	ReasonAgentFailed    = "AgentFailed"    // Failed: an agent cannot apply the current content
+
+	ReasonAgentIncomplete    = "AgentIncomplete"    // Blocked: an agent lacks sources that it requires
+	ReasonNotByAgents        = "NotByAgents"        // Blocked: content has changed that containers read themselves, and agents do not apply
 	ReasonSourceMissing      = "SourceMissing"      // Blocked
 	ReasonKeyMissing         = "KeyMissing"         // Blocked
 	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused

@@ -46,6 +46,8 @@ type Evaluation struct {
 	Hash string
 	// Record is the workload's record of the content with which its pods were started.
 	Record Record
+	// Agents is what the config agents of the pods say.
+	Agents Agents
 
 	graph    *dependency.Graph
 	defaults Defaults
@@ -84,7 +86,7 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 }
 
 // Prepare is the part of Evaluate that depends on annotations only, and whose cost is proportional to them: the
-// policy and the record. Sources, Globs and Hash are set by Complete.
+// policy and the record. Sources, Globs, Hash and Agents are set by Complete.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
 	e := &Evaluation{Workload: w, Record: RecordOf(w), graph: g, defaults: v.Defaults}
@@ -167,6 +169,7 @@ func (e *Evaluation) Complete() {
 	}
 	e.tracked = append(e.tracked, slices.DeleteFunc(globs, func(u trackedSource) bool { return u.expanded })...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
+	e.completeAgents()
 }
 
 // Missing names the sources and keys without which new pods cannot start, each in a

@@ -35,7 +35,7 @@ type Strategy interface {
 
 // strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
 var (
-	strategies = []Strategy{Annotate, EnvVar, RestartAt, Recreate}
+	strategies = []Strategy{Annotate, EnvVar, RestartAt, Agent, Recreate}
 	continued  = []Strategy{Recreate, Rerun}
 )
 
@@ -54,10 +54,10 @@ func ParseStrategy(value string) (Strategy, error) {
 	return nil, fmt.Errorf("must be one of %s", strings.Join(names, ", "))
 }
 
-// RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, it is one
-// that needs no controller to continue it.
+// RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, or that is restarted on
+// request only, it is one that needs no controller to continue it.
 func (p *Policy) RestartsBy(w *dependency.Workload) Strategy {
-	if p.Mode == Off || p.Strategy == nil {
+	if p.Mode == Off || p.Strategy == nil || p.Strategy == Agent {
 		return otherwise(&w.Traits)
 	}
 	return p.Strategy

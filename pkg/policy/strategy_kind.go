@@ -95,6 +95,8 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 	}
 	problem := ""
 	switch {
+	case p.Strategy == Agent && !t.PodsByLabels && !t.UnknownPods && !p.Reruns:
+		return
 	case p.Strategy == RestartAt: // whether it is possible has been checked
 		return
 	case p.Reruns && p.Strategy != Annotate:
@@ -103,6 +105,8 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		problem = "the variables of its containers cannot be set"
 	case p.Strategy == Recreate && t.OnlyReported():
 		problem = "its changes are only reported"
+	case p.Strategy == Agent:
+		problem = "it is not known which pods belong to it"
 	case p.Strategy == Recreate && t.PodsByLabels: // which are chosen by those who write the workload
 		problem = "it is not certain which pods belong to it"
 	case p.Strategy == Recreate && t.UnknownPods:

@@ -105,6 +105,8 @@ func (o *Options) validateDialects() (errs []error) {
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies))
 	case s == policy.RestartAt:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most kinds of workloads have no spec.restartAt"))
+	case s == policy.Agent:
+		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most workloads have no config agent"))
 	case !slices.Contains(o.Reload.Strategies, s):
 		errs = append(errs, fmt.Errorf("--reload-strategy is %s, which --strategies must then contain", s.Name()))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // addScopeFlags adds the flags that select which objects are read.
@@ -40,16 +41,16 @@ const helmRelease = "helm.sh/release.v1"
 func (o *Options) Scope() ingest.Scope {
 	s := ingest.Scope{
 		Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, WithoutConfigMaps: !o.ReadConfigMaps, UnreadTypes: o.ExcludedSecretTypes,
-		PodStatuses: o.ReadSecretProviderClasses, Dialects: o.Reload.Dialects,
+		PodStatuses: o.ReadSecretProviderClasses, Agents: slices.Contains(o.Reload.Strategies, policy.Agent), Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
 	return s
 }
 
-// maxNamespaces is how many namespaces may be read one by one. Each needs eleven watches, two of them for types of
-// Secrets that are not read, and one more where the Secrets Store CSI driver is installed. Watches restart every --max-version-lag, each time with a request for the current revision.
-// For 100 namespaces that is 110 requests a second, about a tenth of a CPU of kube-apiserver for each replica while
-// nothing happens (see docs/install.md), and 1,100 initial lists at once.
+// maxNamespaces is how many namespaces may be read one by one. Each needs twelve watches, two of them for types of
+// Secrets that are not read and one for pods with agents, and one more where the Secrets Store CSI driver is installed. Watches restart every --max-version-lag, each time with a request for the current revision.
+// For 100 namespaces that is 120 requests a second, about a tenth of a CPU of kube-apiserver for each replica while
+// nothing happens (see docs/install.md), and 1,200 initial lists at once.
 const maxNamespaces = 100
 
 // maxExcludedTypes is how many types of Secrets may be left out. Each needs a watch in each of those namespaces.

@@ -130,8 +130,11 @@ func (c *Cluster) resourceOf(o Object) string {
 			return k.Resource.GroupResource().String()
 		}
 	}
-	if _, ok := o.(*unstructured.Unstructured); ok {
+	switch o.(type) {
+	case *unstructured.Unstructured:
 		return ingest.PodStatuses
+	case *metav1.PartialObjectMetadata:
+		return ingest.AgentPods
 	}
 	return ResourceOf(o).Resource
 }

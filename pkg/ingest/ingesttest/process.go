@@ -232,6 +232,9 @@ func streamsOf(scope ingest.Scope) (all []string) {
 	if scope.PodStatuses {
 		all = append(all, ingest.PodStatuses)
 	}
+	if scope.Agents {
+		all = append(all, ingest.AgentPods)
+	}
 	for _, k := range scope.Kinds.All() {
 		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {
 			all = append(all, ingest.StreamOf(k))

@@ -26,6 +26,11 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 			created = later(created, u.Created)
 		}
 	}
+	for i := range e.Agents.Sources {
+		if s := e.Agents.Sources[i].Source; s != nil {
+			written = later(written, s.LastChanged)
+		}
+	}
 	for i := range e.Globs {
 		written = later(written, e.Globs[i].LastChanged())
 	}
@@ -66,7 +71,7 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionInSync, LastTransitionTime: since, Reason: d.Reason, Message: d.Message}
 	switch {
-	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
+	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying, d.Reason == policy.ReasonAgentsSilent:
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.Blocked && e.Workload.Idle: // no pod runs with other content
 		c.Status = metav1.ConditionTrue

@@ -4,6 +4,8 @@
 package configdependency
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -44,7 +46,7 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 		Spec: v1alpha1.ConfigDependencySpec{
 			WorkloadRef: ref,
 			Reload:      renderPolicy(&e.Policy),
-			Sources:     make([]v1alpha1.Source, len(e.Sources)),
+			Sources:     make([]v1alpha1.Source, len(e.Sources), len(e.Sources)+len(e.Agents.Sources)),
 		},
 		Status: v1alpha1.ConfigDependencyStatus{
 			State:       v1alpha1.State(d.State),
@@ -52,7 +54,7 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 			Message:     d.Message,
 			ConfigHash:  e.Hash,
 			AppliedHash: e.Record.Hash,
-			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources)),
+			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources), len(e.Sources)+len(e.Agents.Sources)),
 			Patterns:    renderPatterns(e.Globs),
 			LastReload:  renderLastReload(policy.LastReloadOf(w)),
 			Conditions:  conditions(e, d),
@@ -62,9 +64,38 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 	for i := range e.Sources {
 		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
 		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
+		if s := &out.Spec.Sources[i]; e.Policy.Strategy == policy.Agent && s.TriggersReload {
+			s.TriggersReload, s.Reason = false, policy.ReasonNotByAgents
+		}
 	}
+	addAgents(out, e.Agents.Sources)
 	return out
 }
+
+// addAgents adds the sources that agents have applied, in order.
+func addAgents(out *v1alpha1.ConfigDependency, sources []policy.AgentSource) {
+	none := view.Budget(0)
+	for i := range sources {
+		s := &sources[i]
+		kind, usage := v1alpha1.SourceKind(s.Kind), v1alpha1.Usage{Type: v1alpha1.UsageAgent, Optional: true}
+		at, found := slices.BinarySearchFunc(out.Spec.Sources, s, func(o v1alpha1.Source, s *policy.AgentSource) int {
+			return cmp.Or(cmp.Compare(o.Kind, kind), cmp.Compare(o.Name, s.Name))
+		})
+		if found {
+			out.Spec.Sources[at].Usages = append(out.Spec.Sources[at].Usages, usage)
+			continue
+		}
+		out.Spec.Sources = slices.Insert(out.Spec.Sources, at, v1alpha1.Source{
+			Kind: kind, Name: s.Name, Optional: true, Reason: reasonByAgent, Usages: []v1alpha1.Usage{usage},
+		})
+		out.Status.Sources = slices.Insert(out.Status.Sources, at, renderSourceStatus(&policy.Source{
+			Reference: &dependency.Reference{Kind: s.Kind, Name: s.Name}, Resolution: s.Resolution,
+		}, &none))
+	}
+}
+
+// reasonByAgent is why a change of a source that only agents use restarts nothing.
+const reasonByAgent = "AppliedByAgent"
 
 // The limits, in bytes, of the usages and the keys in one object; the rest is only counted. The API documentation
 // states these limits. The number of sources is limited by dependency.MaxSources, and the patterns by the maximum

@@ -24,3 +24,35 @@ func TestRenderSource_ByObject(t *testing.T) {
 		t.Errorf("usages (-want +got):\n%s", diff)
 	}
 }
+
+// What agents have applied is shown with what the pod template reads, in order.
+func TestAddAgents(t *testing.T) {
+	out := &v1alpha1.ConfigDependency{}
+	for _, name := range []string{"b", "d"} {
+		out.Spec.Sources = append(out.Spec.Sources, v1alpha1.Source{Kind: "ConfigMap", Name: name, TriggersReload: true, Usages: []v1alpha1.Usage{{Type: v1alpha1.UsageEnvFrom}}})
+		out.Status.Sources = append(out.Status.Sources, v1alpha1.SourceStatus{Kind: "ConfigMap", Name: name})
+	}
+	read := &dependency.Source{ResourceVersion: "7"}
+	addAgents(out, []policy.AgentSource{
+		{Kind: dependency.ConfigMap, Name: "a", Resolution: dependency.Resolution{Source: read, Observed: true}},
+		{Kind: dependency.ConfigMap, Name: "d", Resolution: dependency.Resolution{Observed: true}},
+		{Kind: dependency.Secret, Name: "a", Resolution: dependency.Resolution{Observed: true}},
+	})
+	agent := v1alpha1.Usage{Type: v1alpha1.UsageAgent, Optional: true}
+	want := []v1alpha1.Source{
+		{Kind: "ConfigMap", Name: "a", Optional: true, Reason: "AppliedByAgent", Usages: []v1alpha1.Usage{agent}},
+		{Kind: "ConfigMap", Name: "b", TriggersReload: true, Usages: []v1alpha1.Usage{{Type: v1alpha1.UsageEnvFrom}}},
+		{Kind: "ConfigMap", Name: "d", TriggersReload: true, Usages: []v1alpha1.Usage{{Type: v1alpha1.UsageEnvFrom}, agent}},
+		{Kind: "Secret", Name: "a", Optional: true, Reason: "AppliedByAgent", Usages: []v1alpha1.Usage{agent}},
+	}
+	if diff := cmp.Diff(want, out.Spec.Sources); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	wantStatus := []v1alpha1.SourceStatus{
+		{Kind: "ConfigMap", Name: "a", Present: new(true), ResourceVersion: "7"}, {Kind: "ConfigMap", Name: "b"},
+		{Kind: "ConfigMap", Name: "d"}, {Kind: "Secret", Name: "a", Present: new(false)},
+	}
+	if diff := cmp.Diff(wantStatus, out.Status.Sources); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}

@@ -42,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	controlplane.Parallel(4)
-	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) {
 		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
 		var err error
 		if program, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {

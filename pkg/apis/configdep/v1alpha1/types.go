@@ -106,6 +106,8 @@ const (
 	StrategyEnvVar ReloadStrategy = "EnvVar"
 	// StrategyRestartAt: spec.restartAt of the workload is set.
 	StrategyRestartAt ReloadStrategy = "RestartAt"
+	// StrategyAgent: nothing is restarted; config agents in the pods apply what changes.
+	StrategyAgent ReloadStrategy = "Agent"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
 	// StrategyRerun: a Job is started from the CronJob, or the Job is replaced.
@@ -134,7 +136,8 @@ type ReloadPolicy struct {
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
 	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
-	// RestartAt: by spec.restartAt. Recreate: its pods are evicted one by one. Rerun: a Job is
+	// RestartAt: by spec.restartAt. Agent: not at all, as config agents in its pods apply what changes.
+	// Recreate: its pods are evicted one by one. Rerun: a Job is
 	// started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the
 	// kind of a custom resource says.
 	// +optional
@@ -207,7 +210,8 @@ type Source struct {
 	// Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by
 	// configdep.io/kinds, or because the annotations select sources of another kind), LiveVolume (the application reloads the files), NotMounted (a volume that
 	// no container mounts), NotRead (a use that passes no content to a container, such as an image
-	// pull secret), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy
+	// pull secret), AppliedByAgent (config agents in the pods use it, and nothing else), NotByAgents (the strategy agent
+	// restarts nothing; the state says when pods run with other content of it), CoveredByOwner (it restarts the custom resource that the workload belongs to, which declaredBy
 	// names), NotObserved (configdep does not read the source: a SecretProviderClass that no pod has mounted, a Secret
 	// of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
@@ -247,6 +251,8 @@ const (
 	UsageImagePullSecret UsageType = "ImagePullSecret"
 	// UsageAnnotation is a source that an annotation names, such as configdep.io/sources.
 	UsageAnnotation UsageType = "Annotation"
+	// UsageAgent is a source that the config agents of the pods have applied, as they report.
+	UsageAgent UsageType = "Agent"
 	// UsageObject is a source that a field of the workload names, outside of its pod templates. Custom resources have such fields.
 	UsageObject UsageType = "Object"
 	// UsageField is a key from which a field of the workload is set, because the annotation configdep.io/fields says so.
@@ -256,7 +262,7 @@ const (
 // Usage is one place of the workload that consumes a source, mostly in its pod template.
 type Usage struct {
 	// type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected,
-	// CSI, VolumeSecret, ImagePullSecret, Annotation, Object or Field.
+	// CSI, VolumeSecret, ImagePullSecret, Annotation, Agent, Object or Field.
 	Type UsageType `json:"type"`
 	// container is the container, init container or ephemeral container that reads the
 	// source. Absent for uses of the whole pod, and for volumes that no container mounts.
@@ -311,7 +317,7 @@ const (
 	// StateRollingOut: the rollout is not complete. Pods are being replaced or evicted, or wait for
 	// a user (OnDelete, a partition, a paused Deployment).
 	StateRollingOut State = "RollingOut"
-	// StateFailed: the rollout is not progressing.
+	// StateFailed: the rollout is not progressing, or a config agent cannot apply the current content.
 	StateFailed State = "Failed"
 	// StateBlocked: restarts are on hold until a user acts.
 	StateBlocked State = "Blocked"
@@ -342,9 +348,10 @@ type ConfigDependencyStatus struct {
 	// state summarizes the workload. Unmanaged: automatic restarts are off, or it is being
 	// deleted. InSync: its pods run with the current content, or there are none. Settling:
 	// content has changed, and must stay unchanged for a while before a restart. Pending: a
-	// restart is due, or it is not known yet with which content the pods run. RollingOut: the
-	// rollout is not complete. Failed: the rollout is not progressing. Blocked: restarts are
-	// on hold until a user acts.
+	// restart is due, or it is not known yet with which content the pods run, or config agents have
+	// yet to apply it. RollingOut: the rollout is not complete. Failed: the rollout is not progressing,
+	// or a config agent cannot apply the current content. Blocked: restarts are on hold until a user
+	// acts.
 	State State `json:"state"`
 	// reason says in one word why the workload is in this state.
 	// +optional

@@ -1,0 +1,144 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// agentStream returns the stream.
+func agentStream() *stream { return Scope{Agents: true}.agentPods()[0] }
+
+func TestAgentPods_AreReadWhereTheyAreAskedFor(t *testing.T) {
+	for _, s := range (Scope{}).streams(nil) {
+		if s.agents {
+			t.Errorf("%s is read without being asked for", s.name)
+		}
+	}
+	var names []string
+	for _, s := range (Scope{Agents: true, Namespaces: []string{"a", "b"}}).streams(nil) {
+		if s.agents {
+			names = append(names, s.name)
+			if s.namespaces() || s.labels != "configdep.io/agent=true" || s.fields != "status.phase!=Succeeded,status.phase!=Failed" ||
+				s.accepts("application/x", false) != "application/x;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" {
+				t.Errorf("%+v", s)
+			}
+		}
+	}
+	if got, want := strings.Join(names, " "), "a/pods/agents b/pods/agents"; got != want {
+		t.Errorf("streams = %s, want %s", got, want)
+	}
+}
+
+// agentPodObject returns the metadata of a pod of Deployment web.
+func agentPodObject(name, version, report string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, ResourceVersion: version, Labels: map[string]string{"pod-template-hash": "1"},
+		Annotations:     map[string]string{"other": "x"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}},
+	}}
+	if report != "" {
+		m.Annotations[status.Annotation] = report
+	}
+	return m
+}
+
+// Of a pod, what its agent says about sources of its namespace is kept.
+func TestAgentPods_Decode(t *testing.T) {
+	for name, tt := range map[string]struct{ report, want string }{
+		"silent":       {"", ""},
+		"unreadable":   {"{", "Unreadable the annotation configdep.io/agent-status is not the JSON of a report"},
+		"failed":       {`{"state":"Failed","message":"a\nb\u0000\u202ec"}`, "Failed a b  c"},
+		"sources":      {`{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"b","uid":"u","resourceVersion":"7"},{"kind":"ConfigMap","namespace":"ns","name":"a"},{"kind":"Secret","namespace":"ns","name":"b","resourceVersion":"1"}]}`, "Applied  ConfigMap/a@0 Secret/bu@7"},
+		"elsewhere":    {`{"state":"Applied","sources":[{"kind":"Secret","namespace":"kube-system","name":"b"}]}`, "Applied "},
+		"other kinds":  {`{"state":"Applied","sources":[{"kind":"Pod","namespace":"ns","name":"b"},{"kind":"Secret","namespace":"ns","name":"../b"}]}`, "Applied "},
+		"no numbers":   {`{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"b","resourceVersion":"-1"}]}`, "Applied  Secret/b@0"},
+		"an odd state": {`{"state":"Unreadable"}`, "Unreadable the annotation configdep.io/agent-status has a state that is none of Applied, Applying, Incomplete and Failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := agentPodObject("web-1-a", "7", tt.report).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := agentStream().decode(raw)
+			if err != nil || o.agent == nil || !o.kept() || o.Name != "web-1-a" || o.ResourceVersion != "7" {
+				t.Fatalf("%+v, %v", o, err)
+			}
+			p := o.agent
+			got := fmt.Sprint(p.State, " ", p.Message)
+			for _, s := range p.Sources {
+				got += fmt.Sprint(" ", s.Kind, "/", s.Name, s.UID, "@", s.Version)
+			}
+			if strings.TrimSpace(got) != strings.TrimSpace(tt.want) || p.Workload != (dependency.WorkloadKey{Kind: "Deployment", Namespace: "ns", Name: "web"}) {
+				t.Errorf("of %v: %q, want %q", p.Workload, got, tt.want)
+			}
+		})
+	}
+	if _, err := agentStream().decode([]byte("?")); err == nil {
+		t.Error("what is no object is accepted")
+	}
+	bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	raw, err := bookmark.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := agentStream().decode(raw); err != nil || o.kept() || o.unowned || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		t.Errorf("a bookmark: %+v, %v", o, err)
+	}
+}
+
+// Workloads are told of when what their agents say changes, and of changes of the sources that these have applied.
+func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
+	x, r := syncedWithin(t, Scope{Agents: true}, []any{deployment("web", 1), deployment("api", 1)}, nil)
+	s := agentStream()
+	apply := func(store *store, do func(any) error, m *metav1.PartialObjectMetadata) {
+		t.Helper()
+		o, err := s.reduce(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, do(o))
+	}
+	st := newStore(x, s)
+	steps := []struct {
+		what string
+		do   func()
+		told bool
+	}{
+		{"a pod", func() { apply(st, st.Add, agentPodObject("web-1-a", "10", "")) }, true},
+		{"its status", func() { apply(st, st.Update, agentPodObject("web-1-a", "11", "")) }, false},
+		{"its report", func() {
+			apply(st, st.Update, agentPodObject("web-1-a", "12", `{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"tls"}]}`))
+		}, true},
+		{"the source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("tls", 13))) }, true},
+		{"another source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("other", 14))) }, false},
+		{"a list without it", func() { must(t, st.Replace(nil, "15")) }, true},
+		{"the source, without a pod", func() { must(t, newStore(x, streamOf(t, "secrets")).Update(secret("tls", 16))) }, false},
+	}
+	for _, step := range steps {
+		r.told()
+		step.do()
+		told := slices.ContainsFunc(r.told(), func(call string) bool { return strings.Contains(call, "web") })
+		if told != step.told {
+			t.Errorf("%s: told = %v", step.what, told)
+		}
+	}
+	// A pod that belongs to no workload that is known leaves nothing, also if it belonged to one.
+	apply(st, st.Add, agentPodObject("web-1-a", "20", ""))
+	other := agentPodObject("web-1-a", "21", "")
+	other.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shop", Name: "x", Controller: new(true)}
+	apply(st, st.Update, other)
+	x.Read(func(now policy.Evaluator) {
+		now.Graph.EachAgentPod(func(p *dependency.AgentPod) { t.Errorf("%+v is kept", p) })
+	})
+}

@@ -1,0 +1,278 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// agents is a world whose Deployment has the strategy agent, and pods with agents.
+type agents struct{ *world }
+
+// newAgents returns one with two pods that have reported nothing. Their agents apply ConfigMap site and Secret tls, and a container reads
+// the ConfigMap settings itself.
+func newAgents(t *testing.T) *agents {
+	t.Helper()
+	a := &agents{newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), configMap("site", "a", "1"), secret("tls", "a", "1"))}
+	a.scope.Agents = true
+	a.annotate(policy.StrategyAnnotation, "agent")
+	a.edit(func(d *appsv1.Deployment) {
+		d.Spec.Replicas = ptr.To[int32](2)
+		d.Status = appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2, ReadyReplicas: 2, ObservedGeneration: d.Generation}
+	})
+	a.restart()
+	a.adopt0()
+	a.pod("web-6d4f-1", "")
+	a.pod("web-6d4f-2", "")
+	return a
+}
+
+// adopt0 records the content, as the controller does.
+func (a *agents) adopt0() {
+	a.t.Helper()
+	if d := a.act(); d.Action != policy.WriteBaseline {
+		a.t.Fatalf("%+v", d)
+	}
+	a.tick(time.Minute)
+}
+
+// pod writes a pod of the Deployment, with the value of the annotation of its agent.
+func (a *agents) pod(name, value string) {
+	p := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{status.Label: status.LabelValue, "pod-template-hash": "6d4f"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-6d4f", UID: "rs", Controller: new(true)}},
+	}}
+	if value != "" {
+		p.Annotations = map[string]string{status.Annotation: value}
+	}
+	a.set(p)
+}
+
+// report lets an agent report what it has applied.
+func (a *agents) report(pod string, state status.State, message string, sources ...status.Source) {
+	a.t.Helper()
+	value, err := json.Marshal(status.Report{State: state, Message: message, Sources: sources})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.pod(pod, string(value))
+}
+
+// stored returns a source in its current state, as an agent reports it.
+func (a *agents) stored(o ingesttest.Object) status.Source {
+	kind := "ConfigMap"
+	if _, is := o.(*corev1.Secret); is {
+		kind = "Secret"
+	}
+	s := status.Source{Kind: kind, Namespace: namespace, Name: o.GetName()}
+	if now := a.Stored(o); now != nil {
+		s.UID, s.ResourceVersion = string(now.GetUID()), now.GetResourceVersion()
+	}
+	return s
+}
+
+// apply lets agents of pods apply and report the current content.
+func (a *agents) apply(pods ...string) {
+	a.t.Helper()
+	for _, pod := range pods {
+		a.report(pod, status.Applied, "", a.stored(configMap("site")), a.stored(secret("tls")))
+	}
+}
+
+const (
+	pod1, pod2 = "web-6d4f-1", "web-6d4f-2"
+	allApplied = "The agents of all 2 pods have applied the current content."
+)
+
+func (a *agents) expect(what string, state policy.State, reason, message string) {
+	a.t.Helper()
+	d := a.decide()
+	if d.State != state || d.Reason != reason || d.Message != message || d.Action != policy.None {
+		a.t.Errorf("%s: %s %s %q, action %q; want %s %s %q", what, d.State, d.Reason, d.Message, d.Action, state, reason, message)
+	}
+}
+
+// The workload is in sync when the agents of all pods say that they have applied what is there now.
+func TestAgent_InSyncWhenAllPodsAre(t *testing.T) {
+	a := newAgents(t)
+	const nothing = " reported nothing: the agent needs --report, and the right to patch its pod."
+	a.expect("at first", policy.Pending, "AgentsSilent", "0 of 2 pods have applied the current content. Pods "+pod1+" and "+pod2+" have"+nothing)
+	a.apply(pod1)
+	a.expect("one", policy.Pending, "AgentsSilent", "1 of 2 pods has applied the current content. Pod "+pod2+" has"+nothing)
+	a.apply(pod2)
+	a.expect("both", policy.InSync, "ContentApplied", allApplied)
+
+	behind := "0 of 2 pods have applied the current content. Pods " + pod1 + " and " + pod2 + " have yet to report that."
+	a.set(configMap("site", "a", "2"))
+	a.expect("a change", policy.Pending, "AgentsApplying", behind)
+	a.report(pod1, status.Applying, "", a.stored(secret("tls")))
+	a.expect("being applied", policy.Pending, "AgentsApplying", behind)
+	a.apply(pod1)
+	a.expect("one is ready", policy.Pending, "AgentsApplying", "1 of 2 pods has applied the current content. Pod "+pod2+" has yet to report that.")
+	a.apply(pod2)
+	a.expect("both again", policy.InSync, "ContentApplied", allApplied)
+
+	a.set(secret("tls", "a", "3"))
+	a.expect("a Secret", policy.Pending, "AgentsApplying", behind)
+	a.apply(pod1, pod2)
+	a.remove(dependency.ConfigMap, "site")
+	a.expect("deleted", policy.Pending, "AgentsApplying", behind)
+	a.apply(pod1, pod2)
+	a.expect("without it", policy.InSync, "ContentApplied", allApplied)
+	a.set(configMap("site", "a", "2"))
+	a.expect("created again", policy.Pending, "AgentsApplying", behind)
+	a.apply(pod1, pod2)
+	a.remove(dependency.Secret, "tls")
+	a.set(secret("tls", "a", "1"))
+	a.expect("replaced", policy.Pending, "AgentsApplying", behind)
+	a.apply(pod1, pod2)
+	a.restart()
+	a.expect("after a restart of the server", policy.InSync, "ContentApplied", allApplied)
+}
+
+func TestAgent_Fails(t *testing.T) {
+	a := newAgents(t)
+	a.apply(pod1)
+	a.report(pod2, status.Failed, "check: exit code 1")
+	a.expect("failed", policy.Failed, "AgentFailed", "Pod "+pod2+" cannot apply the current content: check: exit code 1. 1 of 2 pods has applied the current content.")
+	a.report(pod1, status.Failed, "reload:\nno answer\x00")
+	a.expect("both failed", policy.Failed, "AgentFailed", "Pods "+pod1+" and "+pod2+" cannot apply the current content: reload: no answer . 0 of 2 pods have applied the current content.")
+	a.pod(pod1, "?")
+	a.expect("no report", policy.Failed, "AgentFailed",
+		"Pods "+pod1+" and "+pod2+" cannot apply the current content: the annotation configdep.io/agent-status is not the JSON of a report. 0 of 2 pods have applied the current content.")
+	a.apply(pod1)
+	a.report(pod2, status.Incomplete, "ConfigMap shop/more is missing")
+	a.expect("incomplete", policy.Blocked, "AgentIncomplete", "Pod "+pod2+" has not all sources: ConfigMap shop/more is missing. 1 of 2 pods has applied the current content.")
+}
+
+// Pods without the label are known by their number alone, and others do not count.
+func TestAgent_CountsPods(t *testing.T) {
+	a := newAgents(t)
+	a.apply(pod1, pod2)
+	scale := func(n int32) {
+		a.edit(func(d *appsv1.Deployment) {
+			d.Spec.Replicas = &n
+			d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.ReadyReplicas = n, n, n, n
+		})
+	}
+	scale(3)
+	a.expect("one without", policy.Pending, "AgentsSilent", "2 of 3 pods have applied the current content. One pod is without the label configdep.io/agent=true: of pods without it, nothing is known.")
+	scale(4)
+	a.expect("two without", policy.Pending, "AgentsSilent", "2 of 4 pods have applied the current content. 2 are without the label configdep.io/agent=true: of pods without it, nothing is known.")
+	scale(1)
+	a.expect("one too many", policy.InSync, "ContentApplied", allApplied)
+	a.Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: pod1}})
+	a.expect("one", policy.InSync, "ContentApplied", "The agent of the pod has applied the current content.")
+	scale(0)
+	a.expect("none", policy.InSync, "NoPods", "No pods run; new pods read the current content.")
+}
+
+// What containers read themselves is not applied by agents: that it has changed is said, and nothing is restarted.
+func TestAgent_ContentThatContainersRead(t *testing.T) {
+	a := newAgents(t)
+	a.apply(pod1, pod2)
+	a.set(configMap("settings", "a", "2"))
+	a.expect("changed", policy.Blocked, "NotByAgents",
+		"ConfigMap/settings has changed. The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload.")
+	if d := a.decide(); !d.Stale {
+		t.Error("it is not stale")
+	}
+	e := a.evaluate()
+	a.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, a.now, "me", ""), Always: true}))
+	a.expect("restarted on request", policy.InSync, "ContentApplied", allApplied)
+	a.annotate(policy.StrategyAnnotation, "")
+	a.set(configMap("settings", "a", "3"))
+	a.tick(time.Minute)
+	if d := a.decide(); d.Action != policy.RollOut {
+		t.Errorf("with the default strategy: %+v", d)
+	}
+}
+
+// What pods say about sources of other namespaces is not compared with these: those who can write pods here would learn of them.
+func TestAgent_OtherNamespaces(t *testing.T) {
+	a := newAgents(t)
+	for _, pod := range []string{pod1, pod2} {
+		a.report(pod, status.Applied, "", status.Source{Kind: "Secret", Namespace: "kube-system", Name: "tls", ResourceVersion: "1"}, status.Source{Kind: "Pod", Namespace: namespace, Name: "x"},
+			status.Source{Kind: "Secret", Namespace: namespace, Name: "No/Name"})
+	}
+	a.expect("applied", policy.InSync, "ContentApplied", allApplied)
+	if got := a.evaluate().Agents.Sources; len(got) != 0 {
+		t.Errorf("sources %v", got)
+	}
+}
+
+// A source that is not read may have changed; what agents say of it is believed.
+func TestAgent_SourcesThatAreNotRead(t *testing.T) {
+	for name, prepare := range map[string]func(*agents){
+		"no Secrets":      func(a *agents) { a.withoutSecrets = true },
+		"Secrets by type": func(a *agents) { a.unread = corev1.SecretTypeOpaque },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgents(t)
+			a.apply(pod1, pod2)
+			prepare(a)
+			a.restart()
+			a.expect("applied", policy.InSync, "ContentApplied", allApplied)
+		})
+	}
+}
+
+// The sources that agents have applied are known, in order, with their state.
+func TestAgent_Sources(t *testing.T) {
+	a := newAgents(t)
+	a.apply(pod1)
+	a.report(pod2, status.Applied, "", a.stored(configMap("gone")), a.stored(configMap("site")))
+	var got []string
+	for _, s := range a.evaluate().Agents.Sources {
+		got = append(got, fmt.Sprint(s.Kind, "/", s.Name, " ", s.Source != nil))
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/gone false", "ConfigMap/site true", "Secret/tls true"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The number of sources, and the time to compare them, have limits whatever pods report.
+func TestAgent_Limits(t *testing.T) {
+	a := newAgents(t)
+	const pods = 102
+	for i := range pods {
+		var sources []status.Source
+		for j := range status.MaxSources {
+			sources = append(sources, status.Source{Kind: "ConfigMap", Namespace: namespace, Name: fmt.Sprintf("c-%d-%d", i, j)})
+		}
+		a.report("web-6d4f-"+strconv.Itoa(1000+i), status.Applied, "", sources...)
+	}
+	e := a.evaluate()
+	if n := len(e.Agents.Sources); n != dependency.MaxSources {
+		t.Errorf("%d sources", n)
+	}
+	d := a.decide()
+	if !strings.HasPrefix(d.Message, "100 of 104 pods have applied the current content. Pods web-6d4f-1100 and web-6d4f-1101 have yet to report that.") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A strategy that is not the agent's does not ask agents.
+func TestAgent_OtherStrategies(t *testing.T) {
+	a := newAgents(t)
+	a.report(pod1, status.Failed, "check: exit code 1")
+	a.annotate(policy.StrategyAnnotation, "")
+	a.expect("annotation", policy.InSync, "ContentApplied", "The pods run with the current content. The next change restarts them.")
+}
