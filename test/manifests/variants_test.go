@@ -92,7 +92,7 @@ Deployment configdep-apiserver
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}]
 Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,recreate]
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,agent,recreate]
 + ValidatingAdmissionPolicy configdep-apiserver-evictions
 + ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
 `},

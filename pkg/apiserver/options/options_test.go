@@ -140,7 +140,7 @@ func TestSecretTypes(t *testing.T) {
 		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
 		}
-		tt.scope.PodStatuses = true // by default
+		tt.scope.PodStatuses, tt.scope.Agents = true, true // by default
 		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -195,7 +195,7 @@ func TestStrategies(t *testing.T) {
 	const wrong = "--strategies must contain annotation"
 	for text, want := range map[string]string{
 		"annotation": "", "annotation,recreate": "", "recreate, annotation": "",
-		"recreate": wrong, "": "must be one of annotation, env-var, restart-at, recreate", "annotation,": "must be one of annotation, env-var, restart-at, recreate", "reboot": "must be one of annotation, env-var, restart-at, recreate",
+		"recreate": wrong, "": "must be one of annotation, env-var, restart-at, agent, recreate", "annotation,": "must be one of annotation, env-var, restart-at, agent, recreate", "reboot": "must be one of annotation, env-var, restart-at, agent, recreate",
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -210,7 +210,11 @@ func TestStrategies(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.RestartAt}) {
+	o := NewOptions()
+	if o.Reload.Strategies = []policy.Strategy{policy.Annotate}; o.Scope().Agents {
+		t.Error("agents are read although no workload may ask for them")
+	}
+	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.RestartAt, policy.Agent}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -151,8 +152,8 @@ func TestServer(t *testing.T) {
 	shows("Blocked", "NotByAgents", "ConfigMap/settings has changed.")
 	now, err := client.AppsV1().Deployments(p.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	p.must(err)
-	if len(now.Spec.Template.Annotations) != 0 || now.UID != deployment.UID {
-		t.Errorf("the template has %v", now.Spec.Template.Annotations)
+	if diff := cmp.Diff(deployment.Spec.Template, now.Spec.Template); diff != "" {
+		t.Errorf("the pod template has changed (-before +now):\n%s", diff)
 	}
 	_, err = client.AppsV1().Deployments(p.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"note":"x"}}}}}`), metav1.PatchOptions{})
 	p.must(err)
