@@ -72,6 +72,11 @@ say "phase 2: alerts and dashboard"
 (export CGO_ENABLED=0; cd test/monitoring && go vet -trimpath ./... && go test -trimpath ./...) || failed "alerts and dashboard"
 DIR=test/monitoring hack/golangci-lint.sh run || failed "golangci-lint of test/monitoring"
 
+# A module of its own as well, as those of all tools are.
+say "phase 2: the program that makes images"
+(export CGO_ENABLED=0; cd hack/tools/image && go vet -trimpath ./...) || failed "go vet of hack/tools/image"
+DIR=hack/tools/image hack/golangci-lint.sh run || failed "golangci-lint of hack/tools/image"
+
 say "phase 2: the Helm chart"
 hack/lint-chart.sh || failed "the Helm chart"
 

@@ -4,7 +4,7 @@
 
 # Builds tools and prints the path of each. Their versions are those of the go.mod files beside
 # this script; the results are cached under .cache/tools, with a key that changes with these, so
-# that each is built once.
+# that each is built once. A module with a program of its own, such as image, is built from that.
 #
 #   hack/tools/build.sh helm kustomize
 #
@@ -20,7 +20,10 @@ version=$(go env GOOS GOARCH GOVERSION)
 for name; do
   module=hack/tools/$name
   [[ -f $module/go.mod ]] || { say "there is no $module/go.mod"; exit 1; }
-  key=$({ cat "$module/go.mod" "$module/go.sum"; echo "$version"; } | git hash-object --stdin)
+  sources=("$module/go.mod" "$module/go.sum")
+  own=("$module"/*.go)
+  if [[ -f ${own[0]} ]]; then sources+=("${own[@]}"); fi
+  key=$({ cat "${sources[@]}"; echo "$version"; } | git hash-object --stdin)
   out=$PWD/.cache/tools/$name-${key:0:12}
   if [[ ! -x $out ]]; then
     say "building $name, once; minutes if nothing is in the Go cache yet ..."
@@ -32,8 +35,12 @@ for name; do
     trap 'rm -f "$tmp"' EXIT
     cgo=0
     if [[ $name == vale ]]; then cgo=1; fi # its parsers are in C
-    GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -modfile="$module/go.mod" -trimpath -buildvcs=false -o "$tmp" \
-      "$(awk '$1 == "tool" { print $2; exit }' "$module/go.mod")"
+    if [[ -f ${own[0]} ]]; then
+      what=(-C "$module" -o "$tmp" .)
+    else
+      what=(-modfile="$module/go.mod" -o "$tmp" "$(awk '$1 == "tool" { print $2; exit }' "$module/go.mod")")
+    fi
+    GOFLAGS="-mod=readonly -trimpath -buildvcs=false" CGO_ENABLED=$cgo go build "${what[@]}"
     chmod 755 "$tmp"
     mv "$tmp" "$out"
     trap - EXIT
