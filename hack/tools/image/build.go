@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -60,7 +59,7 @@ func build(o *options, platform v1.Platform, created time.Time) (v1.Image, error
 		}
 		layers = append(layers, layer)
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, id)
-		config.History = append(config.History, v1.History{Created: config.Created, CreatedBy: "image " + strings.Join(slices.Sorted(maps.Keys(files)), " ")})
+		config.History = append(config.History, v1.History{Created: config.Created, CreatedBy: "image " + strings.Join(targets(o.sources), " ")})
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, layer := range layers {
@@ -76,6 +75,15 @@ func build(o *options, platform v1.Platform, created time.Time) (v1.Image, error
 		}
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+// targets returns the paths in the image, for its history.
+func targets(sources []string) (paths []string) {
+	for _, source := range sources {
+		_, target, _ := strings.Cut(source, "=")
+		paths = append(paths, target)
+	}
+	return paths
 }
 
 func newLayer(files map[string]file, created time.Time) (v1.Layer, error) {

@@ -62,7 +62,7 @@ func collect(sources []string) (map[string]file, error) {
 			if to == "" {
 				return nil // the root of the image
 			}
-			if old, twice := files[to]; twice && !(old.mode.IsDir() && info.IsDir()) {
+			if old, twice := files[to]; twice && (!old.mode.IsDir() || !info.IsDir()) {
 				return fmt.Errorf("both %s and %s are to be /%s", old.source, name, to)
 			}
 			files[to] = file{mode: info.Mode(), source: name}
