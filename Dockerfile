@@ -1,14 +1,16 @@
-# The image of configdep-apiserver: one static program and what TLS needs.
+# The images of configdep-apiserver and, as the target agent, of configdep-agent: static programs and what TLS needs.
 #
-#   make image IMAGE=example.com/configdep-apiserver:v0.1.0            for this machine's platform
+#   make image IMAGE=example.com/configdep-apiserver:v0.1.0            both, for this machine's platform
 #   make image IMAGE=... PLATFORMS=linux/amd64,linux/arm64 PUSH=true   for several, into a registry
+#
+# hack/image-archive.sh makes the same images without docker, and a test (test/release) compares both.
 #
 # Both base images are pinned by tag. A tag can be moved, so a release names them by digest,
 # as "docker buildx imagetools inspect IMAGE" shows it, and keeps what it has used:
 #
 #   make image ... BUILD_IMAGE=golang:1.26.10@sha256:... BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:...
 #
-# The program does not depend on the builder's platform or folder, and is that of the release
+# The programs do not depend on the builder's platform or folder, and are those of the release
 # ("make release") of the same version: both call hack/build.sh with the Go of this version.
 ARG GO_VERSION=1.26.10
 ARG BUILD_IMAGE=golang:${GO_VERSION}
@@ -30,18 +32,17 @@ ARG TARGETARCH
 ARG VERSION=devel
 # The time of the commit, for the files in the image; BuildKit itself takes it for the image.
 ARG SOURCE_DATE_EPOCH=0
-RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} VERSION=${VERSION} hack/build.sh /out ./cmd/configdep-apiserver && \
-    touch --date=@${SOURCE_DATE_EPOCH} /out/configdep-apiserver
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} VERSION=${VERSION} \
+    hack/build.sh /out ./cmd/configdep-apiserver ./cmd/configdep-agent ./cmd/configdep-restarter && \
+    touch --date=@${SOURCE_DATE_EPOCH} /out/configdep-apiserver /out/configdep-agent /out/configdep-restarter
 
-FROM ${BASE_IMAGE}
+FROM ${BASE_IMAGE} AS common
 ARG BASE_IMAGE
 ARG VERSION=devel
 ARG REVISION=unknown
 # RFC 3339, the same as SOURCE_DATE_EPOCH.
 ARG CREATED=1970-01-01T00:00:00Z
-LABEL org.opencontainers.image.title="configdep-apiserver" \
-      org.opencontainers.image.description="Kubernetes API server that shows which workloads depend on which ConfigMaps and Secrets, and restarts them" \
-      org.opencontainers.image.url="https://github.com/configdep/configdep" \
+LABEL org.opencontainers.image.url="https://github.com/configdep/configdep" \
       org.opencontainers.image.source="https://github.com/configdep/configdep" \
       org.opencontainers.image.documentation="https://github.com/configdep/configdep/tree/main/docs" \
       org.opencontainers.image.licenses="Apache-2.0" \
@@ -50,7 +51,19 @@ LABEL org.opencontainers.image.title="configdep-apiserver" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
-COPY --from=build /out/configdep-apiserver /configdep-apiserver
 # By number, so that runAsNonRoot can tell that it is not root.
 USER 65532:65532
+
+FROM common AS agent
+LABEL org.opencontainers.image.title="configdep-agent" \
+      org.opencontainers.image.description="Keeps the files of an application equal to ConfigMaps and Secrets, and has it read them again"
+# "configdep-agent restarter" becomes the program beside it, which takes less memory.
+COPY --from=build /out/configdep-agent /out/configdep-restarter /
+ENTRYPOINT ["/configdep-agent"]
+
+# The last stage is what is built without a target.
+FROM common AS server
+LABEL org.opencontainers.image.title="configdep-apiserver" \
+      org.opencontainers.image.description="Kubernetes API server that shows which workloads depend on which ConfigMaps and Secrets, and restarts them"
+COPY --from=build /out/configdep-apiserver /
 ENTRYPOINT ["/configdep-apiserver"]
