@@ -40,7 +40,7 @@ tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the test
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make <target> [NAME=value ...]" } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
@@ -63,8 +63,12 @@ build: prerequisites ## Build the programs into .cache/bin, with VERSION from gi
 	$(go_build) -tags grpcnotrace -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
-image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
+image: ## Build the container images of server and agent by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
 	@VERSION="$(VERSION)" hack/image.sh
+
+.PHONY: image-archive
+image-archive: prerequisites ## Make archives of these images without docker: IMAGE, VERSION, PLATFORM, BASE (see hack/image-archive.sh)
+	@VERSION="$(VERSION)" hack/image-archive.sh
 
 .PHONY: release
 release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLATFORMS (see hack/release.sh)
