@@ -88,7 +88,7 @@ clean: ## Remove .cache: what is built, with the control plane of the tests
 test: build ## Run all tests, unit tests and those against a real control plane: TEST_FLAGS, TEST_TIMEOUT
 	@hack/controlplane/build.sh >/dev/null
 	@# What tests run is built before them, so that no time limit of a test includes a build.
-	@hack/tools/build.sh helm kustomize sbom vuln >/dev/null
+	@hack/tools/build.sh helm image kustomize sbom vuln >/dev/null
 	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
 	@# Compiled with all cores first, and silently; then the packages' tests run one after the other.

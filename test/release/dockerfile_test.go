@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ type instruction struct{ name, args string }
 
 // stage is a stage of a Dockerfile, which begins with FROM.
 type stage struct {
-	name         string
+	name, from   string // from: another stage, or an image
 	instructions []instruction
 }
 
@@ -44,8 +45,8 @@ func dockerfile(t *testing.T, root string) (global []instruction, stages []stage
 		one := instruction{name, strings.TrimSpace(args)}
 		switch {
 		case name == "FROM":
-			_, as, _ := strings.Cut(args, " AS ")
-			stages = append(stages, stage{name: as})
+			from, as, _ := strings.Cut(args, " AS ")
+			stages = append(stages, stage{name: as, from: from})
 		case len(stages) == 0:
 			global = append(global, one)
 		default:
@@ -56,20 +57,61 @@ func dockerfile(t *testing.T, root string) (global []instruction, stages []stage
 	return global, stages
 }
 
-// args returns the arguments of the only instruction with a name.
-func (s *stage) args(t *testing.T, name string) string {
+// image is what a stage adds to the base image.
+type image struct {
+	user, entrypoint string
+	labels           map[string]string
+	files            map[string]string // paths in the stage "build", by those in the image
+}
+
+// imageOf returns the image of a stage, with the stages from which it comes. The map builder has the values of build arguments.
+func imageOf(t *testing.T, stages []stage, name string, builder map[string]string) image {
 	t.Helper()
-	found := []string{}
-	for _, i := range s.instructions {
-		if i.name == name {
-			found = append(found, i.args)
+	at := slices.IndexFunc(stages, func(s stage) bool { return s.name == name })
+	if at < 0 {
+		t.Fatalf("the Dockerfile has no stage %q", name)
+	}
+	made := image{labels: map[string]string{}, files: map[string]string{}}
+	if from := stages[at].from; from != "${BASE_IMAGE}" {
+		made = imageOf(t, stages, from, builder)
+	}
+	variables := map[string]string{}
+	for _, i := range stages[at].instructions {
+		switch i.name {
+		case "ARG":
+			name, value := assignment(i.args)
+			if set, is := builder[name]; is {
+				value = set
+			}
+			variables[name] = value
+		case "LABEL":
+			found := label.FindAllStringSubmatch(i.args, -1)
+			if strings.TrimSpace(label.ReplaceAllString(i.args, "")) != "" || len(found) == 0 {
+				t.Fatalf("this test does not support LABEL %s", i.args)
+			}
+			for _, pair := range found {
+				made.labels[pair[1]] = expand(t, pair[2], variables)
+			}
+		case "USER":
+			made.user = i.args
+		case "ENTRYPOINT":
+			made.entrypoint = i.args
+		case "COPY":
+			words := strings.Fields(i.args)
+			if len(words) < 3 || words[0] != "--from=build" || words[len(words)-1] != "/" {
+				t.Fatalf("this test does not support COPY %s", i.args)
+			}
+			for _, file := range words[1 : len(words)-1] {
+				made.files["/"+path.Base(file)] = file
+			}
+		default:
+			t.Fatalf("this test does not support %s", fmt.Sprint(i))
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("instructions %s in the stage %q = %q, want exactly one", name, s.name, found)
-	}
-	return found[0]
+	return made
 }
+
+var label = regexp.MustCompile(`([a-z.]+)="([^"]*)"`)
 
 // buildContext is the part of the tree that .dockerignore includes. The file must have "*" first, then the included
 // paths, then patterns that exclude some of them.

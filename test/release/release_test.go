@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,10 +37,12 @@ const (
 	version    = "v0.0.0-test"
 	epoch      = "1700000000"
 	repository = "registry.example:5000/team/configdep-apiserver"
+	// By default, the agent's image is beside the server's.
+	agentRepository = "registry.example:5000/team/configdep-agent"
 )
 
 func TestMain(m *testing.M) {
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize", "sbom"); err != nil {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "image", "kustomize", "sbom"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -153,15 +154,9 @@ func TestRelease(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(empty, program), archive[folder+program], 0o700); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "/"+program, "--version")
-		cmd.Dir, cmd.Env = "/", []string{}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: empty}
-		if os.Getuid() != 0 { // changing the root then needs a user namespace
-			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		}
-		out, err := cmd.CombinedOutput()
-		if want := program + " version " + version + "\n"; err != nil || string(out) != want {
-			t.Errorf("output = %q (%v), want %q", out, err, want)
+		out := inRoot(t, empty, "/"+program, "--version")
+		if want := program + " version " + version + "\n"; out != want {
+			t.Errorf("output = %q, want %q", out, want)
 		}
 	})
 	t.Run("the SBOM lists the modules of the program", func(t *testing.T) {
@@ -208,6 +203,12 @@ func TestRelease(t *testing.T) {
 			t.Errorf("want only an APIService and a MutatingWebhookConfiguration; got:\n%s", apiService)
 		}
 	})
+	t.Run("the names of the images are recorded", func(t *testing.T) {
+		want := "VERSION=" + version + "\nIMAGE=" + repository + "\nAGENT_IMAGE=" + agentRepository + "\n"
+		if diff := cmp.Diff(want, string(made["configdep-image_"+version+".env"])); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 	t.Run("helm can render the chart", func(t *testing.T) {
 		charts := []string{}
 		for name := range made {
@@ -223,30 +224,41 @@ func TestRelease(t *testing.T) {
 		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":") {
 			t.Errorf("want an APIService and the image; got:\n%s", out)
 		}
+		packed := string(unpack(t, made[filepath.Base(charts[0])])["configdep/Chart.yaml"])
+		for _, want := range []string{"image: " + repository + ":", "image: " + agentRepository + ":"} {
+			if !strings.Contains(packed, want) {
+				t.Errorf("want %q in Chart.yaml; got:\n%s", want, packed)
+			}
+		}
 	})
-	t.Run("the image can be built from the files that it copies, and contains the program of the release", func(t *testing.T) {
+	t.Run("the images can be built from the files that they copy, and contain the programs of the release", func(t *testing.T) {
 		global, stages := dockerfile(t, root)
-		if len(stages) != 2 || stages[0].name != "build" {
-			t.Fatalf("stages = %v, want build and one other", stages)
+		if len(stages) != 4 || stages[0].name != "build" || stages[3].name != "server" {
+			t.Fatalf("stages = %v, want four, with build first and server last, which is built by default", stages)
 		}
 		built := stages[0].run(t, readContext(t, root), map[string]string{
 			"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version, "SOURCE_DATE_EPOCH": epoch,
 		})
-		image := &stages[1]
-		from, to, _ := strings.Cut(strings.TrimPrefix(image.args(t, "COPY"), "--from=build "), " ")
-		file, err := os.Stat(filepath.Join(built, from))
-		if err != nil {
-			t.Fatal(err)
+		server, agent := imageOf(t, stages, "server", nil), imageOf(t, stages, "agent", nil)
+		if diff := cmp.Diff([]string{"/configdep-agent", "/configdep-restarter"}, slices.Sorted(maps.Keys(agent.files))); diff != "" {
+			t.Errorf("programs in the agent's image (-want +got):\n%s", diff)
 		}
-		content, err := os.ReadFile(filepath.Join(built, from))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(content, archive[folder+program]) {
-			t.Error("the program in the image differs from the one in the archive")
-		}
-		if file.ModTime().Unix() != 1700000000 || file.Mode().Perm()&0o111 != 0o111 {
-			t.Errorf("the program in the image has time %s and mode %s", file.ModTime(), file.Mode())
+		for to, from := range merge(server.files, agent.files) {
+			file, err := os.Stat(filepath.Join(built, from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(filepath.Join(built, from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Base(to) + "_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
+			if !bytes.Equal(content, unpack(t, made[name+".tar.gz"])[name+to]) {
+				t.Errorf("%s in the image differs from the one in the archive", to)
+			}
+			if file.ModTime().Unix() != 1700000000 || file.Mode().Perm()&0o111 != 0o111 {
+				t.Errorf("%s in the image has time %s and mode %s", to, file.ModTime(), file.Mode())
+			}
 		}
 
 		var deployment appsv1.Deployment
@@ -258,12 +270,13 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod := deployment.Spec.Template.Spec
-		if want := pod.Containers[0].Command; len(want) != 1 || to != want[0] || image.args(t, "ENTRYPOINT") != `["`+want[0]+`"]` {
-			t.Errorf("program = %s, entrypoint = %s, want the command of the Deployment, %v", to, image.args(t, "ENTRYPOINT"), want)
+		want := pod.Containers[0].Command
+		if len(want) != 1 || len(server.files) != 1 || server.files[want[0]] == "" || server.entrypoint != `["`+want[0]+`"]` {
+			t.Errorf("programs = %v, entrypoint = %s, want the command of the Deployment, %v", server.files, server.entrypoint, want)
 		}
 		user := expand(t, "${user}:${group}", map[string]string{"user": id(pod.SecurityContext.RunAsUser), "group": id(pod.SecurityContext.RunAsGroup)})
-		if image.args(t, "USER") != user {
-			t.Errorf("user of the image = %s, want the user of the Deployment, %s", image.args(t, "USER"), user)
+		if server.user != user {
+			t.Errorf("user of the image = %s, want the user of the Deployment, %s", server.user, user)
 		}
 		for _, i := range global {
 			if name, value := assignment(i.args); i.name == "ARG" && name == "GO_VERSION" {
@@ -276,6 +289,14 @@ func TestRelease(t *testing.T) {
 		}
 		t.Error("the Dockerfile does not set GO_VERSION")
 	})
+}
+
+func merge(all ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, one := range all {
+		maps.Copy(merged, one)
+	}
+	return merged
 }
 
 func id(of *int64) string {
