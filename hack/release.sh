@@ -11,13 +11,14 @@
 #   configdep-apiservice_VERSION.yaml     version; the APIService and the webhooks apart, as
 #                                         they are applied last
 #   configdep-VERSION.tgz                 the Helm chart, with that image
-#   configdep-image_VERSION.env           what the image is built from, for "make image"
+#   configdep-image_VERSION.env           what the images are called and built from, for "make image"
 #   SHA256SUMS                            the checksums of all of them
 #   SHA256SUMS.sig                        the signature of those
 #
 #   VERSION    such as v0.1.0, from a clean checkout of that tag with the Go of the Dockerfile;
 #              anything else is a snapshot, from whatever is there
 #   IMAGE      the image that is installed, without a tag   configdep/configdep-apiserver
+#   AGENT_IMAGE  that of the agent                          configdep-agent beside IMAGE
 #   BUILD_IMAGE, BASE_IMAGE   the base images by digest; a release has to name them (see the Dockerfile)
 #   SIGNING_KEY  signs the checksums: the file of a private key of SSH, or of a public one whose
 #              private key the agent has; it has to be one of RELEASE_SIGNERS. A release needs it, or
@@ -31,7 +32,7 @@
 #
 # The same commit gives the same bytes, whenever and in whichever folder: times are those of
 # the commit (SOURCE_DATE_EPOCH), and archives know no owner and no order but that of names.
-# The image is built by "make image", and holds the same program.
+# The images are built by "make image", and hold the same programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -46,6 +47,8 @@ image=${IMAGE:-configdep/configdep-apiserver}
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${image##*/} != *:* ]] || fail "IMAGE=$image is not the name of an image without a tag"
 [[ $(tar --version 2>/dev/null) == *"GNU tar"* ]] || fail "GNU tar is needed, as others cannot be told times and owners"
 if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
+agent_image=$(hack/agent-image.sh "$image")
+[[ $agent_image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${agent_image##*/} != *:* ]] || fail "AGENT_IMAGE=$agent_image is not the name of an image without a tag"
 key=${SIGNING_KEY:-none}
 signers=${RELEASE_SIGNERS:-hack/release-signers}
 
@@ -182,7 +185,7 @@ separate yes >"$tmp/dist/configdep-apiservice_$version.yaml"
 
 say "the Helm chart"
 mkdir "$tmp/chart" "$tmp/packed"
-VERSION=$version IMAGE=$image DIST=$tmp/packed hack/package-chart.sh
+VERSION=$version IMAGE=$image AGENT_IMAGE=$agent_image DIST=$tmp/packed hack/package-chart.sh
 for package in "$tmp"/packed/*.tgz; do
   # Packed again, because helm notes the time.
   tar --extract --gzip --file="$package" --directory="$tmp/chart"
@@ -192,7 +195,7 @@ for package in "$tmp"/packed/*.tgz; do
 done
 
 {
-  printf '%s\n' "VERSION=$version" "IMAGE=$image"
+  printf '%s\n' "VERSION=$version" "IMAGE=$image" "AGENT_IMAGE=$agent_image"
   for name in BUILD_IMAGE BASE_IMAGE; do [[ -z ${!name:-} ]] || echo "$name=${!name}"; done
 } >"$tmp/dist/configdep-image_$version.env"
 

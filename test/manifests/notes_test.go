@@ -70,6 +70,25 @@ func TestNotesSayWhatIsRestarted(t *testing.T) {
 	}
 }
 
+// The notes of the chart name the image of the config agent, from the registry of the server's image unless it has its own.
+func TestNotesNameTheAgentsImage(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct{ set, want string }{
+		"by default":                     {"image.tag=other", "configdep/configdep-agent:latest"},
+		"from the server's registry":     {"image.registry=registry.example/,agent.image.tag=v1", "registry.example/configdep/configdep-agent:v1"},
+		"from a registry of its own":     {"image.registry=a.example,agent.image.registry=b.example,agent.image.repository=x/agent", "b.example/x/agent:latest"},
+		"by digest, from a mirror":       {"global.imageRegistry=mirror.example,agent.image.registry=b.example,agent.image.tag=v1,agent.image.digest=" + digest, "mirror.example/configdep/configdep-agent@" + digest},
+		"whatever the server's digest":   {"image.digest=" + digest, "configdep/configdep-agent:latest"},
+		"whatever the server's is named": {"image.repository=x/server", "configdep/configdep-agent:latest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if notes := notes(t, test.set); !strings.Contains(notes, "\n  "+test.want+"\n") {
+				t.Errorf("notes =\n%s\nwant them to name %s", notes, test.want)
+			}
+		})
+	}
+}
+
 // notes returns the notes that helm prints after an installation with values.
 func notes(t *testing.T, set string) string {
 	t.Helper()

@@ -95,6 +95,8 @@ func TestBadValues(t *testing.T) {
 		"webhook.clientCA.allowedNames={x}":                               "webhook.clientCA.allowedNames: has no effect without webhook.clientCA.secretName",
 		"webhook.enabled=false,webhook.clientCA.secretName=x":             "webhook.clientCA.secretName: has no effect where webhook.enabled is false",
 		"image.digest=sha256:12":                                          "at '/image/digest'",
+		"agent.image.digest=sha256:12":                                    "at '/agent/image/digest'",
+		"agent.image.pullPolicy=Always":                                   "at '/agent/image': additional properties 'pullPolicy' not allowed",
 		"image.repository=":                                               "at '/image/repository'",
 		"image.pullPolicy=always":                                         "at '/image/pullPolicy'",
 		"fullnameOverride=1a":                                             "at '/fullnameOverride'",

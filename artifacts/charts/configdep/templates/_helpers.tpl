@@ -46,9 +46,18 @@ app.kubernetes.io/name: {{ include "configdep.name" . }}
 {{- end }}
 
 {{- define "configdep.image" -}}
-{{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
-{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.image.repository }}
-{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- include "configdep.imageName" (dict "root" . "image" .Values.image) -}}
+{{- end }}
+
+{{- define "configdep.agentImage" -}}
+{{- include "configdep.imageName" (dict "root" . "image" .Values.agent.image) -}}
+{{- end }}
+
+{{- /* The name of an image, given (dict "root" $ "image" its values). */ -}}
+{{- define "configdep.imageName" -}}
+{{- $values := .root.Values -}}
+{{- with default (default $values.image.registry .image.registry) $values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .root.Chart.AppVersion .image.tag }}{{ end }}
 {{- end }}
 
 {{- /* The Secret with the serving certificate and its CA. */ -}}
