@@ -86,7 +86,7 @@ func (p *place) tryFlags(spec corev1.PodSpec) {
 		args := c.Args
 		if len(c.Command) != 0 && c.Command[0] == "configdep-agent" {
 			args = c.Command[1:]
-		} else if !strings.HasSuffix(c.Image, "/configdep-agent") {
+		} else if !strings.Contains(c.Image, "/configdep-agent:") {
 			continue
 		}
 		tried++
