@@ -207,12 +207,19 @@ func TestReleaseIsRefused(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an image with the version of another tag is not pushed", func(t *testing.T) {
-		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "VERSION": "v0.0.1-dirty", "IMAGE": "example.com:5000/image:" + tag})
-		if err == nil || !strings.Contains(out, "VERSION and the tag in IMAGE have to be the same") {
-			t.Errorf("error = %v, want another message; output:\n%s", err, out)
-		}
-	})
+	for name, images := range map[string]map[string]string{
+		"an image with the version of another tag":         {"VERSION": "v0.0.1-dirty", "IMAGE": "example.com:5000/image:" + tag},
+		"an image of the agent with another tag":           {"IMAGE": "example.com/image:" + tag, "AGENT_IMAGE": "example.com/agent:v0.0.2"},
+		"an image of the agent with the tag of no release": {"IMAGE": "example.com/image:" + tag, "AGENT_IMAGE": "example.com/agent:latest"},
+	} {
+		t.Run(name+" is not pushed", func(t *testing.T) {
+			images["PUSH"] = "true"
+			out, err := run(t.Context(), "hack/image.sh", images)
+			if err == nil || !strings.Contains(out, "VERSION and the tag in IMAGE have to be the same") {
+				t.Errorf("error = %v, want another message; output:\n%s", err, out)
+			}
+		})
+	}
 	t.Run("an image whose base image is named by tag is not pushed", func(t *testing.T) {
 		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "IMAGE": "example.com/image:" + tag, "BASE_IMAGE": "example.com/static:nonroot"})
 		if err == nil || !strings.Contains(out, "BASE_IMAGE=example.com/static:nonroot names no image by its digest") {
