@@ -18,14 +18,10 @@ package fileset
 
 import (
 	"cmp"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -56,6 +52,7 @@ const (
 type File struct {
 	// Path is where it is, below the directory, with slashes.
 	Path string
+	// Data must not change afterwards.
 	Data []byte
 	// Mode has the permissions. 0: those of the options.
 	Mode fs.FileMode
@@ -69,18 +66,6 @@ type Options struct {
 	UID, GID *int
 	// MaxBytes is how much the files of a set may have together, DefaultMaxBytes by default.
 	MaxBytes int64
-}
-
-// Digest tells whether two sets are the same: in paths, permissions and content. Its key is made by the process, so that it tells nothing
-// about the content to others. The zero value is the digest of no set.
-type Digest [sha256.Size]byte
-
-// String returns the first bytes of the digest, in hexadecimal digits, or "none".
-func (d Digest) String() string {
-	if d == (Digest{}) {
-		return "none"
-	}
-	return hex.EncodeToString(d[:8])
 }
 
 // Errors of Open and Stage.
@@ -97,7 +82,7 @@ type Dir struct {
 	root    root
 	lock    *os.File
 	options Options
-	key     [sha256.Size]byte
+	hasher  hasher
 
 	current, applied, previous *Set
 }
@@ -132,7 +117,7 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 		return nil, err
 	}
 	d := &Dir{name: dir, options: o}
-	_, _ = rand.Read(d.key[:]) // never fails
+	_, _ = rand.Read(d.hasher.key[:]) // never fails
 	if d.root.Root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
@@ -199,7 +184,7 @@ func (d *Dir) linked(link string) (*Set, error) {
 
 // read reads a set. What it reads may have been changed by others: then its digest is that of no set, so that the next set replaces it.
 func (d *Dir) read(name string) (*Set, error) {
-	s, h, same, left := &Set{dir: d, name: name}, d.hash(), true, d.options.MaxBytes
+	s, h, same, left := &Set{dir: d, name: name}, d.hasher.begin(), true, d.options.MaxBytes
 	err := fs.WalkDir(d.root.FS(), name, func(p string, entry fs.DirEntry, err error) error {
 		if err != nil || p == name {
 			return err
@@ -227,12 +212,13 @@ func (d *Dir) read(name string) (*Set, error) {
 			same = false
 			return nil
 		}
-		h.begin(strings.TrimPrefix(p, name+"/"), info.Mode().Perm(), info.Size())
-		if n, err := io.CopyN(h, f, info.Size()); err != nil && !errors.Is(err, io.EOF) {
+		content := sha256.New()
+		if n, err := io.CopyN(content, f, info.Size()); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		} else if n != info.Size() {
 			same = false
 		}
+		h.add(strings.TrimPrefix(p, name+"/"), info.Mode().Perm(), [sha256.Size]byte(content.Sum(nil)))
 		return nil
 	})
 	if err != nil {
@@ -240,7 +226,7 @@ func (d *Dir) read(name string) (*Set, error) {
 	}
 	slices.Sort(s.first)
 	if same {
-		s.digest = h.digest()
+		s.digest = h.sum()
 	}
 	return s, nil
 }
@@ -249,24 +235,4 @@ func (d *Dir) read(name string) (*Set, error) {
 func (d *Dir) owned(info fs.FileInfo) bool {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	return !known || (d.options.UID == nil || int(stat.Uid) == *d.options.UID) && (d.options.GID == nil || int(stat.Gid) == *d.options.GID)
-}
-
-// hasher makes the digest of the files of a set, which come in the order of fs.WalkDir.
-type hasher struct{ hash.Hash }
-
-func (d *Dir) hash() hasher { return hasher{hmac.New(sha256.New, d.key[:])} }
-
-// begin begins a file. Its content follows.
-func (h hasher) begin(path string, mode fs.FileMode, size int64) {
-	var head [20]byte
-	binary.BigEndian.PutUint64(head[:], uint64(len(path)))
-	binary.BigEndian.PutUint64(head[8:], uint64(size))
-	binary.BigEndian.PutUint32(head[16:], uint32(mode))
-	_, _ = h.Write(head[:])
-	_, _ = io.WriteString(h, path)
-}
-
-func (h hasher) digest() (out Digest) {
-	h.Sum(out[:0])
-	return out
 }

@@ -230,6 +230,47 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// What has been digested before is not read again, and must not be taken for something else.
+func TestDigest_OfParts(t *testing.T) {
+	d := open(t, tempDir(t), Options{})
+	data := []byte("1234")
+	seen := map[Digest]int{}
+	for n := range 5 {
+		digest := d.Digest([]File{{Path: "a", Data: data[:n]}, {Path: "b", Data: data[n:]}})
+		if other, twice := seen[digest]; twice {
+			t.Errorf("the same digest of %d and %d bytes", other, n)
+		}
+		seen[digest] = n
+		if digest != d.Digest(files("a", "1234"[:n], "b", "1234"[n:])) {
+			t.Errorf("another digest of the same %d bytes elsewhere", n)
+		}
+	}
+	if d.Digest(nil) == d.Digest(files("a", "")) {
+		t.Error("an empty file is no file")
+	}
+}
+
+// Paths are in the order in which directories are read.
+func TestComparePaths(t *testing.T) {
+	var paths []string
+	for n := range 6 * 6 * 6 * 6 {
+		p := ""
+		for ; n > 0; n /= 6 {
+			p += string("a/-.b0"[n%6])
+		}
+		if CheckPath(p) == nil {
+			paths = append(paths, p)
+		}
+	}
+	for _, a := range paths {
+		for _, b := range paths {
+			if got, want := comparePaths(a, b), slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")); got != want {
+				t.Fatalf("%q and %q: %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
 func TestPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"a": "", "a/b": "", "tls.crt": "", ".hidden": "", "-": "", "a b": "", "ä": "",

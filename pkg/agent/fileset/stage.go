@@ -18,12 +18,7 @@ import (
 
 // Digest returns the digest that a set of these files would have. It does not read the directory.
 func (d *Dir) Digest(files []File) Digest {
-	h := d.hash()
-	for _, f := range d.ordered(files) {
-		h.begin(f.Path, f.Mode, int64(len(f.Data)))
-		_, _ = h.Write(f.Data)
-	}
-	return h.digest()
+	return d.hasher.digest(d.ordered(files))
 }
 
 // ordered returns files in the order of fs.WalkDir, each with its permissions.
@@ -32,10 +27,24 @@ func (d *Dir) ordered(files []File) []File {
 	for i := range files {
 		files[i].Mode = cmp.Or(files[i].Mode, d.options.Mode)
 	}
-	slices.SortFunc(files, func(a, b File) int {
-		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
-	})
+	slices.SortFunc(files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
 	return files
+}
+
+// comparePaths compares paths element by element.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // CheckPath returns an error that tells why a file must not have a path.
@@ -98,7 +107,7 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 		return nil, fmt.Errorf("the files have %d bytes: at most %d are allowed", size, d.options.MaxBytes)
 	}
 	files = d.ordered(files)
-	s := &Set{dir: d, name: setPrefix + strings.ToLower(rand.Text()[:16]), digest: d.Digest(files)}
+	s := &Set{dir: d, name: setPrefix + strings.ToLower(rand.Text()[:16]), digest: d.hasher.digest(files)}
 	for _, f := range files {
 		first, _, _ := strings.Cut(f.Path, "/")
 		s.first = append(s.first, first)
