@@ -29,10 +29,10 @@ type crash struct{}
 // switch, and the next process repairs the rest.
 func TestCrashAtEveryStep(t *testing.T) {
 	sets := [][]File{
-		files("app.conf", "1", "tls/tls.crt", "1", "tls/tls.key", "1", "only-1", "1"),
-		files("app.conf", "2", "tls/tls.crt", "2", "only-2/deep/file", "2"),
+		files("app.conf", "1", "tls/tls.crt", "1", "tls/tls.key", "1", "only-1", "1", "same/deep", "s", "same.conf", "s"),
+		files("app.conf", "2", "tls/tls.crt", "2", "only-2/deep/file", "2", "same/deep", "s", "same.conf", "s"),
 		nil,
-		files("app.conf", "3", "tls", "3"),
+		files("app.conf", "3", "tls", "3", "same/deep", "s"),
 	}
 	type step struct{ mark, rollback bool }
 	for number, how := range []step{{}, {mark: true}, {mark: true, rollback: true}} {
@@ -161,7 +161,7 @@ func TestReadersSeeOneSet(t *testing.T) {
 		for i := range 20 {
 			out = append(out, files(fmt.Sprintf("file-%d", i), strings.Repeat(fmt.Sprint(n), 2000))...)
 		}
-		return append(out, files(fmt.Sprintf("of-%d", n%3), fmt.Sprint(n))...)
+		return append(out, files(fmt.Sprintf("of-%d", n%3), fmt.Sprint(n), "same", "s")...)
 	}
 	show(t, d, set(0))
 	var stop atomic.Bool
@@ -188,14 +188,19 @@ func TestReadersSeeOneSet(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if n := strings.TrimPrefix(e.Name(), "of-"); n == e.Name() {
-						got[string(data[:len(data)/2000])] = true
-					} else {
+					switch {
+					case e.Name() == "same":
+						if string(data) != "s" {
+							t.Errorf("the file that stays the same has %q", data)
+						}
+					case strings.HasPrefix(e.Name(), "of-"):
 						got[string(data)] = true
+					default:
+						got[string(data[:len(data)/2000])] = true
 					}
 				}
 				// A set that two switches have replaced loses its files, maybe while they are listed.
-				whole := len(entries) == 21 || switches.Load() != before
+				whole := len(entries) == 22 || switches.Load() != before
 				if got != nil && len(entries) != 0 && (err != nil || len(got) != 1 || !whole) {
 					t.Errorf("%d files of the sets %v, %v", len(entries), slices.Collect(maps.Keys(got)), err)
 				}
@@ -224,7 +229,8 @@ func TestMain(m *testing.M) {
 
 // numbered is a set whose files all have the same number, and of which some come and go.
 func numbered(n int) []File {
-	out := files("always", fmt.Sprint(n), "sub/always", fmt.Sprint(n), fmt.Sprintf("only-%d", n%3), fmt.Sprint(n), "large", strings.Repeat(fmt.Sprint(n%10), 10_000))
+	out := files("always", fmt.Sprint(n), "sub/always", fmt.Sprint(n), fmt.Sprintf("only-%d", n%3), fmt.Sprint(n), "large", strings.Repeat(fmt.Sprint(n%10), 10_000),
+		"same", strings.Repeat("s", 10_000), "sub/same", "s")
 	if n%2 == 0 {
 		out = append(out, files("turns", fmt.Sprint(n))...)
 	} else {

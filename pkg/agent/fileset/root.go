@@ -4,8 +4,11 @@
 package fileset
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // root is the directory, outside of which nothing can be changed.
@@ -20,14 +23,18 @@ func (r root) step() {
 	}
 }
 
+// OpenRoot opens a directory below.
+func (r root) OpenRoot(name string) (root, error) {
+	below, err := r.Root.OpenRoot(name)
+	if err != nil {
+		return root{}, err
+	}
+	return root{Root: below, before: r.before}, nil
+}
+
 func (r root) Mkdir(name string, mode fs.FileMode) error {
 	r.step()
 	return r.Root.Mkdir(name, mode)
-}
-
-func (r root) MkdirAll(name string, mode fs.FileMode) error {
-	r.step()
-	return r.Root.MkdirAll(name, mode)
 }
 
 func (r root) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
@@ -63,4 +70,17 @@ func (r root) Remove(name string) error {
 func (r root) RemoveAll(name string) error {
 	r.step()
 	return r.Root.RemoveAll(name)
+}
+
+// open opens a file or a directory for reading. Without O_NONBLOCK, package os makes five more system calls.
+func (r root) open(name string) (*os.File, error) {
+	return r.Root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
+func (r root) sync(name string) error {
+	f, err := r.open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -114,7 +112,7 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 	}
 	s.first = slices.Compact(s.first)
 	for _, first := range s.first {
-		if err := d.checkLink(first); err != nil {
+		if _, err := d.checkLink(first); err != nil {
 			return nil, err
 		}
 	}
@@ -126,37 +124,8 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 	if err := d.root.Mkdir(s.name, 0o700); err != nil {
 		return nil, err
 	}
-	modes := map[string]fs.FileMode{s.name: 0} // of the files below each directory
-	for _, f := range files {
-		dir := path.Join(s.name, path.Dir(f.Path))
-		if _, made := modes[dir]; !made {
-			if err := d.root.MkdirAll(dir, 0o700); err != nil {
-				return nil, err
-			}
-		}
-		for ; dir != "."; dir = path.Dir(dir) {
-			modes[dir] |= f.Mode
-		}
-		if err := d.write(path.Join(s.name, f.Path), f); err != nil {
-			return nil, err
-		}
-	}
-	// All files are written before the first is synced, so that the file system can write them together.
-	for _, f := range files {
-		if err := d.sync(path.Join(s.name, f.Path)); err != nil {
-			return nil, err
-		}
-	}
-	// The innermost directories first, so that the content can be read only once everything has its permissions.
-	dirs := slices.Collect(maps.Keys(modes))
-	slices.SortFunc(dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	for _, dir := range dirs {
-		if err := d.own(dir, enter(modes[dir])); err != nil {
-			return nil, err
-		}
-		if err := d.sync(dir); err != nil {
-			return nil, err
-		}
+	if err := d.fill(s, files); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -167,26 +136,14 @@ func enter(mode fs.FileMode) fs.FileMode {
 	return read | read>>2 | 0o700
 }
 
-func (d *Dir) write(name string, f File) (err error) {
-	file, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.Write(f.Data); err != nil {
-		return err
-	}
-	return d.own(name, f.Mode)
-}
-
 // own gives a file its owner and permissions.
-func (d *Dir) own(name string, mode fs.FileMode) error {
+func (d *Dir) own(set root, name string, mode fs.FileMode) error {
 	if d.options.UID != nil || d.options.GID != nil {
-		if err := d.root.Lchown(name, number(d.options.UID), number(d.options.GID)); err != nil {
+		if err := set.Lchown(name, number(d.options.UID), number(d.options.GID)); err != nil {
 			return err
 		}
 	}
-	return d.root.Chmod(name, mode)
+	return set.Chmod(name, mode)
 }
 
 // number returns an ID for chown, where -1 keeps it as it is.
@@ -195,14 +152,6 @@ func number(id *int) int {
 		return -1
 	}
 	return *id
-}
-
-func (d *Dir) sync(name string) error {
-	f, err := d.root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // Discard removes a set, unless it is current or applied.

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Switch makes a set the current one. If it fails, the old one still is, unless an error of the file system comes after the switch,
@@ -35,7 +37,7 @@ func (d *Dir) Switch(s *Set) error {
 	if old != nil {
 		gone = slices.DeleteFunc(slices.Clone(old.first), func(first string) bool { return slices.Contains(s.first, first) })
 	}
-	return errors.Join(d.unlink(gone), d.sync("."), d.sweep())
+	return errors.Join(d.unlink(gone), d.root.sync("."), d.sweep())
 }
 
 // MarkApplied remembers that the application has accepted the current set, also for processes that open the directory later.
@@ -47,7 +49,7 @@ func (d *Dir) MarkApplied() error {
 		return err
 	}
 	d.applied = d.current
-	return d.sync(".")
+	return d.root.sync(".")
 }
 
 // point lets a link lead to a set, at once.
@@ -64,40 +66,34 @@ func (d *Dir) point(link string, s *Set) error {
 
 // ours reports whether a name is a link into the current set, and whether anything has that name.
 func (d *Dir) ours(first string) (ours, exists bool, err error) {
-	info, err := d.root.Lstat(first)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, false, nil
-		}
-		return false, false, err
-	}
-	if info.Mode().Type() != fs.ModeSymlink {
+	target, err := d.root.Readlink(first)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, false, nil
+	case errors.Is(err, unix.EINVAL): // it is no link
 		return false, true, nil
 	}
-	target, err := d.root.Readlink(first)
-	return err == nil && target == currentLink+"/"+first, true, err
+	return err == nil && target == currentLink+"/"+first, err == nil, err
 }
 
-// checkLink returns an error if something else has the name of a link.
-func (d *Dir) checkLink(first string) error {
+// checkLink reports whether a link exists. The error tells that something else has its name.
+func (d *Dir) checkLink(first string) (exists bool, err error) {
 	ours, exists, err := d.ours(first)
-	if err != nil {
-		return err
+	if err == nil && exists && !ours {
+		err = fmt.Errorf("file %q in %s: %w", first, d.name, ErrForeign)
 	}
-	if exists && !ours {
-		return fmt.Errorf("file %q in %s: %w", first, d.name, ErrForeign)
-	}
-	return nil
+	return exists, err
 }
 
 // link makes a link into the current set, unless it exists.
 func (d *Dir) link(first string) (fresh bool, err error) {
-	if err := d.checkLink(first); err != nil {
+	if exists, err := d.checkLink(first); exists || err != nil {
 		return false, err
 	}
 	err = d.root.Symlink(currentLink+"/"+first, first)
-	if errors.Is(err, fs.ErrExist) {
-		return false, d.checkLink(first)
+	if errors.Is(err, fs.ErrExist) { // since a moment
+		_, err = d.checkLink(first)
+		return false, err
 	}
 	return err == nil, err
 }
