@@ -72,10 +72,11 @@ const (
 	Reload   Step = "reload"
 	Probe    Step = "probe"
 	Rollback Step = "rollback"
+	Clean    Step = "clean"
 )
 
-// Steps are all steps, in their order.
-var Steps = []Step{Write, Check, Reload, Probe, Rollback}
+// Steps are all steps, in their order. A failure of the last one fails nothing else.
+var Steps = []Step{Write, Check, Reload, Probe, Rollback, Clean}
 
 // FailureError is a step that failed.
 type FailureError struct {
@@ -275,6 +276,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, a.dir.Close()) }()
+	a.cleaned(ctx)
 	// An earlier process may have ended while the application read the current set.
 	a.touched = a.dir.Current() != a.dir.Applied()
 	ctx, cancel := context.WithCancel(ctx)
@@ -433,9 +435,13 @@ func (l *loop) backOff() time.Duration {
 }
 
 func (s *Status) fail(f *FailureError, rolledBack bool) {
-	s.Failures = maps.Clone(s.Failures) // copies of the status have the old one
-	s.Failures[f.Step]++
+	s.count(f.Step)
 	s.Failure, s.RolledBack = f, rolledBack
+}
+
+func (s *Status) count(step Step) {
+	s.Failures = maps.Clone(s.Failures) // copies of the status have the old one
+	s.Failures[step]++
 }
 
 // apply applies a set, as far as it is not applied. Only one set is applied at a time. The application has refused it so many times.
@@ -507,7 +513,16 @@ func (a *Agent) write(ctx context.Context, w *wanted) error {
 	if err := a.dir.Switch(staged); err != nil {
 		return &FailureError{Write, errors.Join(err, a.dir.Discard(staged))}
 	}
+	a.cleaned(ctx)
 	return nil
+}
+
+// cleaned tells of old files that could not be removed.
+func (a *Agent) cleaned(ctx context.Context) {
+	if err := a.dir.Left(); err != nil {
+		klog.FromContext(ctx).Error(err, "Old files cannot be removed, will retry at the next change")
+		a.update(ctx, func(s *Status) { s.count(Clean) })
+	}
 }
 
 // superseded returns an error, unless it comes from the interruption of an attempt.
@@ -559,6 +574,7 @@ func (a *Agent) putBack(ctx context.Context) error {
 	if err := a.dir.Switch(a.dir.Applied()); err != nil {
 		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
+	a.cleaned(ctx)
 	a.mu.Lock()
 	a.environment = a.applied
 	a.mu.Unlock()

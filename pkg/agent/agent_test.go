@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -490,6 +491,46 @@ func TestNextProcess(t *testing.T) {
 		b.start()
 		b.after(time.Second)
 		b.want("a=3", "", "a=3")
+	})
+}
+
+// Old files that cannot be removed do not fail what has been applied.
+func TestOldFilesCannotBeRemoved(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+	}
+	var log bytes.Buffer
+	run(t, func(b *bench) { b.logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))) }, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		file, err := os.Open(filepath.Join(b.dir, "..data", "a"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer file.Close()
+		const immutable = 0x10 // FS_IMMUTABLE_FL
+		if err := unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, immutable); err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, 0) }()
+		for _, content := range []string{"2", "3", "4"} {
+			b.source.set("a", content)
+			b.after(time.Second)
+			b.want("a="+content, "", "a="+content)
+		}
+		if s := b.agent.Status(); s.Failures[Clean] != 2 || s.Successes != 4 {
+			b.Errorf("status %+v", s)
+		}
+		if n := strings.Count(log.String(), "Old files cannot be removed"); n != 2 {
+			b.Errorf("%d lines of the log in:\n%s", n, log.String())
+		}
+		b.stop()
+		b.start() // a start is no reason to give up either
+		b.after(time.Second)
+		b.want("a=4", "")
+		if s := b.agent.Status(); s.Failures[Clean] != 1 {
+			b.Errorf("status after the start %+v", s)
+		}
 	})
 }
 

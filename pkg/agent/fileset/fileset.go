@@ -46,6 +46,8 @@ const (
 	MaxPathLength = 1024
 	// DefaultMaxBytes is how much the files of a set may have together, unless the options say otherwise: 64 MiB.
 	DefaultMaxBytes = 64 << 20
+	// MaxLeft is how many old sets may be left that cannot be removed. With more of them no set is written.
+	MaxLeft = 10
 )
 
 // File is one file of a set.
@@ -85,6 +87,9 @@ type Dir struct {
 	hasher  hasher
 
 	current, applied, previous *Set
+
+	left     error // of what comes after a switch
+	leftSets int   // that could not be removed
 }
 
 // Set is a set of files below the directory.
@@ -142,7 +147,7 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 	if d.applied, err = d.linked(appliedLink); err != nil {
 		return nil, err
 	}
-	return d, d.tidy()
+	return d, d.repair()
 }
 
 // Close lets other processes write to the directory. The files stay.

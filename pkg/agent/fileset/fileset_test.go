@@ -5,6 +5,7 @@ package fileset
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,6 +137,69 @@ func write(t testing.TB, dir, name, content string) {
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// An old set that cannot be removed does not fail the switch, is told, and is removed once that is possible. There are never many.
+func TestSwitch_LeavesWhatCannotBeRemoved(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+	}
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	show(t, d, files("a", "0"))
+	var kept []string
+	keep := func(s *Set) {
+		file := filepath.Join(s.Path(), "a")
+		if err := setImmutable(file, true); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = setImmutable(file, false) })
+		kept = append(kept, file)
+	}
+	keep(d.Current())
+	show(t, d, files("a", "1", "b", "1"))
+	if err := d.Left(); err != nil {
+		t.Errorf("the set before is still needed: %v", err)
+	}
+	show(t, d, files("a", "2"))
+	expect(t, dir, map[string]string{"a": "2"})
+	if err := d.Left(); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("left: %v", err)
+	}
+	expectSets(t, dir, 3)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Nor does it keep the next process from starting.
+	d = open(t, dir, Options{})
+	if err := d.Left(); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("left after the start: %v", err)
+	}
+	// At last nothing is written, rather than more and more.
+	var err error
+	n := 3
+	for ; n < 100 && err == nil; n++ {
+		var s *Set
+		if s, err = d.Stage(files("a", fmt.Sprint(n))); err == nil {
+			keep(s)
+			err = d.Switch(s)
+		}
+	}
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "11 old sets cannot be removed: at most 10") {
+		t.Errorf("the set %d: %v", n, err)
+	}
+	expectSets(t, dir, MaxLeft+3)
+	for _, file := range kept {
+		if err := setImmutable(file, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show(t, d, files("a", "free"))
+	expect(t, dir, map[string]string{"a": "free"})
+	if err := d.Left(); err != nil {
+		t.Error(err)
+	}
+	expectSets(t, dir, 2)
 }
 
 // What was applied last survives the process, and can be shown again.

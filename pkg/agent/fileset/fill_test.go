@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func stat(t *testing.T, s *Set, name string) fs.FileInfo {
@@ -20,6 +22,20 @@ func stat(t *testing.T, s *Set, name string) fs.FileInfo {
 		t.Fatal(err)
 	}
 	return info
+}
+
+// setImmutable makes a file or a directory one that even root can neither change nor link nor remove.
+func setImmutable(name string, immutable bool) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := 0
+	if immutable {
+		flags = 0x10 // FS_IMMUTABLE_FL
+	}
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 
 // Files that have not changed are linked, and no others.
@@ -85,14 +101,19 @@ func TestStage_ReplacesWhatOthersChanged(t *testing.T) {
 			other := filepath.Join(filepath.Dir(filepath.Dir(sub)), "other")
 			return errors.Join(os.Rename(sub, other), os.Symlink(other, sub))
 		},
-		"the set": func(file string) error { return os.RemoveAll(filepath.Dir(filepath.Dir(file))) },
+		"what cannot be linked": func(file string) error { return setImmutable(file, true) },
+		"the set":               func(file string) error { return os.RemoveAll(filepath.Dir(filepath.Dir(file))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
 			d := open(t, dir, Options{})
 			first := show(t, d, files("sub/a", "1", "b", "2"))
 			before := stat(t, first, "sub/a")
-			if err := change(filepath.Join(first.Path(), "sub", "a")); err != nil {
+			file := filepath.Join(first.Path(), "sub", "a")
+			t.Cleanup(func() { _ = setImmutable(file, false) })
+			if err := change(file); errors.Is(err, syscall.EPERM) && os.Getuid() != 0 {
+				t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+			} else if err != nil {
 				t.Fatal(err)
 			}
 			second := show(t, d, files("sub/a", "1", "b", "3"))

@@ -104,6 +104,11 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 	if size > d.options.MaxBytes {
 		return nil, fmt.Errorf("the files have %d bytes: at most %d are allowed", size, d.options.MaxBytes)
 	}
+	if d.leftSets > MaxLeft {
+		if d.left = d.clean(); d.leftSets > MaxLeft {
+			return nil, fmt.Errorf("%d old sets cannot be removed: at most %d are kept: %w", d.leftSets, MaxLeft, d.left)
+		}
+	}
 	files = d.ordered(files)
 	s := &Set{dir: d, name: setPrefix + strings.ToLower(rand.Text()[:16]), digest: d.hasher.digest(files)}
 	for _, f := range files {
@@ -159,7 +164,7 @@ func (d *Dir) Discard(s *Set) error {
 	if s == nil || s.is(d.current) || s.is(d.applied) {
 		return nil
 	}
-	return d.root.RemoveAll(s.name)
+	return d.remove(s)
 }
 
 // is reports whether both have the same directory.

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Switch makes a set the current one. If it fails, the old one still is, unless an error of the file system comes after the switch,
-// which Current tells. The set before is kept until the next switch, for readers that have begun to read it.
+// Switch makes a set the current one. If it fails, the old one still is; what goes wrong after the switch is told by Left. The set before
+// is kept until the next switch, for readers that have begun to read it.
 func (d *Dir) Switch(s *Set) error {
 	if s.is(d.current) {
 		return nil
@@ -31,14 +31,13 @@ func (d *Dir) Switch(s *Set) error {
 	if err := d.point(currentLink, s); err != nil {
 		return errors.Join(err, d.unlink(made))
 	}
-	old := d.current
-	d.current, d.previous = s, old
-	var gone []string
-	if old != nil {
-		gone = slices.DeleteFunc(slices.Clone(old.first), func(first string) bool { return slices.Contains(s.first, first) })
-	}
-	return errors.Join(d.unlink(gone), d.root.sync("."), d.sweep())
+	d.current, d.previous = s, d.current
+	d.left = errors.Join(d.root.sync("."), d.clean())
+	return nil
 }
+
+// Left is why something could not be removed that is not needed anymore, or not be synced, or nil. It is tried again at each switch.
+func (d *Dir) Left() error { return d.left }
 
 // MarkApplied remembers that the application has accepted the current set, also for processes that open the directory later.
 func (d *Dir) MarkApplied() error {
@@ -111,43 +110,50 @@ func (d *Dir) unlink(names []string) error {
 	return errors.Join(errs...)
 }
 
-// sweep removes the sets that are not needed anymore, and files that a killed process left.
-func (d *Dir) sweep() error {
-	entries, err := fs.ReadDir(d.root.FS(), ".")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, entry := range entries {
-		s := &Set{name: entry.Name()}
-		switch {
-		case strings.HasPrefix(s.name, tempPrefix):
-			errs = append(errs, d.root.Remove(s.name))
-		case strings.HasPrefix(s.name, setPrefix) && !s.is(d.current) && !s.is(d.applied) && !s.is(d.previous):
-			errs = append(errs, d.root.RemoveAll(s.name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// tidy makes the links those of the current set, and removes what a killed process left.
-func (d *Dir) tidy() error {
+// clean removes the links and the sets that are not needed anymore, and files that a killed process left.
+func (d *Dir) clean() error {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	var gone []string
+	var errs []error
+	d.leftSets = 0
 	for _, entry := range entries {
-		if entry.Type() == fs.ModeSymlink && (d.current == nil || !slices.Contains(d.current.first, entry.Name())) {
-			gone = append(gone, entry.Name()) // unlink spares the links of others
+		s := &Set{name: entry.Name()}
+		switch {
+		case strings.HasPrefix(s.name, tempPrefix):
+			errs = append(errs, d.root.Remove(s.name))
+		case strings.HasPrefix(s.name, setPrefix):
+			if !s.is(d.current) && !s.is(d.applied) && !s.is(d.previous) {
+				errs = append(errs, d.remove(s))
+			}
+		case entry.Type() == fs.ModeSymlink && (d.current == nil || !slices.Contains(d.current.first, s.name)):
+			gone = append(gone, s.name) // unlink spares the links of others
 		}
 	}
-	errs := []error{d.unlink(gone), d.sweep()}
-	if d.current != nil {
-		for _, first := range d.current.first {
-			if _, err := d.link(first); err != nil && !errors.Is(err, ErrForeign) {
-				errs = append(errs, err)
-			}
+	return errors.Join(append(errs, d.unlink(gone))...)
+}
+
+// remove removes a set. As much of it as possible is gone also if that fails.
+func (d *Dir) remove(s *Set) error {
+	err := d.root.RemoveAll(s.name)
+	if err != nil {
+		d.leftSets++
+	}
+	return err
+}
+
+// repair makes the links those of the current set, and removes what a killed process left.
+func (d *Dir) repair() error {
+	d.left = d.clean()
+	if d.current == nil {
+		return nil
+	}
+	var errs []error
+	for _, first := range d.current.first {
+		if _, err := d.link(first); err != nil && !errors.Is(err, ErrForeign) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
