@@ -8,16 +8,19 @@ package report
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/source"
 	"github.com/configdep/configdep/pkg/agent/status"
 )
 
@@ -80,24 +83,52 @@ type Reporter struct {
 	pod     Pod
 	options Options
 	status  func() agent.Status
+	ways    []*way
+}
+
+// way is one way to report. One that fails does not keep the other.
+type way struct {
+	name    string // for the log
 	changed chan struct{}
+	// same tells that the second report is not sent after the first.
+	same func(last, now *status.Report) bool
+	send func(ctx context.Context, now *status.Report) error
 }
 
 // New returns a reporter for a pod, which asks for the status of its agent.
 func New(c Client, pod Pod, o Options, status func() agent.Status) *Reporter {
-	return &Reporter{client: c, pod: pod, options: o, status: status, changed: make(chan struct{}, 1)}
+	r := &Reporter{client: c, pod: pod, options: o, status: status}
+	if o.Annotate {
+		r.ways = append(r.ways, &way{"annotation", make(chan struct{}, 1), equal, r.annotate})
+	}
+	if o.Events {
+		e := events{Reporter: r}
+		r.ways = append(r.ways, &way{"Event", make(chan struct{}, 1), sameState, e.send})
+	}
+	return r
 }
 
 // Notify tells that the status has changed. It does not wait.
 func (r *Reporter) Notify() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
+	for _, w := range r.ways {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // Run reports until the context ends.
 func (r *Reporter) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, w := range r.ways {
+		running.Go(func() { r.follow(ctx, w) })
+	}
+	running.Wait()
+}
+
+// follow reports in one way.
+func (r *Reporter) follow(ctx context.Context, w *way) {
 	var last *status.Report // what has been reported
 	var at time.Time
 	var retry time.Time // of the next try after failures
@@ -107,26 +138,26 @@ func (r *Reporter) Run(ctx context.Context) {
 		s := r.status()
 		now := Of(&s)
 		switch {
-		case last != nil && failures == 0 && equal(now, last):
+		case last != nil && failures == 0 && w.same(last, now):
 		case failures > 0:
 			due = time.After(time.Until(retry))
 		default:
 			least := r.options.Least
-			if last != nil && now.State == last.State && now.Message == last.Message {
+			if last != nil && sameState(now, last) {
 				least *= 10
 			}
 			due = time.After(time.Until(at.Add(least)))
 		}
 		if due == nil {
 			select {
-			case <-r.changed:
+			case <-w.changed:
 			case <-ctx.Done():
 				return
 			}
 			continue
 		}
 		select {
-		case <-r.changed:
+		case <-w.changed:
 			continue // it may be due earlier
 		case <-due:
 		case <-ctx.Done():
@@ -134,9 +165,9 @@ func (r *Reporter) Run(ctx context.Context) {
 		}
 		s = r.status()
 		now = Of(&s)
-		if err := r.send(ctx, last, now); err != nil {
+		if err := w.send(ctx, now); err != nil {
 			if failures++; failures == 1 {
-				klog.FromContext(ctx).Error(err, "The state cannot be reported, will retry")
+				klog.FromContext(ctx).Error(err, "The state cannot be reported, will retry", "way", w.name)
 			}
 			delay := min(r.options.RetryMin<<min(failures-1, 10), r.options.RetryMax)
 			retry = time.Now().Add(delay/2 + rand.N(delay/2+1)) //nolint:gosec // no secret
@@ -146,8 +177,13 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
+// sameState reports whether nothing but versions differs.
+func sameState(r, other *status.Report) bool {
+	return r.State == other.State && r.Message == other.Message
+}
+
 func equal(r, other *status.Report) bool {
-	if r.State != other.State || r.Message != other.Message || len(r.Sources) != len(other.Sources) {
+	if !sameState(r, other) || len(r.Sources) != len(other.Sources) {
 		return false
 	}
 	for i, s := range r.Sources {
@@ -158,36 +194,55 @@ func equal(r, other *status.Report) bool {
 	return true
 }
 
-// send sends a report, and an Event if the state is another one.
-func (r *Reporter) send(ctx context.Context, last, now *status.Report) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("no answer within 30s"))
-	defer cancel()
-	base := "/api/v1/namespaces/" + r.pod.Namespace
-	if r.options.Annotate {
-		value, err := json.Marshal(now)
-		if err != nil {
-			return err
-		}
-		meta := map[string]any{"annotations": map[string]string{status.Annotation: string(value)}}
-		if r.pod.UID != "" {
-			meta["uid"] = r.pod.UID // of another pod with the same name it is refused
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": meta})
-		if err != nil {
-			return err
-		}
-		if err := r.client.Send(ctx, http.MethodPatch, base+"/pods/"+r.pod.Name, "application/merge-patch+json", patch); err != nil {
-			return err
-		}
-	}
-	if !r.options.Events || last != nil && last.State == now.State && last.Message == now.Message {
-		return nil
-	}
-	event, err := json.Marshal(r.event(now))
-	if err != nil || event == nil || now.State == status.Applying {
+// annotate writes a report to the annotation of the pod.
+func (r *Reporter) annotate(ctx context.Context, now *status.Report) error {
+	value, err := json.Marshal(now)
+	if err != nil {
 		return err
 	}
-	return r.client.Send(ctx, http.MethodPost, base+"/events", "application/json", event)
+	meta := map[string]any{"annotations": map[string]string{status.Annotation: string(value)}}
+	if r.pod.UID != "" {
+		meta["uid"] = r.pod.UID // of another pod with the same name it is refused
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return err
+	}
+	return r.request(ctx, http.MethodPatch, "/pods/"+r.pod.Name, "application/merge-patch+json", patch)
+}
+
+func (r *Reporter) request(ctx context.Context, method, path, contentType string, body []byte) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, fmt.Errorf("no answer within 30s"))
+	defer cancel()
+	return r.client.Send(ctx, method, "/api/v1/namespaces/"+r.pod.Namespace+path, contentType, body)
+}
+
+// events writes Events.
+type events struct {
+	*Reporter
+	forbidden bool // which has been logged
+}
+
+// send writes the Event of a report. It is dropped if Events are forbidden: trying again would not help, and the next one shows whether the
+// right has been granted.
+func (e *events) send(ctx context.Context, now *status.Report) error {
+	if now.State == status.Applying {
+		return nil
+	}
+	event, err := json.Marshal(e.event(now))
+	if err != nil {
+		return err
+	}
+	err = e.request(ctx, http.MethodPost, "/events", "application/json", event)
+	forbidden := false
+	if refused, is := errors.AsType[*source.StatusError](err); is && refused.Code == http.StatusForbidden {
+		if !e.forbidden {
+			klog.FromContext(ctx).Error(err, "Events cannot be written, because the agent has no right to create them")
+		}
+		forbidden, err = true, nil
+	}
+	e.forbidden = forbidden
+	return err
 }
 
 // event makes the Event of a report.

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/configdep/configdep/pkg/agent"
 	"github.com/configdep/configdep/pkg/agent/source"
@@ -29,6 +31,9 @@ type fakeCluster struct {
 	mu   sync.Mutex
 	sent []string
 	err  error
+	// events is what is wrong with Events alone, and tries is how often one was tried.
+	events error
+	tries  int
 }
 
 func (f *fakeCluster) Send(_ context.Context, method, path, contentType string, body []byte) error {
@@ -36,6 +41,11 @@ func (f *fakeCluster) Send(_ context.Context, method, path, contentType string, 
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return f.err
+	}
+	if method == http.MethodPost {
+		if f.tries++; f.events != nil {
+			return f.events
+		}
 	}
 	if method == http.MethodPatch && contentType != "application/merge-patch+json" {
 		return errors.New("no merge patch")
@@ -65,6 +75,14 @@ func (f *fakeCluster) will(err error) {
 	f.err = err
 }
 
+// refuseEvents sets what is wrong with Events, and returns how often one was tried.
+func (f *fakeCluster) refuseEvents(err error) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = err
+	return f.tries
+}
+
 // bench is a reporter in a bubble.
 type bench struct {
 	*testing.T
@@ -76,6 +94,11 @@ type bench struct {
 
 func run(t *testing.T, o Options, test func(*bench)) {
 	t.Helper()
+	runLogging(t, o, klog.Logger{}, test)
+}
+
+func runLogging(t *testing.T, o Options, logger klog.Logger, test func(*bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, fakeCluster: &fakeCluster{}}
 		o.Least, o.RetryMin, o.RetryMax = time.Second, time.Second, time.Minute
@@ -84,7 +107,7 @@ func run(t *testing.T, o Options, test func(*bench)) {
 			defer b.mu.Unlock()
 			return b.status
 		})
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		done := make(chan struct{})
 		go func() { b.reporter.Run(ctx); close(done) }()
 		synctest.Wait()
@@ -202,6 +225,65 @@ func TestReporter_Events(t *testing.T) {
 		b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
 		b.after(time.Second, events+"Warning ConfigSourceMissing a is missing")
 	})
+}
+
+// Events that cannot be written change nothing about the annotation, which is not written again for them.
+func TestReporter_EventsFail(t *testing.T) {
+	const events = "/api/v1/namespaces/shop/events u1: "
+	for name, c := range map[string]struct {
+		err   error
+		tries int      // at most
+		later []string // what is sent once Events can be written
+	}{
+		"forbidden": {err: &source.StatusError{Code: http.StatusForbidden, Message: "events is forbidden"}, tries: 2},
+		"failing": {
+			err:   &source.StatusError{Code: http.StatusInternalServerError, Message: "etcd is away"},
+			tries: 300, later: []string{events + "Warning ConfigNotApplied reload: x"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+			runLogging(t, Options{Annotate: true, Events: true}, logger, func(b *bench) {
+				b.after(time.Minute, pod+`{"state":"Applying"}`)
+				b.refuseEvents(c.err)
+				b.set(applied(1))
+				b.after(time.Second, annotation(`"state":"Applied"`, 1))
+				b.after(time.Hour)
+				b.set(func(s *agent.Status) { s.Failure = &agent.FailureError{Step: agent.Reload, Err: errors.New("x")} })
+				b.after(time.Second, annotation(`"state":"Failed","message":"reload: x"`, 1))
+				b.after(time.Hour)
+				if tries := b.refuseEvents(nil); tries < 2 || tries > c.tries {
+					b.Errorf("%d tries", tries)
+				}
+				b.after(time.Hour, c.later...)
+			})
+			if n := strings.Count(log.String(), c.err.Error()); n != 1 {
+				t.Errorf("%d lines of the log in:\n%s", n, log.String())
+			}
+		})
+	}
+}
+
+// The right to create Events may come later, and go again.
+func TestReporter_EventsAllowedLater(t *testing.T) {
+	const events = "/api/v1/namespaces/shop/events u1: "
+	var log bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+	forbidden := &source.StatusError{Code: http.StatusForbidden, Message: "events is forbidden"}
+	runLogging(t, Options{Events: true}, logger, func(b *bench) {
+		for range 3 {
+			b.refuseEvents(forbidden)
+			b.set(applied(1))
+			b.after(time.Hour)
+			b.refuseEvents(nil)
+			b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
+			b.after(time.Hour, events+"Warning ConfigSourceMissing a is missing")
+		}
+	})
+	if n := strings.Count(log.String(), forbidden.Message); n != 3 {
+		t.Errorf("%d lines of the log in:\n%s", n, log.String())
+	}
 }
 
 // A report has a limit, whatever the sources and the message.
