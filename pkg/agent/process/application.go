@@ -30,9 +30,11 @@ type Application struct {
 
 	mu         sync.Mutex
 	child      *Child
-	restarting bool   // until Restart returns
-	replaced   *Child // by Restart, or still on trial there: its end is not told when it comes, also if it is noticed late
-	ending     bool   // the application is not started again
+	restarting bool      // until Restart returns
+	trial      bool      // during which Restart sees whether the new child stays up
+	replaced   *Child    // by Restart, or still on trial there: its end is not told when it comes, also if it is noticed late
+	asked      time.Time // when the child last got a signal by which it may end
+	ending     bool      // the application is not started again
 	ended      chan Exit
 }
 
@@ -110,9 +112,19 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 		a.mu.Unlock()
 		return ErrEnding
 	}
+	wait := a.Grace - time.Since(a.asked)
+	a.mu.Unlock()
+	if wait > 0 && finished(ctx, old, wait) {
+		return ErrEnding // it has been asked to end, and a new child would not be
+	}
+
+	a.mu.Lock()
+	if a.ending {
+		a.mu.Unlock()
+		return ErrEnding
+	}
 	a.restarting, a.replaced = true, old
 	a.mu.Unlock()
-
 	_, err := old.Stop(ctx, a.Grace)
 
 	a.mu.Lock()
@@ -129,25 +141,34 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 		return err
 	}
 	child := a.child
-	a.replaced = child
+	a.replaced, a.trial, a.asked = child, true, time.Time{}
 	a.mu.Unlock()
-	timer := time.NewTimer(uptime)
-	select {
-	case <-child.Done():
-	case <-timer.C:
-	}
-	timer.Stop()
+	finished(ctx, child, uptime)
 	a.mu.Lock()
+	a.trial = false
 	select {
 	case <-child.Done(): // maybe in the moment in which the time was over: its end has not been told, and is told by nothing else
 		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
 	default:
 		a.replaced = nil // from now on its end is the end of the application
 	}
-	if err != nil && a.ending {
+	if err != nil && (a.ending || !a.asked.IsZero()) {
 		a.end(child.Exit())
 	}
 	return err
+}
+
+// finished waits until a child has ended, for some time at most, and reports whether it has.
+func finished(ctx context.Context, c *Child, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-c.Done():
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // GiveUp says that the application is not started again if it is not running: then it has ended.
@@ -203,6 +224,9 @@ func own(s os.Signal) bool {
 	return false
 }
 
+// stops are the signals with which containers are stopped.
+func stops(s os.Signal) bool { return s == unix.SIGTERM || s == unix.SIGINT || s == unix.SIGQUIT }
+
 // Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
 // and then is killed. SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. The signals with
 // which containers are stopped, SIGTERM, SIGINT and SIGQUIT, are for this process before its start, and call cancel.
@@ -217,19 +241,14 @@ func (a *Application) Forward(ctx context.Context, cancel func()) {
 			if own(s) {
 				continue
 			}
-			if (s == unix.SIGTERM || s == unix.SIGINT || s == unix.SIGQUIT) && !a.Started() {
+			if stops(s) && !a.Started() {
 				cancel()
 				continue
 			}
+			a.forward(s)
 			if s == unix.SIGTERM && kill == nil {
-				// Before the signal, so that a restart starts no application that does not get it.
-				a.mu.Lock()
-				a.ending = true
-				a.endIfDone()
-				a.mu.Unlock()
 				kill = time.After(a.Grace)
 			}
-			_ = a.Signal(s) // it may have ended meanwhile
 		case <-kill:
 			a.mu.Lock()
 			if a.child != nil {
@@ -239,5 +258,33 @@ func (a *Application) Forward(ctx context.Context, cancel func()) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// forward sends the application a signal. SIGTERM ends it, and so does another signal with which containers are stopped while no child
+// runs that could get it: a restart must start no child that has not been asked to end.
+func (a *Application) forward(s os.Signal) {
+	if stops(s) {
+		a.mu.Lock()
+		if s == unix.SIGTERM || !a.running() {
+			a.ending = true
+			a.endIfDone()
+		}
+		a.asked = time.Now()
+		a.mu.Unlock()
+	}
+	_ = a.Signal(s) // it may have ended meanwhile
+}
+
+// running reports whether there is a child that Restart does not stop, with mu held.
+func (a *Application) running() bool {
+	if a.restarting && !a.trial {
+		return false
+	}
+	select {
+	case <-a.child.Done():
+		return false
+	default:
+		return true
 	}
 }

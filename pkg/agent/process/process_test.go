@@ -465,3 +465,137 @@ func TestRestartDies(t *testing.T) {
 		t.Errorf("ended with %v", e)
 	}
 }
+
+// script starts an application of a shell script, which appends to the file log of a directory, and has the number of its start as N.
+func script(t *testing.T, dir string, grace time.Duration, text string) (a *Application, awaitLog func(want string)) {
+	t.Helper()
+	n := 0
+	a = NewApplication([]string{"sh", "-c", "cd " + dir + "; " + text}, func() []string { n++; return append(os.Environ(), "N="+strconv.Itoa(n)) }, grace)
+	if err := a.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Stop() })
+	return a, func(want string) {
+		t.Helper()
+		await(t, "the log is "+want, func() bool {
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			return string(log) == want
+		})
+	}
+}
+
+const forever = "while :; do sleep 0.01; done"
+
+// A signal with which containers are stopped ends the application also if it comes while a restart stops the old child: the new one would
+// not get it.
+func TestForward_WhileTheOldChildStops(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			a, awaitLog := script(t, dir, limit, `trap '' INT QUIT; trap 'trap "" TERM; echo ends >> log; while [ ! -e go ]; do sleep 0.01; done; exit 7' TERM;
+				echo starts >> log; `+forever)
+			awaitLog("starts\n")
+			restarted := make(chan error, 1)
+			go func() { restarted <- a.Restart(t.Context(), 0) }()
+			awaitLog("starts\nends\n")
+			a.forward(s)
+			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-restarted; !errors.Is(err, ErrEnding) {
+				t.Errorf("restarted: %v", err)
+			}
+			if e := <-a.Ended(); e.Status() != 7 {
+				t.Errorf("ended with %v", e)
+			}
+			awaitLog("starts\nends\n")
+		})
+	}
+}
+
+// The new child gets such a signal, and its end is the end of the application, though it is on trial.
+func TestForward_WhileTheNewChildIsOnTrial(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			a, awaitLog := script(t, t.TempDir(), limit, `echo $N >> log; `+forever)
+			awaitLog("1\n")
+			restarted := make(chan error, 1)
+			go func() { restarted <- a.Restart(t.Context(), limit) }()
+			awaitLog("1\n2\n")
+			a.forward(s)
+			if err := <-restarted; err == nil {
+				t.Error("restarted")
+			}
+			if e := <-a.Ended(); e.Signal != s {
+				t.Errorf("ended with %v", e)
+			}
+		})
+	}
+}
+
+// While a restart that failed waits for its next try, no child could get such a signal.
+func TestForward_WhileNoChildRuns(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			a, awaitLog := script(t, t.TempDir(), limit, `echo $N >> log; [ "$N" = 2 ] && exit 3; `+forever)
+			awaitLog("1\n")
+			if err := a.Restart(t.Context(), limit); err == nil || errors.Is(err, ErrEnding) {
+				t.Fatalf("restarted: %v", err)
+			}
+			a.forward(unix.SIGHUP) // this is no signal to end
+			select {
+			case e := <-a.Ended():
+				t.Errorf("ended with %v", e)
+			default:
+			}
+			a.forward(s)
+			if e := <-a.Ended(); e.Status() != 3 {
+				t.Errorf("ended with %v", e)
+			}
+			if err := a.Restart(t.Context(), 0); !errors.Is(err, ErrEnding) {
+				t.Errorf("restarted: %v", err)
+			}
+		})
+	}
+}
+
+// A child that takes its time to end after such a signal is not replaced by one that has not got it.
+func TestForward_BeforeARestart(t *testing.T) {
+	t.Parallel()
+	a, awaitLog := script(t, t.TempDir(), limit, `trap 'echo asked >> log; sleep 0.5; exit 7' INT; echo $N >> log; `+forever)
+	awaitLog("1\n")
+	a.forward(unix.SIGINT)
+	awaitLog("1\nasked\n")
+	if err := a.Restart(t.Context(), 0); !errors.Is(err, ErrEnding) {
+		t.Errorf("restarted: %v", err)
+	}
+	if e := <-a.Ended(); e.Status() != 7 {
+		t.Errorf("ended with %v", e)
+	}
+	awaitLog("1\nasked\n")
+}
+
+// For some applications such a signal has another meaning: they go on, and are restarted later.
+func TestForward_ToAnApplicationThatGoesOn(t *testing.T) {
+	t.Parallel()
+	a, awaitLog := script(t, t.TempDir(), 100*time.Millisecond, `trap 'echo dump >> log' QUIT; echo $N >> log; `+forever)
+	awaitLog("1\n")
+	a.forward(unix.SIGQUIT)
+	awaitLog("1\ndump\n")
+	if err := a.Restart(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog("1\ndump\n2\n")
+	a.forward(unix.SIGQUIT)
+	awaitLog("1\ndump\n2\ndump\n")
+	if err := a.Restart(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog("1\ndump\n2\ndump\n3\n")
+}
