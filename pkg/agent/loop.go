@@ -1,0 +1,185 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent/fileset"
+	"github.com/configdep/configdep/pkg/agent/process"
+)
+
+// ErrInterrupted is returned by Run if the context ends before the files of an init container are there, or an application starts.
+var ErrInterrupted = errors.New("interrupted before the files were complete")
+
+// Run applies what the sources have, until the context ends, or the application. With Once it ends after the first set. The exit is how
+// the application ended, if it did.
+func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
+	if a.dir, err = fileset.Open(a.config.Dir, a.config.Files); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, a.dir.Close()) }()
+	a.cleaned(ctx)
+	// An earlier process may have ended while the application read the current set.
+	a.touched = a.dir.Current() != a.dir.Applied()
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, r := range a.readers {
+		running.Go(func() { r.Run(ctx) })
+	}
+	var ended <-chan process.Exit
+	if a.config.Application != nil {
+		ended = a.config.Application.Ended()
+		defer func() { err = errors.Join(err, a.config.Application.Stop()) }() //nolint:contextcheck // the context has ended
+	}
+	a.wake() // with no sources, nothing else would
+	l := loop{Agent: a}
+	defer l.stop()
+	for {
+		select {
+		case <-a.changed:
+			l.change(ctx)
+		case <-l.due:
+			l.due = nil
+			l.begin(ctx)
+		case err := <-l.done:
+			if notStarted, is := errors.AsType[startError](err); is {
+				return nil, notStarted.error
+			}
+			l.finish(ctx, err)
+			if a.config.Once && err == nil {
+				return nil, nil //nolint:nilnil // there is no application
+			}
+		case e := <-ended:
+			return &e, nil
+		case <-ctx.Done():
+			if a.config.Once || a.config.Application != nil && !a.config.Application.Started() {
+				return nil, ErrInterrupted
+			}
+			return nil, nil //nolint:nilnil // the application has not ended
+		}
+	}
+}
+
+// loop is the state of the goroutine that applies sets.
+type loop struct {
+	*Agent
+	first    time.Time        // of the changes since a set was begun; zero: there are none
+	due      <-chan time.Time // when to begin
+	wanted   *wanted
+	done     chan error // of the set that is being applied; nil: none is
+	applying *wanted    // that set
+	pending  bool       // the time of another set came meanwhile
+	cancel   context.CancelCauseFunc
+	failures int // in a row, of the same set
+	refusals int // those of them that are failures of the reload or the probe
+}
+
+var errSuperseded = errors.New("something newer is wanted")
+
+// change takes note of a change of a source.
+func (l *loop) change(ctx context.Context) {
+	w, err := l.want()
+	if err != nil {
+		// A set that was complete is still applied.
+		l.update(ctx, func(s *Status) { s.Unread = err })
+		return
+	}
+	if l.wanted != nil && l.wanted.digest == w.digest {
+		l.update(ctx, func(s *Status) {
+			s.Unread = nil
+			if l.done == nil && s.Applied == w.digest {
+				s.Versions = w.set.Versions
+			}
+		})
+		l.wanted.versions.Store(&w.set.Versions)
+		return
+	}
+	l.wanted, l.failures, l.refusals = w, 0, 0
+	if ignored := w.set.Ignored; len(ignored) != 0 {
+		klog.FromContext(ctx).Info("Keys that cannot be environment variables are ignored", "keys", ignored)
+	}
+	l.interrupt()
+	started := false
+	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, started = w.digest, nil, s.Started })
+	now := time.Now()
+	if l.first.IsZero() {
+		l.first = now
+	}
+	settle := l.config.Settle
+	if !started {
+		settle = 0
+	}
+	l.due = time.After(min(settle, time.Until(l.first.Add(10*settle))))
+}
+
+// interrupt ends the attempt to apply what is not wanted anymore.
+func (l *loop) interrupt() {
+	if l.cancel != nil {
+		l.cancel(errSuperseded)
+	}
+}
+
+// stop waits for the end of an attempt.
+func (l *loop) stop() {
+	if l.done != nil {
+		l.interrupt()
+		<-l.done //nolint:errcheck // it does not count anymore
+	}
+}
+
+// begin begins to apply what is wanted.
+func (l *loop) begin(ctx context.Context) {
+	l.first = time.Time{}
+	if l.pending = l.done != nil; l.pending {
+		return // finish begins again
+	}
+	ctx, l.cancel = context.WithCancelCause(ctx)
+	l.done = make(chan error, 1)
+	l.applying = l.wanted
+	w, refusals, done := l.wanted, l.refusals, l.done
+	go func() { done <- l.apply(ctx, w, refusals) }()
+}
+
+// finish takes note of the end of an attempt.
+func (l *loop) finish(ctx context.Context, err error) {
+	l.cancel(nil)
+	l.done, l.cancel = nil, nil
+	if err == nil && l.applying == l.wanted {
+		// A version that came meanwhile, with the same content.
+		l.update(ctx, func(s *Status) { s.Versions = *l.wanted.versions.Load() })
+	}
+	// A failure of what is not wanted anymore does not count.
+	if failure, is := errors.AsType[*FailureError](err); is && l.applying == l.wanted {
+		l.failures++
+		if failure.Step == Reload || failure.Step == Probe {
+			l.refusals++
+		}
+		back := l.refused != nil && l.refused.back
+		l.update(ctx, func(s *Status) { s.fail(failure, back) })
+		if l.due == nil && !l.pending && !back {
+			l.due = time.After(l.backOff())
+		}
+	}
+	if l.pending {
+		l.begin(ctx)
+	}
+}
+
+// backOff returns how long to wait before the next try.
+func (l *loop) backOff() time.Duration {
+	d := l.config.RetryMin << min(l.failures-1, 20)
+	if d > l.config.RetryMax || d <= 0 {
+		d = l.config.RetryMax
+	}
+	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret
+}
