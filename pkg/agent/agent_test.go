@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/configdep/configdep/pkg/agent/action"
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
@@ -198,6 +199,13 @@ func (b *bench) stop() {
 func (b *bench) after(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // of the clock of synctest: all goroutines wait when it passes, and it takes no time
 	synctest.Wait()
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // want fails unless the files are as given, the action has found the given contents since the last time, and the failure contains a text.
@@ -492,6 +500,88 @@ func TestNextProcess(t *testing.T) {
 		b.after(time.Second)
 		b.want("a=3", "", "a=3")
 	})
+}
+
+// An application starts with what an earlier process left if nothing newer can be applied.
+func TestResume(t *testing.T) {
+	never := func(b *bench) {
+		b.Helper()
+		b.after(time.Hour)
+		if b.agent.Status().Started {
+			b.Error("started")
+		}
+	}
+	soon := func(b *bench) {
+		b.Helper()
+		b.after(Patience - 1)
+		if b.agent.Status().Started {
+			b.Error("started at once")
+		}
+		b.after(1)
+		if s := b.agent.Status(); !s.Started || s.InSync() || s.Successes != 0 {
+			b.Errorf("status %+v", s)
+		}
+		if got := show(b.dir); got != "a=1" {
+			b.Errorf("files %q", got)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(b *bench) // between the two processes
+		want   func(b *bench)
+	}{
+		"the API server is away": {func(*bench) {}, soon},
+		"a source is gone":       {func(b *bench) { b.source.data, b.source.read = nil, true }, soon},
+		"content is refused": {func(b *bench) {
+			b.source.data, b.source.read, b.config.Check = map[string][]byte{"a": []byte("2")}, true, &action.Command{Args: []string{"false"}, Timeout: time.Minute}
+		}, soon},
+		"there are no files": {func(b *bench) { b.must(os.Remove(filepath.Join(b.dir, "..data"))) }, never},
+		"the files are not whole": {func(b *bench) {
+			file := filepath.Join(b.dir, "..data", "a")
+			b.must(errors.Join(os.Remove(file), os.Symlink("/etc/passwd", file)))
+		}, never},
+		"an init container": {func(b *bench) { b.config.Once = true }, never},
+		"variables are needed as well": {func(b *bench) {
+			b.config.Sources = append(b.config.Sources, source.Spec{Kind: source.Volume, Name: "/env", Env: true})
+		}, never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(b *bench) {
+				b.source.set("a", "1")
+				synctest.Wait()
+				b.stop()
+				b.source.data, b.source.read = nil, false
+				once := b.config.Once
+				c.change(b)
+				b.start()
+				c.want(b)
+				if b.config.Once != once { // it has not ended by itself
+					b.cancel()
+					if err := <-b.ended; !errors.Is(err, ErrInterrupted) {
+						b.Error(err)
+					}
+					b.config.Once = once
+					b.start()
+				}
+			})
+		})
+	}
+}
+
+// Once the sources can be read, the application reads what is new, and only that.
+func TestResume_AndGoOn(t *testing.T) {
+	for content, calls := range map[string][]string{"1": nil, "2": {"a=2"}} {
+		run(t, nil, func(b *bench) {
+			b.source.set("a", "1")
+			synctest.Wait()
+			b.stop()
+			b.source.data, b.source.read = nil, false
+			b.start()
+			b.after(time.Hour)
+			b.source.set("a", content)
+			b.after(time.Minute)
+			b.want("a="+content, "", calls...)
+		})
+	}
 }
 
 // Old files that cannot be removed do not fail what has been applied.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +15,15 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/fileset"
 	"github.com/configdep/configdep/pkg/agent/process"
+	"github.com/configdep/configdep/pkg/agent/source"
 )
 
 // ErrInterrupted is returned by Run if the context ends before the files of an init container are there, or an application starts.
 var ErrInterrupted = errors.New("interrupted before the files were complete")
+
+// Patience is how long an agent waits for what its sources have, if an earlier process has left a set: then the application starts with
+// that one. It is less than startup probes take to fail.
+const Patience = 10 * time.Second
 
 // Run applies what the sources have, until the context ends, or the application. With Once it ends after the first set. The exit is how
 // the application ended, if it did.
@@ -43,6 +49,9 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	}
 	a.wake() // with no sources, nothing else would
 	l := loop{Agent: a}
+	if a.canResume() {
+		l.patience = time.After(Patience)
+	}
 	defer l.stop()
 	for {
 		select {
@@ -51,6 +60,11 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 		case <-l.due:
 			l.due = nil
 			l.begin(ctx)
+		case <-l.patience:
+			l.resumes = true
+			if err := l.resume(ctx); err != nil {
+				return nil, err
+			}
 		case err := <-l.done:
 			if notStarted, is := errors.AsType[startError](err); is {
 				return nil, notStarted.error
@@ -58,6 +72,9 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 			l.finish(ctx, err)
 			if a.config.Once && err == nil {
 				return nil, nil //nolint:nilnil // there is no application
+			}
+			if err := l.resume(ctx); err != nil {
+				return nil, err
 			}
 		case e := <-ended:
 			return &e, nil
@@ -82,6 +99,9 @@ type loop struct {
 	cancel   context.CancelCauseFunc
 	failures int // in a row, of the same set
 	refusals int // those of them that are failures of the reload or the probe
+
+	patience <-chan time.Time // ends when the set of an earlier process shall do
+	resumes  bool             // it has ended
 }
 
 var errSuperseded = errors.New("something newer is wanted")
@@ -120,6 +140,27 @@ func (l *loop) change(ctx context.Context) {
 		settle = 0
 	}
 	l.due = time.After(min(settle, time.Until(l.first.Add(10*settle))))
+}
+
+// canResume reports whether the application can start with the set of an earlier process: it must be whole, and variables are in no set.
+// The files of an init container would stay as they are, so it waits.
+func (a *Agent) canResume() bool {
+	variables := slices.ContainsFunc(a.config.Sources, func(s source.Spec) bool { return s.Env })
+	return !a.config.Once && !variables && a.dir.Current().Digest() != (fileset.Digest{})
+}
+
+// resume lets the application start with the set of an earlier process, if there is no newer one by now: a container that restarts while
+// the API server is away, or while its sources have content that cannot be applied, has what it had before.
+func (l *loop) resume(ctx context.Context) error {
+	if !l.resumes || l.done != nil || l.Status().Started {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Nothing newer could be applied, so the application starts with the files of before")
+	l.update(ctx, func(s *Status) { s.Started = true })
+	if l.config.Application == nil {
+		return nil
+	}
+	return l.config.Application.Start()
 }
 
 // interrupt ends the attempt to apply what is not wanted anymore.

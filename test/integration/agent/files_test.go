@@ -190,6 +190,42 @@ func TestParent(t *testing.T) {
 	r.ready("a", "2")
 }
 
+// A container that restarts while the API server is away starts with the files that it had: as a sidecar, and with the application.
+func TestRestartWithoutAPIServer(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "1")
+	r := p.agent("--configmap=settings")
+	r.ready("a", "1")
+	r.stop()
+	p.api = []string{"--api-server=http://" + freeAddress(t)} // where nothing listens
+	r = p.agent("--configmap=settings")
+	await.Until(t, "the sidecar has started", func(ctx context.Context) error {
+		code, text, err := r.probe(ctx, "/startupz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("not started: %s", text)
+		}
+		return err
+	})
+	r.unready("connection refused")
+	r.stop()
+	r = p.agent("--configmap=settings", "--", "sh", "-c", `trap 'exit 0' INT; echo "start $(cat `+p.dir+`/a)"; while :; do sleep 0.01; done`)
+	await.Until(t, "the application has started", func(context.Context) error {
+		if log := r.text(); !strings.Contains(log, "start 1\n") {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+	r.stop()
+	// A new pod has no files, and waits.
+	p.dir += "-2"
+	r = p.agent("--configmap=settings")
+	r.unready("connection refused")
+	if code, text, err := r.probe(t.Context(), "/startupz"); err != nil || code != http.StatusServiceUnavailable {
+		t.Errorf("without files, /startupz is %d %s, %v", code, text, err)
+	}
+}
+
 // As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
 func TestFirstProcess(t *testing.T) {
 	t.Parallel()
