@@ -83,11 +83,12 @@ var mayImport = map[string][]string{
 	"pkg/agent/fileset":   {},
 	"pkg/agent/process":   {},
 	"pkg/agent/action":    {"pkg/agent/process"},
-	"pkg/agent/source":    {"pkg/agent/fileset"},
+	"pkg/agent/notify":    {},
+	"pkg/agent/source":    {"pkg/agent/fileset", "pkg/agent/notify"},
 	"pkg/agent/status":    {}, // which the server reads
 	"pkg/agent/endpoints": {"pkg/agent", "pkg/agent/source"},
-	"pkg/agent/report":    {"pkg/agent", "pkg/agent/status"},
-	"pkg/agent/restarter": {"pkg/agent/action"},
+	"pkg/agent/report":    {"pkg/agent", "pkg/agent/source", "pkg/agent/status"},
+	"pkg/agent/restarter": {"pkg/agent/action", "pkg/agent/notify"},
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source", "pkg/agent/status"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},

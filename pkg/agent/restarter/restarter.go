@@ -23,10 +23,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/action"
+	"github.com/configdep/configdep/pkg/agent/notify"
 )
 
 // ExitCode is the code with which the restarter ends by default so that all containers restart. No signal and no shell uses it.
@@ -92,7 +92,7 @@ func (r *Restarter) set(s State) {
 func (r *Restarter) Run(ctx context.Context) error {
 	started := time.Now()
 	logger := klog.FromContext(ctx)
-	notified, stop := r.notify()
+	notified, stop := notify.Directory(filepath.Dir(r.config.File))
 	defer stop()
 	done, err := r.read()
 	if err != nil {
@@ -183,37 +183,6 @@ func (r *Restarter) read() (string, error) {
 		return "", fmt.Errorf("%s has more than %d bytes: it must have the value of one annotation", r.config.File, maxValue)
 	}
 	return strings.TrimSpace(string(text)), nil
-}
-
-// notify returns a channel that tells when the kubelet has written the volume.
-func (r *Restarter) notify() (<-chan struct{}, func()) {
-	out := make(chan struct{}, 1)
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return out, func() {}
-	}
-	_ = w.Add(filepath.Dir(r.config.File)) // otherwise it is polled
-	var done sync.WaitGroup
-	tell := func() {
-		select {
-		case out <- struct{}{}:
-		default:
-		}
-	}
-	done.Go(func() {
-		for range w.Events {
-			tell()
-		}
-	})
-	done.Go(func() {
-		for range w.Errors { // too many events, at most: the file is read once for them all
-			tell()
-		}
-	})
-	return out, func() {
-		_ = w.Close()
-		done.Wait()
-	}
 }
 
 // Handler serves /startupz, /livez and /readyz. With a startup probe, the other containers start once the annotation has been read, so that

@@ -14,8 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent/notify"
 )
 
 // maxMountFiles is how many files of a directory are read.
@@ -61,7 +62,8 @@ func (m *Mount) Health() Health {
 
 // Run reads until the context ends.
 func (m *Mount) Run(ctx context.Context) {
-	notified, stop := m.notify()
+	// A directory that does not exist yet is found by polling, and then polled.
+	notified, stop := notify.Directory(m.spec.Name)
 	defer stop()
 	poll := time.NewTicker(m.poll)
 	defer poll.Stop()
@@ -75,39 +77,6 @@ func (m *Mount) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// notify returns a channel that tells of changes in the directory, as far as the kernel tells of them: not on all network file systems,
-// and not in directories below it.
-func (m *Mount) notify() (<-chan struct{}, func()) {
-	out := make(chan struct{}, 1)
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return out, func() {}
-	}
-	// A directory that does not exist yet is found by polling, and then polled.
-	_ = w.Add(m.spec.Name)
-	var done sync.WaitGroup
-	done.Go(func() {
-		for range w.Events {
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	})
-	done.Go(func() {
-		for range w.Errors { // too many events, at most: the next one tells of them all
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	})
-	return out, func() {
-		_ = w.Close()
-		done.Wait()
 	}
 }
 
