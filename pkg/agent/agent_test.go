@@ -865,6 +865,32 @@ func TestIgnoredKeys(t *testing.T) {
 	}
 }
 
+// Content that changes more often than a reload takes is applied now and then.
+func TestSuperseded_AgainAndAgain(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "0")
+		synctest.Wait()
+		b.reload.will(func(ctx context.Context, _ string) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Second):
+				return nil
+			}
+		})
+		for n := range 100 {
+			b.source.set("a", fmt.Sprint(n+1))
+			b.after(2 * time.Second)
+		}
+		if n := b.agent.Status().Successes; n < 8 || n > 20 { // of reloads, each of which may be interrupted three times
+			b.Errorf("applied %d times", n)
+		}
+		b.after(time.Minute)
+		b.reload.calls()
+		b.want("a=100", "")
+	})
+}
+
 // Changes settle too while a failed reload waits for its next try.
 func TestSettle_WhileItFails(t *testing.T) {
 	run(t, func(b *bench) { b.config.RetryMin, b.config.RetryMax = time.Hour, time.Hour }, func(b *bench) {

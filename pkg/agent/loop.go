@@ -97,6 +97,7 @@ type loop struct {
 	applying *wanted    // that set
 	pending  bool       // the time of another set came meanwhile
 	cancel   context.CancelCauseFunc
+	canceled int // in a row, of the attempts
 	failures int // in a row, of the same set
 	refusals int // those of them that are failures of the reload or the probe
 
@@ -105,6 +106,10 @@ type loop struct {
 }
 
 var errSuperseded = errors.New("something newer is wanted")
+
+// maxCanceled is how many attempts in a row newer content may interrupt. Otherwise nothing would ever be applied of content that changes
+// more often than it takes to apply it.
+const maxCanceled = 3
 
 // change takes note of a change of a source.
 func (l *loop) change(ctx context.Context) {
@@ -128,7 +133,9 @@ func (l *loop) change(ctx context.Context) {
 	if ignored := w.set.Ignored; len(ignored) != 0 {
 		klog.FromContext(ctx).Info("Keys that cannot be environment variables are ignored", "keys", ignored)
 	}
-	l.interrupt()
+	if l.canceled < maxCanceled {
+		l.interrupt()
+	}
 	started := false
 	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, started = w.digest, nil, s.Started })
 	now := time.Now()
@@ -193,6 +200,9 @@ func (l *loop) begin(ctx context.Context) {
 
 // finish takes note of the end of an attempt.
 func (l *loop) finish(ctx context.Context, err error) {
+	if l.canceled++; !errors.Is(err, errSuperseded) {
+		l.canceled = 0
+	}
 	l.cancel(nil)
 	l.done, l.cancel = nil, nil
 	if err == nil && l.applying == l.wanted {
