@@ -128,11 +128,20 @@ func (d *Dir) clean() error {
 			if !s.is(d.current) && !s.is(d.applied) && !s.is(d.previous) {
 				errs = append(errs, d.remove(s))
 			}
-		case entry.Type() == fs.ModeSymlink && (d.current == nil || !slices.Contains(d.current.first, s.name)):
+		case entry.Type() == fs.ModeSymlink && !d.current.has(s.name):
 			gone = append(gone, s.name) // unlink spares the links of others
 		}
 	}
 	return errors.Join(append(errs, d.unlink(gone))...)
+}
+
+// has reports whether a set needs a link.
+func (s *Set) has(first string) bool {
+	if s == nil {
+		return false
+	}
+	_, has := slices.BinarySearch(s.first, first)
+	return has
 }
 
 // remove removes a set. As much of it as possible is gone also if that fails.
