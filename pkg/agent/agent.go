@@ -137,6 +137,7 @@ type Agent struct {
 	changed chan struct{} // has room for one
 
 	key     [32]byte // of digests of environments
+	loaded  string   // digest of what the application works with, also if that could not be noted in the directory; "": unknown
 	touched bool     // the application may have read something else than the set that was applied last
 	refused *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
 

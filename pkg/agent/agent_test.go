@@ -865,6 +865,31 @@ func TestIgnoredKeys(t *testing.T) {
 	}
 }
 
+// What could not be noted in the directory, as on a full disk, is no reason to reload again.
+func TestAppliedCannotBeNoted(t *testing.T) {
+	run(t, nil, func(b *bench) {
+		b.source.set("a", "1")
+		synctest.Wait()
+		b.want("a=1", "")
+		inTheWay := filepath.Join(b.dir, "..tmp-applied")
+		b.must(os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
+		b.source.set("a", "2")
+		b.after(time.Second)
+		b.want("a=2", "write: ", "a=2")
+		b.after(time.Hour)
+		b.want("a=2", "write: ")
+		// Other content is another matter, also if the first one comes back.
+		b.source.set("a", "3")
+		b.after(time.Minute)
+		b.source.set("a", "2")
+		b.after(time.Minute)
+		b.want("a=2", "write: ", "a=3", "a=2")
+		b.must(os.RemoveAll(inTheWay))
+		b.after(time.Hour)
+		b.want("a=2", "")
+	})
+}
+
 // Content that changes more often than a reload takes is applied now and then.
 func TestSuperseded_AgainAndAgain(t *testing.T) {
 	run(t, nil, func(b *bench) {

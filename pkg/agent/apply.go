@@ -46,12 +46,14 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	case applied == w.digest && !a.touched:
 	case applied == "" && !a.touched && a.dir.Applied().Digest() == w.files: // an earlier process has applied it
 	case fresh && !a.config.ReloadFirst:
+	case a.loaded == w.digest: // an earlier try has come so far
 	default:
-		a.touched = true
+		a.touched, a.loaded = true, ""
 		if err := a.reload(ctx); err != nil {
 			return a.giveUp(ctx, w, refusals, err)
 		}
 	}
+	a.loaded = w.digest
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Write, err}
 	}
@@ -153,6 +155,7 @@ func (a *Agent) putBack(ctx context.Context) error {
 	a.mu.Lock()
 	a.environment = a.applied
 	a.mu.Unlock()
+	a.loaded = ""
 	if err := a.reload(ctx); err != nil {
 		if errors.Is(err, errSuperseded) {
 			return err
