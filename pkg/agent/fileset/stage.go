@@ -121,14 +121,14 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 			return nil, err
 		}
 	}
+	if err := d.root.Mkdir(s.name, 0o700); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Discard(s))
 		}
 	}()
-	if err := d.root.Mkdir(s.name, 0o700); err != nil {
-		return nil, err
-	}
 	if err := d.fill(s, files); err != nil {
 		return nil, err
 	}
