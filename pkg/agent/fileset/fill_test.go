@@ -5,9 +5,11 @@ package fileset
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,5 +210,61 @@ func TestStage_WhileOthersChange(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The directory of a set can be entered by others only once everything in it has its permissions.
+func TestStage_OpensTheSetLast(t *testing.T) {
+	dir := tempDir(t)
+	d := open(t, dir, Options{Mode: 0o644})
+	opened := 0
+	d.root.before = func() {
+		sets, err := filepath.Glob(filepath.Join(dir, setPrefix+"*"))
+		if err != nil || len(sets) != 1 {
+			return // it has not been made yet
+		}
+		modes := map[string]fs.FileMode{}
+		for _, name := range []string{".", "-a", "-a/b", "c"} {
+			if info, err := os.Stat(filepath.Join(sets[0], name)); err == nil {
+				modes[name] = info.Mode().Perm()
+			}
+		}
+		for inner, outer := range map[string]string{"-a": ".", "-a/b": "-a", "c": "."} {
+			if modes[outer] != 0 && modes[outer] != 0o700 && modes[inner] != 0o755 {
+				t.Errorf("%s has %v before %s has more than %v", outer, modes[outer], inner, modes[inner])
+			}
+		}
+		if modes["c"] == 0o755 {
+			opened++
+		}
+	}
+	s, err := d.Stage(files("-a/b/f", "1", "c/f", "1", "f", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := stat(t, s, "."); info.Mode().Perm() != 0o755 || opened == 0 {
+		t.Errorf("the set has %v, after %d steps", info.Mode(), opened)
+	}
+}
+
+// What is opened is closed, whatever is found.
+func TestStage_ClosesFiles(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close some of them
+	count := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	dir := tempDir(t)
+	d := open(t, dir, Options{})
+	show(t, d, files("a/b", "0", "a/same", "s", "c", "0"))
+	before := count()
+	for n := range 20 {
+		show(t, d, files("a/b", fmt.Sprint(n%10), "a/same", "s", fmt.Sprintf("c-%d/x", n), "y"))
+	}
+	if after := count(); after != before {
+		t.Errorf("%d files are open, and were %d before", after, before)
 	}
 }
