@@ -234,6 +234,17 @@ func TestAgent_SourcesThatAreNotRead(t *testing.T) {
 	}
 }
 
+// What is not seen of what containers read is said as well.
+func TestAgent_NotSeen(t *testing.T) {
+	a := newAgents(t)
+	a.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "tls")) })
+	a.withoutSecrets = true
+	a.restart()
+	a.act()
+	a.apply(pod1, pod2)
+	a.expect("applied", policy.InSync, "ContentApplied", allApplied+" Changes of Secret/tls are not seen: configdep reads no Secrets (--read-secrets=false).")
+}
+
 // The sources that agents have applied are known, in order, with their state.
 func TestAgent_Sources(t *testing.T) {
 	a := newAgents(t)

@@ -9,10 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // The API server takes the parts of manifests in docs/agent.md, and the agent takes the flags in them.
@@ -67,6 +71,12 @@ func TestDocument(t *testing.T) {
 		case strings.HasPrefix(part, "env:"):
 			var c corev1.Container
 			if err := yaml.UnmarshalStrict([]byte(part), &c); err != nil || len(c.Env) != 2 {
+				t.Errorf("%v in:\n%s", err, part)
+			}
+		case strings.HasPrefix(part, "metadata:"): // TestServer runs it
+			var d appsv1.Deployment
+			if err := yaml.UnmarshalStrict([]byte(part), &d); err != nil || d.Annotations[policy.StrategyAnnotation] != policy.Agent.Name() ||
+				d.Spec.Template.Labels[status.Label] != status.LabelValue {
 				t.Errorf("%v in:\n%s", err, part)
 			}
 		default:
