@@ -83,7 +83,7 @@ func TestSortAgentSources(t *testing.T) {
 // share it, and nothing is left in the end. Snapshots stay as they are.
 func TestAgentPods_Random(t *testing.T) {
 	for seed := range uint64(20) {
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+		r := rand.New(rand.NewPCG(seed, 0))
 		g, model := NewGraph(), map[string]*AgentPod{}
 		check := func(g *Graph, model map[string]*AgentPod) {
 			t.Helper()

@@ -101,7 +101,7 @@ func TestAgentPods_Decode(t *testing.T) {
 func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
 	x, r := syncedWithin(t, Scope{Agents: true}, []any{deployment("web", 1), deployment("api", 1)}, nil)
 	s := agentStream()
-	apply := func(store *store, do func(any) error, m *metav1.PartialObjectMetadata) {
+	apply := func(do func(any) error, m *metav1.PartialObjectMetadata) {
 		t.Helper()
 		o, err := s.reduce(m)
 		if err != nil {
@@ -115,10 +115,10 @@ func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
 		do   func()
 		told bool
 	}{
-		{"a pod", func() { apply(st, st.Add, agentPodObject("web-1-a", "10", "")) }, true},
-		{"its status", func() { apply(st, st.Update, agentPodObject("web-1-a", "11", "")) }, false},
+		{"a pod", func() { apply(st.Add, agentPodObject("web-1-a", "10", "")) }, true},
+		{"its status", func() { apply(st.Update, agentPodObject("web-1-a", "11", "")) }, false},
 		{"its report", func() {
-			apply(st, st.Update, agentPodObject("web-1-a", "12", `{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"tls"}]}`))
+			apply(st.Update, agentPodObject("web-1-a", "12", `{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"tls"}]}`))
 		}, true},
 		{"the source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("tls", 13))) }, true},
 		{"another source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("other", 14))) }, false},
@@ -134,10 +134,10 @@ func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
 		}
 	}
 	// A pod that belongs to no workload that is known leaves nothing, also if it belonged to one.
-	apply(st, st.Add, agentPodObject("web-1-a", "20", ""))
+	apply(st.Add, agentPodObject("web-1-a", "20", ""))
 	other := agentPodObject("web-1-a", "21", "")
 	other.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shop", Name: "x", Controller: new(true)}
-	apply(st, st.Update, other)
+	apply(st.Update, other)
 	x.Read(func(now policy.Evaluator) {
 		now.Graph.EachAgentPod(func(p *dependency.AgentPod) { t.Errorf("%+v is kept", p) })
 	})

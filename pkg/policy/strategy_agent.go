@@ -51,8 +51,9 @@ func (e *Evaluation) completeAgents() {
 	current := map[*dependency.AgentSource]bool{} // by the first of the sources, which pods share that have applied the same
 	e.graph.AgentPods(e.Workload, func(p *dependency.AgentPod) {
 		a.pods++
-		known, found := true, true
+		known := true
 		if len(p.Sources) > 0 {
+			var found bool
 			if known, found = current[&p.Sources[0]]; !found {
 				known = compared < maxAgentSources && e.hasCurrent(p.Sources)
 				current[&p.Sources[0]], compared = known, compared+len(p.Sources)

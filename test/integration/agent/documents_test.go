@@ -4,7 +4,10 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,10 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
 )
 
 // The API server takes the parts of manifests in docs/agent.md, and the agent takes the flags in them.
@@ -88,13 +93,40 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// The complete manifests are taken as they are, also where pods must be restricted, and each agent may read what its flags name.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	_, err := client.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
+	p.must(err)
+	_, err = cluster.Kubectl(t.Context(), "apply", "-n", p.namespace, "-k", "../../../artifacts/examples/agent")
+	p.must(err)
+	for name, pods := range map[string]int{"nginx": 2, "prometheus": 1, "postgresql": 1} {
+		var found *corev1.PodList
+		await.Until(t, "the pods of "+name+" run", func(ctx context.Context) (err error) {
+			found, err = client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "configdep.io/agent=true,app=" + name, FieldSelector: "status.phase=Running"})
+			if err == nil && len(found.Items) != pods {
+				err = fmt.Errorf("%d do", len(found.Items))
+			}
+			return err
+		})
+		p.tryFlags(found.Items[0].Spec)
+		for verb, object := range map[string]string{"list": "configmaps/" + name, "watch": "configmaps/" + name, "patch": "pods"} {
+			out, err := cluster.Kubectl(t.Context(), "auth", "can-i", verb, object, "-n", p.namespace, "--as=system:serviceaccount:"+p.namespace+":"+found.Items[0].Spec.ServiceAccountName)
+			if err != nil {
+				t.Errorf("%s may not %s %s: %v, %s", name, verb, object, err, out)
+			}
+		}
+	}
+}
+
 // tryFlags runs the agent with the flags of containers, as far as it takes them: in a directory that it cannot make, it ends.
 func (p *place) tryFlags(spec corev1.PodSpec) {
 	p.Helper()
 	tried := 0
 	for _, c := range append(spec.InitContainers, spec.Containers...) {
 		args := c.Args
-		if len(c.Command) != 0 && c.Command[0] == "configdep-agent" {
+		if len(c.Command) != 0 && path.Base(c.Command[0]) == "configdep-agent" {
 			args = c.Command[1:]
 		} else if !strings.Contains(c.Image, "/configdep-agent:") {
 			continue
@@ -113,7 +145,9 @@ func (p *place) tryFlags(spec corev1.PodSpec) {
 				all = append(all, arg)
 			}
 		}
-		out, err := cluster.Command(p.Context(), program, all...).CombinedOutput()
+		run := cluster.Command(p.Context(), program, all...)
+		run.Env = append(run.Environ(), "POD_NAME=web", "POD_UID=x")
+		out, err := run.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "/proc/none") {
 			p.Errorf("%v: %v: %s", all, err, out)
 		}
