@@ -21,9 +21,17 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
 		Workload: s.workload, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Digester: s.digester,
 	})
-	switch {
+	switch found := next.InPlace; {
 	case err != nil:
 		return 0, err
+	case found == nil:
+	case found.Progress != nil:
+		n.waits = ""
+		return 0, c.recordProgress(ctx, s, &next)
+	default:
+		c.tellPods(s, found.Pods)
+	}
+	switch {
 	case next.RollOut:
 		s.Action = policy.RollOut
 		if next.Because != "" {
@@ -40,6 +48,38 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 		n.waits = ""
 	}
 	return next.After, nil
+}
+
+// recordProgress records how far a restart is. What follows is decided when that has come back through the index.
+func (c *Controller) recordProgress(ctx context.Context, s *step, next *strategy.Next) error {
+	progress := next.InPlace.Progress
+	data, err := progress.ProgressPatch(s.workload)
+	if err == nil {
+		s.progress = progress.Text()
+		err = c.patch(ctx, s, data)
+	}
+	if err != nil {
+		return fmt.Errorf("recording how far the restart is: %w", err)
+	}
+	c.tellPods(s, next.InPlace.Pods)
+	if next.Failed != "" {
+		c.notify(s.workload, notify.RestartFailed, next.Failed)
+	}
+	return nil
+}
+
+// tellPods sends events about pods that are restarted in place, because the kubelet sends none.
+func (c *Controller) tellPods(s *step, pods []strategy.PodStep) {
+	for _, p := range pods {
+		e := notify.Event{
+			What: notify.PodRestarting, Message: "Told to restart all containers in place, for the current content",
+			Workload: s.workload.WorkloadKey, UID: s.workload.UID, Pod: &notify.Pod{Name: p.Name, UID: p.UID},
+		}
+		if p.Back {
+			e.What, e.Message = notify.PodRestarted, "All containers have restarted in place, with the current content"
+		}
+		c.Sink.Notify(e)
+	}
 }
 
 // tellWaits sends an event if a restart has been waiting for the same thing for a minute:

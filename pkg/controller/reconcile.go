@@ -41,6 +41,8 @@ type step struct {
 	// evaluation to create it.
 	data []byte
 	err  error
+	// progress is how far a restart in place is, if that is written.
+	progress string
 }
 
 // reconcile handles one workload. It returns after which time to do so again, if time alone
@@ -289,7 +291,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 		return next.After, nil
 	}
 	if err == nil {
-		restart.Pods, err = strategy.Pods(ctx, c.Client, by, w)
+		restart.Pods, restart.Unfit, err = strategy.Pods(ctx, c.Client, by, w)
 	}
 	if err == nil { // pods may have taken a while to list
 		data, err = c.restartPatch(s, w, &restart)
@@ -305,6 +307,9 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 		restarted.What, restarted.Message = notify.ContentChanged, "Not restarted, because configdep cannot restart a "+string(w.Kind)+", although "+s.Because
 	case err == nil:
 		restarted.What, restarted.Message = notify.Restarted, restartedBecause(s)
+		if why := cmp.Or(restart.Unfit, s.policy.NotInPlace(w)); why != "" {
+			restarted.Message += ": by a rollout and not in place, because " + why
+		}
 		klog.FromContext(ctx).Info("Restarted a workload", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)
 	case apierrors.IsConflict(err):
 		restarted.What = notify.RestartConflicted
@@ -381,7 +386,7 @@ func refused(err error) bool {
 // checksum identifies what a step writes, whatever the version of the workload.
 func (s *step) checksum() uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Action, s.present.Hash, s.present.Sources, s.Mixed)
+	fmt.Fprint(h, s.Action, s.present.Hash, s.present.Sources, s.Mixed, s.progress)
 	return h.Sum64()
 }
 

@@ -40,6 +40,17 @@ type Object struct {
 	Traits    Traits
 	// Status is known of kinds that are Rollable.
 	Status
+	InPlace
+}
+
+// InPlace is how pods can be restarted in place, for a workload that is Rollable and not Reruns.
+type InPlace struct {
+	// NotInPlace is why they cannot, as a clause; "": they can, as far as the workload says.
+	NotInPlace string
+	// MaxUnavailable is how many pods may be unavailable while pods are updated; 0: none.
+	MaxUnavailable int32
+	// Deadline is within which time pods have to make progress; 0: the workload does not say.
+	Deadline time.Duration
 }
 
 // TemplateReference names an object, in the same namespace, that has a pod template.
@@ -157,7 +168,7 @@ type Marks struct {
 	Verified string
 	// LastReload describes the last restart, in JSON.
 	LastReload string
-	// Recreating says which pods are to be evicted.
+	// Recreating says which pods are to be evicted or restarted in place.
 	Recreating string
 	// Fields says which values fields have been set to, in JSON.
 	Fields string
@@ -236,6 +247,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Terminating: o.Meta.DeletionTimestamp != nil,
 		Traits:      o.Traits,
 		Status:      o.Status,
+		InPlace:     o.InPlace,
 		Fields:      o.Fields,
 		Owner:       o.Owner,
 		Borrows:     o.TemplateFrom != nil,

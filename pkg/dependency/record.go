@@ -121,7 +121,7 @@ func addLeft(before []leftTemplate, l leftTemplate) []leftTemplate {
 	return left
 }
 
-// evicted reports whether the last restart was made by evicting pods.
+// evicted reports whether the last restart was made by evicting pods or in place, without another template.
 func (w *Workload) evicted() bool {
 	var last struct{ Evicted bool }
 	return json.Unmarshal([]byte(w.LastReload()), &last) == nil && last.Evicted

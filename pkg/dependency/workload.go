@@ -51,6 +51,7 @@ type Workload struct {
 	Marks      Marks
 	Traits
 	Status
+	InPlace
 	References []Reference
 	Fields     Fields
 	// Owner is the workload of a custom resource that this one belongs to; nil: there is none.

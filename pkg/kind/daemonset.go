@@ -26,6 +26,13 @@ var daemonSet = &Kind{
 	From:      typed(readDaemonSet),
 	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.DaemonSet).Spec.Selector },
 	current:   daemonSetCurrent,
+	maxUnavailable: func(o Object) int32 {
+		d := o.(*appsv1.DaemonSet)
+		if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			return maxUnavailable(r.MaxUnavailable, d.Status.DesiredNumberScheduled, true)
+		}
+		return 1
+	},
 	progress: func(o Object) Progress {
 		d := o.(*appsv1.DaemonSet)
 		p := Progress{

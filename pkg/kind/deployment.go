@@ -4,9 +4,12 @@
 package kind
 
 import (
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -32,6 +35,13 @@ var deployment = &Kind{
 		}
 		return func(set metav1.Object, _ []byte) bool { return set.GetAnnotations()[RevisionAnnotation] == number }
 	},
+	maxUnavailable: func(o Object) int32 {
+		d := o.(*appsv1.Deployment)
+		if r := d.Spec.Strategy.RollingUpdate; r != nil {
+			return maxUnavailable(r.MaxUnavailable, replicasOf(d.Spec.Replicas), false)
+		}
+		return 1
+	},
 	progress: func(o Object) Progress {
 		d := o.(*appsv1.Deployment)
 		return Progress{
@@ -52,7 +62,7 @@ func readDeployment(o *appsv1.Deployment) *dependency.Object {
 		Replicas: replicasOf(o.Spec.Replicas),
 		Paused:   o.Spec.Paused,
 		Revision: o.Annotations[RevisionAnnotation],
-	}}
+	}, InPlace: dependency.InPlace{Deadline: time.Duration(ptr.Deref(o.Spec.ProgressDeadlineSeconds, 0)) * time.Second}}
 	if o.Status.ObservedGeneration >= o.Generation {
 		out.Idle = out.Replicas == 0 && o.Status.Replicas == 0
 		switch o.Status.UpdatedReplicas {

@@ -68,6 +68,8 @@ type Kind struct {
 	layout   *layout                            // of a kind that a Descriptor describes
 	selector func(Object) *metav1.LabelSelector // nil: see Selects
 	progress func(Object) Progress
+	// maxUnavailable returns InPlace.MaxUnavailable; nil: it is 1.
+	maxUnavailable func(Object) int32
 	// See Current, and UpdateRevision.
 	current        func(Object) IsCurrent
 	updateRevision func(Object) string
@@ -227,6 +229,13 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 		read.Traits.Restart = onlyReported
 	case k.layout != nil:
 		read.Traits.KeepsPods = k.layout.keepsPods(o)
+	}
+	if read.Traits.Rollable && !read.Traits.Reruns {
+		read.MaxUnavailable = 1
+		if k.maxUnavailable != nil {
+			read.MaxUnavailable = k.maxUnavailable(o)
+		}
+		read.NotInPlace = notInPlace(read)
 	}
 	return read, nil
 }

@@ -83,6 +83,7 @@ func TestWorkloadOfAnObject(t *testing.T) {
 			replicas, rollable := map[dependency.WorkloadKind]int32{kind.Deployment: 1, kind.StatefulSet: 3, kind.DaemonSet: 4}[name]
 			if want.Replicas = replicas; rollable {
 				want.TemplateWritten = created.Time
+				want.InPlace = dependency.InPlace{NotInPlace: "its pod template has no restarter", MaxUnavailable: 1}
 				want.Rollout.Phase = dependency.RolloutRunning
 				want.Updated = map[dependency.WorkloadKind]dependency.UpdatedPods{kind.Deployment: dependency.UpdatedNone}[name]
 			}

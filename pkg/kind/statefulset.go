@@ -30,6 +30,13 @@ var statefulSet = &Kind{
 		}
 		return func(revision metav1.Object, _ []byte) bool { return revision.GetName() == s.Status.UpdateRevision }
 	},
+	maxUnavailable: func(o Object) int32 {
+		s := o.(*appsv1.StatefulSet)
+		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			return maxUnavailable(r.MaxUnavailable, replicasOf(s.Spec.Replicas), true)
+		}
+		return 1
+	},
 	updateRevision: func(o Object) string { return o.(*appsv1.StatefulSet).Status.UpdateRevision },
 	progress: func(o Object) Progress {
 		s := o.(*appsv1.StatefulSet)

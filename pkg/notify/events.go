@@ -29,6 +29,8 @@ var reasons = map[What]struct{ eventType, reason string }{
 	RecordFailed:       {corev1.EventTypeWarning, "ConfigRecordFailed"},
 	Reverted:           {corev1.EventTypeWarning, "ConfigConflict"},
 	SwitchedOff:        {corev1.EventTypeNormal, "ConfigReloadOff"},
+	PodRestarting:      {corev1.EventTypeNormal, "RestartingInPlace"},
+	PodRestarted:       {corev1.EventTypeNormal, "RestartedInPlace"},
 	InvalidAnnotation:  {corev1.EventTypeWarning, "InvalidAnnotation"},
 	TooManyPatterns:    {corev1.EventTypeWarning, "ConfigTooManyPatterns"},
 	StrategyNotAllowed: {corev1.EventTypeWarning, "ConfigStrategyNotAllowed"},
@@ -48,6 +50,9 @@ func (k KubernetesEvents) Notify(e Event) {
 	ref := &corev1.ObjectReference{Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: e.UID}
 	if of := k.Kinds.Of(e.Workload.Kind); of != nil {
 		ref.APIVersion, ref.Kind = of.GroupVersionKind().ToAPIVersionAndKind()
+	}
+	if p := e.Pod; p != nil {
+		ref = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.Workload.Namespace, Name: p.Name, UID: p.UID}
 	}
 	k.Recorder.Event(ref, as.eventType, as.reason, e.Message)
 }

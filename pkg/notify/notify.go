@@ -30,6 +30,8 @@ const (
 	RecordFailed      What = "RecordFailed"      // recording that content; it will be retried
 	Reverted          What = "Reverted"          // another client keeps reverting what configdep writes
 	SwitchedOff       What = "SwitchedOff"       // automatic restarts were on, and are off now
+	PodRestarting     What = "PodRestarting"     // a pod was told to restart in place
+	PodRestarted      What = "PodRestarted"      // a pod has restarted in place
 
 	// Automatic restarts are on hold until a user acts.
 	InvalidAnnotation  What = "InvalidAnnotation"
@@ -46,6 +48,7 @@ const (
 func Whats() []What {
 	return []What{
 		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		PodRestarting, PodRestarted,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused,
 	}
 }
@@ -55,6 +58,8 @@ type Event struct {
 	What     What
 	Workload dependency.WorkloadKey
 	UID      types.UID
+	// Pod is the pod of the workload to which it happened; nil: it did not happen to one alone.
+	Pod *Pod
 	// Message says to users what happened and why, in a sentence.
 	Message string
 	// Trigger is the cause of a restart: a source, such as Secret/db, or one of the triggers of package
@@ -64,6 +69,12 @@ type Event struct {
 	RequestedBy string
 	// At is the time of a restart, and DueAt is when it was due; zero: that is not known.
 	At, DueAt time.Time
+}
+
+// Pod names a pod.
+type Pod struct {
+	Name string
+	UID  types.UID
 }
 
 // Source returns the kind and the name, or the pattern, of the source that caused a restart. It returns false if a user

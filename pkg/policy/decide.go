@@ -18,6 +18,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	if e.defaults.Observe {
 		e.observe(&d)
 	}
+	e.sayNotInPlace(&d)
 	d.Timed = e.timed(&d)
 	d.Provisional = d.Timed && e.provisional(&d)
 	e.askAgents(&d)
@@ -390,6 +391,9 @@ func (e *Evaluation) inSync(action Action) Decision {
 	switch {
 	case underWay != nil:
 		d.State, d.Reason, d.Message = RollingOut, underWay.Progress().Reason, underWay.Progress().Message
+		if pods, valid := PodsInPlaceOf(e.Workload); valid {
+			pods.describe(&d)
+		}
 		if action == None {
 			d.Action = Continue
 		}

@@ -35,7 +35,7 @@ const (
 	WriteVerified Action = "WriteVerified" // record that no container was
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
-	Continue      Action = "Continue"      // go on with an eviction: evict the next pod, or end it
+	Continue      Action = "Continue"      // go on with a restart, such as an eviction: evict the next pod, or end it
 	Observe       Action = "Observe"       // nothing but to report that the workload would be restarted
 	Resume        Action = "Resume"        // resume a Deployment that was paused when it was restarted
 	ApplyFields   Action = "ApplyFields"   // set the fields that get their values from sources
@@ -67,8 +67,10 @@ const (
 	ReasonRunActive       = "RunActive"       // Pending: a run is due when the one that is active has finished
 	ReasonVerifying       = "Verifying"       // Pending: the content that pods were started with is being looked up
 
-	ReasonRecreating = "Recreating" // RollingOut: pods are being evicted
-	ReasonReplacing  = "Replacing"  // RollingOut: the workload is being replaced by one of the same name
+	ReasonRecreating        = "Recreating"        // RollingOut: pods are being evicted
+	ReasonRestartingInPlace = "RestartingInPlace" // RollingOut: pods are being restarted in place
+	ReasonRestartFailed     = "RestartFailed"     // Failed: a pod has not come back from its restart in place
+	ReasonReplacing         = "Replacing"         // RollingOut: the workload is being replaced by one of the same name
 
 	ReasonAgentsApplying = "AgentsApplying" // Pending: agents have yet to report that they have applied the current content
 	ReasonAgentsSilent   = "AgentsSilent"   // Pending: pods have reported nothing about what their agents have applied

@@ -36,8 +36,8 @@ const (
 	ReloadedAtAnnotation = Prefix + "reloaded-at"
 	// LastReloadAnnotation, on the workload, describes the last restart (a LastReload).
 	LastReloadAnnotation = Prefix + "last-reload"
-	// RecreatingAnnotation is on the workload while its pods are evicted, and names the pods
-	// to evict; see PodsToEvict.
+	// RecreatingAnnotation is on the workload while its pods are evicted or restarted in place, and names
+	// these pods; see PodsToEvict and PodsInPlace.
 	RecreatingAnnotation = Prefix + "recreating"
 	// AppliedFieldsAnnotation is on a workload whose fields are set from sources, and says to which values (an AppliedFields).
 	AppliedFieldsAnnotation = Prefix + "applied-fields"
@@ -113,7 +113,7 @@ type LastReload struct {
 	// these followed each other closely, which makes the next one wait longer.
 	Automatic *metav1.MicroTime `json:"automatic,omitempty"`
 	Streak    int               `json:"streak,omitempty"`
-	// Evicted: the pods were evicted, and the template was not changed.
+	// Evicted: the pods were evicted or restarted in place, and the template was not changed.
 	Evicted bool `json:"evicted,omitempty"`
 }
 
@@ -214,6 +214,8 @@ type Restart struct {
 	Always bool
 	// Pods are all existing pods, for a strategy that names them.
 	Pods []types.UID
+	// Unfit says in a clause why one of them does not allow that strategy, so that it is a rollout; empty: all do.
+	Unfit string
 	// Fields is what has been set of the fields; nil: the workload has none. FieldsOnly: nothing else is to be done.
 	Fields     *AppliedFields
 	FieldsOnly bool
@@ -224,10 +226,7 @@ type Restart struct {
 // annotations and those of other tools that do the same, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
-	s := p.RestartsBy(w)
-	if len(r.Pods) > MaxPods {
-		s = otherwise(&w.Traits)
-	}
+	s := p.StrategyOf(w, r)
 	out := restartPatch{last: r.Last, fields: object{}, workload: object{
 		ConfigHashAnnotation:     r.Present.Hash,
 		AppliedSourcesAnnotation: r.Present.sources(),

@@ -35,8 +35,8 @@ type Strategy interface {
 
 // strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
 var (
-	strategies = []Strategy{Annotate, EnvVar, RestartAt, Agent, Recreate}
-	continued  = []Strategy{Recreate, Rerun}
+	strategies = []Strategy{Annotate, EnvVar, RestartAt, Agent, Recreate, InPlace}
+	continued  = []Strategy{Recreate, InPlace, Rerun}
 )
 
 // Strategies returns the strategies that annotations can ask for. The first needs no rights that a server may lack.
@@ -57,10 +57,19 @@ func ParseStrategy(value string) (Strategy, error) {
 // RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, or that is restarted on
 // request only, it is one that needs no controller to continue it.
 func (p *Policy) RestartsBy(w *dependency.Workload) Strategy {
-	if p.Mode == Off || p.Strategy == nil || p.Strategy == Agent {
+	if p.Mode == Off || p.Strategy == nil || p.Strategy == Agent || p.NotInPlace(w) != "" {
 		return otherwise(&w.Traits)
 	}
 	return p.Strategy
+}
+
+// StrategyOf returns the strategy of one restart. That of the workload cannot do it if there are too many pods, or one of them does not
+// allow it.
+func (p *Policy) StrategyOf(w *dependency.Workload, r *Restart) Strategy {
+	if len(r.Pods) > MaxPods || r.Unfit != "" {
+		return otherwise(&w.Traits)
+	}
+	return p.RestartsBy(w)
 }
 
 // otherwise returns the strategy of workloads of a kind that ask for none, if it is not the default of the server.

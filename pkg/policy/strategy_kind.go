@@ -103,15 +103,17 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		problem = "it has no rollout"
 	case p.Strategy == EnvVar:
 		problem = "the variables of its containers cannot be set"
-	case p.Strategy == Recreate && t.OnlyReported():
+	case p.Strategy.NamesPods() && t.OnlyReported():
 		problem = "its changes are only reported"
 	case p.Strategy == Agent:
 		problem = "it is not known which pods belong to it"
-	case p.Strategy == Recreate && t.PodsByLabels: // which are chosen by those who write the workload
+	case p.Strategy.NamesPods() && t.PodsByLabels: // which are chosen by those who write the workload
 		problem = "it is not certain which pods belong to it"
-	case p.Strategy == Recreate && t.UnknownPods:
+	case p.Strategy.NamesPods() && t.UnknownPods:
 		problem = "its pods cannot be looked up"
-	case p.Strategy == Recreate:
+	case p.Strategy == InPlace && t.KeepsPods != "":
+		problem = "pods without a restarter could not be restarted by a rollout, because " + t.KeepsPods
+	case p.Strategy.NamesPods():
 		return
 	}
 	if problem != "" {

@@ -34,7 +34,9 @@ func (recreate) Describe(string) Description {
 }
 
 // UnderWay implements Strategy.
-func (recreate) UnderWay(w *dependency.Workload) bool { return w.Recreating() != "" && !w.Reruns }
+func (recreate) UnderWay(w *dependency.Workload) bool {
+	return w.Recreating() != "" && !w.Reruns && !InPlace.UnderWay(w)
+}
 
 // Progress implements Strategy.
 func (recreate) Progress() Progress {
@@ -66,12 +68,17 @@ func podsToEvict(pods []types.UID) string {
 	if len(pods) == 0 {
 		return noPod
 	}
+	return strings.Join(podIDsOf(pods), ",")
+}
+
+// podIDsOf returns the sorted IDs of pods.
+func podIDsOf(pods []types.UID) []string {
 	ids := make([]string, len(pods))
 	for i, uid := range pods {
 		ids[i] = podID(uid)
 	}
 	slices.Sort(ids)
-	return strings.Join(slices.Compact(ids), ",")
+	return slices.Compact(ids)
 }
 
 // podID identifies a pod in few bytes. If two pods have the same, one of them is evicted

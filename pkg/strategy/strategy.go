@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -33,6 +34,7 @@ var effects = map[policy.Strategy]Effects{
 	policy.EnvVar:    rollout{},
 	policy.RestartAt: rollout{},
 	policy.Recreate:  eviction{},
+	policy.InPlace:   inPlace{},
 	policy.Rerun:     rerun{},
 }
 
@@ -80,8 +82,10 @@ type Next struct {
 	After time.Duration
 	// Waits is what the restart waits for; empty: nothing holds it up. Why may differ each time.
 	Waits, Why string
-	// Failed says to users why the restart ends without success; empty: it does not.
+	// Failed says to users why the restart ends or halts without success; empty: it does not.
 	Failed string
+	// InPlace is what the step of a restart in place has found; nil: nothing new.
+	InPlace *InPlace
 	// Done: the restart is complete, which has to be recorded with policy.EndPatch.
 	Done bool
 	// RollOut: the restart must begin again, by the current strategy. Because says why, if the decision does not.
@@ -89,16 +93,38 @@ type Next struct {
 	Because string
 }
 
-// Pods returns the UIDs of the pods that a restart by a strategy has to name. It stops at one more than can be named.
-func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dependency.Workload) ([]types.UID, error) {
+// InPlace is what a step of a restart in place has found.
+type InPlace struct {
+	// Progress has to be recorded before the next step; nil: it has not changed.
+	Progress *policy.PodsInPlace
+	// Pods are those to which something has happened.
+	Pods []PodStep
+}
+
+// PodStep is a step of the restart of a pod in place: it was told to restart, or it is back.
+type PodStep struct {
+	Name string
+	UID  types.UID
+	Back bool
+}
+
+// Pods returns the UIDs of the pods that a restart by a strategy has to name, at most one more than can be named, and policy.Restart.Unfit.
+func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dependency.Workload) (uids []types.UID, unfit string, err error) {
 	if !s.NamesPods() {
-		return nil, nil
+		return nil, "", nil
 	}
-	pods, err := workload.UIDs(ctx, client, w, policy.MaxPods+1)
+	err = eachPod(ctx, client, w, func(p *corev1.Pod) {
+		if len(uids) <= policy.MaxPods {
+			uids = append(uids, p.UID)
+		}
+		if _, found := kind.RestarterOf(&p.Spec); !found && s == policy.InPlace && p.DeletionTimestamp == nil {
+			unfit = "pod " + p.Name + " has no restarter"
+		}
+	})
 	if err != nil {
-		return nil, listing(w, err)
+		return nil, "", err
 	}
-	return pods, nil
+	return uids, unfit, nil
 }
 
 // eachPod calls f for the pods of a workload, ordered by name. A pod is valid only during the

@@ -139,21 +139,6 @@ func (s *Selection) OfRevision(p *corev1.Pod) bool {
 	return s.Revision == "" || cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
 }
 
-// UIDs returns the UIDs of the pods of a workload that have not finished, up to a limit. Its errors
-// are those of Select.
-func UIDs(ctx context.Context, client Client, w *dependency.Workload, most int) (uids []types.UID, err error) {
-	s, err := Select(ctx, client, w, false)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.Each(ctx, client, AllPods, func(p *corev1.Pod) {
-		if len(uids) < most {
-			uids = append(uids, p.UID)
-		}
-	})
-	return uids, err
-}
-
 // of selects the pods of a workload that has a selector.
 func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *dependency.Workload, revisions bool) error {
 	o, err := client.Get(ctx, k, w.Namespace, w.Name)

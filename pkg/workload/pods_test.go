@@ -263,7 +263,7 @@ func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 	} {
 		for name, objects := range map[string][]runtime.Object{"deleted": nil, "created again": {o}} {
 			t.Run(fmt.Sprint(of, " ", name), func(t *testing.T) {
-				if _, err := UIDs(t.Context(), newClient(objects...), workload(of), 100); !apierrors.IsNotFound(err) {
+				if _, err := Select(t.Context(), newClient(objects...), workload(of), false); !apierrors.IsNotFound(err) {
 					t.Errorf("error = %v, want NotFound", err)
 				}
 			})

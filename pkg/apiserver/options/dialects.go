@@ -38,7 +38,7 @@ func (o *Options) addDialectFlags(fs *pflag.FlagSet) {
 		"The tools whose annotations are read: any of "+strings.Join(policy.DialectNames(), ", ")+". Those of configdep itself are always read.")
 	fs.StringVar(&d.Strategy, "reload-strategy", d.Strategy,
 		"The strategy of workloads that ask for none: annotation (or annotations, as in Reloader), a rollout; env-var (or env-vars), "+
-			"a rollout that also sets an environment variable as Reloader does; or recreate, if --strategies contains it.")
+			"a rollout that also sets an environment variable as Reloader does; or recreate or in-place, if --strategies contains it.")
 	fs.BoolVar(&o.Reload.ReloadOnCreate, "reload-on-create", o.Reload.ReloadOnCreate,
 		"For workloads that only annotations of Reloader opt in: restart them when a source appears where there was none. For others that is a change anyway.")
 	fs.BoolVar(&o.Reload.ReloadOnDelete, "reload-on-delete", o.Reload.ReloadOnDelete,
@@ -94,7 +94,7 @@ func (d *DialectOptions) strategy() (policy.Strategy, error) {
 }
 
 // allowedStrategies are the values of --reload-strategy, with Reloader's names of the first two.
-const allowedStrategies = "must be one of annotation, annotations, env-var, env-vars, recreate"
+const allowedStrategies = "must be one of annotation, annotations, env-var, env-vars, recreate, in-place"
 
 func (o *Options) validateDialects() (errs []error) {
 	if _, err := policy.NewDialects(o.Dialects.Names, o.Dialects.Reloader); err != nil {

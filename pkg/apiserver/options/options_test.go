@@ -195,7 +195,7 @@ func TestStrategies(t *testing.T) {
 	const wrong = "--strategies must contain annotation"
 	for text, want := range map[string]string{
 		"annotation": "", "annotation,recreate": "", "recreate, annotation": "",
-		"recreate": wrong, "": "must be one of annotation, env-var, restart-at, agent, recreate", "annotation,": "must be one of annotation, env-var, restart-at, agent, recreate", "reboot": "must be one of annotation, env-var, restart-at, agent, recreate",
+		"recreate": wrong, "": "must be one of annotation, env-var, restart-at, agent, recreate, in-place", "annotation,": "must be one of annotation, env-var, restart-at, agent, recreate, in-place", "reboot": "must be one of annotation, env-var, restart-at, agent, recreate, in-place",
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -98,7 +98,7 @@ func rolloutComplete(e *policy.Evaluation, d policy.Decision, since metav1.Time)
 	switch {
 	case rollout.Phase == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NoRollout", "Workloads of this kind have no rollout."
-	case underWay != nil && d.Reason == underWay.Progress().Reason:
+	case underWay != nil && (d.Reason == underWay.Progress().Reason || d.Reason == policy.ReasonRestartFailed):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, d.Reason, d.Message
 	case rollout.Phase == dependency.RolloutComplete:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Complete", "All pods are up to date with the template."

@@ -91,7 +91,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		}
 		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
-		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
+		if restart.Pods, restart.Unfit, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
 			return err
 		}
 		data, err := content.policy.RestartPatch(live.Workload, &restart)
@@ -107,7 +107,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		if len(content.missing) > 0 {
 			missing = strings.Join(content.missing, "; ") + ", so " + content.consequence
 		}
-		description := content.policy.RestartsBy(live.Workload).Describe(cmp.Or(missing, live.Caveat))
+		description := content.policy.StrategyOf(live.Workload, &restart).Describe(cmp.Or(missing, live.Caveat))
 		description.Caveat = cmp.Or(missing, description.Caveat)
 		status.Message = doneMessage(&ref, description, len(dryRun) > 0)
 		return nil

@@ -110,6 +110,8 @@ const (
 	StrategyAgent ReloadStrategy = "Agent"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
+	// StrategyInPlace: all containers of the pods are restarted in place, one pod after the other, or by a rollout if that is not possible.
+	StrategyInPlace ReloadStrategy = "InPlace"
 	// StrategyRerun: a Job is started from the CronJob, or the Job is replaced.
 	StrategyRerun ReloadStrategy = "Rerun"
 	// StrategyField: a field of the custom resource is set to the time.
@@ -137,9 +139,10 @@ type ReloadPolicy struct {
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
 	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
 	// RestartAt: by spec.restartAt. Agent: not at all, as config agents in its pods apply what changes.
-	// Recreate: its pods are evicted one by one. Rerun: a Job is
-	// started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the
-	// kind of a custom resource says.
+	// Recreate: its pods are evicted one by one. InPlace: all containers of its pods are restarted in
+	// place, one pod after the other, or by a rollout if that is not possible, as status.message says.
+	// Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event:
+	// as the kind of a custom resource says.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
 	// settle is how long content must stay unchanged before a restart, so that changes

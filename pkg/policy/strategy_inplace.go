@@ -1,0 +1,215 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// InPlace lets the restarter of each pod restart all its containers, one pod after the other, and changes no template. The controller tells
+// the pods, and only those of workloads that have opted in. What cannot be restarted in place is restarted by a rollout.
+//
+// All that the next leader has to know is in objects: RecreatingAnnotation of the workload names the pods that are left, and each pod says
+// for which restart it was told, and how often its containers had been restarted then.
+var InPlace Strategy = inPlace{}
+
+// The annotations of pods that are restarted in place.
+const (
+	// RestartAnnotation tells the restarter of a pod to restart it, whenever it gets another value.
+	RestartAnnotation = Prefix + "restart"
+	// RestartingAnnotation describes the state of the pod when it was told (a Told).
+	RestartingAnnotation = Prefix + "restarting"
+)
+
+type inPlace struct{}
+
+// Name implements Strategy.
+func (inPlace) Name() string { return "in-place" }
+
+// NamesPods implements Strategy.
+func (inPlace) NamesPods() bool { return true }
+
+// MarksTemplate implements Strategy.
+func (inPlace) MarksTemplate() bool { return false }
+
+// Describe implements Strategy. The caveats of rollouts do not apply.
+func (inPlace) Describe(string) Description {
+	return Description{What: "pods", Done: "are being restarted in place, one by one", Would: "would be restarted in place, one by one"}
+}
+
+// UnderWay implements Strategy. The list of Recreate does not begin like a JSON object.
+func (inPlace) UnderWay(w *dependency.Workload) bool {
+	return strings.HasPrefix(w.Recreating(), "{") && !w.Reruns
+}
+
+// Progress implements Strategy.
+func (inPlace) Progress() Progress {
+	return Progress{
+		Reason:  ReasonRestartingInPlace,
+		Message: "Pods are restarted in place one by one, " + asAllowed,
+		Already: "the pods are already being restarted in place, one by one",
+		While:   "pods were being restarted in place",
+		Waits:   "The next pod will be restarted in place later",
+		Step:    "Restarting the pods in place",
+	}
+}
+
+const asAllowed = "as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."
+
+func (inPlace) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
+	out.last.Evicted = true
+	pods := PodsInPlace{ID: restartID(w, &out.last), Left: podIDsOf(r.Pods)}
+	pods.Total = len(pods.Left)
+	out.workload[RecreatingAnnotation] = pods.Text()
+}
+
+func (inPlace) end(*dependency.Workload, object) {} // Recreate does
+
+// restartID identifies a restart. The patch that begins it is bound to the version of the workload, so no other one has the same ID.
+func restartID(w *dependency.Workload, last *LastReload) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(w.UID), w.ResourceVersion, last.json()}, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// PodsInPlace are the pods that RecreatingAnnotation names while they are restarted in place.
+type PodsInPlace struct {
+	// ID identifies the restart.
+	ID string
+	// Left are the IDs of the pods that have not been restarted, and Total is how many there were at the beginning.
+	Left  []string
+	Total int
+	// Failed says in a sentence which pod has not come back; empty: none.
+	Failed string
+}
+
+// podsInPlace is the JSON of PodsInPlace.
+type podsInPlace struct {
+	ID     string `json:"restart"`
+	Left   string `json:"pods"`
+	Total  int    `json:"total"`
+	Failed string `json:"failed,omitempty"`
+}
+
+// Text returns the value of RecreatingAnnotation.
+func (p *PodsInPlace) Text() string {
+	return mustJSON(podsInPlace{p.ID, strings.Join(p.Left, ","), p.Total, p.Failed})
+}
+
+// PodsInPlaceOf returns the pods of a workload that are restarted in place. Valid reports whether the value of the annotation has our
+// format; if not, it is unknown which pods are left.
+func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
+	var read podsInPlace
+	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !restartIDs(read.ID) {
+		return PodsInPlace{}, false
+	}
+	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cut(read.Failed)}
+	if read.Left != "" {
+		p.Left = strings.Split(read.Left, ",")
+	}
+	if p.Total < len(p.Left) || p.Total > MaxPods || slices.ContainsFunc(p.Left, func(id string) bool { return !podIDs.MatchString(id) }) {
+		return PodsInPlace{}, false
+	}
+	return p, true
+}
+
+func restartIDs(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == 8
+}
+
+// Has reports whether a pod has yet to be restarted.
+func (p *PodsInPlace) Has(uid types.UID) bool { return slices.Contains(p.Left, podID(uid)) }
+
+// Keep returns the same restart with only those pods left that are given, and with what has failed.
+func (p *PodsInPlace) Keep(left []types.UID, failed string) PodsInPlace {
+	return PodsInPlace{p.ID, podIDsOf(left), p.Total, failed}
+}
+
+// ProgressPatch returns the JSON merge patch that records how far a restart is.
+func (p *PodsInPlace) ProgressPatch(w *dependency.Workload) ([]byte, error) {
+	return patch(w, object{RecreatingAnnotation: p.Text()}, nil)
+}
+
+// describe says how far a restart is.
+func (p *PodsInPlace) describe(d *Decision) {
+	done := p.Total - len(p.Left)
+	pods, have := "pods", "have"
+	if p.Total == 1 {
+		pods = "pod"
+	}
+	if done == 1 || p.Total == 1 {
+		have = "has"
+	}
+	progress := fmt.Sprintf("%d of %d %s %s been restarted in place", done, p.Total, pods, have)
+	if p.Failed == "" {
+		d.Message = progress + ". The others follow one by one, " + asAllowed
+		return
+	}
+	d.State, d.Reason = Failed, ReasonRestartFailed
+	d.Message = p.Failed + " " + progress + ". The restart goes on when this pod is ready or has been deleted, or when content changes again."
+}
+
+// Told describes a pod at the time when it was told to restart in place. Its JSON is the value of RestartingAnnotation.
+type Told struct {
+	// Since is when it was told of this restart first, and Again when it was told last.
+	Since time.Time `json:"since"`
+	Again time.Time `json:"again"`
+	// Restarts are the restart counts of its containers.
+	Restarts map[string]int32 `json:"restarts"`
+}
+
+// ToldOf returns what the annotations of a pod say about a restart, and how often the pod was told of it; 0: it was not.
+func ToldOf(annotations map[string]string, restart string) (t Told, times int) {
+	value := annotations[RestartAnnotation]
+	if id, _, _ := strings.Cut(value, "-"); id != restart || json.Unmarshal([]byte(annotations[RestartingAnnotation]), &t) != nil || t.Since.IsZero() {
+		return Told{}, 0
+	}
+	times = 1
+	if _, err := fmt.Sscanf(value, restart+"-%d", &times); err != nil {
+		return t, 1
+	}
+	return t, max(1, times)
+}
+
+// PodPatch returns the JSON merge patch that tells a pod to restart, for the given time.
+func (t *Told) PodPatch(uid types.UID, resourceVersion, restart string, times int) []byte {
+	value := restart
+	if times > 1 { // the restarter acts on another value only
+		value = fmt.Sprintf("%s-%d", restart, times)
+	}
+	return []byte(mustJSON(object{"metadata": object{
+		"uid": uid, "resourceVersion": resourceVersion,
+		"annotations": object{RestartAnnotation: value, RestartingAnnotation: mustJSON(t)},
+	}}))
+}
+
+// NotInPlace says in a clause why a workload that asks for InPlace is restarted by a rollout; empty: it is restarted in place, or does not
+// ask for that.
+func (p *Policy) NotInPlace(w *dependency.Workload) string {
+	if p.Strategy != InPlace || p.Mode == Off {
+		return ""
+	}
+	return w.NotInPlace
+}
+
+// sayNotInPlace adds to a message that a workload which asks for that is not restarted in place.
+func (e *Evaluation) sayNotInPlace(d *Decision) {
+	why := e.Policy.NotInPlace(e.Workload)
+	switch d.State {
+	case InSync, Settling, Pending, RollingOut, Failed:
+		if why != "" {
+			d.Message += " Restarts are rollouts and not in place, because " + why + "."
+		}
+	}
+}

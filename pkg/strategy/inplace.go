@@ -1,0 +1,266 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+)
+
+const (
+	// tellAgain is after which time a pod whose containers have not restarted is told again: a restarter that is restarted alone takes what
+	// it was told before for done.
+	tellAgain = 3 * time.Minute
+	// deadline is within which time a pod has to be back if its workload does not say.
+	deadline = 10 * time.Minute
+)
+
+// inPlace lets the restarters of the pods that existed when the restart began restart them: one at a time, and a ready pod only while
+// enough others are ready and its PodDisruptionBudget allows it.
+type inPlace struct{ rollout }
+
+// Continue implements Effects. The order matters: what has been done is recorded before the next pod is told, so that no step depends on
+// what only this process knows.
+func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
+	of, valid := policy.PodsInPlaceOf(r.Workload)
+	pods := restarts{of: of}
+	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
+		return Next{}, err
+	}
+	dead := int32(0)
+	if !r.ReplacesTerminating {
+		dead = r.Memory.dead(pods.ending, r.Now)
+	}
+	switch {
+	case !valid:
+		return Next{RollOut: true, Because: "another client changed the annotation " + policy.RecreatingAnnotation}, nil
+	case len(pods.left) == 0:
+		r.Memory.ending = nil
+		return Next{Done: true, InPlace: &InPlace{Pods: pods.back}}, nil
+	case r.Superseded:
+		return Next{RollOut: true}, nil
+	}
+	failed := pods.failed(r)
+	if progress := of.Keep(pods.left, failed); progress.Text() != of.Text() {
+		next := Next{InPlace: &InPlace{Progress: &progress, Pods: pods.back}}
+		if failed != of.Failed {
+			next.Failed = failed
+		}
+		return next, nil
+	}
+	if p := pods.current; p != nil {
+		if told, times := policy.ToldOf(p.Annotations, of.ID); !restarted(p, &told) && r.Now.Sub(told.Again) >= tellAgain {
+			return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
+		}
+		return Next{After: pause, Waits: "pod " + p.Name + " is being restarted"}, nil
+	}
+	p := pods.next
+	if isReady(p) {
+		if waits := r.tooFew(pods.ready + dead); waits != "" {
+			return Next{After: pause, Waits: waits}, nil
+		}
+		waits, why, err := protected(ctx, client, p)
+		if err != nil {
+			return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
+		}
+		if waits != "" {
+			return Next{After: pause, Waits: waits, Why: why}, nil
+		}
+	}
+	return tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
+}
+
+// tooFew says why no ready pod may become unavailable, with so many ready pods; empty: one may.
+func (r *Restart) tooFew(ready int32) string {
+	switch {
+	case ready <= r.Replicas-max(1, r.MaxUnavailable):
+		return dependency.SomePods(ready, r.Replicas, "ready")
+	// Its controller makes pods unavailable, too. If all are up to date, only their number counts.
+	case r.Rollout.Phase == dependency.RolloutRunning && (r.MaxUnavailable <= 1 || r.Updated != dependency.UpdatedAll):
+		return r.Rollout.Message
+	default:
+		return ""
+	}
+}
+
+// tell tells a pod to restart.
+func tell(ctx context.Context, client workload.Client, p *corev1.Pod, restart string, told policy.Told, times int) (Next, error) {
+	told.Restarts = map[string]int32{}
+	for _, c := range lasting(p) {
+		if c.status != nil {
+			told.Restarts[c.name] = c.status.RestartCount
+		}
+	}
+	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, told.PodPatch(p.UID, p.ResourceVersion, restart, times),
+		metav1.PatchOptions{FieldManager: policy.FieldManager})
+	switch {
+	case err == nil:
+		return Next{After: pause, InPlace: &InPlace{Pods: []PodStep{{Name: p.Name, UID: p.UID}}}}, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or its status has changed meanwhile
+		return Next{After: time.Second}, nil
+	default:
+		return Next{}, fmt.Errorf("annotating pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+}
+
+// restarts summarizes the pods of a workload, for the next step of a restart in place.
+type restarts struct {
+	of policy.PodsInPlace
+	// left are those that have yet to be restarted, and back are those that have been since the last step was recorded.
+	left []types.UID
+	back []PodStep
+	// current is the one that has been told and is not back, and next is the one to tell next; nil: there is none. Pods that are not ready
+	// come first: they serve no requests, and those that cannot become ready with old content must not hold up the others.
+	current, next *corev1.Pod
+	ready         int32
+	ending        []endingPod
+}
+
+// add adds a pod. One that is terminating needs no restart.
+func (s *restarts) add(p *corev1.Pod) {
+	if p.DeletionTimestamp != nil {
+		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
+		return
+	}
+	if isReady(p) {
+		s.ready++
+	}
+	if !s.of.Has(p.UID) {
+		return
+	}
+	switch told, times := policy.ToldOf(p.Annotations, s.of.ID); {
+	case times == 0:
+		if s.next == nil || isReady(s.next) && !isReady(p) {
+			s.next = p.DeepCopy()
+		}
+	case isReady(p) && restarted(p, &told):
+		s.back = append(s.back, PodStep{p.Name, p.UID, true})
+		return
+	case s.current == nil:
+		s.current = p.DeepCopy()
+	}
+	s.left = append(s.left, p.UID)
+}
+
+// failed says in a sentence that the pod that was told last has not come back in time; empty: it still has time, or there is none.
+func (s *restarts) failed(r *Restart) string {
+	if s.current == nil {
+		return ""
+	}
+	told, _ := policy.ToldOf(s.current.Annotations, s.of.ID)
+	within := cmp.Or(r.Deadline, deadline)
+	switch {
+	case r.Now.Sub(told.Since) < within:
+		return ""
+	case restarted(s.current, &told):
+		return fmt.Sprintf("Pod %s has not become ready within %v of its restart in place.", s.current.Name, within)
+	default:
+		return fmt.Sprintf("The containers of pod %s have not restarted within %v.", s.current.Name, within)
+	}
+}
+
+// container is a container that runs as long as its pod.
+type container struct {
+	name    string
+	sidecar bool
+	status  *corev1.ContainerStatus
+}
+
+// lasting returns the regular containers and the sidecars of a pod.
+func lasting(p *corev1.Pod) (out []container) {
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			out = append(out, container{c.Name, true, statusOf(p.Status.InitContainerStatuses, c.Name)})
+		}
+	}
+	for i := range p.Spec.Containers {
+		name := p.Spec.Containers[i].Name
+		out = append(out, container{name, false, statusOf(p.Status.ContainerStatuses, name)})
+	}
+	return out
+}
+
+func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	if i := slices.IndexFunc(all, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// restarted reports whether all containers of a pod have restarted since it was told. A container that had no status then has started
+// since. A regular container that started before its restarter did, in the same second at best, was restarted for another reason.
+func restarted(p *corev1.Pod, told *policy.Told) bool {
+	all := lasting(p)
+	var restarter *corev1.ContainerStatus
+	if r, found := kind.RestarterOf(&p.Spec); found && r.Sidecar {
+		restarter = statusOf(p.Status.InitContainerStatuses, r.Name)
+	}
+	for _, c := range all {
+		before, had := told.Restarts[c.name]
+		switch {
+		case c.status == nil, c.status.State.Running == nil, had && c.status.RestartCount <= before:
+			return false
+		case c.sidecar || restarter == nil || restarter.State.Running == nil:
+		case c.status.State.Running.StartedAt.Before(&restarter.State.Running.StartedAt):
+			return false
+		}
+	}
+	return true
+}
+
+// pageOfBudgets is how many PodDisruptionBudgets are read at a time.
+const pageOfBudgets = 500
+
+// protected says what keeps a pod from becoming unavailable, by the rules by which the API server refuses evictions; empty: nothing does.
+// Why says more.
+func protected(ctx context.Context, client workload.Client, p *corev1.Pod) (waits, why string, err error) {
+	var of []policyv1.PodDisruptionBudget
+	options := metav1.ListOptions{Limit: pageOfBudgets}
+	for {
+		page, err := client.PolicyV1().PodDisruptionBudgets(p.Namespace).List(ctx, options)
+		if err != nil {
+			return "", "", err
+		}
+		for i := range page.Items {
+			b := &page.Items[i]
+			if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && selector.Matches(labels.Set(p.Labels)) {
+				of = append(of, *b)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	if len(of) == 0 {
+		return "", "", nil
+	}
+	b := &of[0]
+	switch {
+	case len(of) > 1:
+		return "pod " + p.Name + " has more than one PodDisruptionBudget", fmt.Sprintf("%s and %s, for example", of[0].Name, of[1].Name), nil
+	case b.Status.ObservedGeneration < b.Generation:
+		return "PodDisruptionBudget " + b.Name + " has changed, and its controller has not observed that yet", "", nil
+	case b.Status.DisruptionsAllowed < 1:
+		return "PodDisruptionBudget " + b.Name + " does not allow that pod " + p.Name + " becomes unavailable",
+			fmt.Sprintf("it needs %d healthy pods and has %d", b.Status.DesiredHealthy, b.Status.CurrentHealthy), nil
+	default:
+		return "", "", nil
+	}
+}
