@@ -25,6 +25,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-configmaps-only.yaml":   "chart-configmaps-only.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
 		"overlay-notifications.yaml":     "chart-notifications.yaml",
+		"overlay-in-place.yaml":          "chart-in-place.yaml",
 		"overlay-network-policy.yaml":    "chart-network-policy.yaml",
 		"overlay-recreate.yaml":          "chart-recreate.yaml",
 		"overlay-reload-jobs.yaml":       "chart-reload-jobs.yaml",

@@ -95,14 +95,14 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 }
 
 // In every installation, the policies restrict the server and no other user: they name the ServiceAccount of the
-// Deployment, and each has a binding. A server that may evict pods, or create Jobs, has a policy for
-// these, too.
+// Deployment, and each has a binding. A server that may evict pods, annotate them, or create Jobs, has a
+// policy for these, too.
 func TestEveryServerIsHeldToPolicies(t *testing.T) {
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
 			objects := rendered(t, file)
 			var account string
-			evicts, creates := false, false
+			evicts, creates, annotates := false, false, false
 			policies, bound := map[string]string{}, map[string]bool{}
 			for key, o := range objects {
 				switch key.kind {
@@ -112,6 +112,7 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 				case "ClusterRole":
 					text, err := o.MarshalJSON()
 					evicts = evicts || strings.Contains(string(text), "pods/eviction")
+					annotates = annotates || strings.Contains(string(text), `["pods"],"verbs":["patch"]`)
 					creates = creates || strings.Contains(string(text), `"create","patch","delete"`)
 					if err != nil {
 						t.Fatal(err)
@@ -131,7 +132,7 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 			case account == "" || file == "chart-minimal.yaml": // without a server, or with policies disabled
 				want = 0
 			default:
-				for _, more := range []bool{evicts, creates} {
+				for _, more := range []bool{evicts, creates, annotates} {
 					if more {
 						want++
 					}
@@ -150,6 +151,9 @@ func TestEveryServerIsHeldToPolicies(t *testing.T) {
 			}
 			if files := []string{"overlay-recreate.yaml", "chart-recreate.yaml", "chart-everything.yaml"}; evicts != slices.Contains(files, file) {
 				t.Errorf("the server may evict pods = %v, want only with the strategy recreate", evicts)
+			}
+			if files := []string{"overlay-in-place.yaml", "chart-in-place.yaml", "chart-everything.yaml"}; annotates != slices.Contains(files, file) {
+				t.Errorf("the server may annotate pods = %v, want only with the strategy in-place", annotates)
 			}
 			if files := []string{"overlay-reload-jobs.yaml", "chart-reload-jobs.yaml", "chart-everything.yaml"}; creates != slices.Contains(files, file) {
 				t.Errorf("the server may create Jobs = %v, want only with --reload-jobs", creates)

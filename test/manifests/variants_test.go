@@ -79,6 +79,15 @@ Deployment configdep-apiserver
   + spec.template.spec.priorityClassName: system-cluster-critical
 + ResourceQuota configdep-critical-pods
 `},
+	"overlay-in-place.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  + rules[{"apiGroups":[""],"resources":["pods"],"verbs":["patch"]}]
+  + rules[{"apiGroups":["policy"],"resources":["poddisruptionbudgets"],"verbs":["list"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,in-place]
++ ValidatingAdmissionPolicy configdep-apiserver-pods
++ ValidatingAdmissionPolicyBinding configdep-apiserver-pods
+`},
 	"overlay-network-policy.yaml": {"base.yaml", `
 + NetworkPolicy configdep-apiserver
 `},

@@ -31,7 +31,7 @@ import (
 // account is the user that the policies restrict.
 const account = "system:serviceaccount:configdep-system:configdep-apiserver"
 
-var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml", "../../artifacts/components/reload-jobs/admissionpolicy.yaml"}
+var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml", "../../artifacts/components/in-place/admissionpolicy.yaml", "../../artifacts/components/reload-jobs/admissionpolicy.yaml"}
 
 // read returns the policies in the manifests, by the last part of their names.
 func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {

@@ -418,6 +418,61 @@ func TestEvictions(t *testing.T) {
 	}.try(t, "evictions", corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
+// The server changes nothing of a pod but the annotations by which it tells the pod something.
+func TestPods(t *testing.T) {
+	const (
+		notOurs   = "configdep may change no annotation of a pod but its own"
+		elsewhere = "configdep may change nothing of a pod but its own annotations"
+		many      = "configdep may write no pod that has more than 256 annotations"
+	)
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+		p.Name, p.Namespace, p.ResourceVersion = "web-0", "shop", "7"
+		p.Labels = map[string]string{"app": "web"}
+		p.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	annotated := func(pairs ...string) *corev1.Pod {
+		return pod(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{}
+			for i := 0; i < len(pairs); i += 2 {
+				p.Annotations[pairs[i]] = pairs[i+1]
+			}
+		})
+	}
+	numerous := pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{}
+		for n := range 257 {
+			p.Annotations[fmt.Sprint(n)] = "x"
+		}
+	})
+	tries{
+		"telling it":           {pod(nil), annotated(policy.RestartAnnotation, "a", policy.RestartingAnnotation, "b"), ""},
+		"telling it again":     {annotated(policy.RestartAnnotation, "a", "x", "y"), annotated(policy.RestartAnnotation, "b", "x", "y"), ""},
+		"removing it":          {annotated(policy.RestartAnnotation, "a"), pod(nil), ""},
+		"another annotation":   {pod(nil), annotated("x", "y"), notOurs},
+		"one of the workload":  {pod(nil), annotated(policy.ConfigHashAnnotation, "y"), notOurs},
+		"another value":        {annotated("x", "y"), annotated("x", "z"), notOurs},
+		"removing another":     {annotated("x", "y"), pod(nil), notOurs},
+		"too many annotations": {pod(nil), numerous, many},
+		"a label":              {pod(nil), pod(func(p *corev1.Pod) { p.Labels["x"] = "y" }), elsewhere},
+		"removing labels":      {pod(nil), pod(func(p *corev1.Pod) { p.Labels = nil }), elsewhere},
+		"a finalizer":          {pod(nil), pod(func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} }), elsewhere},
+		"removing a finalizer": {pod(func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} }), pod(nil), elsewhere},
+		"an owner":             {pod(nil), pod(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), elsewhere},
+		"an image":             {pod(nil), pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mine" }), elsewhere},
+		"a deadline":           {pod(nil), pod(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }), elsewhere},
+		"a toleration":         {pod(nil), pod(func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "x"}} }), elsewhere},
+		"a status":             {pod(nil), pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), elsewhere},
+		"fields of kube-apiserver": {pod(nil), pod(func(p *corev1.Pod) {
+			p.ResourceVersion, p.ManagedFields = "8", []metav1.ManagedFieldsEntry{{Manager: "configdep"}}
+		}), ""},
+	}.try(t, "pods", corev1.SchemeGroupVersion.WithResource("pods"))
+}
+
 // The server creates only Jobs that follow from its annotations, and deletes only those that it replaces.
 func TestJobs(t *testing.T) {
 	const (
@@ -508,8 +563,8 @@ func TestJobs(t *testing.T) {
 // Policies apply only to requests of the server, and fail closed.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
-	if len(policies) != 6 { // those of the base, and of the components for Jobs and for custom resources
-		t.Errorf("the manifests have %d policies, want 6", len(policies))
+	if len(policies) != 7 { // those of the base, and of the components for evictions, restarts in place and Jobs
+		t.Errorf("the manifests have %d policies, want 7", len(policies))
 	}
 	for name, p := range policies {
 		want := []admissionregistrationv1.MatchCondition{{Name: "by-configdep", Expression: "has(request.userInfo.username) && request.userInfo.username == '" + account + "'"}}

@@ -1,0 +1,172 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+)
+
+// Pods are restarted in place when content changes, and on request. They stay the same, and the template does, too.
+func TestPodsRestartInPlace(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	pods := s.uids()
+	s.view(inSync, reads(s.write("2")))
+	s.check(pods, 1)
+
+	answer, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	if err != nil || !answer.Status.Triggered || answer.Status.Message != "The pods of Deployment web are being restarted in place, one by one." {
+		t.Errorf("answer = %+v (%v)", answer, err)
+	}
+	s.view(inSync, func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil || o.Status.LastReload.Trigger != policy.TriggerRequest {
+			return fmt.Errorf("last reload = %+v", o.Status.LastReload)
+		}
+		return nil
+	})
+	s.check(pods, 2)
+	if now := s.uids(); !maps.Equal(now, pods) || s.sets() != 1 {
+		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.sets(), pods)
+	}
+	for _, reason := range []string{"RestartingInPlace", "RestartedInPlace"} {
+		await.Until(t, "there are events "+reason, func(ctx context.Context) error {
+			events, err := client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + reason})
+			if err == nil && len(events.Items) < replicas {
+				err = fmt.Errorf("%d events, want one for each pod", len(events.Items))
+			}
+			return err
+		})
+	}
+	states, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range states.Pods {
+		for _, c := range p.Containers {
+			if c.State == v1alpha1.ContentStale || c.Name == "app" && c.RestartCount != 2 {
+				t.Errorf("pod %s: container %+v", p.Name, c)
+			}
+		}
+	}
+}
+
+// What cannot be restarted in place is replaced, and the view says why.
+func TestPodsThatCannotRestartInPlaceAreReplaced(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*appsv1.Deployment)
+		why    string
+	}{
+		"no restarter":              {func(d *appsv1.Deployment) { d.Spec.Template.Spec.InitContainers[0].RestartPolicyRules = nil }, "its pod template has no restarter"},
+		"no pod may be unavailable": {noneUnavailable, "its update strategy lets no pod be unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, tc.change)
+			o := s.view(inSync, reads(s.write("2")))
+			if !strings.Contains(o.Status.Message, "Restarts are rollouts and not in place, because "+tc.why+".") {
+				t.Errorf("message = %s", o.Status.Message)
+			}
+			if n := s.sets(); n != 2 {
+				t.Errorf("there are %d ReplicaSets, want 2", n)
+			}
+			s.check(s.uids(), 0)
+		})
+	}
+}
+
+// A PodDisruptionBudget that does not allow it holds the restart up.
+func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, nil)
+	pods := s.uids()
+	budgets := client.PolicyV1().PodDisruptionBudgets(s.namespace)
+	all := intstr.FromInt32(replicas)
+	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.write("2")
+	await.Until(t, "an event says what it waits for", func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=web,reason=ConfigReloadWaiting"})
+		for i := range events.Items {
+			if strings.Contains(events.Items[i].Message, "PodDisruptionBudget web ") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d other events (%w)", len(events.Items), err)
+	})
+	s.check(pods, 0)
+	s.view(is(v1alpha1.StateRollingOut, policy.ReasonRestartingInPlace))
+	if err := budgets.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.view(inSync)
+	s.check(pods, 1)
+}
+
+// Leaders die at each step. The next one goes on, and no pod is restarted twice. It runs after the parallel tests have been paused, and
+// before they go on.
+func TestRestartInPlaceSurvivesLeaders(t *testing.T) {
+	s := newShop(t, nil)
+	pods := s.uids()
+	s.kubelet.halt(true)
+	version := s.write("2")
+	for told := 1; told <= replicas; told++ {
+		await.Until(t, fmt.Sprintf("%d pods have been told", told), func(ctx context.Context) error {
+			list, err := client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+			n := 0
+			for i := range list.Items {
+				if list.Items[i].Annotations[policy.RestartAnnotation] != "" {
+					n++
+				}
+			}
+			if n != told {
+				return fmt.Errorf("%d pods have been told (%w)", n, err)
+			}
+			return nil
+		})
+		for _, r := range server.Replicas {
+			r.Kill()
+		}
+		s.kubelet.halt(false)
+		await.Until(t, "the pod has restarted", func(context.Context) error {
+			s.kubelet.mu.Lock()
+			defer s.kubelet.mu.Unlock()
+			if n := len(s.kubelet.restarts); n != told {
+				return fmt.Errorf("%d pods have restarted", n)
+			}
+			return nil
+		})
+		s.kubelet.halt(true)
+		for _, r := range server.Replicas {
+			if err := r.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.AwaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.view(inSync, reads(version))
+	s.check(pods, 1)
+	if now := s.uids(); !maps.Equal(now, pods) {
+		t.Errorf("pods = %v, want %v", now, pods)
+	}
+}
