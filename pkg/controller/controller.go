@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -40,6 +41,7 @@ type Controller struct {
 	Config
 
 	fields *strategy.Fields
+	nudges flowcontrol.PassiveRateLimiter // of pods
 	mu     sync.Mutex
 	queue  workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
 	leads  bool                                                     // Run runs
@@ -83,6 +85,8 @@ type note struct {
 	waitsSince time.Time
 	waitsTold  bool
 	restart    strategy.Memory
+	// nudged is when pods were last nudged.
+	nudged time.Time
 	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
 	// where that was declared.
 	managed    bool
@@ -120,7 +124,10 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 
 // New returns a Controller.
 func New(c Config) *Controller {
-	return &Controller{Config: c, fields: strategy.NewFields(c.Client, c.Clock)}
+	return &Controller{
+		Config: c, fields: strategy.NewFields(c.Client, c.Clock),
+		nudges: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(nudgesPerSecond, nudgesAtOnce, c.Clock),
+	}
 }
 
 // Synced implements ingest.Sink.

@@ -41,8 +41,10 @@ type step struct {
 	// evaluation to create it.
 	data []byte
 	err  error
-	// progress is how far a restart in place is, if that is written.
+	// progress is how far a restart in place is, or for which content pods were nudged, if that is written.
 	progress string
+	// live is the hash of the content for which the pods are to be nudged, if they are.
+	live string
 }
 
 // reconcile handles one workload. It returns after which time to do so again, if time alone
@@ -64,6 +66,10 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 			if !s.Stale {
 				n.pace.failures = 0 // what failed is no longer needed
 				n.shown = ""        // other pods run, so the same content can be a change again
+			}
+			if s.Nudge {
+				after, err := c.nudge(ctx, s)
+				return cmp.Or(after, s.recheck(c.Clock.Now())), err
 			}
 			return s.recheck(c.Clock.Now()), nil
 		}
@@ -186,7 +192,7 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		case policy.RollOut:
 			s.changed, s.only = e.Changed(), e.FieldsOnly()
 		}
-		s.fields = e.FieldsRecorder()
+		s.fields, s.live = e.FieldsRecorder(), e.Live
 	})
 	return s
 }
@@ -357,7 +363,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		return err
 	}
 	decided := s.order
-	if slices.Contains([]policy.Action{policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
+	if slices.Contains([]policy.Action{policy.None, policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
 		decided = n.observed(w, w.Marks.Hash).Decided
 	}
 	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), decided

@@ -27,7 +27,7 @@ type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned, in place, progress, tell
+	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned, in place, progress, tell, nudge, nudged
 	err  string // the reason of the error
 }
 
@@ -148,7 +148,7 @@ func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
 		return nil, err
 	}
 	bound, has := patch["metadata"].(map[string]any), object["metadata"].(map[string]any)
-	if bound["resourceVersion"] != has["resourceVersion"] || bound["uid"] != has["uid"] {
+	if bound["resourceVersion"] != nil && bound["resourceVersion"] != has["resourceVersion"] || bound["uid"] != has["uid"] {
 		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("it is another version"))
 	}
 	raw, err = json.Marshal(merge(object, patch))
@@ -194,6 +194,10 @@ func kindOf(patch []byte) string {
 		return "mixed"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
 		return "recreated"
+	case strings.Contains(text, policy.NudgedAnnotation) && strings.Contains(text, "resourceVersion"):
+		return "nudged"
+	case strings.Contains(text, policy.NudgedAnnotation):
+		return "nudge"
 	case strings.Contains(text, policy.RestartingAnnotation):
 		return "tell"
 	case strings.Contains(text, `{\"restart\":`) && strings.Contains(text, policy.LastReloadAnnotation):

@@ -44,6 +44,9 @@ type Evaluation struct {
 	// Hash is a hash of the content of all sources that trigger restarts; in mode Off, of
 	// those that would in mode Auto.
 	Hash string
+	// Live is a hash of the content of the sources that are only in files, in the form of Hash, if the policy is to nudge pods; empty:
+	// there are no such sources.
+	Live string
 	// Record is the workload's record of the content with which its pods were started.
 	Record Record
 	// Agents is what the config agents of the pods say.
@@ -115,6 +118,7 @@ func (e *Evaluation) Complete() {
 	e.Sources = make([]Source, len(references))
 	var n naming
 	var content []byte                         // of all that counts
+	var live []byte                            // see Live
 	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
 	owner := e.ownerOf()
 	for i := range references {
@@ -126,6 +130,9 @@ func (e *Evaluation) Complete() {
 		var counts dependency.Reference
 		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
+		if p.Nudge && s.Reason == ReasonLiveVolume {
+			live = dependency.AppendContent(live, r, source)
+		}
 		remembers := false
 		if !s.Observed {
 			remembers = s.Triggers && e.remembersMounts(r)
@@ -169,6 +176,9 @@ func (e *Evaluation) Complete() {
 	}
 	e.tracked = append(e.tracked, slices.DeleteFunc(globs, func(u trackedSource) bool { return u.expanded })...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
+	if len(live) > 0 {
+		e.Live = e.graph.Digester().ContentHash(w.Namespace, live)
+	}
 	e.completeAgents()
 }
 

@@ -59,7 +59,7 @@ func newShop(t *testing.T, change func(*appsv1.Deployment)) *shop {
 	if _, err := client.AppsV1().Deployments(s.namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.view(inSync)
+	s.view(func(o *v1alpha1.ConfigDependency) error { return is(v1alpha1.StateInSync, o.Status.Reason)(o) })
 	s.kubelet = startKubelet(t, s.namespace)
 	return s
 }
