@@ -33,6 +33,7 @@ var effects = map[policy.Strategy]Effects{
 	policy.Annotate:  rollout{},
 	policy.EnvVar:    rollout{},
 	policy.RestartAt: rollout{},
+	policy.Agent:     rollout{},
 	policy.Recreate:  eviction{},
 	policy.InPlace:   inPlace{},
 	policy.Rerun:     rerun{},

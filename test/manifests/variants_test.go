@@ -84,7 +84,7 @@ ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods"],"verbs":["patch"]}]
   + rules[{"apiGroups":["policy"],"resources":["poddisruptionbudgets"],"verbs":["list"]}]
 Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,in-place]
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,restart-at,agent,in-place]
 + ValidatingAdmissionPolicy configdep-apiserver-pods
 + ValidatingAdmissionPolicyBinding configdep-apiserver-pods
 `},
