@@ -35,10 +35,14 @@ func (c *ControlPlane) apiServer() component {
 			"--authorization-mode=Node,RBAC",
 			"--disable-admission-plugins=" + disabledAdmission,
 			"--allow-privileged=true",
-			"--service-cluster-ip-range=10.96.0.0/16",
+			"--service-cluster-ip-range=" + c.options.ServiceCIDR,
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-signing-key-file=" + c.credentials.serviceAccountKeyFile,
 			"--service-account-key-file=" + c.credentials.serviceAccountKeyFile,
+			// Logs and exec of pods on real nodes, whose names no DNS knows.
+			"--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate=" + c.credentials.adminCertFile,
+			"--kubelet-client-key=" + c.credentials.adminKeyFile,
 			// How aggregated API servers are told the user of a request.
 			"--proxy-client-cert-file=" + c.credentials.proxyCertFile,
 			"--proxy-client-key-file=" + c.credentials.proxyKeyFile,

@@ -72,7 +72,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if c.guard, err = newGuard(remove); err != nil {
 		return err
 	}
-	if c.credentials, err = newCredentials(c.file("pki")); err != nil {
+	if c.credentials, err = newCredentials(c.file("pki"), c.options.ServingIPs); err != nil {
 		return err
 	}
 	if err := c.writeKwokConfig(); err != nil {
@@ -117,7 +117,10 @@ func (c *ControlPlane) startComponents(ctx context.Context) error {
 		last = append(last, c.controllerManager())
 	}
 	if !c.options.NoNodes {
-		last = append(last, c.scheduler(), c.kwok())
+		last = append(last, c.scheduler())
+	}
+	if c.options.Nodes > 0 {
+		last = append(last, c.kwok())
 	}
 	for _, stage := range append(stages, last) {
 		started := time.Now()
@@ -164,6 +167,17 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 		},
 		QPS: -1, // no limit
 	}
+}
+
+// ClientConfig returns the configuration of a client that authenticates with a certificate as this user in these groups.
+func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config, error) {
+	pair, err := c.credentials.authority.ClientCert(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	cfg := rest.AnonymousClientConfig(c.RESTConfig())
+	cfg.CertData, cfg.KeyData = pair.Cert, pair.Key
+	return cfg, nil
 }
 
 // EtcdURL returns the URL of etcd, for tests that need all changes in their order, even while the API server is down.

@@ -20,6 +20,7 @@ type credentials struct {
 
 	caFile                          string
 	servingCertFile, servingKeyFile string
+	adminCertFile, adminKeyFile     string
 	serviceAccountKeyFile           string
 
 	// With this certificate, the aggregator proves to aggregated API servers that they can trust its X-Remote-User. It
@@ -28,7 +29,7 @@ type credentials struct {
 	proxyCertFile, proxyKeyFile string
 }
 
-func newCredentials(dir string) (*credentials, error) {
+func newCredentials(dir string, servingIPs []net.IP) (*credentials, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create folder for credentials: %w", err)
 	}
@@ -50,7 +51,7 @@ func newCredentials(dir string) (*credentials, error) {
 	}
 	serving, err := c.authority.ServingCert(
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		[]net.IP{net.IPv4(127, 0, 0, 1)})
+		append([]net.IP{net.IPv4(127, 0, 0, 1)}, servingIPs...))
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,9 @@ func newCredentials(dir string) (*credentials, error) {
 	}
 
 	if c.servingCertFile, c.servingKeyFile, err = serving.WriteFiles(dir, "serving"); err != nil {
+		return nil, err
+	}
+	if c.adminCertFile, c.adminKeyFile, err = c.admin.WriteFiles(dir, "admin"); err != nil {
 		return nil, err
 	}
 	if c.proxyCertFile, c.proxyKeyFile, err = proxy.WriteFiles(dir, "front-proxy-client"); err != nil {

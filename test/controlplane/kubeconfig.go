@@ -44,12 +44,10 @@ func (c *ControlPlane) writeKubeconfigs() error {
 		scheduler:         {"system:kube-scheduler"},
 		kwok:              {"kwok", "system:masters"},
 	} {
-		pair, err := c.credentials.authority.ClientCert(user[0], user[1:]...)
+		cfg, err := c.ClientConfig(user[0], user[1:]...)
 		if err != nil {
 			return err
 		}
-		cfg := rest.AnonymousClientConfig(c.RESTConfig())
-		cfg.CertData, cfg.KeyData = pair.Cert, pair.Key
 		if _, err := c.KubeconfigFor(name, cfg); err != nil {
 			return err
 		}
