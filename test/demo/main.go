@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/tour"
 )
 
 func main() {
@@ -56,7 +56,7 @@ func run(ctx context.Context) (err error) {
 	var differs error
 	for _, document := range []string{"docs/tour.md", "README.md"} { // the second continues where the first ends
 		say("the tour of " + document + ":")
-		wrong, err := tour(ctx, cluster, document, os.Getenv("DEMO_UPDATE") == "1")
+		wrong, err := tour.Run(ctx, cluster, document, tour.Options{Root: ".", Update: os.Getenv("DEMO_UPDATE") == "1"})
 		if err != nil {
 			return err
 		}
@@ -88,14 +88,3 @@ func applyExamples(ctx context.Context, cluster *controlplane.ControlPlane) erro
 }
 
 func say(message string) { fmt.Fprintln(os.Stderr, "demo:", message) }
-
-// shell runs a command of the tour.
-func shell(ctx context.Context, cluster *controlplane.ControlPlane, line string) (string, error) {
-	cmd := cluster.Command(ctx, "bash", "-c", line)
-	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(cluster.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return string(out), nil // the tour shows errors too; its output is compared
-	}
-	return string(out), err
-}
