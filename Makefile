@@ -23,6 +23,8 @@ TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : $(cores)
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
+# Whether it is an error if this machine cannot run a node: required or optional.
+E2E_NODE ?= required
 # How long each part of "make soak" takes, the seed with which it begins (by default any), and the
 # parts (by default all).
 SOAK_DURATION ?= 30m
@@ -40,7 +42,7 @@ tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the test
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make <target> [NAME=value ...]" } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
@@ -100,6 +102,10 @@ test: build ## Run all tests, unit tests and those against a real control plane:
 test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
 	@$(tell_race)
 	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
+
+.PHONY: e2e-node
+e2e-node: prerequisites ## Run the tests on a real node, which need Linux and root (see hack/node/test.sh): E2E_NODE=optional, TEST_FLAGS
+	@E2E_NODE="$(E2E_NODE)" TEST_FLAGS="$(TEST_FLAGS)" TEST_TIMEOUT="$(TEST_TIMEOUT)" hack/node/test.sh
 
 .PHONY: soak
 soak: prerequisites ## Play everything that is random with new seeds, at length (see hack/soak.sh): SOAK_DURATION of each part, SOAK_SEED, SOAK_PARTS

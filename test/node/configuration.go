@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// PauseImage is the image of the process that keeps the namespaces of each pod.
+// PauseImage is the image of the process that keeps the namespaces of each pod. Its argument "done" makes it end at once.
 const PauseImage = "localhost/configdep-test/pause:1"
 
 // containerd's restrict_oom_score_adj is for a root without CAP_SYS_RESOURCE, who may not lower that score.

@@ -7,54 +7,58 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// AppImage is the image of the application of tests, whose command is "/app serve".
+// AppImage is the image of the application of tests, test/node/app. It serves unless its argument says otherwise.
 const AppImage = "localhost/configdep-test/app:1"
 
-// Image describes the image of programs.
-type Image struct {
-	Name string   // with the tag
-	Args []string // of hack/tools/image: -entrypoint, FILE=/PATH and so on
+// AddImage makes an image by hack/tools/image, with these arguments (-entrypoint=..., FILE=/PATH and so on), and loads it. The name
+// has a tag. Pods use it without a registry unless they always pull.
+func (n *Node) AddImage(ctx context.Context, name string, args ...string) error {
+	var tool bytes.Buffer
+	build := exec.CommandContext(ctx, filepath.Join(n.root, "hack", "tools", "build.sh"), "image")
+	build.Stdout, build.Stderr = &tool, n.options.Log
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build the tool that makes images: %w", err)
+	}
+	archive := n.file("image.tar")
+	if err := run(ctx, strings.TrimSpace(tool.String()), append([]string{"-output=" + archive, "-name=" + name}, args...)...); err != nil {
+		return fmt.Errorf("make the image %s: %w", name, err)
+	}
+	if err := n.Import(ctx, archive); err != nil {
+		return err
+	}
+	return os.Remove(archive)
 }
 
-// Images makes archives of images, and of the images of this package, and returns the paths of all. The first call takes minutes
-// because it builds hack/tools/image; progress goes to log.
-func Images(ctx context.Context, dir string, log io.Writer, images ...Image) ([]string, error) {
-	root, err := repositoryRoot()
+// Import loads the archive of an image.
+func (n *Node) Import(ctx context.Context, archive string) error {
+	f, err := os.Open(archive)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	app := filepath.Join(dir, "app")
+	defer f.Close()
+	if err := n.ctr(ctx, f, "--namespace=k8s.io", "images", "import", "--local", "--no-unpack", "-"); err != nil {
+		return fmt.Errorf("import %s: %w", filepath.Base(archive), err)
+	}
+	return nil
+}
+
+// addOwnImages loads the images of this package.
+func (n *Node) addOwnImages(ctx context.Context) error {
+	app := n.file("app")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", app, "./test/node/app")
-	build.Dir = root
+	build.Dir = n.root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the application of tests: %w: %s", err, out)
+		return fmt.Errorf("build the application of tests: %w: %s", err, out)
 	}
-	var tool bytes.Buffer
-	buildTool := exec.CommandContext(ctx, filepath.Join(root, "hack", "tools", "build.sh"), "image")
-	buildTool.Stdout, buildTool.Stderr = &tool, log
-	if err := buildTool.Run(); err != nil {
-		return nil, fmt.Errorf("build the tool that makes images: %w", err)
+	if err := n.AddImage(ctx, PauseImage, "-user=65535:65535", "-entrypoint=/app", "-cmd=pause", app+"=/app"); err != nil {
+		return err
 	}
-	images = append([]Image{
-		{PauseImage, []string{"-user=65535:65535", "-entrypoint=/app", "-entrypoint=pause", app + "=/app"}},
-		{AppImage, []string{"-user=65532:65532", "-entrypoint=/app", "-entrypoint=serve", app + "=/app"}},
-	}, images...)
-	var archives []string
-	for i, image := range images {
-		archive := filepath.Join(dir, fmt.Sprintf("%d.tar", i))
-		args := append([]string{"-output=" + archive, "-name=" + image.Name}, image.Args...)
-		if out, err := exec.CommandContext(ctx, strings.TrimSpace(tool.String()), args...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("make the image %s: %w: %s", image.Name, err, out)
-		}
-		archives = append(archives, archive)
-	}
-	return archives, os.Remove(app)
+	return n.AddImage(ctx, AppImage, "-user=65532:65532", "-entrypoint=/app", "-cmd=serve", app+"=/app")
 }

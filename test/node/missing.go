@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Missing returns why this machine cannot run a node, and nil if it can. What the build needs besides is checked by hack/node/build.sh.
+// Missing returns why this machine cannot build and run a node, and nil if it can.
 func Missing() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("nodes run on Linux only, and this is %s", runtime.GOOS)
@@ -21,7 +21,7 @@ func Missing() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a node needs root, for namespaces, mounts and cgroups")
 	}
-	for _, program := range []string{"bash", "awk", "find", "ip", "mount", "nsenter", "unshare"} {
+	for _, program := range []string{"apt-get", "awk", "bash", "dpkg-deb", "find", "gcc", "ip", "mount", "nsenter", "unshare"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("a node needs the program %s", program)
 		}

@@ -44,8 +44,6 @@ var script string
 
 // Options are the options of a node.
 type Options struct {
-	// PauseImage is the archive of the image [PauseImage], whose process keeps the namespaces of each pod.
-	PauseImage string
 	// KeepDir keeps the folder at the end, so that its logs can be read.
 	KeepDir bool
 	// Log receives lines about progress.
@@ -55,6 +53,7 @@ type Options struct {
 // Node is a node.
 type Node struct {
 	options Options
+	root    string // of the repository
 	dir     string
 	bin     string
 	env     []string
@@ -78,7 +77,7 @@ func New(ctx context.Context, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{options: o, kubeconfigs: map[string]string{}}
+	n := &Node{options: o, root: root, kubeconfigs: map[string]string{}}
 	if n.bin, err = programs(ctx, root, o.Log); err != nil {
 		return nil, err
 	}
@@ -188,7 +187,7 @@ func (n *Node) start(ctx context.Context, cluster *controlplane.ControlPlane) er
 	if err := n.await(ctx, "containerd answers", func(ctx context.Context) error { return n.ctr(ctx, nil, "version") }); err != nil {
 		return err
 	}
-	if err := n.Import(ctx, n.options.PauseImage); err != nil {
+	if err := n.addOwnImages(ctx); err != nil {
 		return err
 	}
 	if err := n.launch("kubelet", "--config="+n.file("kubelet.yaml"), "--kubeconfig="+n.kubeconfigs["kubelet"],
@@ -236,19 +235,6 @@ func (n *Node) publishAPIServer(ctx context.Context, client kubernetes.Interface
 	return err
 }
 
-// Import loads the archive of an image, whose pods then need no registry.
-func (n *Node) Import(ctx context.Context, archive string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := n.ctr(ctx, f, "--namespace=k8s.io", "images", "import", "--local", "--no-unpack", "-"); err != nil {
-		return fmt.Errorf("import %s: %w", filepath.Base(archive), err)
-	}
-	return nil
-}
-
 func (n *Node) ctr(ctx context.Context, stdin io.Reader, args ...string) error {
 	cmd := n.command(ctx, "ctr", args...)
 	cmd.Stdin = stdin
@@ -257,6 +243,9 @@ func (n *Node) ctr(ctx context.Context, stdin io.Reader, args ...string) error {
 	}
 	return nil
 }
+
+// Dir returns the folder of the node, which is removed in the end.
+func (n *Node) Dir() string { return n.dir }
 
 // Logs returns the path of a component's log file, for example Logs("kubelet").
 func (n *Node) Logs(component string) string { return n.file("logs", component+".log") }

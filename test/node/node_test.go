@@ -131,11 +131,7 @@ func processes(t *testing.T, of ...int) map[identity]string {
 // A machine on which a node has run, with a pod that still runs, is as it was before.
 func TestStop_LeavesNothing(t *testing.T) {
 	before := machine(t)
-	archives, err := Images(t.Context(), t.TempDir(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := New(t.Context(), Options{PauseImage: archives[0], Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
+	n, err := New(t.Context(), Options{Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +150,6 @@ func TestStop_LeavesNothing(t *testing.T) {
 		}
 	})
 	if err := n.Start(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Import(t.Context(), archives[1]); err != nil {
 		t.Fatal(err)
 	}
 	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
@@ -236,11 +229,4 @@ func TestKill_LeavesNothing(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestAsked_RefusesOtherValues(t *testing.T) {
-	t.Setenv("E2E_NODE", "yes")
-	if asked, code := Asked(); asked || code == 0 {
-		t.Errorf("asked %t with code %d, want an error", asked, code)
-	}
 }

@@ -3,6 +3,7 @@
 
 // The program app is the application of tests on a real node. It needs nothing but itself, so that its image holds nothing else.
 //
+//	app done    ends at once, as an init container does
 //	app pause   waits; the process that keeps the namespaces of a pod
 //	app serve   tells on port 8080 what its container has:
 //	            /env         its environment variables, one a line
@@ -24,9 +25,10 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: app pause|serve")
+		fail("usage: app done|pause|serve")
 	}
 	switch os.Args[1] {
+	case "done":
 	case "pause":
 		pause()
 	case "serve":

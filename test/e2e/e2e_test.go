@@ -1,0 +1,217 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/node"
+)
+
+const root = "../.."
+
+// Names of what the chart installs.
+const (
+	namespace  = install.Namespace
+	name       = install.Name
+	apiService = install.APIService
+)
+
+// The images, by the names that the chart and the documents use.
+const (
+	serverImage = "docker.io/configdep/configdep-apiserver"
+	agentImage  = "docker.io/configdep/configdep-agent"
+)
+
+// The versions of the server: the first is what the chart installs by default, the second is upgraded to.
+var versions = []string{"latest", "next"}
+
+// All tests share these.
+var (
+	machine  *node.Node
+	cluster  *controlplane.ControlPlane
+	client   kubernetes.Interface
+	view     versioned.Interface
+	helmPath string
+)
+
+func TestMain(m *testing.M) {
+	asked, code := node.Asked()
+	if asked {
+		code = withNode(m)
+	}
+	os.Exit(code)
+}
+
+// withNode runs the tests on a node.
+func withNode(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Hour, errors.New("not started within an hour"))
+	defer cancel()
+	keep := os.Getenv("CONTROLPLANE_KEEP") != ""
+	failed := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	var err error
+	if machine, err = node.New(ctx, node.Options{Log: os.Stderr, KeepDir: keep}); err != nil {
+		failed(err)
+		return code
+	}
+	defer func() { failed(machine.Stop()) }()
+	if cluster, err = controlplane.Start(ctx, machine.ControlPlane(controlplane.Options{Log: os.Stderr, KeepDir: keep})); err != nil {
+		failed(err)
+		return code
+	}
+	defer func() { failed(errors.Join(machine.Stop(), cluster.Stop())) }() // pods need the API server to the end
+	if err := prepare(ctx); err != nil {
+		failed(err)
+		return code
+	}
+	return m.Run()
+}
+
+// prepare starts the node, and loads the images.
+func prepare(ctx context.Context) error {
+	var err error
+	if err := machine.Start(ctx, cluster); err != nil {
+		return err
+	}
+	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
+		return err
+	}
+	if view, err = versioned.NewForConfig(cluster.RESTConfig()); err != nil {
+		return err
+	}
+	for _, version := range versions {
+		if err := addImages(ctx, version); err != nil {
+			return err
+		}
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(root, "hack", "tools", "build.sh"), "helm").Output()
+	helmPath = strings.TrimSpace(string(out))
+	return err
+}
+
+// addImages builds the programs in a version and loads their images.
+func addImages(ctx context.Context, version string) error {
+	dir := filepath.Join(machine.Dir(), "programs-"+version)
+	build := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), dir, "./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter")
+	build.Env = append(build.Environ(), "VERSION="+version)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs: %w: %s", err, out)
+	}
+	if err := machine.AddImage(ctx, serverImage+":"+version, "-user=65532:65532", "-entrypoint=/configdep-apiserver",
+		filepath.Join(dir, "configdep-apiserver")+"=/configdep-apiserver"); err != nil {
+		return err
+	}
+	return machine.AddImage(ctx, agentImage+":"+version, "-user=65532:65532", "-entrypoint=/configdep-agent",
+		filepath.Join(dir, "configdep-agent")+"=/configdep-agent",
+		filepath.Join(dir, "configdep-restarter")+"=/configdep-restarter")
+}
+
+// TestE2E is the life of an installation, in steps that build on one another.
+func TestE2E(t *testing.T) {
+	before := objects(t)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"install", testInstall},
+		{"tour", testTour},
+		{"rollout", testRollout},
+		{"in place", testInPlace},
+		{"nudge", testNudge},
+		{"upgrade", testUpgrade},
+		{"uninstall", func(t *testing.T) { testUninstall(t, before) }},
+	} {
+		started := time.Now()
+		if !t.Run(step.name, step.run) && step.name == "install" {
+			t.Fatal("there is no installation to test")
+		}
+		fmt.Fprintf(os.Stderr, "e2e: %s took %.1f s\n", step.name, time.Since(started).Seconds())
+	}
+}
+
+// helm runs helm as an administrator.
+func helm(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := cluster.Command(t.Context(), helmPath, args...)
+	dir := filepath.Join(cluster.Dir(), "helm")
+	cmd.Dir = root
+	cmd.Env = append(cmd.Env, "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("helm %s: %v: %s\n%s", strings.Join(args, " "), err, out, podsOf(t, namespace))
+	}
+}
+
+// kubectl runs kubectl as an administrator and returns its output.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// apply applies manifests to a namespace.
+func apply(t *testing.T, namespace, manifests string) {
+	t.Helper()
+	cmd := cluster.Command(t.Context(), cluster.KubectlPath(), "apply", "-n", namespace, "-f", "-")
+	cmd.Stdin = strings.NewReader(manifests)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %v: %s", err, out)
+	}
+}
+
+// newNamespace creates a namespace with the strictest Pod Security, which is deleted at the end of the test.
+func newNamespace(t *testing.T, name string) string {
+	t.Helper()
+	kubectl(t, "create", "namespace", name)
+	kubectl(t, "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(podsOf(t, name))
+		}
+		if _, err := cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "namespace", name, "--timeout=2m"); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// podsOf returns what is known of the pods of a namespace, for the message of a failure.
+func podsOf(t *testing.T, namespace string) string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	pods, err := cluster.Kubectl(ctx, "describe", "pods", "-n", namespace)
+	if err != nil {
+		return err.Error()
+	}
+	found, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for _, pod := range found.Items {
+		logs, err := cluster.Kubectl(ctx, "logs", "-n", namespace, "--all-containers", "--tail=20", pod.Name)
+		pods += fmt.Sprintf("\nlogs of %s:\n%s %v", pod.Name, logs, err)
+	}
+	return pods
+}

@@ -1,0 +1,102 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// restarter is the sidecar of docs/agent.md, which does not wait as long.
+var restarter = `
+      - name: restarter
+        image: ` + agentImage + ":" + versions[0] + `
+        args: [restarter, --min-uptime=1s, --unready=1s]
+        restartPolicy: Always
+        restartPolicyRules:
+        - action: RestartAllContainers
+          exitCodes: {operator: In, values: [88]}
+        startupProbe: {httpGet: {path: /startupz, port: 9534}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /readyz, port: 9534}, periodSeconds: 1}
+        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+        volumeMounts: [{name: restart, mountPath: /etc/configdep}]
+`
+
+const restartVolume = `
+      - name: restart
+        downwardAPI:
+          items:
+          - {path: restart, fieldRef: {fieldPath: "metadata.annotations['configdep.io/restart']"}}
+`
+
+// annotate sets an annotation of a pod.
+func annotate(t *testing.T, pod *corev1.Pod, key, value string) {
+	t.Helper()
+	_, err := client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An annotation of the pod restarts all its containers in place, with new content of every kind; the pod stays.
+func testInPlace(t *testing.T) {
+	ns := newNamespace(t, "in-place")
+	apply(t, ns, content)
+	apply(t, ns, deployment(1, "", restarter, restartVolume))
+	pod := onePod(t, ns, all("one"))
+	for i, value := range []string{"two", "three", "four"} {
+		change(t, ns, value)
+		started := time.Now()
+		annotate(t, pod, "configdep.io/restart", value)
+		restarted := onePod(t, ns, all(value))
+		t.Logf("from the annotation to new content that serves: %.2f s", time.Since(started).Seconds())
+		if restarted.UID != pod.UID || restarted.Status.PodIP != pod.Status.PodIP {
+			t.Errorf("pod %s at %s was replaced by %s at %s", pod.UID, pod.Status.PodIP, restarted.UID, restarted.Status.PodIP)
+		}
+		for _, c := range append(restarted.Status.ContainerStatuses, restarted.Status.InitContainerStatuses...) {
+			if int(c.RestartCount) != i+1 {
+				t.Errorf("container %s was restarted %d times, want %d", c.Name, c.RestartCount, i+1)
+			}
+		}
+		shown, err := view.ConfigdepV1alpha1().ConfigDependencies(ns).GetPods(t.Context(), "deployment.app", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The API tells times in seconds, so that it cannot always know which came first.
+		for _, p := range shown.Pods {
+			if p.State == v1alpha1.ContentStale {
+				t.Errorf("the pod has new content, and the API says that %v changed since: %s", p.StaleSources, p.Message)
+			}
+		}
+	}
+}
+
+// An annotation of a pod, whichever, makes the kubelet refresh the files of its volumes at once, and not within a minute or more.
+func testNudge(t *testing.T) {
+	ns := newNamespace(t, "nudge")
+	apply(t, ns, content)
+	apply(t, ns, deployment(1, "", "", ""))
+	pod := onePod(t, ns, all("one"))
+	for i := range 5 {
+		value := fmt.Sprint("nudged-", i)
+		change(t, ns, value)
+		started := time.Now()
+		annotate(t, pod, "example.com/nudge", value)
+		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
+		took := time.Since(started)
+		t.Logf("from the annotation to the new file: %.2f s", took.Seconds())
+		// Without the annotation it takes 49 s or more.
+		if took > 30*time.Second {
+			t.Errorf("the file changed after %v, as without an annotation", took)
+		}
+	}
+}

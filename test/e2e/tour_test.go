@@ -1,0 +1,50 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/configdep/configdep/test/node"
+	"github.com/configdep/configdep/test/tour"
+)
+
+// overlay runs the shop of artifacts/examples with an image that is on the node. The init container, unlike its image, ends.
+const overlay = `
+resources: [../../../../artifacts/examples]
+images:
+- {name: registry.k8s.io/pause, newName: localhost/configdep-test/pause, newTag: "1"}
+patches:
+- target: {kind: Deployment, name: web}
+  patch: |
+    - {op: add, path: /spec/template/spec/initContainers/0/args, value: [done]}
+`
+
+// The tour prints what the document says, also on a real node.
+func testTour(t *testing.T) {
+	dir := filepath.Join(machine.Dir(), "shop")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if node.PauseImage != "localhost/configdep-test/pause:1" {
+		t.Fatal("the overlay has another image than " + node.PauseImage)
+	}
+	t.Cleanup(func() { kubectl(t, "delete", "-k", dir, "--timeout=3m") })
+	kubectl(t, "apply", "-k", dir)
+	for _, deployment := range []string{"api", "web"} {
+		kubectl(t, "rollout", "status", "deployment/"+deployment, "-n", "shop", "--timeout=3m")
+	}
+	wrong, err := tour.Run(t.Context(), cluster, "docs/tour.md", tour.Options{Root: root, Except: []string{
+		// Its pods do not start, as there is no iSCSI target, so that its rollout is not complete.
+		"kubectl get cfgdep deployment.search -n shop -o yaml",
+	}})
+	if err != nil || wrong != nil {
+		t.Error(err, wrong)
+	}
+}
