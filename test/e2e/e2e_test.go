@@ -210,8 +210,10 @@ func podsOf(t *testing.T, namespace string) string {
 		return err.Error()
 	}
 	for _, pod := range found.Items {
-		logs, err := cluster.Kubectl(ctx, "logs", "-n", namespace, "--all-containers", "--tail=20", pod.Name)
-		pods += fmt.Sprintf("\nlogs of %s:\n%s %v", pod.Name, logs, err)
+		for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+			logs, err := cluster.Kubectl(ctx, "logs", "-n", namespace, "--tail=20", pod.Name, "-c", container.Name)
+			pods += fmt.Sprintf("\nlogs of %s of %s:\n%s %v", container.Name, pod.Name, logs, err)
+		}
 	}
 	return pods
 }

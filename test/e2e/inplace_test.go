@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -13,13 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 )
+
+// minUptime is the least that the restarter waits between two restarts.
+const minUptime = 10 * time.Second
 
 // restarter is the sidecar of docs/agent.md, which does not wait as long.
 var restarter = `
       - name: restarter
-        image: ` + agentImage + ":" + versions[0] + `
-        args: [restarter, --min-uptime=1s, --unready=1s]
+        image: ` + agentImage + ":" + versions[1] + `
+        args: [restarter, --min-uptime=` + minUptime.String() + `, --unready=1s]
         restartPolicy: Always
         restartPolicyRules:
         - action: RestartAllContainers
@@ -53,8 +58,14 @@ func testInPlace(t *testing.T) {
 	apply(t, ns, content)
 	apply(t, ns, deployment(1, "", restarter, restartVolume))
 	pod := onePod(t, ns, all("one"))
-	for i, value := range []string{"two", "three", "four"} {
+	for i, value := range []string{"two", "three"} {
 		change(t, ns, value)
+		await.Until(t, "the restarter restarts at once", func(context.Context) error {
+			if up := time.Since(pod.Status.InitContainerStatuses[0].State.Running.StartedAt.Time); up < minUptime+time.Second {
+				return fmt.Errorf("it has run for %v", up)
+			}
+			return nil
+		})
 		started := time.Now()
 		annotate(t, pod, "configdep.io/restart", value)
 		restarted := onePod(t, ns, all(value))
@@ -77,6 +88,7 @@ func testInPlace(t *testing.T) {
 				t.Errorf("the pod has new content, and the API says that %v changed since: %s", p.StaleSources, p.Message)
 			}
 		}
+		pod = restarted
 	}
 }
 
