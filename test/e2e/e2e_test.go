@@ -138,6 +138,8 @@ func TestE2E(t *testing.T) {
 		{"rollout", testRollout},
 		{"in place", testInPlace},
 		{"nudge", testNudge},
+		{"sidecar", testSidecar},
+		{"nginx", testNginx},
 		{"upgrade", testUpgrade},
 		{"uninstall", func(t *testing.T) { testUninstall(t, before) }},
 	} {

@@ -1,0 +1,207 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/debian"
+)
+
+// manifest returns the part of a pod in docs/agent.md that has a text.
+func manifest(t *testing.T, text string) corev1.PodSpec {
+	t.Helper()
+	document, err := os.ReadFile(filepath.Join(root, "docs", "agent.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec corev1.PodSpec
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(document), -1) {
+		if strings.Contains(block[1], text) {
+			if err := yaml.UnmarshalStrict([]byte(block[1]), &spec); err != nil {
+				t.Fatal(err)
+			}
+			return spec
+		}
+	}
+	t.Fatalf("docs/agent.md has no manifest with %q", text)
+	return spec
+}
+
+// roles lets the pods of a namespace do what docs/agent.md says, for the objects of these tests.
+const roles = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: agent}
+rules:
+- {apiGroups: [""], resources: [configmaps], resourceNames: [app, nginx], verbs: [list, watch]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [nginx-tls], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [patch]}
+- {apiGroups: [""], resources: [events], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: agent}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: agent}
+subjects: [{kind: ServiceAccount, name: default}]
+`
+
+// sidecar keeps files for the application, and signals it.
+var sidecar = `
+      - name: config
+        image: ` + agentImage + ":" + versions[1] + `
+        restartPolicy: Always
+        args: [--dir=/config, --configmap=app, --reload-signal=HUP, --process=app, --settle=100ms, --report, --events]
+        env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+        startupProbe: {httpGet: {path: /startupz, port: 9533}, periodSeconds: 1, failureThreshold: 60}
+        livenessProbe: {httpGet: {path: /livez, port: 9533}}
+        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+        volumeMounts: [{name: config, mountPath: /config}]
+`
+
+// A sidecar with the token of its pod keeps files for the application, signals it, and reports what it has applied.
+func testSidecar(t *testing.T) {
+	ns := newNamespace(t, "sidecar")
+	apply(t, ns, content)
+	apply(t, ns, roles)
+	manifests := deployment(1, "", sidecar, "\n      - {name: config, emptyDir: {medium: Memory}}\n")
+	manifests = strings.Replace(manifests, "      containers:\n", "      shareProcessNamespace: true\n      containers:\n", 1)
+	manifests = strings.Replace(manifests, "        - {name: content, mountPath: /volume}\n", "        - {name: content, mountPath: /volume}\n        - {name: config, mountPath: /config, readOnly: true}\n", 1)
+	apply(t, ns, manifests)
+	pod := onePod(t, ns, all("one"))
+	for i := range 3 {
+		value := fmt.Sprint("signalled-", i)
+		started := time.Now()
+		change(t, ns, value)
+		await.Until(t, "the application has the file and the signal", func(ctx context.Context) error {
+			file, err := get(ctx, pod, "/file/config/greeting")
+			if err != nil {
+				return err
+			}
+			signals, err := get(ctx, pod, "/signals")
+			if err == nil && (file != value || strings.Count(signals, "hangup") != i+1) {
+				err = fmt.Errorf("it has %q, and the signals %q", file, signals)
+			}
+			return err
+		})
+		t.Logf("from the change to the signal: %.2f s", time.Since(started).Seconds())
+	}
+	await.Until(t, "the pod says what is applied", func(ctx context.Context) error {
+		now, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && now.Annotations["configdep.io/agent-status"] == "" {
+			err = errors.New("there is no annotation")
+		}
+		return err
+	})
+	await.Until(t, "an event says so", func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigApplied"})
+		if err == nil && len(events.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+}
+
+// nginxConf is a configuration that answers with a text.
+func nginxConf(text string) string {
+	temporary := ""
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temporary += kind + "_temp_path /tmp/" + kind + "; "
+	}
+	return "user root; pid /tmp/nginx.pid; error_log stderr;\nevents {}\nhttp { access_log off; " + temporary + "\nserver { listen 8080; " + text + " } }\n"
+}
+
+// nginx of docs/agent.md, with the agent as its parent process, serves new content, and goes on with the old if the new is wrong.
+func testNginx(t *testing.T) {
+	const image = "localhost/configdep-test/nginx-with-configdep-agent:1"
+	addNginx(t, image)
+	ns := newNamespace(t, "nginx")
+	kubectl(t, "label", "namespace", ns, "--overwrite", "pod-security.kubernetes.io/enforce=baseline") // nginx is root in its container
+	apply(t, ns, roles)
+	kubectl(t, "create", "configmap", "nginx", "-n", ns, "--from-literal=nginx.conf="+nginxConf(`return 200 "one";`))
+	kubectl(t, "create", "secret", "generic", "nginx-tls", "-n", ns, "--from-literal=tls.key=not a real key")
+	spec := manifest(t, "nginx-with-configdep-agent")
+	spec.Containers[0].Image = image
+	made, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// answers waits for what nginx answers, and for whether the pod is ready.
+	answers := func(want string, ready bool) (pod *corev1.Pod) {
+		t.Helper()
+		await.Until(t, fmt.Sprintf("nginx answers %q, ready %t", want, ready), func(ctx context.Context) (err error) {
+			if pod, err = client.CoreV1().Pods(ns).Get(ctx, made.Name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			got, err := get(ctx, pod, "/")
+			if err == nil && (got != want || serves(pod) != ready) {
+				err = fmt.Errorf("it answers %q, ready %t", got, serves(pod))
+			}
+			return err
+		})
+		return pod
+	}
+	set := func(text string) {
+		t.Helper()
+		patch, err := yaml.YAMLToJSON(fmt.Appendf(nil, "data: {nginx.conf: %q}", nginxConf(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "nginx", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers("one", true)
+	started := time.Now()
+	set(`return 200 "two";`)
+	answers("two", true)
+	t.Logf("from the change to the answer: %.2f s", time.Since(started).Seconds())
+	set(`retrun 200 "three";`)
+	answers("two", false)
+	set(`return 200 "four";`)
+	pod := answers("four", true)
+	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
+		t.Errorf("nginx was restarted %d times", c.RestartCount)
+	}
+}
+
+// addNginx makes the image of nginx from packages of Debian, with the agent beside it.
+func addNginx(t *testing.T, image string) {
+	t.Helper()
+	unpacked, err := debian.Unpack(t.Context(), "nginx", "nginx-common", "libc6", "libcrypt1", "libpcre2-8-0", "libssl3", "zlib1g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := t.TempDir()
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(extra, "etc"), 0o755),
+		os.WriteFile(filepath.Join(extra, "etc", "passwd"), []byte("root:x:0:0:root:/:/bin/sh\n"), 0o644),
+		os.WriteFile(filepath.Join(extra, "etc", "group"), []byte("root:x:0:\n"), 0o644),
+		os.Mkdir(filepath.Join(extra, "tmp"), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := machine.AddImage(t.Context(), image, "-user=0:0", "-entrypoint=nginx", unpacked+"/=/", extra+"/=/",
+		filepath.Join(machine.Dir(), "programs-"+versions[1], "configdep-agent")+"=/usr/local/bin/configdep-agent"); err != nil {
+		t.Fatal(err)
+	}
+}
