@@ -72,7 +72,7 @@ var sidecar = `
         - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
         startupProbe: {httpGet: {path: /startupz, port: 9533}, periodSeconds: 1, failureThreshold: 60}
         livenessProbe: {httpGet: {path: /livez, port: 9533}}
-        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+        securityContext: ` + security + `
         volumeMounts: [{name: config, mountPath: /config}]
 `
 
@@ -138,7 +138,9 @@ func testNginx(t *testing.T) {
 	kubectl(t, "create", "configmap", "nginx", "-n", ns, "--from-literal=nginx.conf="+nginxConf(`return 200 "one";`))
 	kubectl(t, "create", "secret", "generic", "nginx-tls", "-n", ns, "--from-literal=tls.key=not a real key")
 	spec := manifest(t, "nginx-with-configdep-agent")
-	spec.Containers[0].Image = image
+	c := &spec.Containers[0]
+	c.Image = image
+	c.ReadinessProbe.PeriodSeconds, c.ReadinessProbe.FailureThreshold = 1, 1
 	made, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

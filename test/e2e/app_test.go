@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/node"
@@ -29,6 +30,19 @@ metadata: {name: app}
 data: {greeting: one}
 `
 
+// security is what the strictest Pod Security asks for.
+const security = `{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+
+// restricted returns the same for a manifest that is not text.
+func restricted(t *testing.T) *corev1.SecurityContext {
+	t.Helper()
+	var context corev1.SecurityContext
+	if err := yaml.UnmarshalStrict([]byte(security), &context); err != nil {
+		t.Fatal(err)
+	}
+	return &context
+}
+
 // container is the application of tests, which reads the key greeting in three ways.
 var container = `
       - name: app
@@ -36,7 +50,7 @@ var container = `
         env:
         - {name: GREETING, valueFrom: {configMapKeyRef: {name: app, key: greeting}}}
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
-        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+        securityContext: ` + security + `
         volumeMounts:
         - {name: content, mountPath: /volume}
         - {name: content, mountPath: /file, subPath: greeting}

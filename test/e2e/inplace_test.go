@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -20,27 +21,26 @@ import (
 // minUptime is the least that the restarter waits between two restarts.
 const minUptime = 10 * time.Second
 
-// restarter is the sidecar of docs/agent.md, which does not wait as long.
-var restarter = `
-      - name: restarter
-        image: ` + agentImage + ":" + versions[1] + `
-        args: [restarter, --min-uptime=` + minUptime.String() + `, --unready=1s]
-        restartPolicy: Always
-        restartPolicyRules:
-        - action: RestartAllContainers
-          exitCodes: {operator: In, values: [88]}
-        startupProbe: {httpGet: {path: /startupz, port: 9534}, periodSeconds: 1}
-        readinessProbe: {httpGet: {path: /readyz, port: 9534}, periodSeconds: 1}
-        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
-        volumeMounts: [{name: restart, mountPath: /etc/configdep}]
-`
+// restarter returns the sidecar of docs/agent.md that restarts all containers, and its volume, as lines of YAML. It does not wait as long.
+func restarter(t *testing.T) (initContainer, volume string) {
+	t.Helper()
+	spec := manifest(t, "RestartAllContainers")
+	c := spec.InitContainers[0]
+	c.Image = agentImage + ":" + versions[1]
+	c.Args = append(c.Args, "--min-uptime="+minUptime.String(), "--unready=1s")
+	c.SecurityContext = restricted(t)
+	return "\n      - " + encode(t, c), "\n      - " + encode(t, spec.Volumes[0])
+}
 
-const restartVolume = `
-      - name: restart
-        downwardAPI:
-          items:
-          - {path: restart, fieldRef: {fieldPath: "metadata.annotations['configdep.io/restart']"}}
-`
+// encode returns a part of a manifest in one line.
+func encode(t *testing.T, part any) string {
+	t.Helper()
+	line, err := json.Marshal(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line)
+}
 
 // annotate sets an annotation of a pod.
 func annotate(t *testing.T, pod *corev1.Pod, key, value string) {
@@ -56,7 +56,8 @@ func annotate(t *testing.T, pod *corev1.Pod, key, value string) {
 func testInPlace(t *testing.T) {
 	ns := newNamespace(t, "in-place")
 	apply(t, ns, content)
-	apply(t, ns, deployment(1, "", restarter, restartVolume))
+	initContainer, volume := restarter(t)
+	apply(t, ns, deployment(1, "", initContainer, volume+"\n"))
 	pod := onePod(t, ns, all("one"))
 	for i, value := range []string{"two", "three"} {
 		change(t, ns, value)

@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,11 @@ type moment struct {
 func testRollout(t *testing.T) {
 	ns := newNamespace(t, "rollout")
 	apply(t, ns, content)
-	apply(t, ns, deployment(2, `configdep.io/reload: auto, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, "", ""))
+	manifests := deployment(2, `configdep.io/reload: auto, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, "", "")
+	if got := tryApply(t, ns, manifests); !strings.Contains(got, "configdep.io/config-hash") {
+		t.Errorf("the webhook has not recorded the content on:\n%s", got)
+	}
+	apply(t, ns, manifests)
 	kubectl(t, "rollout", "status", "deployment/app", "-n", ns, "--timeout=3m")
 	kubectl(t, "wait", "--for=condition=InSync", "cfgdep/deployment.app", "-n", ns, "--timeout=2m")
 	old, err := client.AppsV1().Deployments(ns).Get(t.Context(), "app", metav1.GetOptions{})
