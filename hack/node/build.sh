@@ -30,7 +30,10 @@ fi
 
 read -ra compiler <<<"$(go env CC)"
 command -v "${compiler[0]}" >/dev/null || { say "runc needs a C compiler, and ${compiler[0]} is not installed"; exit 1; }
-seccomp=$(cd "$root" && go run ./hack/node/unpack libseccomp-dev) || { say "runc needs the package libseccomp-dev: the reason is above"; exit 1; }
+if ! seccomp=$(cd "$root" && go run ./hack/node/unpack libseccomp-dev); then
+  say "runc needs the package libseccomp-dev: the reason is above"
+  exit 1
+fi
 library=("$seccomp"/usr/lib/*/libseccomp.a)
 
 # Built aside and moved into place, so that an interrupted build leaves nothing half done and two builds at
@@ -45,7 +48,11 @@ version() { go list -m -f '{{.Version}}' "$1"; } # of a module
 build() { # module, binary, package, ldflags, tags
   local started=$SECONDS
   say "$2: building (minutes the first time, as nothing is in the Go cache yet) ..."
-  (cd "$1" && GOFLAGS=-mod=readonly CGO_ENABLED=${CGO_ENABLED:-0} go build -buildvcs=false -trimpath -tags "${5:-}" -ldflags "-s -w ${4:-}" -o "$tmp/$2" "$3")
+  (
+    cd "$1"
+    export GOFLAGS=-mod=readonly CGO_ENABLED=${cgo:-0}
+    go build -buildvcs=false -trimpath -tags "${5:-}" -ldflags "-s -w ${4:-}" -o "$tmp/$2" "$3"
+  )
   say "$2: done in $((SECONDS - started)) s"
 }
 
@@ -63,7 +70,7 @@ for plugin in main/bridge main/loopback ipam/host-local; do
   build "$here/cni" "${plugin#*/}" "github.com/containernetworking/plugins/plugins/$plugin"
 done
 # The library is named here, so that pkg-config need not be installed, which would not find it either.
-PKG_CONFIG=true CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -I$seccomp/usr/include" CGO_LDFLAGS=${library[0]} \
+cgo=1 PKG_CONFIG=true CGO_CFLAGS="-O2 -g -I$seccomp/usr/include" CGO_LDFLAGS=${library[0]} \
   build "$here/runc" runc github.com/opencontainers/runc "" "seccomp netgo osusergo urfave_cli_no_docs"
 for program in containerd containerd-shim-runc-v2 ctr; do
   build "$here/containerd" "$program" "github.com/containerd/containerd/v2/cmd/$program" "$containerd_ldflags" urfave_cli_no_docs

@@ -6,7 +6,7 @@
 #
 #   E2E_NODE        "required" or "optional": whether it is an error if this machine cannot
 #                   run a node. The reason is printed either way.             required
-#   TEST_FLAGS      more flags of go test: -run TestE2E/rollout -v
+#   TEST_FLAGS      more flags of go test: -run TestE2E/(^install|workloads)/rollout -v
 #   TEST_TIMEOUT    for all tests of a package                                     20m
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

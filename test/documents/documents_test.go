@@ -21,7 +21,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	inTree  = regexp.MustCompile("`((?:artifacts|cmd|docs|hack|pkg|test)/[^` ]+)`")
 	aTest   = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)`")
-	target  = regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")
+	target  = regexp.MustCompile("`make ([a-z0-9-]+)|(?m:^make ([a-z0-9-]+))")
 )
 
 func TestLinksLeadSomewhere(t *testing.T) {

@@ -78,12 +78,14 @@ var sidecar = `
 
 // A sidecar with the token of its pod keeps files for the application, signals it, and reports what it has applied.
 func testSidecar(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, "sidecar")
 	apply(t, ns, content)
 	apply(t, ns, roles)
 	manifests := deployment(1, "", sidecar, "\n      - {name: config, emptyDir: {medium: Memory}}\n")
 	manifests = strings.Replace(manifests, "      containers:\n", "      shareProcessNamespace: true\n      containers:\n", 1)
-	manifests = strings.Replace(manifests, "        - {name: content, mountPath: /volume}\n", "        - {name: content, mountPath: /volume}\n        - {name: config, mountPath: /config, readOnly: true}\n", 1)
+	const mount = "        - {name: content, mountPath: /volume}\n"
+	manifests = strings.Replace(manifests, mount, mount+"        - {name: config, mountPath: /config, readOnly: true}\n", 1)
 	apply(t, ns, manifests)
 	pod := onePod(t, ns, all("one"))
 	for i := range 3 {
@@ -125,11 +127,13 @@ func nginxConf(text string) string {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += kind + "_temp_path /tmp/" + kind + "; "
 	}
-	return "user root; pid /tmp/nginx.pid; error_log stderr;\nevents {}\nhttp { access_log off; " + temporary + "\nserver { listen 8080; " + text + " } }\n"
+	return "user root; pid /tmp/nginx.pid; error_log stderr;\nevents {}\n" +
+		"http { access_log off; " + temporary + "\nserver { listen 8080; " + text + " } }\n"
 }
 
 // nginx of docs/agent.md, with the agent as its parent process, serves new content, and goes on with the old if the new is wrong.
 func testNginx(t *testing.T) {
+	t.Parallel()
 	const image = "localhost/configdep-test/nginx-with-configdep-agent:1"
 	addNginx(t, image)
 	ns := newNamespace(t, "nginx")
@@ -141,7 +145,8 @@ func testNginx(t *testing.T) {
 	c := &spec.Containers[0]
 	c.Image = image
 	c.ReadinessProbe.PeriodSeconds, c.ReadinessProbe.FailureThreshold = 1, 1
-	made, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: spec}, metav1.CreateOptions{})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: spec}
+	made, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +183,7 @@ func testNginx(t *testing.T) {
 	set(`retrun 200 "three";`)
 	answers("two", false)
 	set(`return 200 "four";`)
-	pod := answers("four", true)
+	pod = answers("four", true)
 	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
 		t.Errorf("nginx was restarted %d times", c.RestartCount)
 	}

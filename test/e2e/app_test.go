@@ -31,7 +31,8 @@ data: {greeting: one}
 `
 
 // security is what the strictest Pod Security asks for.
-const security = `{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+const security = `{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true,
+          capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
 
 // restricted returns the same for a manifest that is not text.
 func restricted(t *testing.T) *corev1.SecurityContext {

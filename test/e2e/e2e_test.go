@@ -112,7 +112,8 @@ func prepare(ctx context.Context) error {
 // addImages builds the programs in a version and loads their images.
 func addImages(ctx context.Context, version string) error {
 	dir := filepath.Join(machine.Dir(), "programs-"+version)
-	build := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), dir, "./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter")
+	build := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), dir,
+		"./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter")
 	build.Env = append(build.Environ(), "VERSION="+version)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w: %s", err, out)
@@ -129,26 +130,19 @@ func addImages(ctx context.Context, version string) error {
 // TestE2E is the life of an installation, in steps that build on one another.
 func TestE2E(t *testing.T) {
 	before := objects(t)
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"install", testInstall},
-		{"tour", testTour},
-		{"rollout", testRollout},
-		{"in place", testInPlace},
-		{"nudge", testNudge},
-		{"sidecar", testSidecar},
-		{"nginx", testNginx},
-		{"upgrade", testUpgrade},
-		{"uninstall", func(t *testing.T) { testUninstall(t, before) }},
-	} {
-		started := time.Now()
-		if !t.Run(step.name, step.run) && step.name == "install" {
-			t.Fatal("there is no installation to test")
-		}
-		fmt.Fprintf(os.Stderr, "e2e: %s took %.1f s\n", step.name, time.Since(started).Seconds())
+	if !t.Run("install", testInstall) {
+		t.Fatal("there is no installation to test")
 	}
+	t.Run("tour", testTour)
+	t.Run("workloads", func(t *testing.T) { // in namespaces of their own, at the same time
+		t.Run("rollout", testRollout)
+		t.Run("in place", testInPlace)
+		t.Run("nudge", testNudge)
+		t.Run("sidecar", testSidecar)
+		t.Run("nginx", testNginx)
+	})
+	t.Run("upgrade", testUpgrade)
+	t.Run("uninstall", func(t *testing.T) { testUninstall(t, before) })
 }
 
 // helm runs helm as an administrator.

@@ -54,6 +54,7 @@ func annotate(t *testing.T, pod *corev1.Pod, key, value string) {
 
 // An annotation of the pod restarts all its containers in place, with new content of every kind; the pod stays.
 func testInPlace(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, "in-place")
 	apply(t, ns, content)
 	initContainer, volume := restarter(t)
@@ -95,6 +96,7 @@ func testInPlace(t *testing.T) {
 
 // An annotation of a pod, whichever, makes the kubelet refresh the files of its volumes at once, and not within a minute or more.
 func testNudge(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, "nudge")
 	apply(t, ns, content)
 	apply(t, ns, deployment(1, "", "", ""))

@@ -66,12 +66,15 @@ func testUpgrade(t *testing.T) {
 		refused  []error
 	)
 	asking.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
 		for ctx.Err() == nil {
 			_, err := view.ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{})
 			requests++
 			if err != nil && ctx.Err() == nil {
 				refused = append(refused, fmt.Errorf("at %s: %w", time.Now().Format(time.TimeOnly), err))
 			}
+			<-tick.C
 		}
 	})
 	started := time.Now()

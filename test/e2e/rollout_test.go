@@ -28,6 +28,7 @@ type moment struct {
 // A change of a ConfigMap gives containers new environment variables, subPath files and volumes, by a rollout. At no moment does the API
 // say that pods have the current content while a pod that serves has other content.
 func testRollout(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t, "rollout")
 	apply(t, ns, content)
 	manifests := deployment(2, `configdep.io/reload: auto, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, "", "")
@@ -78,7 +79,7 @@ func testRollout(t *testing.T) {
 		}
 		renewed := 0
 		for name := range m.reads {
-			if !serves(after[name]) || after[name].Status.ContainerStatuses[0].RestartCount != before[name].Status.ContainerStatuses[0].RestartCount {
+			if !serves(after[name]) {
 				delete(m.reads, name)
 			} else if m.reads[name].Env == "two" {
 				renewed++

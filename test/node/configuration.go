@@ -4,7 +4,6 @@
 package node
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +102,7 @@ func (n *Node) configure(cluster *controlplane.ControlPlane) error {
 		if err != nil {
 			return err
 		}
-		cfg.Host = fmt.Sprintf("https://%s:%d", n.network.machine.Addr(), n.relay.port())
+		cfg.Host = "https://" + n.relay.listener.Addr().String()
 		if n.kubeconfigs[component], err = cluster.KubeconfigFor(component, cfg); err != nil {
 			return err
 		}

@@ -38,8 +38,11 @@ func Missing() error {
 	// The links are made as root of this machine's network, which not every container's root may do.
 	const probe = "ip link add configdep-p0 type veth peer name configdep-p1 && ip link del configdep-p0"
 	for what, command := range map[string][]string{
-		"unshare namespaces": {"unshare", "--mount", "--propagation", "private", "--uts", "--ipc", "--net", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/run"},
-		"add veth links":     {"unshare", "--net", "bash", "-c", probe},
+		"unshare namespaces": {
+			"unshare", "--mount", "--propagation", "private", "--uts", "--ipc", "--net", "--pid", "--fork",
+			"mount", "-t", "tmpfs", "tmpfs", "/run",
+		},
+		"add veth links": {"unshare", "--net", "bash", "-c", probe},
 	} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("root may not %s here: %w: %s", what, err, strings.TrimSpace(string(out)))

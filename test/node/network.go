@@ -59,7 +59,7 @@ func connect(ctx context.Context, pid int) (network, error) {
 		}
 		return n, n.configure(ctx, pid)
 	}
-	return network{}, errors.Join(errors.New("this machine routes 10.123.0.0/16, 10.124.0.0/16 or 10.125.0.0/16 elsewhere, or 256 nodes run"), taken)
+	return network{}, errors.Join(errors.New("all networks of nodes, 10.123.0.0/16 to 10.125.0.0/16, are routed elsewhere or taken"), taken)
 }
 
 func (n network) configure(ctx context.Context, pid int) error {

@@ -276,10 +276,11 @@ func (n *Node) Stop() error {
 	}
 	// The kernel removes the namespace of the network, with the link, a moment after its last process.
 	if n.network.link != "" {
-		failed = append(failed, wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, stopLimit, true, func(context.Context) (bool, error) {
+		gone := func(context.Context) (bool, error) {
 			_, err := net.InterfaceByName(n.network.link)
 			return err != nil, nil
-		}))
+		}
+		failed = append(failed, wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, stopLimit, true, gone))
 	}
 	n.supervisor, n.components = nil, nil
 	return errors.Join(failed...)

@@ -67,8 +67,8 @@ func machine(t *testing.T) map[string][]string {
 	}
 	found["mounts"] = strings.Split(string(mounts), "\n")
 	for _, name := range []string{
-		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
-		"net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max",
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max",
 	} {
 		value, err := os.ReadFile("/proc/sys/" + name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,23 +25,24 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fail("usage: app done|pause|serve")
-	}
-	switch os.Args[1] {
-	case "done":
-	case "pause":
-		pause()
-	case "serve":
-		serve()
-	default:
-		fail("there is no mode " + os.Args[1])
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "app:", err)
+		os.Exit(1)
 	}
 }
 
-func fail(message string) {
-	fmt.Fprintln(os.Stderr, "app:", message)
-	os.Exit(1)
+func run(args []string) error {
+	switch strings.Join(args, " ") {
+	case "done":
+		return nil
+	case "pause":
+		pause()
+		return nil
+	case "serve":
+		return serve()
+	default:
+		return errors.New("usage: app done|pause|serve")
+	}
 }
 
 // pause waits for its end, and for processes that were left to it: it is the first one of pods that share their processes.
@@ -59,17 +61,20 @@ func pause() {
 	}
 }
 
-func serve() {
+// serve serves until SIGTERM.
+func serve() error {
 	var (
 		mu       sync.Mutex
 		received []string
 	)
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM)
+	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		for s := range signals {
 			if s == syscall.SIGTERM {
-				os.Exit(0)
+				_ = server.Close()
+				return
 			}
 			mu.Lock()
 			received = append(received, s.String())
@@ -93,6 +98,8 @@ func serve() {
 		_, _ = fmt.Fprint(w, strings.Join(received, "\n"))
 	})
 	http.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
-	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second}
-	fail(server.ListenAndServe().Error())
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
