@@ -63,6 +63,7 @@ type Node struct {
 	supervisor  *process
 	alive       io.Closer // the node lives while this is open
 	relay       *relay
+	stopped     bool
 	kubeconfigs map[string]string // paths, by component
 	components  []*process
 }
@@ -253,6 +254,10 @@ func (n *Node) Logs(component string) string { return n.file("logs", component+"
 // Stop kills all processes of the node and waits until nothing is left of it. It reports components that had ended before. Pods need
 // not be deleted before. It comes before the Stop of the control plane. Further calls have no effect.
 func (n *Node) Stop() error {
+	if n.stopped {
+		return nil
+	}
+	n.stopped = true
 	if n.supervisor == nil {
 		return os.RemoveAll(n.dir)
 	}
@@ -268,7 +273,7 @@ func (n *Node) Stop() error {
 		select {
 		case <-p.exited:
 		case <-time.After(stopLimit):
-			failed = append(failed, fmt.Errorf("%s did not end within %v", p.name, stopLimit))
+			return errors.Join(append(failed, fmt.Errorf("%s did not end within %v", p.name, stopLimit))...)
 		}
 	}
 	if n.supervisor.state != nil {
@@ -282,7 +287,6 @@ func (n *Node) Stop() error {
 		}
 		failed = append(failed, wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, stopLimit, true, gone))
 	}
-	n.supervisor, n.components = nil, nil
 	return errors.Join(failed...)
 }
 

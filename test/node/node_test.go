@@ -53,7 +53,7 @@ func machine(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	for what, command := range map[string][]string{
 		"links":  {"ip", "-o", "-br", "link", "show"},
-		"routes": {"ip", "route", "show", "table", "all"},
+		"routes": {"ip", "-4", "route", "show", "table", "all"},
 	} {
 		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
 		if err != nil {
@@ -76,7 +76,10 @@ func machine(t *testing.T) map[string][]string {
 		}
 		found["sysctls"] = append(found["sysctls"], name+" "+string(value))
 	}
-	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*", "/run/*", "/var/lib/*", "/var/log/*", "/etc/cni*"} {
+	for _, pattern := range []string{
+		"/sys/fs/cgroup/configdep*", "/sys/fs/cgroup/*/configdep*", "/run/containerd*", "/etc/cni", "/opt/cni",
+		"/var/lib/cni", "/var/lib/containerd", "/var/lib/kube*", "/var/log/containers", "/var/log/pods",
+	} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
