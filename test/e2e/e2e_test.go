@@ -48,6 +48,8 @@ var (
 	client   kubernetes.Interface
 	view     versioned.Interface
 	helmPath string
+	// untouched are the objects of the cluster before the installation.
+	untouched []string
 )
 
 func TestMain(m *testing.M) {
@@ -74,12 +76,16 @@ func withNode(m *testing.M) (code int) {
 		failed(err)
 		return code
 	}
-	defer func() { failed(machine.Stop()) }()
+	defer func() {
+		failed(machine.Stop()) // before the API server, which pods need
+		if cluster != nil {
+			failed(cluster.Stop())
+		}
+	}()
 	if cluster, err = controlplane.Start(ctx, machine.ControlPlane(controlplane.Options{Log: os.Stderr, KeepDir: keep})); err != nil {
 		failed(err)
 		return code
 	}
-	defer func() { failed(errors.Join(machine.Stop(), cluster.Stop())) }() // pods need the API server to the end
 	if err := prepare(ctx); err != nil {
 		failed(err)
 		return code
@@ -129,7 +135,7 @@ func addImages(ctx context.Context, version string) error {
 
 // TestE2E is the life of an installation, in steps that build on one another.
 func TestE2E(t *testing.T) {
-	before := objects(t)
+	untouched = objects(t)
 	if !t.Run("install", testInstall) {
 		t.Fatal("there is no installation to test")
 	}
@@ -142,7 +148,7 @@ func TestE2E(t *testing.T) {
 		t.Run("nginx", testNginx)
 	})
 	t.Run("upgrade", testUpgrade)
-	t.Run("uninstall", func(t *testing.T) { testUninstall(t, before) })
+	t.Run("uninstall", testUninstall)
 }
 
 // helm runs helm as an administrator.

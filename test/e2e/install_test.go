@@ -95,11 +95,11 @@ func testUpgrade(t *testing.T) {
 }
 
 // An uninstallation leaves nothing in the cluster but the namespace, which helm has not made.
-func testUninstall(t *testing.T, before []string) {
+func testUninstall(t *testing.T) {
 	helm(t, "uninstall", "configdep", "--namespace", namespace, "--wait", "--timeout=5m")
 	kubectl(t, "delete", "namespace", namespace, "--timeout=2m")
 	await.Until(t, "nothing is left", func(context.Context) error {
-		if diff := cmp.Diff(before, objects(t)); diff != "" {
+		if diff := cmp.Diff(untouched, objects(t)); diff != "" {
 			return fmt.Errorf("objects (-before +after):\n%s", diff)
 		}
 		return nil
