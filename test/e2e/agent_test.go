@@ -88,10 +88,11 @@ func testSidecar(t *testing.T) {
 	manifests = strings.Replace(manifests, mount, mount+"        - {name: config, mountPath: /config, readOnly: true}\n", 1)
 	apply(t, ns, manifests)
 	pod := onePod(t, ns, all("one"))
+	version := ""
 	for i := range 3 {
 		value := fmt.Sprint("signalled-", i)
 		started := time.Now()
-		change(t, ns, value)
+		version = change(t, ns, value)
 		await.Until(t, "the application has the file and the signal", func(ctx context.Context) error {
 			file, err := get(ctx, pod, "/file/config/greeting")
 			if err != nil {
@@ -105,13 +106,20 @@ func testSidecar(t *testing.T) {
 		})
 		t.Logf("from the change to the signal: %.2f s", time.Since(started).Seconds())
 	}
-	await.Until(t, "the pod says what is applied", func(ctx context.Context) error {
+	await.Until(t, "the pod says that the last version is applied", func(ctx context.Context) error {
 		now, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err == nil && now.Annotations["configdep.io/agent-status"] == "" {
-			err = errors.New("there is no annotation")
+		if err != nil {
+			return err
+		}
+		status := now.Annotations["configdep.io/agent-status"]
+		if !strings.Contains(status, `"state":"Applied"`) || !strings.Contains(status, version) {
+			err = fmt.Errorf("it says %q, and the version is %s", status, version)
 		}
 		return err
 	})
+	if signals, err := get(t.Context(), pod, "/signals"); err != nil || strings.Count(signals, "hangup") != 3 {
+		t.Errorf("the application got %q in the end, want one signal for each change (%v)", signals, err)
+	}
 	await.Until(t, "an event says so", func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigApplied"})
 		if err == nil && len(events.Items) == 0 {
