@@ -35,14 +35,14 @@ func Missing() error {
 			return fmt.Errorf("the repository is below %s, which a node replaces by a folder of its own", hidden)
 		}
 	}
-	// The links are made as root of this machine's network, which not every container's root may do.
-	const probe = "ip link add configdep-p0 type veth peer name configdep-p1 && ip link del configdep-p0"
+	// In this machine's own network, which not every root may change. No other process uses this name.
+	link := fmt.Sprintf("cdprobe%d", os.Getpid())
 	for what, command := range map[string][]string{
 		"unshare namespaces": {
 			"unshare", "--mount", "--propagation", "private", "--uts", "--ipc", "--net", "--pid", "--fork",
 			"mount", "-t", "tmpfs", "tmpfs", "/run",
 		},
-		"add veth links": {"unshare", "--net", "bash", "-c", probe},
+		"add veth links": {"bash", "-c", "ip link add " + link + " type veth && ip link del " + link},
 	} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("root may not %s here: %w: %s", what, err, strings.TrimSpace(string(out)))
