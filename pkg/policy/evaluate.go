@@ -130,8 +130,8 @@ func (e *Evaluation) Complete() {
 		var counts dependency.Reference
 		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
-		if p.Nudge && s.Reason == ReasonLiveVolume {
-			live = dependency.AppendContent(live, r, source)
+		if files := p.onlyFiles(s, n); len(files) > 0 {
+			live = dependency.AppendContent(live, &dependency.Reference{Kind: r.Kind, Name: r.Name, Uses: files}, source)
 		}
 		remembers := false
 		if !s.Observed {

@@ -40,6 +40,14 @@ func (p *Policy) readNudge(r *reader, defaults *Defaults) {
 	}
 }
 
+// onlyFiles returns the uses of a source whose content is in files alone, and restarts nothing, if the policy is to nudge pods. Other uses of the source may need a restart.
+func (p *Policy) onlyFiles(s *Source, n naming) []dependency.Use {
+	if !p.Nudge || n.whole || !s.Triggers && s.Reason != ReasonLiveVolume {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Uses), func(u dependency.Use) bool { return !u.Reads() || needsRestart(u) })
+}
+
 // nudges reports whether there is content for which the pods have not been nudged. Only pods that are certain to belong to the workload are.
 func (e *Evaluation) nudges() bool {
 	w := e.Workload

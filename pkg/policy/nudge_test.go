@@ -90,6 +90,30 @@ func (x *world) recordFirst() {
 	x.tick(time.Minute)
 }
 
+// Of a source that is read in several ways, only what needs no restart counts.
+func TestDecide_NudgesForFilesOfASourceThatIsReadOtherwiseToo(t *testing.T) {
+	pod := live()
+	env(dependency.ConfigMap, "files", "a")(&pod)
+	x := newWorld(t, pod, secret("db", "a", "1"), configMap("files", "a", "1", "b", "1"))
+	x.annotate(policy.LiveVolumesAnnotation, "true", policy.NudgeAnnotation, "true")
+	x.recordFirst()
+	x.nudged()
+	x.set(configMap("files", "a", "1", "b", "2"))
+	if d := x.decide(); !d.Nudge || d.Stale {
+		t.Errorf("a file has changed: %+v", d)
+	}
+	x.nudged()
+	x.set(configMap("files", "a", "2", "b", "2"))
+	if d := x.decide(); !d.Nudge || !d.Stale {
+		t.Errorf("a file and a variable have changed: %+v", d)
+	}
+	x.nudged()
+	x.set(secret("db", "a", "2"))
+	if d := x.decide(); d.Nudge || !d.Stale {
+		t.Errorf("a variable has changed: %+v", d)
+	}
+}
+
 func TestNewPolicy_Nudge(t *testing.T) {
 	const alone = `annotation configdep.io/nudge="true" has no effect without configdep.io/live-volumes="true": set both`
 	const refused = `annotation configdep.io/nudge="true" is not allowed: configdep may annotate pods only if the strategy in-place is allowed (--strategies)`

@@ -148,6 +148,10 @@ func TestE2E(t *testing.T) {
 		t.Run("nginx", testNginx)
 	})
 	t.Run("upgrade", testUpgrade)
+	t.Run("annotating pods", func(t *testing.T) { // which the upgrade has allowed
+		t.Run("in place", testStrategyInPlace)
+		t.Run("nudge", testServerNudges)
+	})
 	t.Run("uninstall", testUninstall)
 }
 

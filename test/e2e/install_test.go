@@ -56,7 +56,7 @@ func running(t *testing.T) (found []string) {
 	return found
 }
 
-// An upgrade to another version replaces the replicas one by one, and the API answers all the time.
+// An upgrade to another version, with more strategies, replaces the replicas one by one, and the API answers all the time.
 func testUpgrade(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -78,7 +78,7 @@ func testUpgrade(t *testing.T) {
 		}
 	})
 	started := time.Now()
-	helm(t, "upgrade", "configdep", chart, "--namespace", namespace, "--set", "image.tag="+versions[1], "--wait", "--timeout=8m")
+	helm(t, "upgrade", "configdep", chart, "--namespace", namespace, "--set", "image.tag="+versions[1], "--set", inPlaceAllowed, "--wait", "--timeout=8m")
 	t.Logf("the upgrade took %.1f s", time.Since(started).Seconds())
 	cancel()
 	asking.Wait()

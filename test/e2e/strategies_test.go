@@ -1,0 +1,174 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
+)
+
+// inPlaceAllowed are the values with which the server may annotate pods.
+const inPlaceAllowed = "reload.strategies={annotation,env-var,restart-at,agent,in-place}"
+
+// budget lets one pod of the application be unavailable.
+const budget = `
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: app}
+spec:
+  maxUnavailable: 1
+  selector: {matchLabels: {app: app}}
+`
+
+// The strategy in-place gives the containers of all pods new content without another pod, and never more than one of them is unavailable. At
+// no moment does the API say that a pod has the current content that does not.
+func testStrategyInPlace(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, "strategy-in-place")
+	apply(t, ns, content)
+	apply(t, ns, budget)
+	initContainer, volume := restarter(t)
+	apply(t, ns, deployment(2, `configdep.io/reload: auto, configdep.io/strategy: in-place, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, initContainer, volume+"\n"))
+	kubectl(t, "rollout", "status", "deployment/app", "-n", ns, "--timeout=3m")
+	kubectl(t, "wait", "--for=condition=InSync", "cfgdep/deployment.app", "-n", ns, "--timeout=2m")
+	before, err := appPods(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moments []moment
+	messages := map[string]bool{}
+	most := 0
+	started := time.Now()
+	version := change(t, ns, "two")
+	var first, both time.Duration
+	await.Until(t, "all pods have the new content, and the API says so", func(ctx context.Context) error {
+		m, err := observe(ctx, ns, version)
+		if err != nil {
+			return err
+		}
+		m.at = time.Since(started)
+		moments = append(moments, m)
+		shown, err := view.ConfigdepV1alpha1().ConfigDependencies(ns).Get(ctx, "deployment.app", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		messages[fmt.Sprintf("%s: %s", shown.Status.Reason, shown.Status.Message)] = true
+		now, err := appPods(ctx, ns)
+		if err != nil {
+			return err
+		}
+		unavailable := 0
+		for _, pod := range now {
+			if !serves(pod) {
+				unavailable++
+			}
+		}
+		most = max(most, unavailable)
+		renewed := 0
+		for _, got := range m.reads {
+			if got == all("two") {
+				renewed++
+			}
+		}
+		if first == 0 && renewed > 0 {
+			first = time.Since(started)
+		}
+		if renewed < 2 || !m.known || m.state != v1alpha1.StateInSync {
+			return fmt.Errorf("the state is %s, and pods have %v", m.state, m.reads)
+		}
+		both = time.Since(started)
+		return nil
+	})
+	t.Logf("after the change: first pod serves it %.2f s, both and InSync %.2f s, in %d moments; at most %d unavailable", first.Seconds(), both.Seconds(), len(moments), most)
+	check(t, moments, "two")
+	if most > 1 {
+		t.Errorf("%d pods were unavailable at once", most)
+	}
+	for _, want := range []string{"RestartingInPlace: 0 of 2 pods have been restarted in place.", "RestartingInPlace: 1 of 2 pods has been restarted in place."} {
+		found := false
+		for message := range messages {
+			found = found || strings.HasPrefix(message, want)
+		}
+		if !found {
+			t.Errorf("no moment shows %q, only %v", want, messages)
+		}
+	}
+	after, err := appPods(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pod := range before {
+		now := after[name]
+		if now == nil || now.UID != pod.UID || now.Status.PodIP != pod.Status.PodIP {
+			t.Errorf("pod %s was replaced", name)
+			continue
+		}
+		for _, c := range append(now.Status.ContainerStatuses, now.Status.InitContainerStatuses...) {
+			if c.RestartCount != 1 {
+				t.Errorf("container %s of %s was restarted %d times, want 1", c.Name, name, c.RestartCount)
+			}
+		}
+	}
+	if sets := kubectl(t, "get", "replicasets", "-n", ns, "-o", "name"); strings.Count(sets, "\n") != 1 {
+		t.Errorf("there are ReplicaSets\n%s", sets)
+	}
+}
+
+// The server nudges kubelets: files change in containers at once, and not after a minute or more.
+func testServerNudges(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, "server-nudges")
+	apply(t, ns, content)
+	apply(t, ns, deployment(1, `configdep.io/reload: auto, configdep.io/live-volumes: "true", configdep.io/nudge: "true"`, "", ""))
+	pod := onePod(t, ns, all("one"))
+	// Environment variables and subPath files need a restart, so that this content is only in the volume.
+	await.Until(t, "the server has noted which files there are", func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(ns).Get(ctx, "app", metav1.GetOptions{})
+		if err == nil && d.Annotations["configdep.io/nudged"] == "" {
+			err = fmt.Errorf("it has %v", d.Annotations)
+		}
+		return err
+	})
+	for i := range 5 {
+		value := fmt.Sprint("nudged-", i)
+		started := time.Now()
+		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "app", types.MergePatchType, fmt.Appendf(nil, `{"data":{"file":%q}}`, value), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		await.Until(t, "the container has the file", func(ctx context.Context) error {
+			got, err := get(ctx, pod, "/file/volume/file")
+			if err == nil && got != value {
+				err = fmt.Errorf("it is %q", got)
+			}
+			return err
+		})
+		took := time.Since(started)
+		t.Logf("from the change to the new file: %.2f s", took.Seconds())
+		if took > 30*time.Second {
+			t.Errorf("the file changed after %v, as without a nudge", took)
+		}
+	}
+	now, err := client.CoreV1().Pods(ns).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	if err != nil || now.UID != pod.UID || restarts(now) != 0 {
+		t.Errorf("the pod was restarted: %v, %v", err, restartsOf(now))
+	}
+}
+
+func restartsOf(pod *corev1.Pod) (counts []int32) {
+	for _, c := range pod.Status.ContainerStatuses {
+		counts = append(counts, c.RestartCount)
+	}
+	return counts
+}
