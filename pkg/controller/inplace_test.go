@@ -143,6 +143,34 @@ func TestInPlace_RestartsOnePodAfterTheOther(t *testing.T) {
 	})
 }
 
+// TestInPlace_ManyPodsAreNoFight: the progress after each pod is no repetition of what another client has reverted.
+func TestInPlace_ManyPodsAreNoFight(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		aboutToRestartInPlace(c)
+		const pods = 9
+		for i := 3; i < pods; i++ {
+			c.set(podInPlace(fmt.Sprint("web-", i)))
+		}
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			d.Spec.Replicas = ptr.To[int32](pods)
+			d.Status = appsv1.DeploymentStatus{Replicas: pods, UpdatedReplicas: pods, AvailableReplicas: pods}
+		})
+		c.advance(time.Second)
+		var events []string
+		for i := range pods {
+			c.restart(fmt.Sprint("web-", i), true)
+			c.advance(5 * time.Second)
+			events = append(events, c.told()...)
+		}
+		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
+		for _, e := range events {
+			if strings.Contains(e, "ConfigConflict") {
+				t.Errorf("event %s", e)
+			}
+		}
+	})
+}
+
 // TestInPlace_GoesOnAfterTheProcessHasEnded at every step, and does none of them twice.
 func TestInPlace_GoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -306,7 +334,7 @@ func TestInPlace_RestartsReadyPodsOnlyWhileEnoughAre(t *testing.T) {
 	maxUnavailable := func(n int) func(c *cluster) {
 		return func(c *cluster) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-				d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt(n))}
+				d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromInt(n))}
 			})
 		}
 	}
@@ -407,7 +435,7 @@ func TestInPlace_OtherwiseByARollout(t *testing.T) {
 		"no pod may be unavailable": {
 			func(c *cluster) {
 				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-					d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromString("0%"))}
+					d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromString("0%"))}
 				})
 			},
 			"its update strategy lets no pod be unavailable",
@@ -576,6 +604,40 @@ func TestInPlace_OfKindsThatOwnTheirPods(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInPlace_GetsPastADeadNode: the pod of a StatefulSet is not replaced. The others stay until it is certainly dead.
+func TestInPlace_GetsPastADeadNode(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		s := statefulSet("web", "db")
+		s.Annotations[policy.StrategyAnnotation] = "in-place"
+		withRestarter(&s.Spec.Template.Spec)
+		s.Spec.Replicas = ptr.To[int32](2)
+		s.Status = appsv1.StatefulSetStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1}
+		c.set(s)
+		for i := range 2 {
+			p := podInPlace(fmt.Sprint("web-", i))
+			p.OwnerReferences[0].UID = "uid-web"
+			if i == 1 {
+				p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"test"}
+				unready(p)
+			}
+			c.set(p)
+		}
+		c.lead()
+		c.advance(time.Minute)
+		c.took()
+		c.set(secret("db", "2"))
+		c.advance(2 * time.Minute)
+		c.expect("it may be ending yet", "1m1s in place web")
+		c.advance(10 * time.Second)
+		c.expect("it is dead", "3m6s tell web-0")
+		c.restart("web-0", true)
+		c.advance(5 * time.Second)
+		c.expect("the end", "3m11s recreated web")
+	})
 }
 
 // setBudget creates or replaces a PodDisruptionBudget.

@@ -73,7 +73,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	}
 	p := pods.next
 	if isReady(p) {
-		if waits := r.tooFew(pods.ready + dead); waits != "" {
+		if waits := r.tooFew(pods.ready, dead); waits != "" {
 			return Next{After: pause, Waits: waits}, nil
 		}
 		waits, why, err := protected(ctx, client, p)
@@ -87,13 +87,13 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	return tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
 }
 
-// tooFew says why no ready pod may become unavailable, with so many ready pods; empty: one may.
-func (r *Restart) tooFew(ready int32) string {
+// tooFew says why no ready pod may become unavailable, with so many ready and dead pods; empty: one may.
+func (r *Restart) tooFew(ready, dead int32) string {
 	switch {
-	case ready <= r.Replicas-max(1, r.MaxUnavailable):
+	case ready+dead <= r.Replicas-max(1, r.MaxUnavailable):
 		return dependency.SomePods(ready, r.Replicas, "ready")
-	// Its controller makes pods unavailable, too. If all are up to date, only their number counts.
-	case r.Rollout.Phase == dependency.RolloutRunning && (r.MaxUnavailable <= 1 || r.Updated != dependency.UpdatedAll):
+	// Its controller makes pods unavailable, too. If all are up to date, only their number counts; a dead pod keeps a rollout from its end.
+	case r.Rollout.Phase == dependency.RolloutRunning && dead == 0 && (r.MaxUnavailable <= 1 || r.Updated != dependency.UpdatedAll):
 		return r.Rollout.Message
 	default:
 		return ""

@@ -115,11 +115,16 @@ func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dep
 		return nil, "", nil
 	}
 	err = eachPod(ctx, client, w, func(p *corev1.Pod) {
+		if s == policy.InPlace {
+			if p.DeletionTimestamp != nil { // it needs no restart, and what replaces it has read the content
+				return
+			}
+			if _, found := kind.RestarterOf(&p.Spec); !found {
+				unfit = "pod " + p.Name + " has no restarter"
+			}
+		}
 		if len(uids) <= policy.MaxPods {
 			uids = append(uids, p.UID)
-		}
-		if _, found := kind.RestarterOf(&p.Spec); !found && s == policy.InPlace && p.DeletionTimestamp == nil {
-			unfit = "pod " + p.Name + " has no restarter"
 		}
 	})
 	if err != nil {
