@@ -29,10 +29,10 @@ func (c *Controller) nudge(ctx context.Context, s *step) (time.Duration, error) 
 	if wait := max(n.nudged.Add(nudgePause).Sub(now), n.pace.wait(now, w.ResourceVersion)); wait > 0 {
 		return wait, nil
 	}
-	err := error(nil)
+	var err error
 	if !policy.NudgeIsNew(w, s.live) {
 		n.nudged = now
-		more := false
+		var more bool
 		if more, err = strategy.Nudge(ctx, c.Client, w, policy.NudgeOf(s.live), c.nudges.TryAccept); more {
 			return nudgePause, nil
 		}

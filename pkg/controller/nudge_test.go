@@ -70,6 +70,21 @@ func TestNudge_AnnotatesThePods(t *testing.T) {
 	})
 }
 
+// Each nudge is for other content, so that many of them are no fight with another client.
+func TestNudge_ManyAreNoFight(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		nudging(c, 1)
+		for i := range 8 {
+			c.set(configMap("files", fmt.Sprint("content ", i)))
+			c.advance(2 * time.Second)
+			if got := c.took(); len(got) != 2 || !strings.HasSuffix(got[1], " nudged web") {
+				t.Errorf("change %d: %v", i, got)
+			}
+		}
+		c.expectEvents("nudges are no events")
+	})
+}
+
 // What changed while no leader ran is caught up on, and only that.
 func TestNudge_GoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {

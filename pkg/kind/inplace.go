@@ -39,5 +39,5 @@ func maxUnavailable(field *intstr.IntOrString, pods int32, roundUp bool) int32 {
 	if err != nil {
 		return 1
 	}
-	return int32(max(1, min(n, int(pods)))) //nolint:gosec // it is not more than pods
+	return int32(max(1, min(n, int(pods))))
 }

@@ -5,6 +5,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -136,9 +137,7 @@ func TestNewPolicy_Nudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "auto"}, Namespace: tc.namespace, Traits: dependency.Traits{Rollable: true}}
-			for k, v := range tc.workload {
-				a.Workload[k] = v
-			}
+			maps.Copy(a.Workload, tc.workload)
 			p := policy.NewPolicy(a, policy.Defaults{Strategies: tc.strategies})
 			var problems []string
 			if tc.problem != "" {

@@ -179,7 +179,7 @@ type kubelet struct {
 func startKubelet(t *testing.T, namespace string) *kubelet {
 	t.Helper()
 	k := &kubelet{namespace: namespace, done: map[types.UID]string{}, restarts: map[types.UID]int{}}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
