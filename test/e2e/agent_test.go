@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -64,7 +65,7 @@ subjects: [{kind: ServiceAccount, name: default}]
 // sidecar keeps files for the application, and signals it.
 var sidecar = `
       - name: config
-        image: ` + agentImage + ":" + versions[1] + `
+        image: ` + agentImage + `
         restartPolicy: Always
         args: [--dir=/config, --configmap=app, --reload-signal=HUP, --process=app, --settle=100ms, --report, --events]
         env:
@@ -215,8 +216,13 @@ func addNginx(t *testing.T, image string) {
 			t.Fatal(err)
 		}
 	}
-	if err := machine.AddImage(t.Context(), image, "-user=0:0", "-entrypoint=nginx", unpacked+"/=/", extra+"/=/",
-		filepath.Join(machine.Dir(), "programs-"+versions[1], "configdep-agent")+"=/usr/local/bin/configdep-agent"); err != nil {
+	bin := filepath.Join(extra, "usr", "local", "bin")
+	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build.sh"), bin, "./cmd/configdep-agent")
+	build.Env = append(build.Environ(), "VERSION="+versions[1])
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v: %s", err, out)
+	}
+	if err := machine.AddImage(t.Context(), image, "-user=0:0", "-entrypoint=nginx", unpacked+"/=/", extra+"/=/"); err != nil {
 		t.Fatal(err)
 	}
 }

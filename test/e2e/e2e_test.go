@@ -35,7 +35,7 @@ const (
 // The images, by the names that the chart and the documents use.
 const (
 	serverImage = "docker.io/configdep/configdep-apiserver"
-	agentImage  = "docker.io/configdep/configdep-agent"
+	agentImage  = "ghcr.io/configdep/configdep-agent:v0.1.0"
 )
 
 // The versions of the server: the first is what the chart installs by default, the second is upgraded to.
@@ -115,22 +115,24 @@ func prepare(ctx context.Context) error {
 	return err
 }
 
-// addImages builds the programs in a version and loads their images.
+// addImages makes the images of a version, as users without docker do, and loads them.
 func addImages(ctx context.Context, version string) error {
-	dir := filepath.Join(machine.Dir(), "programs-"+version)
-	build := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), dir,
-		"./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter")
-	build.Env = append(build.Environ(), "VERSION="+version)
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs: %w: %s", err, out)
+	dir := filepath.Join(machine.Dir(), "images-"+version)
+	archives := exec.CommandContext(ctx, filepath.Join(root, "hack", "image-archive.sh"))
+	archives.Env = append(archives.Environ(), "VERSION="+version, "IMAGE="+serverImage+":"+version, "AGENT_IMAGE="+agentImage, "DIST="+dir)
+	if out, err := archives.CombinedOutput(); err != nil {
+		return fmt.Errorf("make the images: %w: %s", err, out)
 	}
-	if err := machine.AddImage(ctx, serverImage+":"+version, "-user=65532:65532", "-entrypoint=/configdep-apiserver",
-		filepath.Join(dir, "configdep-apiserver")+"=/configdep-apiserver"); err != nil {
-		return err
+	found, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil || len(found) != 2 {
+		return fmt.Errorf("found the archives %v, want two (%w)", found, err)
 	}
-	return machine.AddImage(ctx, agentImage+":"+version, "-user=65532:65532", "-entrypoint=/configdep-agent",
-		filepath.Join(dir, "configdep-agent")+"=/configdep-agent",
-		filepath.Join(dir, "configdep-restarter")+"=/configdep-restarter")
+	for _, archive := range found {
+		if err := machine.Import(ctx, archive); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // TestE2E is the life of an installation, in steps that build on one another.

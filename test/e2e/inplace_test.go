@@ -26,7 +26,7 @@ func restarter(t *testing.T) (initContainer, volume string) {
 	t.Helper()
 	spec := manifest(t, "RestartAllContainers")
 	c := spec.InitContainers[0]
-	c.Image = agentImage + ":" + versions[1]
+	c.Image = agentImage
 	c.Args = append(c.Args, "--min-uptime="+minUptime.String(), "--unready=1s")
 	c.SecurityContext = restricted(t)
 	return "\n      - " + encode(t, c), "\n      - " + encode(t, spec.Volumes[0])
