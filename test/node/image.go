@@ -25,14 +25,16 @@ func (n *Node) AddImage(ctx context.Context, name string, args ...string) error 
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build the tool that makes images: %w", err)
 	}
-	archive := n.file("image.tar")
+	dir, err := os.MkdirTemp(n.dir, "image-") // tests add images at the same time
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive := filepath.Join(dir, "image.tar")
 	if err := run(ctx, strings.TrimSpace(tool.String()), append([]string{"-output=" + archive, "-name=" + name}, args...)...); err != nil {
 		return fmt.Errorf("make the image %s: %w", name, err)
 	}
-	if err := n.Import(ctx, archive); err != nil {
-		return err
-	}
-	return os.Remove(archive)
+	return n.Import(ctx, archive)
 }
 
 // Import loads the archive of an image.
