@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/debian"
 )
 
 // manifest returns the part of a pod in docs/agent.md that has a text.
@@ -144,7 +143,12 @@ func nginxConf(text string) string {
 func testNginx(t *testing.T) {
 	t.Parallel()
 	const image = "localhost/configdep-test/nginx-with-configdep-agent:1"
-	addNginx(t, image)
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build.sh"), bin, "./cmd/configdep-agent")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v: %s", err, out)
+	}
+	addNginx(t, image, filepath.Join(bin, "configdep-agent")+"=/usr/local/bin/configdep-agent")
 	ns := newNamespace(t, "nginx")
 	kubectl(t, "label", "namespace", ns, "--overwrite", "pod-security.kubernetes.io/enforce=baseline") // nginx is root in its container
 	apply(t, ns, roles)
@@ -195,34 +199,5 @@ func testNginx(t *testing.T) {
 	pod = answers("four", true)
 	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
 		t.Errorf("nginx was restarted %d times", c.RestartCount)
-	}
-}
-
-// addNginx makes the image of nginx from packages of Debian, with the agent beside it.
-func addNginx(t *testing.T, image string) {
-	t.Helper()
-	unpacked, err := debian.Unpack(t.Context(), "nginx", "nginx-common", "libc6", "libcrypt1", "libpcre2-8-0", "libssl3", "zlib1g")
-	if err != nil {
-		t.Fatal(err)
-	}
-	extra := t.TempDir()
-	for _, err := range []error{
-		os.Mkdir(filepath.Join(extra, "etc"), 0o755),
-		os.WriteFile(filepath.Join(extra, "etc", "passwd"), []byte("root:x:0:0:root:/:/bin/sh\n"), 0o644),
-		os.WriteFile(filepath.Join(extra, "etc", "group"), []byte("root:x:0:\n"), 0o644),
-		os.Mkdir(filepath.Join(extra, "tmp"), 0o755),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	bin := filepath.Join(extra, "usr", "local", "bin")
-	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build.sh"), bin, "./cmd/configdep-agent")
-	build.Env = append(build.Environ(), "VERSION="+versions[1])
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v: %s", err, out)
-	}
-	if err := machine.AddImage(t.Context(), image, "-user=0:0", "-entrypoint=nginx", unpacked+"/=/", extra+"/=/"); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -112,9 +113,14 @@ func readOf(ctx context.Context, pod *corev1.Pod) (read, error) {
 
 // get asks the application in a pod, from this machine.
 func get(ctx context.Context, pod *corev1.Pod, path string) (string, error) {
+	return getAt(ctx, pod, "8080", path)
+}
+
+// getAt asks what listens at a port of a pod.
+func getAt(ctx context.Context, pod *corev1.Pod, port, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pod.Status.PodIP+":8080"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, port)+path, nil)
 	if err != nil {
 		return "", err
 	}

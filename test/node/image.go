@@ -44,7 +44,7 @@ func (n *Node) Import(ctx context.Context, archive string) error {
 		return err
 	}
 	defer f.Close()
-	if err := n.ctr(ctx, f, "--namespace=k8s.io", "images", "import", "--local", "--no-unpack", "-"); err != nil {
+	if err := n.ctr(ctx, f, "--namespace=k8s.io", "images", "import", "--local", "-"); err != nil {
 		return fmt.Errorf("import %s: %w", filepath.Base(archive), err)
 	}
 	return nil
