@@ -25,9 +25,9 @@ import (
 // example is an application of artifacts/examples/agent that runs. Its objects have its name.
 type example struct {
 	namespace, name string
-	dependency      string // the name of the workload's ConfigDependency
-	inSync          string // the message once all pods have the current content
-	pods            []string
+	dependency      string   // the name of the workload's ConfigDependency
+	inSync          string   // the message once all pods have the current content
+	running         []string // its containers
 	// loaded returns what the application in a pod works with.
 	loaded func(context.Context, *corev1.Pod) (string, error)
 }
@@ -53,7 +53,7 @@ func (e *example) run(t *testing.T, repository, image, want string) {
 	await.Until(t, e.name+" serves, and the API says that it is in sync", func(ctx context.Context) error {
 		return errors.Join(e.serves(ctx, want), e.shows(ctx, "", v1alpha1.StateInSync, "ContentApplied", e.inSync))
 	})
-	e.pods = e.containers(t)
+	e.running = e.containers(t)
 }
 
 // list returns the pods.
@@ -65,7 +65,7 @@ func (e *example) list(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// containers returns which containers run, in which pods, and how often they were restarted.
+// containers returns which containers run, in which pods. None may have restarted.
 func (e *example) containers(t *testing.T) (found []string) {
 	t.Helper()
 	pods, err := e.list(t.Context())
@@ -74,7 +74,10 @@ func (e *example) containers(t *testing.T) (found []string) {
 	}
 	for _, pod := range pods {
 		for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
-			found = append(found, fmt.Sprintf("%s of %s (%s), restarted %d times", c.Name, pod.Name, pod.UID, c.RestartCount))
+			if c.RestartCount != 0 {
+				t.Errorf("%s of %s was restarted %d times", c.Name, pod.Name, c.RestartCount)
+			}
+			found = append(found, fmt.Sprintf("%s of %s (%s)", c.Name, pod.Name, pod.UID))
 		}
 	}
 	return found
@@ -159,8 +162,23 @@ func (e *example) applies(t *testing.T, before, after, want string) {
 		return errors.Join(notServed, notReported)
 	})
 	t.Logf("after the change: all pods serve it %.2f s, InSync %.2f s", served.Seconds(), reported.Seconds())
-	if diff := cmp.Diff(e.pods, e.containers(t)); diff != "" {
+	if diff := cmp.Diff(e.running, e.containers(t)); diff != "" {
 		t.Errorf("containers (-before +after):\n%s", diff)
+	}
+}
+
+// refuses replaces a text in the ConfigMap by a wrong one, and waits until the API says that the agents failed, and why. The same containers
+// go on with what they had.
+func (e *example) refuses(t *testing.T, before, after, had, why string) {
+	t.Helper()
+	started := time.Now()
+	version := e.change(t, before, after)
+	await.Until(t, "the API says that agents failed", func(ctx context.Context) error {
+		return e.shows(ctx, version, v1alpha1.StateFailed, "AgentFailed", "cannot apply the current content: "+why)
+	})
+	t.Logf("after the wrong change: Failed %.2f s", time.Since(started).Seconds())
+	if err := e.serves(t.Context(), had); err != nil {
+		t.Errorf("with a wrong configuration: %v", err)
 	}
 }
 
@@ -176,20 +194,11 @@ func testNginxExample(t *testing.T) {
 	}
 	e.run(t, "docker.io/nginxinc/nginx-unprivileged", image, "one")
 	e.applies(t, `return 200 "one\n"`, `return 200 "two\n"`, "two")
-	started := time.Now()
-	version := e.change(t, "return 200", "retrun 200")
-	await.Until(t, "the API says that the agents failed", func(ctx context.Context) error {
-		return e.shows(ctx, version, v1alpha1.StateFailed, "AgentFailed",
-			"cannot apply the current content: check: nginx: exit code 1. 0 of 2 pods have applied the current content.")
-	})
-	t.Logf("after the wrong change: Failed %.2f s", time.Since(started).Seconds())
-	if err := e.serves(t.Context(), "two"); err != nil {
-		t.Errorf("with a wrong configuration: %v", err)
-	}
+	e.refuses(t, "return 200", "retrun 200", "two", "check: nginx: exit code 1. 0 of 2 pods have applied the current content.")
 	e.applies(t, `retrun 200 "two\n"`, `return 200 "three\n"`, "three")
 }
 
-// Prometheus loads what its sidecar writes, at a request.
+// Prometheus loads what its sidecar writes, at a request. After it has refused that three times, it has the files of before again.
 func testPrometheusExample(t *testing.T) {
 	t.Parallel()
 	const image = "localhost/configdep-test/prometheus:1"
@@ -204,6 +213,9 @@ func testPrometheusExample(t *testing.T) {
 	}
 	e.run(t, "docker.io/prom/prometheus", image, "scrape_interval: 30s")
 	e.applies(t, "scrape_interval: 30s", "scrape_interval: 20s", "scrape_interval: 20s")
+	e.refuses(t, "scrape_interval: 20s", "scrape_interval: often", "scrape_interval: 20s", "reload: POST http://127.0.0.1:9090/-/reload: "+
+		"the answer is 500 Internal Server Error; the files that were applied last are back. 0 of 1 pods have applied the current content.")
+	e.applies(t, "scrape_interval: often", "scrape_interval: 10s", "scrape_interval: 10s")
 }
 
 // postgresEntrypoint does, as that of the official image: it makes a database if there is none, with a server that runs for that time, which
