@@ -258,4 +258,7 @@ func testPostgreSQLExample(t *testing.T) {
 	}
 	e.run(t, "docker.io/library/postgres", image, "1MB")
 	e.applies(t, "work_mem = '1MB'", "work_mem = '2MB'", "2MB")
+	// PostgreSQL refuses this, which the agent cannot know.
+	e.applies(t, "work_mem = '2MB'", "work_mem = 'much'", "2MB")
+	e.applies(t, "work_mem = 'much'", "work_mem = '3MB'", "3MB")
 }
