@@ -236,6 +236,35 @@ func TestInPlace_CountsOnlyRestartsOfAllContainers(t *testing.T) {
 	}
 }
 
+// TestInPlace_TellsNoPodAgainThatIsStarting: the restarter runs again, and would stop what takes long to start.
+func TestInPlace_TellsNoPodAgainThatIsStarting(t *testing.T) {
+	for name, state := range map[string]corev1.ContainerState{
+		"init containers take long":     {Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}},
+		"the application keeps failing": {Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				restartingInPlace(c)
+				c.advance(time.Second)
+				c.restart("web-0", false)
+				edit(c, pod("web-0", ""), func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = state })
+				c.advance(9 * time.Minute)
+				c.expect("it is starting")
+				edit(c, pod("web-0", ""), func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = runningSince(time.Now()) })
+				c.ready("web-0")
+				c.advance(5 * time.Second)
+				var got []string
+				for _, r := range c.took() {
+					got = append(got, strings.SplitN(r, " ", 2)[1])
+				}
+				if want := []string{"progress web", "tell web-1"}; fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("then: %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
 // TestInPlace_Halts when a pod does not come back, and goes on by itself.
 func TestInPlace_Halts(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// tellAgain is after which time a pod whose containers have not restarted is told again: a restarter that is restarted alone takes what
-	// it was told before for done.
+	// tellAgain is after which time a pod is told again of which a container still runs that has not restarted: a restarter that is
+	// restarted alone takes what it was told before for done.
 	tellAgain = 3 * time.Minute
 	// deadline is within which time a pod has to be back if its workload does not say.
 	deadline = 10 * time.Minute
@@ -66,7 +66,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		return next, nil
 	}
 	if p := pods.current; p != nil {
-		if told, times := policy.ToldOf(p.Annotations, of.ID); !restarted(p, &told) && r.Now.Sub(told.Again) >= tellAgain {
+		if told, times := policy.ToldOf(p.Annotations, of.ID); waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain {
 			return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
 		}
 		return Next{After: pause, Waits: "pod " + p.Name + " is being restarted"}, nil
@@ -205,24 +205,40 @@ func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus
 }
 
 // restarted reports whether all containers of a pod have restarted since it was told. A container that had no status then has started
-// since. A regular container that started before its restarter did, in the same second at best, was restarted for another reason.
+// since.
 func restarted(p *corev1.Pod, told *policy.Told) bool {
-	all := lasting(p)
+	has, _ := progressOf(p, told)
+	return has
+}
+
+// waiting reports whether a container of a pod still runs as it did when the pod was told. If none does, the containers are restarting, or
+// have restarted: telling the pod again would stop those that take long to start, again and again.
+func waiting(p *corev1.Pod, told *policy.Told) bool {
+	_, remains := progressOf(p, told)
+	return remains
+}
+
+// progressOf reports whether all containers of a pod have restarted since it was told, and whether one of them still runs that has not. A
+// regular container that started before its restarter did, in the same second at best, was restarted for another reason.
+func progressOf(p *corev1.Pod, told *policy.Told) (all, remains bool) {
 	var restarter *corev1.ContainerStatus
 	if r, found := kind.RestarterOf(&p.Spec); found && r.Sidecar {
 		restarter = statusOf(p.Status.InitContainerStatuses, r.Name)
 	}
-	for _, c := range all {
+	all = true
+	for _, c := range lasting(p) {
 		before, had := told.Restarts[c.name]
 		switch {
-		case c.status == nil, c.status.State.Running == nil, had && c.status.RestartCount <= before:
-			return false
+		case c.status == nil, c.status.State.Running == nil:
+			all = false
+		case had && c.status.RestartCount <= before:
+			all, remains = false, true
 		case c.sidecar || restarter == nil || restarter.State.Running == nil:
 		case c.status.State.Running.StartedAt.Before(&restarter.State.Running.StartedAt):
-			return false
+			all, remains = false, true
 		}
 	}
-	return true
+	return all, remains
 }
 
 // pageOfBudgets is how many PodDisruptionBudgets are read at a time.
