@@ -32,8 +32,17 @@ func (c *Controller) nudge(ctx context.Context, s *step) (time.Duration, error) 
 	var err error
 	if !policy.NudgeIsNew(w, s.live) {
 		n.nudged = now
+		if !c.nudges.TryAccept() { // to list pods in vain would cost more than to nudge them
+			return nudgePause, nil
+		}
+		accepted := true
 		var more bool
-		if more, err = strategy.Nudge(ctx, c.Client, w, policy.NudgeOf(s.live), c.nudges.TryAccept); more {
+		more, err = strategy.Nudge(ctx, c.Client, w, policy.NudgeOf(s.live), func() bool {
+			allowed := accepted || c.nudges.TryAccept()
+			accepted = false
+			return allowed
+		})
+		if more {
 			return nudgePause, nil
 		}
 	}

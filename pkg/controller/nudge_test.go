@@ -143,6 +143,35 @@ func TestNudge_IsBounded(t *testing.T) {
 	})
 }
 
+// While the limit for the whole server is reached, pods are not listed either: that would cost more than the nudges.
+func TestNudge_ListsOnlyPodsThatItMayNudge(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		nudging(c, 1)
+		for c.controller.nudges.TryAccept() { // others have used it up
+		}
+		c.client.ClearActions()
+		lists := func() (n int) {
+			for _, a := range c.client.Actions() {
+				if a.Matches("list", "pods") {
+					n++
+				}
+			}
+			return n
+		}
+		c.set(configMap("files", "2"))
+		c.advance(time.Millisecond)
+		c.expect("at once")
+		if n := lists(); n > 0 {
+			t.Errorf("pods were listed %d times", n)
+		}
+		c.advance(time.Second)
+		c.expect("later", "2m1s nudge web-000", "2m1s nudged web")
+		if n := lists(); n != 1 {
+			t.Errorf("pods were listed %d times, want once", n)
+		}
+	})
+}
+
 // Pods that are gone or terminating need no nudge.
 func TestNudge_LeavesOthersAlone(t *testing.T) {
 	inCluster(t, func(c *cluster) {
