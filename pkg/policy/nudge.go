@@ -40,7 +40,8 @@ func (p *Policy) readNudge(r *reader, defaults *Defaults) {
 	}
 }
 
-// onlyFiles returns the uses of a source whose content is in files alone, and restarts nothing, if the policy is to nudge pods. Other uses of the source may need a restart.
+// onlyFiles returns the uses of a source whose content is in files alone, and restarts nothing, if the policy is to nudge pods. Other uses
+// of the source may need a restart.
 func (p *Policy) onlyFiles(s *Source, n naming) []dependency.Use {
 	if !p.Nudge || n.whole || !s.Triggers && s.Reason != ReasonLiveVolume {
 		return nil

@@ -48,21 +48,21 @@ type AgentSource struct {
 func (e *Evaluation) completeAgents() {
 	a := &e.Agents
 	compared := 0
-	current := map[*dependency.AgentSource]bool{} // by the first of the sources, which pods share that have applied the same
+	results := map[*dependency.AgentSource]bool{} // of hasCurrent, by the first of the sources, which pods share that have applied the same
 	e.graph.AgentPods(e.Workload, func(p *dependency.AgentPod) {
 		a.pods++
-		known := true
+		current := true
 		if len(p.Sources) > 0 {
 			var found bool
-			if known, found = current[&p.Sources[0]]; !found {
-				known = compared < maxAgentSources && e.hasCurrent(p.Sources)
-				current[&p.Sources[0]], compared = known, compared+len(p.Sources)
+			if current, found = results[&p.Sources[0]]; !found {
+				current = compared < maxAgentSources && e.hasCurrent(p.Sources)
+				results[&p.Sources[0]], compared = current, compared+len(p.Sources)
 				a.add(p.Sources)
 			}
 		}
 		switch p.State {
 		case dependency.AgentApplied:
-			if known {
+			if current {
 				a.applied++
 			} else {
 				a.behind = append(a.behind, p.Name)
@@ -134,7 +134,7 @@ func (e *Evaluation) askAgents(d *Decision) {
 		total = max(total, int(e.Workload.Replicas))
 	}
 	unseen := total - a.pods
-	some := fmt.Sprintf("%d of %d pods %s applied the current content.", a.applied, total, have(a.applied))
+	some := podsHave(a.applied, total, "applied the current content") + "."
 	switch {
 	case total == 0:
 		return
@@ -143,7 +143,7 @@ func (e *Evaluation) askAgents(d *Decision) {
 		d.Message = fmt.Sprintf("%s cannot apply the current content: %s. %s", pods(a.failed), a.failedMessage, some)
 	case len(a.incomplete) > 0:
 		d.State, d.Reason, d.Stale = Blocked, ReasonAgentIncomplete, true
-		d.Message = fmt.Sprintf("%s %s not all sources: %s. %s", pods(a.incomplete), have(len(a.incomplete)), a.incompleteMessage, some)
+		d.Message = fmt.Sprintf("%s %s required sources: %s. %s", pods(a.incomplete), lack(len(a.incomplete)), a.incompleteMessage, some)
 	case len(a.behind) > 0:
 		d.State, d.Reason, d.Stale = Pending, ReasonAgentsApplying, true
 		d.Message = fmt.Sprintf("%s %s %s yet to report that.", some, pods(a.behind), have(len(a.behind)))
@@ -166,11 +166,26 @@ func (e *Evaluation) askAgents(d *Decision) {
 	d.Message += e.notSeen()
 }
 
+// podsHave renders a clause such as "1 of 3 pods has applied the current content".
+func podsHave(some, all int, done string) string {
+	if all == 1 {
+		return fmt.Sprintf("%d of 1 pod has %s", some, done)
+	}
+	return fmt.Sprintf("%d of %d pods %s %s", some, all, have(some), done)
+}
+
 func have(n int) string {
 	if n == 1 {
 		return "has"
 	}
 	return "have"
+}
+
+func lack(n int) string {
+	if n == 1 {
+		return "lacks"
+	}
+	return "lack"
 }
 
 // pods names pods.

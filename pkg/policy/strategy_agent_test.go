@@ -159,7 +159,7 @@ func TestAgent_Fails(t *testing.T) {
 		"Pods "+pod1+" and "+pod2+" cannot apply the current content: the annotation configdep.io/agent-status is not the JSON of a report. 0 of 2 pods have applied the current content.")
 	a.apply(pod1)
 	a.report(pod2, status.Incomplete, "ConfigMap shop/more is missing")
-	a.expect("incomplete", policy.Blocked, "AgentIncomplete", "Pod "+pod2+" has not all sources: ConfigMap shop/more is missing. 1 of 2 pods has applied the current content.")
+	a.expect("incomplete", policy.Blocked, "AgentIncomplete", "Pod "+pod2+" lacks required sources: ConfigMap shop/more is missing. 1 of 2 pods has applied the current content.")
 }
 
 // Pods without the label are known by their number alone, and others do not count.
@@ -180,6 +180,8 @@ func TestAgent_CountsPods(t *testing.T) {
 	a.expect("one too many", policy.InSync, "ContentApplied", allApplied)
 	a.Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: pod1}})
 	a.expect("one", policy.InSync, "ContentApplied", "The agent of the pod has applied the current content.")
+	a.set(configMap("site", "a", "2"))
+	a.expect("one that is behind", policy.Pending, "AgentsApplying", "0 of 1 pod has applied the current content. Pod "+pod2+" has yet to report that.")
 	scale(0)
 	a.expect("none", policy.InSync, "NoPods", "No pods run; new pods read the current content.")
 }

@@ -110,7 +110,7 @@ func (p *PodsInPlace) Text() string {
 // format; if not, it is unknown which pods are left.
 func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	var read podsInPlace
-	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !restartIDs(read.ID) {
+	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !isRestartID(read.ID) {
 		return PodsInPlace{}, false
 	}
 	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cut(read.Failed)}
@@ -123,7 +123,8 @@ func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	return p, true
 }
 
-func restartIDs(id string) bool {
+// isRestartID reports whether restartID may have returned an ID.
+func isRestartID(id string) bool {
 	raw, err := hex.DecodeString(id)
 	return err == nil && len(raw) == 8
 }
@@ -143,15 +144,7 @@ func (p *PodsInPlace) ProgressPatch(w *dependency.Workload) ([]byte, error) {
 
 // describe says how far a restart is.
 func (p *PodsInPlace) describe(d *Decision) {
-	done := p.Total - len(p.Left)
-	pods, have := "pods", "have"
-	if p.Total == 1 {
-		pods = "pod"
-	}
-	if done == 1 || p.Total == 1 {
-		have = "has"
-	}
-	progress := fmt.Sprintf("%d of %d %s %s been restarted in place", done, p.Total, pods, have)
+	progress := podsHave(p.Total-len(p.Left), p.Total, "been restarted in place")
 	if p.Failed == "" {
 		d.Message = progress + ". The others follow one by one, " + asAllowed
 		return
