@@ -39,7 +39,7 @@ func testInstall(t *testing.T) {
 	}
 }
 
-// running returns the versions that the replicas run, by what their logs say.
+// running returns the versions that the replicas run, by the tags of their images.
 func running(t *testing.T) (found []string) {
 	t.Helper()
 	pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -162,13 +161,6 @@ func testServerNudges(t *testing.T) {
 	}
 	now, err := client.CoreV1().Pods(ns).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil || now.UID != pod.UID || restarts(now) != 0 {
-		t.Errorf("the pod was restarted: %v, %v", err, restartsOf(now))
+		t.Errorf("the pod was replaced or restarted: %v, %v", err, now.Status.ContainerStatuses)
 	}
-}
-
-func restartsOf(pod *corev1.Pod) (counts []int32) {
-	for _, c := range pod.Status.ContainerStatuses {
-		counts = append(counts, c.RestartCount)
-	}
-	return counts
 }
