@@ -100,9 +100,6 @@ func set(config *v1.Config, o *options) {
 	if o.user != "" {
 		config.User = o.user
 	}
-	if o.workingDir != "" {
-		config.WorkingDir = o.workingDir
-	}
 	if o.entrypoint != nil {
 		// The default arguments of the base image are those of another program.
 		config.Entrypoint, config.Cmd = o.entrypoint, nil

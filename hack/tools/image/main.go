@@ -28,7 +28,7 @@ import (
 type options struct {
 	output, name, base   string
 	platform, user       string
-	workingDir, created  string
+	created              string
 	entrypoint, command  list
 	env, labels, sources list // sources: what the image gets, as FILE=/path or DIRECTORY/=/path
 }
@@ -58,7 +58,6 @@ func run(args []string) error {
 	flags.StringVar(&o.base, "base", "", "the archive (of docker save, or of this program) or the folder (an OCI layout) of the base image; by default none")
 	flags.StringVar(&o.platform, "platform", "linux/amd64", "OS/ARCHITECTURE of the image")
 	flags.StringVar(&o.user, "user", "", "the user as UID:GID; by default that of the base image")
-	flags.StringVar(&o.workingDir, "workdir", "", "the working directory; by default that of the base image")
 	flags.StringVar(&o.created, "created", "", "the time in RFC 3339; by default that of SOURCE_DATE_EPOCH, or 1970")
 	flags.Var(&o.entrypoint, "entrypoint", "a word of the entrypoint, may be repeated; by default that of the base image")
 	flags.Var(&o.command, "cmd", "a word of the default arguments, may be repeated")
