@@ -59,7 +59,7 @@ const (
 
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
-	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted
+	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
 	ReasonScalingDown     = "ScalingDown"     // Pending: content has changed, and the last pods are terminating
 	ReasonNotRecorded     = "NotRecorded"     // Pending: the content with which the pods were started has not been recorded yet
 	ReasonObserved        = "Observed"        // Pending: the workload would be restarted, but the server only observes
