@@ -214,7 +214,7 @@ func testPrometheusExample(t *testing.T) {
 	e.run(t, "docker.io/prom/prometheus", image, "scrape_interval: 30s")
 	e.applies(t, "scrape_interval: 30s", "scrape_interval: 20s", "scrape_interval: 20s")
 	e.refuses(t, "scrape_interval: 20s", "scrape_interval: often", "scrape_interval: 20s", "reload: POST http://127.0.0.1:9090/-/reload: "+
-		"the answer is 500 Internal Server Error; the files that were applied last are back. 0 of 1 pods have applied the current content.")
+		"the answer is 500 Internal Server Error; the files that were applied last are back. 0 of 1 pod has applied the current content.")
 	e.applies(t, "scrape_interval: often", "scrape_interval: 10s", "scrape_interval: 10s")
 }
 
