@@ -145,6 +145,7 @@ func testNginx(t *testing.T) {
 	const image = "localhost/configdep-test/nginx-with-configdep-agent:1"
 	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build.sh"), bin, "./cmd/configdep-agent")
+	build.Env = append(build.Environ(), "VERSION=test")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v: %s", err, out)
 	}
