@@ -257,7 +257,7 @@ func writeForever(dir string) {
 	os.Exit(1)
 }
 
-// A process that writes is killed at any moment, hundreds of times. Each time readers see one whole set, and the next process
+// A process that writes is killed at any moment, thousands of times. Each time readers see one whole set, and the next process
 // repairs the rest. The steps themselves are tried one by one in TestCrashAtEveryStep.
 func TestKill(t *testing.T) {
 	self, err := os.Executable()
@@ -269,7 +269,7 @@ func TestKill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	seen := map[string]bool{}
-	for range 300 {
+	for range 2000 {
 		c := exec.CommandContext(t.Context(), self)
 		c.Env = append(os.Environ(), writerVariable+"="+dir)
 		out, err := c.StdoutPipe()
