@@ -54,8 +54,8 @@ func (e *Evaluation) completeAgents() {
 		current := true
 		if len(p.Sources) > 0 {
 			var found bool
-			if current, found = results[&p.Sources[0]]; !found {
-				current = compared < maxAgentSources && e.hasCurrent(p.Sources)
+			if current, found = results[&p.Sources[0]]; !found && compared < maxAgentSources {
+				current = e.hasCurrent(p.Sources)
 				results[&p.Sources[0]], compared = current, compared+len(p.Sources)
 				a.add(p.Sources)
 			}
@@ -89,8 +89,8 @@ func (e *Evaluation) completeAgents() {
 	}
 }
 
-// maxAgentSources limits the sources that are compared for one workload. Its pods mostly have applied the same; of more that have not, it
-// is not known that they are up to date.
+// maxAgentSources limits the sources that are compared, and listed, for one workload. Its pods mostly have applied the same; of more that
+// have not, it is not known that they are up to date.
 const maxAgentSources = 50_000
 
 // byAgent is how agents use a source: pods start without it.

@@ -282,6 +282,26 @@ func TestAgent_Limits(t *testing.T) {
 	}
 }
 
+// The sources of pods that are not compared are not looked at, whatever pods report.
+func TestAgent_LimitsWhatIsLookedAt(t *testing.T) {
+	a := newAgents(t)
+	const sources, compared = 400, 125
+	for i := range compared + 1 {
+		name := "all" // with other versions in each pod, but in the last pod, other sources
+		if i == compared {
+			name = "last"
+		}
+		var applied []status.Source
+		for j := range sources {
+			applied = append(applied, status.Source{Kind: "ConfigMap", Namespace: namespace, Name: fmt.Sprint(name, "-", j), ResourceVersion: strconv.Itoa(i + 1)})
+		}
+		a.report("web-6d4f-"+strconv.Itoa(1000+i), status.Applied, "", applied...)
+	}
+	if n := len(a.evaluate().Agents.Sources); n != sources {
+		t.Errorf("%d sources, want those of the pods that are compared: %d", n, sources)
+	}
+}
+
 // A strategy that is not the agent's does not ask agents.
 func TestAgent_OtherStrategies(t *testing.T) {
 	a := newAgents(t)
