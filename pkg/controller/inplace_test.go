@@ -500,6 +500,7 @@ func TestInPlace_BeginsAgain(t *testing.T) {
 	for name, value := range map[string]string{
 		"no JSON": "{", "empty": "{}", "an ID of another form": `{"restart":"a","pods":"","total":3}`,
 		"a name":      `{"restart":"0123456789abcdef","pods":"web-0","total":3}`,
+		"no order":    `{"restart":"0123456789abcdef","pods":"ffffffff,00000000","total":3}`,
 		"too many":    `{"restart":"0123456789abcdef","pods":"01234567","total":0}`,
 		"a long list": `{"restart":"0123456789abcdef","pods":"01234567","total":10001}`,
 	} {

@@ -86,7 +86,7 @@ func restartID(w *dependency.Workload, last *LastReload) string {
 type PodsInPlace struct {
 	// ID identifies the restart.
 	ID string
-	// Left are the IDs of the pods that have not been restarted, and Total is how many there were at the beginning.
+	// Left are the IDs of the pods that have not been restarted, in order, and Total is how many there were at the beginning.
 	Left  []string
 	Total int
 	// Failed says in a sentence which pod has not come back; empty: none.
@@ -117,7 +117,7 @@ func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	if read.Left != "" {
 		p.Left = strings.Split(read.Left, ",")
 	}
-	if p.Total < len(p.Left) || p.Total > MaxPods || slices.ContainsFunc(p.Left, func(id string) bool { return !podIDs.MatchString(id) }) {
+	if p.Total < len(p.Left) || p.Total > MaxPods || !slices.IsSorted(p.Left) || slices.ContainsFunc(p.Left, func(id string) bool { return !podIDs.MatchString(id) }) {
 		return PodsInPlace{}, false
 	}
 	return p, true
@@ -130,7 +130,10 @@ func isRestartID(id string) bool {
 }
 
 // Has reports whether a pod has yet to be restarted.
-func (p *PodsInPlace) Has(uid types.UID) bool { return slices.Contains(p.Left, podID(uid)) }
+func (p *PodsInPlace) Has(uid types.UID) bool {
+	_, found := slices.BinarySearch(p.Left, podID(uid))
+	return found
+}
 
 // Keep returns the same restart with only those pods left that are given, and with what has failed.
 func (p *PodsInPlace) Keep(left []types.UID, failed string) PodsInPlace {
