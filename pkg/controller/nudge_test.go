@@ -189,3 +189,24 @@ func TestNudge_LeavesOthersAlone(t *testing.T) {
 		c.expect("the other one", "2m0s nudge web-000: NotFound", "2m0s nudge web-001", "2m0s nudged web")
 	})
 }
+
+// A pod whose annotation is refused, as by an admission policy, keeps no other from being nudged.
+func TestNudge_RefusedForOnePod(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		nudging(c, 2)
+		c.refusing(func(a clienttesting.Action) error {
+			if p, is := a.(clienttesting.PatchAction); is && p.GetName() == "web-000" {
+				return apierrors.NewForbidden(corev1.Resource("pods"), "web-000", nil)
+			}
+			return nil
+		})
+		c.set(configMap("files", "2"))
+		c.advance(time.Millisecond)
+		c.expect("the other one", "2m0s nudge web-000: Forbidden", "2m0s nudge web-001")
+		c.refusing(func(clienttesting.Action) error { return nil })
+		c.advance(time.Minute)
+		if got := c.took(); len(got) != 2 || !strings.HasSuffix(got[0], "nudge web-000") || !strings.HasSuffix(got[1], "nudged web") {
+			t.Errorf("requests = %v, want the pod that is left, and then the record", got)
+		}
+	})
+}

@@ -4,6 +4,7 @@
 package strategy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,7 +22,7 @@ import (
 const maxNudges = 50
 
 // Nudge annotates pods of a workload whose annotation has another value, as many as allowed says, so that their kubelets refresh their
-// volumes. It reports whether there are more.
+// volumes. It reports whether there are more. A pod that is refused keeps no other from being nudged.
 func Nudge(ctx context.Context, client workload.Client, w *dependency.Workload, nudge string, allowed func() bool) (more bool, err error) {
 	var behind []*corev1.Pod
 	err = eachPod(ctx, client, w, func(p *corev1.Pod) {
@@ -32,14 +33,15 @@ func Nudge(ctx context.Context, client workload.Client, w *dependency.Workload, 
 	if err != nil {
 		return false, err
 	}
+	var failed error // the first
 	for i, p := range behind {
 		if i == maxNudges || !allowed() {
-			return true, nil
+			return true, failed
 		}
 		_, err := client.CoreV1().Pods(w.Namespace).Patch(ctx, p.Name, types.MergePatchType, policy.NudgePatch(p.UID, nudge), metav1.PatchOptions{FieldManager: policy.FieldManager})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // the pod is gone, or another one
-			return false, fmt.Errorf("annotating pod %s/%s: %w", w.Namespace, p.Name, err)
+			failed = cmp.Or(failed, fmt.Errorf("annotating pod %s/%s: %w", w.Namespace, p.Name, err))
 		}
 	}
-	return false, nil
+	return false, failed
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 const (
@@ -25,6 +26,8 @@ const (
 	MaxSources = 500
 	// MaxMessage is how long a message may be, in bytes.
 	MaxMessage = 1024
+	// maxUID is how long the UID of an object may be, in bytes. Those of Kubernetes have 36.
+	maxUID = 64
 	// maxBytes is how long a report may be: an object may have no more in all annotations.
 	maxBytes = 256 << 10
 )
@@ -74,6 +77,9 @@ func Parse(value string) (*Report, error) {
 	}
 	if len(r.Sources) > MaxSources {
 		return nil, fmt.Errorf("names more than %d sources", MaxSources)
+	}
+	if slices.ContainsFunc(r.Sources, func(s Source) bool { return len(s.UID) > maxUID }) {
+		return nil, fmt.Errorf("has a uid of more than %d bytes", maxUID)
 	}
 	if len(r.Message) > MaxMessage {
 		return nil, fmt.Errorf("has a message of more than %d bytes", MaxMessage)

@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 		"no state":         {`{}`, "has a state that is none of Applied, Applying, Incomplete and Failed"},
 		"another state":    {`{"state":"Unreadable"}`, "has a state that is none of Applied, Applying, Incomplete and Failed"},
 		"too many sources": {`{"state":"Applied","sources":[` + many + `]}`, "names more than 500 sources"},
+		"a long uid":       {`{"state":"Applied","sources":[{"kind":"ConfigMap","uid":"` + strings.Repeat("x", maxUID+1) + `"}]}`, "has a uid of more than 64 bytes"},
 		"a long message":   {`{"state":"Failed","message":"` + strings.Repeat("x", MaxMessage+1) + `"}`, "has a message of more than 1024 bytes"},
 		"too long":         {`{"state":"Applied"` + strings.Repeat(" ", maxBytes) + "}", "must not have more than 262144 bytes"},
 	} {
