@@ -323,6 +323,42 @@ func TestInPlace_Halts(t *testing.T) {
 	}
 }
 
+// TestInPlace_LooksAtOnePodWhileItRestarts: a workload may have thousands, and a pod may never come back.
+func TestInPlace_LooksAtOnePodWhileItRestarts(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		restartingInPlace(c)
+		c.restart("web-0", false)
+		c.advance(10 * time.Second)
+		c.client.ClearActions()
+		lists := func() (one, all int) {
+			for _, a := range c.client.Actions() {
+				switch l, is := a.(clienttesting.ListAction); {
+				case !is || !a.Matches("list", "pods"):
+				case l.GetListRestrictions().Fields.String() == "metadata.name=web-0":
+					one++
+				default:
+					all++
+				}
+			}
+			c.client.ClearActions()
+			return one, all
+		}
+		c.advance(5 * time.Minute)
+		if one, all := lists(); one < 50 || all != 0 {
+			t.Errorf("the pod was looked up %d times, and all %d times", one, all)
+		}
+		c.advance(time.Hour) // it halts once
+		if one, all := lists(); one < 500 || all > 2 {
+			t.Errorf("the pod was looked up %d times, and all %d times", one, all)
+		}
+		c.ready("web-0")
+		c.advance(5 * time.Second)
+		if _, all := lists(); all == 0 {
+			t.Error("the others are not looked at when it is back")
+		}
+	})
+}
+
 // TestInPlace_WithinTheDeadlineOfTheDeployment.
 func TestInPlace_WithinTheDeadlineOfTheDeployment(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -40,6 +41,12 @@ type inPlace struct{ rollout }
 // what only this process knows.
 func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
 	of, valid := policy.PodsInPlaceOf(r.Workload)
+	if valid && !r.Superseded && r.Memory.told != "" {
+		if on, err := r.onItsWay(ctx, client, &of); on || err != nil {
+			return Next{After: pause, Waits: isRestarted(r.Memory.told)}, err
+		}
+	}
+	r.Memory.told = ""
 	pods := restarts{of: of}
 	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
 		return Next{}, err
@@ -69,7 +76,8 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		if told, times := policy.ToldOf(p.Annotations, of.ID); waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain {
 			return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
 		}
-		return Next{After: pause, Waits: "pod " + p.Name + " is being restarted"}, nil
+		r.Memory.told = p.Name
+		return Next{After: pause, Waits: isRestarted(p.Name)}, nil
 	}
 	p := pods.next
 	if isReady(p) {
@@ -85,6 +93,28 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		}
 	}
 	return tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
+}
+
+func isRestarted(pod string) string { return "pod " + pod + " is being restarted" }
+
+// onItsWay reports whether nothing is to be done but to wait for the pod that was told last, so that no other has to be looked at: a workload
+// may have thousands.
+func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *policy.PodsInPlace) (bool, error) {
+	name := r.Memory.told
+	found, err := client.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil {
+		return false, fmt.Errorf("looking for pod %s/%s: %w", r.Namespace, name, err)
+	}
+	i := slices.IndexFunc(found.Items, func(p corev1.Pod) bool { return p.Name == name })
+	if i < 0 || found.Items[i].DeletionTimestamp != nil {
+		return false, nil
+	}
+	p := &found.Items[i]
+	told, times := policy.ToldOf(p.Annotations, of.ID)
+	back := isReady(p) && restarted(p, &told)
+	late := of.Failed == "" && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
+	again := waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain
+	return times > 0 && !back && !late && !again, nil
 }
 
 // tooFew says why no ready pod may become unavailable, with so many ready and dead pods; empty: one may.

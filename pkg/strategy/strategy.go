@@ -75,6 +75,8 @@ type Restart struct {
 type Memory struct {
 	// ending is since when pods have been seen to be terminating, by their UIDs.
 	ending map[types.UID]time.Time
+	// told is the name of the pod that has been told to restart in place and is not back; empty: none is known.
+	told string
 }
 
 // Next is what to do after a step. The zero value: nothing, until the workload changes.
