@@ -101,13 +101,6 @@ func testNudge(t *testing.T) {
 	apply(t, ns, content)
 	apply(t, ns, deployment(1, "", "", ""))
 	pod := onePod(t, ns, all("one"))
-	// The kubelet looks soon after the start of a pod, and then about once a minute: so the second change is right after a look.
-	for _, value := range []string{"early", "alone"} {
-		change(t, ns, value)
-		changed := time.Now()
-		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
-		t.Logf("from the change to the new file, without an annotation: %.2f s", time.Since(changed).Seconds())
-	}
 	for i := range 5 {
 		value := fmt.Sprint("nudged-", i)
 		change(t, ns, value)
@@ -120,4 +113,14 @@ func testNudge(t *testing.T) {
 			t.Errorf("the file changed after %v, as without an annotation", took)
 		}
 	}
+	// The kubelet may have another reason to look, such as the last annotation. Then it does so after a minute or more.
+	var longest time.Duration
+	for i := 0; i < 10 && longest < 10*time.Second; i++ {
+		value := fmt.Sprint("alone-", i)
+		change(t, ns, value)
+		changed := time.Now()
+		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
+		longest = max(longest, time.Since(changed))
+	}
+	t.Logf("from the change to the new file, without an annotation: %.2f s", longest.Seconds())
 }

@@ -139,6 +139,7 @@ func testServerNudges(t *testing.T) {
 		}
 		return err
 	})
+	last := ""
 	for i := range 5 {
 		value := fmt.Sprint("nudged-", i)
 		started := time.Now()
@@ -158,6 +159,18 @@ func testServerNudges(t *testing.T) {
 		if took > 30*time.Second {
 			t.Errorf("the file changed after %v, as without a nudge", took)
 		}
+		await.Until(t, "the pod has been nudged", func(ctx context.Context) error {
+			now, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			nudge := now.Annotations["configdep.io/nudged"]
+			if nudge == "" || nudge == last {
+				return fmt.Errorf("its annotation is %q", nudge)
+			}
+			last = nudge
+			return nil
+		})
 	}
 	now, err := client.CoreV1().Pods(ns).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil || now.UID != pod.UID || restarts(now) != 0 {
