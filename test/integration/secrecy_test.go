@@ -75,17 +75,25 @@ func TestContentIsNotKept(t *testing.T) {
 	everyRequest(namespace, ask)
 	ask(request{path: "/metrics"})
 
-	if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
+	// Twice: the buffers of net/http by which compressed answers are read come from pools, so that one that is in use at this very moment
+	// may hold what it was used for before. What is kept is in both.
+	heaps := make([][]byte, 2)
+	for i := range heaps {
+		if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		await.Until(t, "the heap is dumped", func(context.Context) error {
+			_, err := os.Stat(dump)
+			return err
+		})
+		if heaps[i], err = os.ReadFile(dump); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(dump); err != nil {
+			t.Fatal(err)
+		}
 	}
-	await.Until(t, "the heap is dumped", func(context.Context) error {
-		_, err := os.Stat(dump)
-		return err
-	})
-	heap, err := os.ReadFile(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heap := heaps[1]
 	if err := replica.Terminate(); err != nil {
 		t.Error(err)
 	}
@@ -105,6 +113,9 @@ func TestContentIsNotKept(t *testing.T) {
 	}
 	for place, where := range places {
 		for _, form := range search.Forms(content.marker) {
+			if place == "the heap" && len(search.Find(heaps[0], form)) == 0 {
+				continue
+			}
 			for _, at := range search.Find(where, form) {
 				t.Errorf("%s (%d bytes) contains content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, search.Around(where, at))
 			}
