@@ -171,7 +171,6 @@ func ToldOf(annotations map[string]string, restart string) (t Told, times int) {
 	if id, _, _ := strings.Cut(value, "-"); id != restart || json.Unmarshal([]byte(annotations[RestartingAnnotation]), &t) != nil || t.Since.IsZero() {
 		return Told{}, 0
 	}
-	times = 1
 	if _, err := fmt.Sscanf(value, restart+"-%d", &times); err != nil {
 		return t, 1
 	}
