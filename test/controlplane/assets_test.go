@@ -15,7 +15,7 @@ import (
 // value are relative to a folder with the assets bin.
 func withAssets(t *testing.T, value string) (folder, messages string, err error) {
 	t.Helper()
-	root, err := repositoryRoot()
+	root, err := RepositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

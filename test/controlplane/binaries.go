@@ -20,9 +20,9 @@ import (
 // buildScript builds the binaries if they do not exist yet, and prints their folder.
 const buildScript = "hack/controlplane/build.sh"
 
-// repositoryRoot returns the nearest folder upwards that has the build script. Tests run in the folder of their
+// RepositoryRoot returns the nearest folder upwards that has the build script. Tests run in the folder of their
 // package, and programs in any folder of the repository.
-func repositoryRoot() (string, error) {
+func RepositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)

@@ -40,7 +40,7 @@ type ControlPlane struct {
 // control plane, which ends with Stop.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	o = o.withDefaults()
-	root, err := repositoryRoot()
+	root, err := RepositoryRoot()
 	if err != nil {
 		return nil, err
 	}

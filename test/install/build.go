@@ -11,13 +11,15 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+
+	"github.com/configdep/configdep/test/controlplane"
 )
 
 // Build builds a program of the repository, such as ./cmd/configdep-apiserver, and returns the path of the binary.
 // The binary with the race detector has another path, and neither is the path of make build, whose binaries have a
 // version.
 func Build(ctx context.Context, program string, race bool) (string, error) {
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +61,7 @@ func build(ctx context.Context, root string, race bool, program string) (string,
 // BuildTools builds tools of hack/tools, such as helm, unless they have been built already. The first build takes
 // minutes, so TestMain calls BuildTools before any time limit starts. Progress goes to log.
 func BuildTools(ctx context.Context, log io.Writer, names ...string) error {
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +83,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -214,20 +213,4 @@ func (i *Installation) Stop() {
 			}
 		}
 	})
-}
-
-func repositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && strings.HasPrefix(string(content), "module github.com/configdep/configdep\n") {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("not inside the configdep repository")
-		}
-	}
 }

@@ -49,19 +49,3 @@ func environment(ctx context.Context, bin string) ([]string, error) {
 	}
 	return nil, errors.New("the unpacked packages of nft have no libraries")
 }
-
-// repositoryRoot returns the nearest folder upwards that has the build script.
-func repositoryRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, buildScript)); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the repository: no %s in %s or above", buildScript, start)
-		}
-	}
-}

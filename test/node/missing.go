@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/configdep/configdep/test/controlplane"
 )
 
 // Missing returns why this machine cannot build and run a node, and nil if it can.
@@ -26,7 +28,7 @@ func Missing() error {
 			return fmt.Errorf("a node needs the program %s", program)
 		}
 	}
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return err
 	}

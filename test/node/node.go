@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) (_ *Node, err error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func machine(t *testing.T) map[string][]string {
 		}
 		found["files"] = append(found["files"], names...)
 	}
-	root, err := repositoryRoot()
+	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
