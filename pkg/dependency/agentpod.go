@@ -112,6 +112,9 @@ func (g *Graph) AgentPod(namespace, name string) *AgentPod {
 	return g.agents.byName.get(agentPodName{namespace, name})
 }
 
+// HasAgentPods reports whether there is any pod with an agent.
+func (g *Graph) HasAgentPods() bool { return g.agents.byName.len() > 0 }
+
 // EachAgentPod calls f for every pod with an agent.
 func (g *Graph) EachAgentPod(f func(*AgentPod)) { g.agents.byName.each(f) }
 

@@ -46,6 +46,9 @@ type AgentSource struct {
 
 // completeAgents evaluates what the agents of the pods say.
 func (e *Evaluation) completeAgents() {
+	if !e.graph.HasAgentPods() { // as in most clusters
+		return
+	}
 	a := &e.Agents
 	compared := 0
 	results := map[*dependency.AgentSource]bool{} // of hasCurrent, by the first of the sources, which pods share that have applied the same
