@@ -142,7 +142,7 @@ func write(t testing.TB, dir, name, content string) {
 // An old set that cannot be removed does not fail the switch, is told, and is removed once that is possible. There are never many.
 func TestSwitch_LeavesWhatCannotBeRemoved(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	dir := tempDir(t)
 	d := open(t, dir, Options{})
@@ -470,7 +470,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root may give files to others") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may give files to others") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	uid, gid := 1234, 4321
 	for name, c := range map[string]struct {

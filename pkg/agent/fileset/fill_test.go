@@ -114,7 +114,7 @@ func TestStage_ReplacesWhatOthersChanged(t *testing.T) {
 			file := filepath.Join(first.Path(), "sub", "a")
 			t.Cleanup(func() { _ = setImmutable(file, false) })
 			if err := change(file); errors.Is(err, syscall.EPERM) && os.Getuid() != 0 {
-				t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+				t.Skip("only root may make files immutable") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestStage_ReplacesWhatOthersChanged(t *testing.T) {
 // Files of another owner are written for the right one.
 func TestStage_ReplacesFilesOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root may give files to others") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may give files to others") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	id := 1234
 	for name, c := range map[string]struct {

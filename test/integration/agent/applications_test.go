@@ -155,7 +155,7 @@ func TestHAProxy(t *testing.T) {
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	root := application(t, "postgresql-15", "postgresql-client-15", "libpq5", "libllvm14", "libz3-4")
 	bin := filepath.Join(root, "usr", "lib", "postgresql", "15", "bin")

@@ -230,7 +230,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 func TestFirstProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	p := newPlace(t, may("configmaps", "settings"))
 	p.configMap("settings", "a", "1")
@@ -265,7 +265,7 @@ func TestFirstProcess(t *testing.T) {
 func TestFirstProcess_Sidecar(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI runs as root, and so tests it
+		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	p := newPlace(t)
 	volume := t.TempDir()
