@@ -241,7 +241,7 @@ func TestWatcher(t *testing.T) {
 	// All connections break, for as many tries as there are in an hour, and events are lost meanwhile.
 	var tries atomic.Int32
 	s.will(func(http.ResponseWriter, *http.Request) bool { tries.Add(1); panic(http.ErrAbortHandler) })
-	await(t, "requests have failed", func() bool { return w.Health().Err != nil && tries.Load() > int32(time.Hour/defaultPace.max) })
+	await(t, "requests have failed", func() bool { return w.Health().Err != nil && time.Duration(tries.Load())*defaultPace.max > time.Hour })
 	s.set("b", nil)
 	s.set("c", x("5"))
 	s.compact()
