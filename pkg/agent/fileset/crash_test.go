@@ -143,7 +143,8 @@ func crashAfter(t *testing.T, dir string, steps int, run func(*Dir)) (finished b
 			panic(r)
 		}
 	}()
-	d.root.before = func() {
+	d.parallel = 1
+	d.root.before = func(string, string) {
 		if steps == 0 {
 			panic(crash{})
 		}

@@ -27,8 +27,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +86,13 @@ type Dir struct {
 	root    root
 	lock    *os.File
 	options Options
+	uid     int // that owns the files
 	hasher  hasher
+	buffers sync.Pool // of *[bufferSize]byte
+	// parallel is how many directories are written at a time.
+	parallel int
+	// volatile: what is written here is in memory alone, so that there is no disk to wait for.
+	volatile bool
 
 	current, applied, previous *Set
 
@@ -121,7 +129,11 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	d := &Dir{name: dir, options: o}
+	d := &Dir{name: dir, options: o, parallel: runtime.GOMAXPROCS(0)}
+	if d.uid = os.Geteuid(); o.UID != nil {
+		d.uid = *o.UID
+	}
+	d.buffers.New = func() any { return new([bufferSize]byte) }
 	_, _ = rand.Read(d.hasher.key[:]) // never fails
 	if d.root.Root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
@@ -134,6 +146,11 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 	if d.lock, err = d.root.Open("."); err != nil {
 		return nil, err
 	}
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(int(d.lock.Fd()), &system); err != nil {
+		return nil, err
+	}
+	d.volatile = system.Type == unix.TMPFS_MAGIC
 	switch err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, ErrInUse
@@ -234,6 +251,14 @@ func (d *Dir) read(name string) (*Set, error) {
 		s.digest = h.sum()
 	}
 	return s, nil
+}
+
+// sync makes sure that a file or a directory is on the disk.
+func (d *Dir) sync(in root, name string) error {
+	if d.volatile {
+		return nil
+	}
+	return in.sync(name)
 }
 
 // owned reports whether a file has the owner that it shall have.

@@ -12,8 +12,46 @@ import (
 	"path"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
+
+// directory is one directory of a set that is written.
+type directory struct {
+	path  string
+	files []File      // in it
+	all   fs.FileMode // the permissions of all files below it
+	// written are the files that are not linked, by their paths.
+	written []string
+}
+
+// directories returns the directories of a set, each one before those below it. The first is that of the set.
+func directories(files []File) []*directory {
+	top := &directory{path: "."}
+	byPath := map[string]*directory{top.path: top}
+	for _, f := range files {
+		for dir := path.Dir(f.Path); ; dir = path.Dir(dir) {
+			in := byPath[dir]
+			if in == nil {
+				in = &directory{path: dir}
+				byPath[dir] = in
+			}
+			in.all |= f.Mode
+			if dir == path.Dir(f.Path) {
+				in.files = append(in.files, f)
+			}
+			if in == top {
+				break
+			}
+		}
+	}
+	delete(byPath, top.path)
+	out := []*directory{top}
+	for _, name := range slices.Sorted(maps.Keys(byPath)) {
+		out = append(out, byPath[name])
+	}
+	return out
+}
 
 // fill writes the files of a set into its directory, and makes sure that they are on the disk. A file that the current set has too is
 // linked instead of written: it is on the disk already, so that a set with one changed file costs one file.
@@ -23,60 +61,77 @@ func (d *Dir) fill(s *Set, files []File) error {
 		return err
 	}
 	defer set.Close()
-	var old root // the current set; its Root is nil if there is none
+	var old *os.File // the directory of the current set, or nil
 	if d.current != nil {
-		if old, err = d.root.OpenRoot(d.current.name); err == nil {
+		if old, err = d.root.open(d.current.name); err == nil {
 			defer old.Close()
 		}
 	}
-	var all fs.FileMode
-	modes := map[string]fs.FileMode{} // of the files below each directory
-	byDir := map[string][]File{}
-	for _, f := range files {
-		all |= f.Mode
-		dir := path.Dir(f.Path)
-		byDir[dir] = append(byDir[dir], f)
-		for ; dir != "."; dir = path.Dir(dir) {
-			modes[dir] |= f.Mode
+	dirs := directories(files)
+	for _, dir := range dirs[1:] {
+		if err := set.Mkdir(dir.path, 0o700); err != nil {
+			return err
 		}
 	}
-	dirs := slices.Insert(slices.Sorted(maps.Keys(modes)), 0, ".") // each one before those below it
-	modes["."] = all
-	var written []string
-	buffer := make([]byte, 32<<10)
-	for _, dir := range dirs {
-		if dir != "." {
-			if err := set.Mkdir(dir, 0o700); err != nil {
+	// The directory of the set is the last to get its permissions: before that, nothing below it can be read.
+	if err := d.each(dirs[1:], func(dir *directory) error { return d.fillDirectory(set, old, dir) }); err != nil {
+		return err
+	}
+	if err := d.fillDirectory(set, old, dirs[0]); err != nil {
+		return err
+	}
+	// Everything is written before the first is synced, so that the file system can write it together.
+	return d.each(dirs, func(dir *directory) error {
+		for _, name := range append(dir.written, dir.path) {
+			if err := d.sync(set, name); err != nil {
 				return err
 			}
 		}
-		missing := byDir[dir]
-		if old.Root != nil && len(missing) != 0 {
-			if missing, err = d.reuse(old, set, dir, missing, buffer); err != nil {
-				return err
+		return nil
+	})
+}
+
+// each calls a function for all directories. Several parts of them, in turn, are worked on at a time.
+func (d *Dir) each(dirs []*directory, do func(*directory) error) error {
+	var group errgroup.Group
+	for part := range slices.Chunk(dirs, max(minPart, (len(dirs)+d.parallel-1)/d.parallel)) {
+		work := func() error {
+			for _, dir := range part {
+				if err := do(dir); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-		for _, f := range missing {
+		if len(part) == len(dirs) {
+			return work()
+		}
+		group.Go(work)
+	}
+	return group.Wait()
+}
+
+// fillDirectory writes the files of one directory, and gives it its owner and permissions.
+func (d *Dir) fillDirectory(set root, old *os.File, dir *directory) (err error) {
+	to, err := set.open(dir.path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	buffer := d.buffers.Get().(*[bufferSize]byte) //nolint:forcetypeassert // the pool has nothing else
+	defer d.buffers.Put(buffer)
+	for _, f := range dir.files {
+		switch linked, err := d.reuse(old, set, to, f, buffer[:]); {
+		case err != nil:
+			return err
+		case !linked:
 			if err := d.write(set, f); err != nil {
 				return err
 			}
-			written = append(written, f.Path)
+			dir.written = append(dir.written, f.Path)
 		}
 	}
-	// The innermost directories first, so that the content can be read only once everything has its permissions.
-	slices.Reverse(dirs)
-	for _, dir := range dirs {
-		if err := d.own(set, dir, enter(modes[dir])); err != nil {
-			return err
-		}
-	}
-	// Everything is written before the first is synced, so that the file system can write it together.
-	for _, name := range slices.Concat(written, dirs) {
-		if err := set.sync(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.own(set, to, enter(dir.all))
 }
 
 func (d *Dir) write(set root, f File) (err error) {
@@ -88,50 +143,45 @@ func (d *Dir) write(set root, f File) (err error) {
 	if _, err := file.Write(f.Data); err != nil {
 		return err
 	}
-	return d.own(set, f.Path, f.Mode)
+	return d.own(set, file, f.Mode)
 }
 
-// reuse links files of one directory of the current set into a new one, as far as they are what new files would be, and returns the others.
-// A file that cannot be linked is one of them, whatever the reason: there are file systems without hard links, and with a limit of them.
-func (d *Dir) reuse(old, set root, dir string, files []File, buffer []byte) (others []File, err error) {
-	from, err := old.open(dir)
-	if err != nil {
-		return files, nil //nolint:nilerr // the current set does not have the directory
+// reuse links a file of the current set into a directory of a new one, if it is what the new file would be. A file that cannot be linked
+// is to be written, whatever the reason: there are file systems without hard links, and with a limit of them.
+func (d *Dir) reuse(old *os.File, set root, to *os.File, f File, buffer []byte) (linked bool, err error) {
+	if old == nil {
+		return false, nil
 	}
-	defer from.Close()
-	to, err := set.open(dir)
-	if err != nil {
-		return nil, err
+	stat, same := d.same(int(old.Fd()), f, buffer)
+	if !same {
+		return false, nil
 	}
-	defer to.Close()
-	for _, f := range files {
-		name := path.Base(f.Path)
-		stat, same := d.same(int(from.Fd()), name, f, buffer)
-		if !same {
-			others = append(others, f)
-			continue
-		}
-		set.step()
-		if err := unix.Linkat(int(from.Fd()), name, int(to.Fd()), name, 0); err != nil {
-			others = append(others, f)
-			continue
-		}
-		// It must be the file that has been compared, and no other that was put in its place meanwhile.
-		var linked unix.Stat_t
-		if err := unix.Fstatat(int(to.Fd()), name, &linked, unix.AT_SYMLINK_NOFOLLOW); err != nil || linked.Ino != stat.Ino || linked.Dev != stat.Dev {
-			if err := set.Remove(f.Path); err != nil {
-				return nil, err
-			}
-			others = append(others, f)
-		}
+	name := path.Base(f.Path)
+	set.step("link", f.Path)
+	if err := unix.Linkat(int(old.Fd()), f.Path, int(to.Fd()), name, 0); err != nil {
+		return false, nil //nolint:nilerr // it is written instead
 	}
-	return others, nil
+	// It must be the file that has been compared, and no other that was put in its place meanwhile.
+	var is unix.Stat_t
+	if err := unix.Fstatat(int(to.Fd()), name, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil || is.Ino != stat.Ino || is.Dev != stat.Dev {
+		return false, set.Remove(f.Path)
+	}
+	return true, nil
 }
 
-// same reports whether a file in a directory is what it would be if it were written. Applications may have changed it in its place, which
-// must not get into another set, so its content is compared.
-func (d *Dir) same(dir int, name string, f File, buffer []byte) (stat unix.Stat_t, same bool) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// minPart is how many directories are worth another goroutine.
+const minPart = 4
+
+// bufferSize is how much of a file is compared at a time.
+const bufferSize = 32 << 10
+
+// same reports whether a file of the current set is what it would be if it were written. Applications may have changed it in its place,
+// which must not get into another set, so its content is compared.
+func (d *Dir) same(old int, f File, buffer []byte) (stat unix.Stat_t, same bool) {
+	fd, err := unix.Openat2(old, f.Path, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		return stat, false
 	}
@@ -139,11 +189,7 @@ func (d *Dir) same(dir int, name string, f File, buffer []byte) (stat unix.Stat_
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode != unix.S_IFREG|uint32(f.Mode) || stat.Size != int64(len(f.Data)) {
 		return stat, false
 	}
-	uid := os.Geteuid()
-	if d.options.UID != nil {
-		uid = *d.options.UID
-	}
-	if int(stat.Uid) != uid || d.options.GID != nil && int(stat.Gid) != *d.options.GID {
+	if int(stat.Uid) != d.uid || d.options.GID != nil && int(stat.Gid) != *d.options.GID {
 		return stat, false
 	}
 	for rest := f.Data; len(rest) != 0; {

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -186,7 +189,7 @@ func TestStage_WhileOthersChange(t *testing.T) {
 				d := open(t, dir, Options{})
 				file := filepath.Join(show(t, d, files("a", "1", "b", "1")).Path(), "a")
 				steps, changed := 0, false
-				d.root.before = func() {
+				d.root.before = func(string, string) {
 					if steps == step {
 						changed = true
 						if err := change(file); err != nil {
@@ -217,8 +220,9 @@ func TestStage_WhileOthersChange(t *testing.T) {
 func TestStage_OpensTheSetLast(t *testing.T) {
 	dir := tempDir(t)
 	d := open(t, dir, Options{Mode: 0o644})
+	d.parallel = 1
 	opened := 0
-	d.root.before = func() {
+	d.root.before = func(string, string) {
 		sets, err := filepath.Glob(filepath.Join(dir, setPrefix+"*"))
 		if err != nil || len(sets) != 1 {
 			return // it has not been made yet
@@ -229,9 +233,9 @@ func TestStage_OpensTheSetLast(t *testing.T) {
 				modes[name] = info.Mode().Perm()
 			}
 		}
-		for inner, outer := range map[string]string{"-a": ".", "-a/b": "-a", "c": "."} {
-			if modes[outer] != 0 && modes[outer] != 0o700 && modes[inner] != 0o755 {
-				t.Errorf("%s has %v before %s has more than %v", outer, modes[outer], inner, modes[inner])
+		for _, below := range []string{"-a", "-a/b", "c"} {
+			if modes["."] != 0 && modes["."] != 0o700 && modes[below] != 0o755 {
+				t.Errorf("the set has %v before %s has more than %v", modes["."], below, modes[below])
 			}
 		}
 		if modes["c"] == 0o755 {
@@ -244,6 +248,58 @@ func TestStage_OpensTheSetLast(t *testing.T) {
 	}
 	if info := stat(t, s, "."); info.Mode().Perm() != 0o755 || opened == 0 {
 		t.Errorf("the set has %v, after %d steps", info.Mode(), opened)
+	}
+}
+
+// Before a set takes its place, all that was made for it is on the disk, and so is the switch itself before it is told of.
+func TestStage_Syncs(t *testing.T) {
+	for _, parallel := range []int{1, 8} {
+		dir := tempDir(t)
+		d := open(t, dir, Options{})
+		d.parallel, d.volatile = parallel, false
+		var mu sync.Mutex
+		var unsynced []string
+		d.root.before = func(what, name string) {
+			mu.Lock()
+			defer mu.Unlock()
+			dirty := func(names ...string) {
+				for _, name := range names {
+					if !strings.HasPrefix(path.Base(name), tempPrefix) && !slices.Contains(unsynced, name) {
+						unsynced = append(unsynced, name)
+					}
+				}
+			}
+			switch what {
+			case "mkdir":
+				if !strings.HasPrefix(name, setPrefix) {
+					dirty(name, path.Dir(name))
+				}
+			case "write":
+				dirty(name, path.Dir(name))
+			case "link":
+				dirty(path.Dir(name))
+			case "rename":
+				if len(unsynced) != 0 {
+					t.Errorf("not synced before the switch: %v", unsynced)
+				}
+				dirty(".")
+			case "sync":
+				unsynced = slices.DeleteFunc(unsynced, func(other string) bool { return other == name })
+			}
+		}
+		for n := range 3 {
+			set := files("same", "s", "changed", fmt.Sprint(n), "deep/er/changed", fmt.Sprint(n), fmt.Sprintf("empty-%d/below", n), "")
+			for i := range 20 {
+				set = append(set, files(fmt.Sprintf("dir-%d/same", i), "s")...)
+			}
+			show(t, d, set)
+			if err := d.MarkApplied(); err != nil {
+				t.Fatal(err)
+			}
+			if len(unsynced) != 0 {
+				t.Errorf("not synced at the end: %v", unsynced)
+			}
+		}
 	}
 }
 

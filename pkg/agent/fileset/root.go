@@ -14,12 +14,12 @@ import (
 // root is the directory, outside of which nothing can be changed.
 type root struct {
 	*os.Root
-	before func() // called before each change, for tests that stop there
+	before func(what, name string) // called before each change and each sync, for tests that stop there or take note of it
 }
 
-func (r root) step() {
+func (r root) step(what, name string) {
 	if r.before != nil {
-		r.before()
+		r.before(what, name)
 	}
 }
 
@@ -33,42 +33,32 @@ func (r root) OpenRoot(name string) (root, error) {
 }
 
 func (r root) Mkdir(name string, mode fs.FileMode) error {
-	r.step()
+	r.step("mkdir", name)
 	return r.Root.Mkdir(name, mode)
 }
 
 func (r root) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
-	r.step()
+	r.step("write", name)
 	return r.Root.OpenFile(name, flag, mode)
 }
 
-func (r root) Chmod(name string, mode fs.FileMode) error {
-	r.step()
-	return r.Root.Chmod(name, mode)
-}
-
-func (r root) Lchown(name string, uid, gid int) error {
-	r.step()
-	return r.Root.Lchown(name, uid, gid)
-}
-
 func (r root) Symlink(target, name string) error {
-	r.step()
+	r.step("symlink", name)
 	return r.Root.Symlink(target, name)
 }
 
 func (r root) Rename(from, to string) error {
-	r.step()
+	r.step("rename", to)
 	return r.Root.Rename(from, to)
 }
 
 func (r root) Remove(name string) error {
-	r.step()
+	r.step("remove", name)
 	return r.Root.Remove(name)
 }
 
 func (r root) RemoveAll(name string) error {
-	r.step()
+	r.step("removeall", name)
 	return r.Root.RemoveAll(name)
 }
 
@@ -78,6 +68,7 @@ func (r root) open(name string) (*os.File, error) {
 }
 
 func (r root) sync(name string) error {
+	r.step("sync", name)
 	f, err := r.open(name)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -117,6 +118,9 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 	}
 	s.first = slices.Compact(s.first)
 	for _, first := range s.first {
+		if d.current.has(first) {
+			continue // Switch looks
+		}
 		if _, err := d.checkLink(first); err != nil {
 			return nil, err
 		}
@@ -141,14 +145,16 @@ func enter(mode fs.FileMode) fs.FileMode {
 	return read | read>>2 | 0o700
 }
 
-// own gives a file its owner and permissions.
-func (d *Dir) own(set root, name string, mode fs.FileMode) error {
+// own gives a file or a directory its owner and permissions.
+func (d *Dir) own(set root, f *os.File, mode fs.FileMode) error {
 	if d.options.UID != nil || d.options.GID != nil {
-		if err := set.Lchown(name, number(d.options.UID), number(d.options.GID)); err != nil {
+		set.step("chown", f.Name())
+		if err := f.Chown(number(d.options.UID), number(d.options.GID)); err != nil {
 			return err
 		}
 	}
-	return set.Chmod(name, mode)
+	set.step("chmod", f.Name())
+	return f.Chmod(mode)
 }
 
 // number returns an ID for chown, where -1 keeps it as it is.

@@ -32,7 +32,7 @@ func (d *Dir) Switch(s *Set) error {
 		return errors.Join(err, d.unlink(made))
 	}
 	d.current, d.previous = s, d.current
-	d.left = errors.Join(d.root.sync("."), d.clean())
+	d.left = errors.Join(d.sync(d.root, "."), d.clean())
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (d *Dir) MarkApplied() error {
 		return err
 	}
 	d.applied = d.current
-	return d.root.sync(".")
+	return d.sync(d.root, ".")
 }
 
 // point lets a link lead to a set, at once.
