@@ -18,7 +18,10 @@ case $E2E_NODE in
   required | optional) ;;
   *) say "E2E_NODE=$E2E_NODE is neither required nor optional"; exit 1 ;;
 esac
-if ! missing=$(go run ./test/node/missing); then
+# With the flags of make build, so that what that has compiled is not compiled again.
+export CGO_ENABLED=0
+compile=(-trimpath -tags grpcnotrace)
+if ! missing=$(go run "${compile[@]}" ./test/node/missing); then
   say "this machine cannot run a node: $missing"
   [[ $E2E_NODE == optional ]] || exit 1
   say "nothing was tested"
@@ -32,4 +35,4 @@ hack/tools/build.sh helm image >/dev/null
 # One package after the other: the first compares the machine before and after a node.
 export E2E_NODE
 read -ra flags <<<"${TEST_FLAGS:-}"
-go test -count=1 -p 1 -timeout "${TEST_TIMEOUT:-20m}" "${flags[@]}" ./test/node ./test/e2e
+go test "${compile[@]}" -vet=off -count=1 -p 1 -timeout "${TEST_TIMEOUT:-20m}" "${flags[@]}" ./test/node ./test/e2e
