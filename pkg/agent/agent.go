@@ -134,6 +134,7 @@ type Agent struct {
 	config  Config
 	dir     *fileset.Dir
 	readers []reader
+	compose *source.Composer
 	changed chan struct{} // has room for one
 
 	key     [32]byte // of digests of environments
@@ -153,6 +154,7 @@ func New(c Config, notify func()) (*Agent, error) {
 	a := &Agent{config: c, changed: make(chan struct{}, 1), notify: notify, status: Status{Failures: map[Step]int{}}}
 	_, _ = crand.Read(a.key[:]) // never fails
 	maxBytes := cmp.Or(c.Files.MaxBytes, fileset.DefaultMaxBytes)
+	a.compose = source.NewComposer(a.config.Sources, maxBytes)
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		switch {
@@ -199,7 +201,7 @@ func (a *Agent) update(ctx context.Context, change func(*Status)) {
 	a.mu.Unlock()
 	logger := klog.FromContext(ctx)
 	if after.Unread != nil && !errors.Is(after.Unread, errNotRead) && text(before.Unread) != after.Unread.Error() {
-		logger.Error(after.Unread, "Sources are missing, so the files stay as they are")
+		logger.Error(after.Unread, "Sources are missing or cannot be used, so the files stay as they are")
 	}
 	if after.Failure != nil && before.Failure != after.Failure {
 		logger.Error(after.Failure.Err, "Configuration is not applied", "step", after.Failure.Step, "rolledBack", after.RolledBack)
@@ -246,7 +248,7 @@ func (a *Agent) want() (*wanted, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	set, err := source.Compose(a.config.Sources, func(i int) []*source.Object { return objects[i] })
+	set, err := a.compose.Compose(func(i int) []*source.Object { return objects[i] })
 	if err != nil {
 		return nil, err
 	}

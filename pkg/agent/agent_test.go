@@ -5,6 +5,7 @@ package agent
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -257,6 +258,36 @@ func TestContentIsApplied(t *testing.T) {
 	})
 }
 
+// What counts is what content unpacks to.
+func TestContentIsApplied_Unpacked(t *testing.T) {
+	pack := func(comment, text string) string {
+		var out strings.Builder
+		w := gzip.NewWriter(&out)
+		w.Comment = comment
+		_, err := w.Write([]byte(text))
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	run(t, func(b *bench) { b.config.Sources[0].Gunzip = true }, func(b *bench) {
+		b.source.set("a.gz", pack("one", "1"))
+		b.after(time.Second)
+		b.want("a=1", "")
+		// Other bytes that unpack to the same are no change.
+		b.source.set("a.gz", pack("two", "1"))
+		b.after(time.Hour)
+		b.want("a=1", "")
+		b.source.set("a.gz", "damaged")
+		b.after(time.Hour)
+		b.want("a=1", `key "a.gz" is not a`)
+		b.source.set("a.gz", pack("three", "2"))
+		b.after(time.Second)
+		b.want("a=2", "", "a=2")
+	})
+}
+
+// After the first set, the application is about to read it.
 func TestFirstReload(t *testing.T) {
 	run(t, func(b *bench) { b.config.ReloadFirst = true }, func(b *bench) {
 		b.source.set("a", "1")

@@ -90,7 +90,7 @@ func New() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
-	const options = "; options follow after semicolons, as in NAME;optional;dir=SUBDIRECTORY;key=KEY:FILE;mode=0440;env=PREFIX_"
+	const options = "; options follow after semicolons, as in NAME;optional;dir=SUBDIRECTORY;key=KEY:FILE;mode=0440;gunzip;env=PREFIX_"
 	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
 	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options)
 	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options)

@@ -48,12 +48,15 @@ func TestSources(t *testing.T) {
 		{flag: "volume", value: "/etc/app/;optional", want: source.Spec{Kind: source.Volume, Name: "/etc/app", Optional: true}},
 		{flag: "secret", value: "db;env=DB_", want: source.Spec{Kind: source.Secret, Name: "db", Env: true, EnvPrefix: "DB_"}},
 		{flag: "secret", value: "db;env", want: source.Spec{Kind: source.Secret, Name: "db", Env: true}},
+		{flag: "volume", value: "/v;gunzip", want: source.Spec{Kind: source.Volume, Name: "/v", Gunzip: true}},
 
 		{flag: "configmap", value: "", err: "name"},
 		{flag: "configmap", value: "App", err: `name "App"`},
 		{flag: "configmap", value: "a/b/c", err: `name "b/c"`},
 		{flag: "configmap", value: "A/b", err: `namespace "A"`},
 		{flag: "configmap", value: "a;optional=true", err: "optional has no value"},
+		{flag: "configmap", value: "a;gunzip=true", err: "gunzip has no value"},
+		{flag: "configmap", value: "a;env;gunzip", err: "have no meaning"},
 		{flag: "configmap", value: "a;", err: `option "" is unknown`},
 		{flag: "configmap", value: "a;dri=x", err: `option "dri" is unknown: there are optional, dir=`},
 		{flag: "configmap", value: "a;dir=../x", err: "dir: path"},
@@ -222,7 +225,7 @@ func TestFiles(t *testing.T) {
 
 // No value of a flag makes the agent panic, and each that is taken makes a source with a name or a selector.
 func FuzzSource(f *testing.F) {
-	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X"} {
+	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X", "a;gunzip"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

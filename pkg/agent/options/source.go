@@ -65,8 +65,8 @@ func (f *sourceFlag) Set(text string) error {
 		}
 	}
 	switch {
-	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0):
-		return errors.New("env makes variables, so dir, dir-annotation and mode have no meaning beside it")
+	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0 || s.Gunzip):
+		return errors.New("env makes variables, so dir, dir-annotation, mode and gunzip have no meaning beside it")
 	case s.Env && f.kind == source.Volume:
 		return errors.New("env is for ConfigMaps and Secrets")
 	}
@@ -122,10 +122,15 @@ func (f *sourceFlag) option(s *source.Spec, text string) error {
 			return err
 		}
 		s.Mode = mode
+	case "gunzip":
+		if has {
+			return errors.New("gunzip has no value")
+		}
+		s.Gunzip = true
 	case "env":
 		s.Env, s.EnvPrefix = true, value
 	default:
-		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode= and env", name)
+		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode=, gunzip and env", name)
 	}
 	return nil
 }

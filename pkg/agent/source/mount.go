@@ -92,7 +92,9 @@ func (m *Mount) look() error {
 	if err == nil {
 		m.health.Heard = now
 		changed = changed || !same
-		m.object, m.read = o, true
+		if m.read = true; !same { // otherwise what was made from it stays too
+			m.object = o
+		}
 	} // otherwise what was read last stays
 	m.mu.Unlock()
 	if changed {
@@ -193,8 +195,6 @@ func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
 	}
 	return o, nil
 }
-
-var errTooLarge = errors.New("too large")
 
 func readUpTo(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)

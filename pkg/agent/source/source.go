@@ -49,6 +49,9 @@ type Spec struct {
 	// Env: the keys become environment variables with the prefix EnvPrefix, and not files.
 	Env       bool
 	EnvPrefix string
+	// Gunzip: content that is gzip is unpacked, and the file loses the suffix ".gz", unless Keys give it another name. Keys with that
+	// suffix must be gzip.
+	Gunzip bool
 }
 
 // Key is a key of an object, and the path of its file below the directory of the source.
@@ -92,13 +95,28 @@ type Set struct {
 	Ignored []string
 }
 
-// Compose composes the set of sources from their objects, which come in the order of their names. The error names everything that is
+// Composer composes sets, one after the other. It makes nothing twice from content that has not changed.
+type Composer struct {
+	specs    []Spec
+	maxBytes int64
+	before   map[origin]made // of the set before
+	made     map[origin]made // of this set
+}
+
+// NewComposer returns a composer of sets from sources. What it makes of their content has room in sets of so many bytes.
+func NewComposer(specs []Spec, maxBytes int64) *Composer {
+	return &Composer{specs: specs, maxBytes: maxBytes}
+}
+
+// Compose composes the set of the sources from their objects, which come in the order of their names. The error names everything that is
 // wrong, and there is no set then.
-func Compose(specs []Spec, objects func(i int) []*Object) (*Set, error) {
-	c := composer{set: &Set{}, from: map[string]string{}}
-	for i := range specs {
-		c.add(&specs[i], objects(i))
+func (m *Composer) Compose(objects func(i int) []*Object) (*Set, error) {
+	m.before, m.made = m.made, map[origin]made{}
+	c := composition{Composer: m, set: &Set{}, from: map[string]string{}}
+	for i := range m.specs {
+		c.add(&m.specs[i], objects(i))
 	}
+	m.before = nil
 	slices.SortFunc(c.set.Versions, func(a, b Version) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -112,17 +130,21 @@ func Compose(specs []Spec, objects func(i int) []*Object) (*Set, error) {
 	return c.set, nil
 }
 
-type composer struct {
+// composition is a set that is being composed.
+type composition struct {
+	*Composer
 	set  *Set
 	from map[string]string // which source a file is from, by its path
+	size int64             // of the files
+	full bool              // there is no room for what would have to be made: no more is
 	errs []error
 }
 
-func (c *composer) fail(format string, args ...any) {
+func (c *composition) fail(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-func (c *composer) add(s *Spec, objects []*Object) {
+func (c *composition) add(s *Spec, objects []*Object) {
 	if s.Selector == nil && len(objects) == 0 {
 		if s.Kind != Volume {
 			c.set.Versions = append(c.set.Versions, Version{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
@@ -140,7 +162,7 @@ func (c *composer) add(s *Spec, objects []*Object) {
 	}
 }
 
-func (c *composer) object(s *Spec, o *Object) {
+func (c *composition) object(s *Spec, o *Object) {
 	name := string(s.Kind) + " " + o.Name
 	if s.Kind != Volume {
 		name = fmt.Sprintf("%s %s/%s", s.Kind, o.Namespace, o.Name)
@@ -162,11 +184,29 @@ func (c *composer) object(s *Spec, o *Object) {
 		case has && s.Env:
 			c.variable(s.EnvPrefix+k.Path, data, name)
 		case has:
-			c.file(fileset.File{Path: path.Join(dir, k.Path), Data: data, Mode: s.Mode}, name)
+			if data, made := c.make(s, k.Key, data, name); made {
+				c.file(fileset.File{Path: path.Join(dir, s.path(k)), Data: data, Mode: s.Mode}, name)
+			}
 		case !s.Optional:
 			c.fail("%s has no key %q", name, k.Key)
 		}
 	}
+}
+
+// make returns the content of the file of a key, if there is one.
+func (c *composition) make(s *Spec, key string, data []byte, from string) (out []byte, ok bool) {
+	if c.full && s.makes() {
+		return nil, false // which has been told
+	}
+	out, err := c.content(s, key, data, c.maxBytes-c.size)
+	switch {
+	case errors.Is(err, errTooLarge):
+		c.full = true
+		c.fail("%s: with key %q, the files have more than %d bytes", from, key, c.maxBytes)
+	case err != nil:
+		c.fail("%s: key %q %w", from, key, err)
+	}
+	return out, err == nil
 }
 
 // dir returns the directory of the files of an object, "" if it is that of all.
@@ -181,18 +221,19 @@ func (s *Spec) dir(o *Object) (string, error) {
 	return dir, nil
 }
 
-func (c *composer) file(f fileset.File, from string) {
+func (c *composition) file(f fileset.File, from string) {
 	if other, twice := c.from[f.Path]; twice {
 		c.fail("file %q is in both %s and %s", f.Path, other, from)
 		return
 	}
 	c.from[f.Path] = from
+	c.size += int64(len(f.Data))
 	c.set.Files = append(c.set.Files, f)
 }
 
 // variable adds an environment variable. As with the kubelet, the last one of a name counts, and keys that cannot be names are
 // ignored.
-func (c *composer) variable(name string, value []byte, from string) {
+func (c *composition) variable(name string, value []byte, from string) {
 	if len(validation.IsEnvVarName(name)) != 0 || slices.Contains(value, 0) {
 		c.set.Ignored = append(c.set.Ignored, fmt.Sprintf("%s in %s", name, from))
 		return
