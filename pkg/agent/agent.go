@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,7 +155,7 @@ func New(c Config, notify func()) (*Agent, error) {
 	a := &Agent{config: c, changed: make(chan struct{}, 1), notify: notify, status: Status{Failures: map[Step]int{}}}
 	_, _ = crand.Read(a.key[:]) // never fails
 	maxBytes := cmp.Or(c.Files.MaxBytes, fileset.DefaultMaxBytes)
-	a.compose = source.NewComposer(a.config.Sources, maxBytes)
+	a.compose = source.NewComposer(a.config.Sources, maxBytes, os.LookupEnv)
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		switch {

@@ -90,7 +90,7 @@ func New() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
-	const options = "; options follow after semicolons, as in NAME;optional;dir=SUBDIRECTORY;key=KEY:FILE;mode=0440;gunzip;env=PREFIX_"
+	const options = "; options follow after semicolons, as in NAME;optional;dir=SUBDIRECTORY;key=KEY:FILE;mode=0440;gunzip;substitute;env=PREFIX_"
 	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
 	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options)
 	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options)
@@ -126,7 +126,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
 	f.DurationVar(&o.RetryMin, "retry-min", o.RetryMin, "time between the first two tries, which then doubles")
 	f.DurationVar(&o.RetryMax, "retry-max", o.RetryMax, "maximum time between two tries")
-	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, whose content it may quote")
+	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, or environment variables are substituted, which it may quote")
 	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
 	f.BoolVar(&o.Report, "report", o.Report, "write what is applied to the annotation "+status.Annotation+" of the pod, which needs the right to patch it; the environment variable POD_NAME has its name, and POD_UID its UID")
 	f.BoolVar(&o.Events, "events", o.Events, "write Events about the pod, which needs the right to create them")
@@ -319,7 +319,7 @@ func (o *Options) output() (*os.File, error) {
 		return nil, nil //nolint:nilnil // no output
 	case "auto":
 		for i := range o.Sources {
-			if o.Sources[i].Kind != source.ConfigMap {
+			if s := &o.Sources[i]; s.Kind != source.ConfigMap || s.Substitute != source.NoSubstitution {
 				return nil, nil //nolint:nilnil // no output
 			}
 		}

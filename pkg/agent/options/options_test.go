@@ -55,6 +55,11 @@ func TestSources(t *testing.T) {
 		{flag: "configmap", value: "a/b/c", err: `name "b/c"`},
 		{flag: "configmap", value: "A/b", err: `namespace "A"`},
 		{flag: "configmap", value: "a;optional=true", err: "optional has no value"},
+		{flag: "secret-selector", value: "a=b;substitute", want: source.Spec{Kind: source.Secret, Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Substitute: source.SubstituteAll}},
+		{flag: "configmap", value: "a;gunzip;substitute=known", want: source.Spec{Kind: source.ConfigMap, Name: "a", Gunzip: true, Substitute: source.SubstituteKnown}},
+		{flag: "configmap", value: "a;substitute=", err: "substitute=known"},
+		{flag: "configmap", value: "a;substitute=all", err: "substitute=known"},
+		{flag: "configmap", value: "a;env;substitute", err: "have no meaning"},
 		{flag: "configmap", value: "a;gunzip=true", err: "gunzip has no value"},
 		{flag: "configmap", value: "a;env;gunzip", err: "have no meaning"},
 		{flag: "configmap", value: "a;", err: `option "" is unknown`},
@@ -203,7 +208,7 @@ func TestReload(t *testing.T) {
 // The output of commands may quote Secrets.
 func TestOutput(t *testing.T) {
 	for args, want := range map[string]bool{
-		"--configmap=a": true, "--secret=a": false, "--configmap=a --volume=/v": false, "--secret=a --command-output=always": true, "--configmap=a --command-output=never": false,
+		"--configmap=a": true, "--configmap=a;gunzip": true, "--secret=a": false, "--configmap=a;substitute": false, "--configmap=a --configmap=b;substitute=known": false, "--configmap=a --volume=/v": false, "--secret=a --command-output=always": true, "--configmap=a --command-output=never": false,
 	} {
 		c, err := parse(nil, append(strings.Fields(args), "--dir=/files", "--check-command=true")...)
 		if err != nil || (c.Check.Output != nil) != want {
@@ -225,7 +230,7 @@ func TestFiles(t *testing.T) {
 
 // No value of a flag makes the agent panic, and each that is taken makes a source with a name or a selector.
 func FuzzSource(f *testing.F) {
-	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X", "a;gunzip"} {
+	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X", "a;gunzip;substitute", "a;substitute=known"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

@@ -65,8 +65,8 @@ func (f *sourceFlag) Set(text string) error {
 		}
 	}
 	switch {
-	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0 || s.Gunzip):
-		return errors.New("env makes variables, so dir, dir-annotation, mode and gunzip have no meaning beside it")
+	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0 || s.Gunzip || s.Substitute != source.NoSubstitution):
+		return errors.New("env makes variables, so dir, dir-annotation, mode, gunzip and substitute have no meaning beside it")
 	case s.Env && f.kind == source.Volume:
 		return errors.New("env is for ConfigMaps and Secrets")
 	}
@@ -127,10 +127,19 @@ func (f *sourceFlag) option(s *source.Spec, text string) error {
 			return errors.New("gunzip has no value")
 		}
 		s.Gunzip = true
+	case "substitute":
+		switch {
+		case !has:
+			s.Substitute = source.SubstituteAll
+		case value == "known":
+			s.Substitute = source.SubstituteKnown
+		default:
+			return fmt.Errorf("substitute %q: it must have no value, or be substitute=known", value)
+		}
 	case "env":
 		s.Env, s.EnvPrefix = true, value
 	default:
-		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode=, gunzip and env", name)
+		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode=, gunzip, substitute and env", name)
 	}
 	return nil
 }

@@ -7,8 +7,20 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"strings"
+)
+
+// Substitution is whether $(NAME) in content stands for an environment variable of this process.
+type Substitution int
+
+// The kinds of substitution.
+const (
+	NoSubstitution  Substitution = iota
+	SubstituteAll                // a variable that is not set is an error
+	SubstituteKnown              // the text of a variable that is not set stays
 )
 
 // gzipSuffix is what a name ends with if its content must be gzip.
@@ -36,7 +48,7 @@ type made struct {
 var errTooLarge = errors.New("too large")
 
 // makes reports whether the source makes other content from what it reads.
-func (s *Spec) makes() bool { return s.Gunzip }
+func (s *Spec) makes() bool { return s.Gunzip || s.Substitute != NoSubstitution }
 
 // path returns the path of the file of a key.
 func (s *Spec) path(k Key) string {
@@ -53,13 +65,13 @@ func (c *Composer) content(s *Spec, key string, data []byte, room int64) ([]byte
 		return data, nil
 	}
 	if len(data) == 0 {
-		return s.make(key, data, room)
+		return c.makeFrom(s, key, data, room)
 	}
 	o := origin{s, &data[0], len(data)}
 	m, has := c.before[o]
 	if !has || m.err != nil && m.room < room {
 		m = made{room: room}
-		m.data, m.err = s.make(key, data, room)
+		m.data, m.err = c.makeFrom(s, key, data, room)
 	}
 	c.made[o] = m
 	if m.err == nil && int64(len(m.data)) > room {
@@ -68,10 +80,15 @@ func (c *Composer) content(s *Spec, key string, data []byte, room int64) ([]byte
 	return m.data, m.err
 }
 
-// make makes content from what has been read. Errors have nothing of it.
-func (s *Spec) make(key string, data []byte, room int64) ([]byte, error) {
+// makeFrom makes content from what has been read. Errors have nothing of it.
+func (c *Composer) makeFrom(s *Spec, key string, data []byte, room int64) (_ []byte, err error) {
 	if s.Gunzip && (bytes.HasPrefix(data, gzipMagic) || strings.HasSuffix(key, gzipSuffix)) {
-		return gunzip(data, room)
+		if data, err = gunzip(data, room); err != nil {
+			return nil, err
+		}
+	}
+	if s.Substitute != NoSubstitution {
+		return substitute(data, s, c.lookup, room)
 	}
 	return data, nil
 }
@@ -110,4 +127,83 @@ func (e gzipError) Error() string {
 	return "is not a valid gzip file: " + strings.TrimPrefix(e.err.Error(), "gzip: ")
 }
 
-func (e gzipError) Unwrap() error { return e.err }
+// substitute puts the values of variables in the place of $(NAME), in at most so many bytes.
+func substitute(text []byte, s *Spec, lookup func(name string) (string, bool), room int64) ([]byte, error) {
+	size, known := int64(len(text)), false
+	for r := range references(text) {
+		value, set := lookup(r.name)
+		switch {
+		case set:
+			size += int64(len(value)) - int64(r.end-r.start)
+			known = true
+		case s.Substitute == SubstituteAll:
+			return nil, unsetError{name: r.name, line: 1 + bytes.Count(text[:r.start], []byte{'\n'}), hidden: s.Kind != ConfigMap}
+		}
+	}
+	switch {
+	case size > room:
+		return nil, errTooLarge
+	case !known:
+		return text, nil
+	}
+	out, rest := make([]byte, 0, size), 0
+	for r := range references(text) {
+		if value, set := lookup(r.name); set {
+			out = append(append(out, text[rest:r.start]...), value...)
+			rest = r.end
+		}
+	}
+	return append(out, text[rest:]...), nil
+}
+
+// reference is $(NAME) in a text.
+type reference struct {
+	name       string
+	start, end int
+}
+
+// references finds the references in a text. Names have letters, digits and underscores, as in the reloader of the operator of Prometheus.
+func references(text []byte) iter.Seq[reference] {
+	return func(yield func(reference) bool) {
+		for at := 0; ; {
+			i := bytes.Index(text[at:], []byte("$("))
+			if i < 0 {
+				return
+			}
+			start := at + i
+			at = start + len("$(")
+			end := at
+			for end < len(text) && isName(text[end]) {
+				end++
+			}
+			if end == at || end == len(text) || text[end] != ')' {
+				continue
+			}
+			if !yield(reference{string(text[at:end]), start, end + 1}) {
+				return
+			}
+		}
+	}
+}
+
+func isName(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z'
+}
+
+// maxName is how long a name may be that an error tells.
+const maxName = 64
+
+// unsetError: a variable is not set.
+type unsetError struct {
+	name   string
+	line   int
+	hidden bool // the name is content that must not be told
+}
+
+func (e unsetError) Error() string {
+	name := ""
+	if !e.hidden && len(e.name) <= maxName {
+		name = " " + e.name
+	}
+	return fmt.Sprintf("refers to an environment variable%s that is not set, in line %d", name, e.line)
+}

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,6 +28,12 @@ func packed(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// lookup knows some variables.
+func lookup(name string) (string, bool) {
+	value, set := map[string]string{"A": "1", "long_NAME_2": "$(A)", "EMPTY": "", "LONG": strings.Repeat("x", 400), "TOKEN": "VALUE-OF-TOKEN", "_09AZaz": "all"}[name]
+	return value, set
 }
 
 // compose composes a set from one object.
@@ -70,7 +77,7 @@ func TestGunzip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Kind: Secret, Namespace: "shop", Name: "a", Gunzip: true, Keys: tt.keys}
-			set, err := compose(NewComposer([]Spec{spec}, maxBytes), object("a", tt.pairs...))
+			set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", tt.pairs...))
 			if tt.err != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tt.err) || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -86,7 +93,7 @@ func TestGunzip(t *testing.T) {
 		})
 	}
 	// Without the option, content is as it is.
-	set, err := compose(NewComposer([]Spec{{Kind: Secret, Namespace: "shop", Name: "a"}}, maxBytes), object("a", "a.gz", text))
+	set, err := compose(NewComposer([]Spec{{Kind: Secret, Namespace: "shop", Name: "a"}}, maxBytes, lookup), object("a", "a.gz", text))
 	if err != nil || !cmp.Equal(render(set), []string{"a.gz=" + text}) {
 		t.Errorf("%v, %v", set, err)
 	}
@@ -96,7 +103,7 @@ func TestGunzip(t *testing.T) {
 func TestGunzip_Bomb(t *testing.T) {
 	const room = 64 << 20
 	bomb := object("a", "a.gz", packed(t, strings.Repeat("\x00", room+1)))
-	c := NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}}, room)
+	c := NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}}, room, lookup)
 	allocated := func() (bytes uint64) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -114,10 +121,95 @@ func TestGunzip_Bomb(t *testing.T) {
 	}
 }
 
+func TestSubstitute(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind  Kind
+		known bool // only those that are known
+		text  string
+		want  string
+		err   string
+	}{
+		"variables":                    {ConfigMap, false, "a: $(A)$(A), b: $(EMPTY).", "a: 11, b: .", ""},
+		"values stay as they are":      {ConfigMap, false, "$(long_NAME_2)", "$(A)", ""},
+		"letters, digits, underscores": {ConfigMap, false, "$(_09AZaz) $(_09AZaz@) $(_09AZaz[) $(_09AZaz{) $(/) $(:) $(`)", "all $(_09AZaz@) $(_09AZaz[) $(_09AZaz{) $(/) $(:) $(`)", ""},
+		"nothing else":                 {ConfigMap, false, "$A ${A} $() $(A $(A-B) $(A)) $($(A) $ $(", "$A ${A} $() $(A $(A-B) 1) $(1 $ $(", ""},
+		"the dollar before stays":      {ConfigMap, false, "$$(A)", "$1", ""},
+		"nothing":                      {ConfigMap, false, "", "", ""},
+		"unset":                        {ConfigMap, false, "$(A)\n$(A)\n$(TOKEN) $(NONE)\n$(OTHER)", "", `ConfigMap shop/a: key "x" refers to an environment variable NONE that is not set, in line 3`},
+		"unset, of a Secret":           {Secret, false, "$(NONE)", "", `Secret shop/a: key "x" refers to an environment variable that is not set, in line 1`},
+		"unset, of a volume":           {Volume, false, "$(NONE)", "", `Volume a: key "x" refers to an environment variable that is not set, in line 1`},
+		"unset, with a long name":      {ConfigMap, false, "$(" + strings.Repeat("N", 65) + ")", "", `ConfigMap shop/a: key "x" refers to an environment variable that is not set, in line 1`},
+		"unset, not quite as long":     {ConfigMap, false, "$(" + strings.Repeat("N", 64) + ")", "", "variable " + strings.Repeat("N", 64) + " that"},
+		"unset ones stay":              {Secret, true, "$(date) $(A) $(none)$(A)", "$(date) 1 $(none)1", ""},
+		"as large as is allowed":       {ConfigMap, false, "$(LONG)$(LONG)" + strings.Repeat("y", 200), strings.Repeat("x", 800) + strings.Repeat("y", 200), ""},
+		"too large":                    {ConfigMap, false, "$(LONG)$(LONG)" + strings.Repeat("y", 201), "", `ConfigMap shop/a: with key "x", the files have more than 1000 bytes`},
+		"smaller than it was before":   {ConfigMap, false, strings.Repeat("$(A)", 1000), strings.Repeat("1", 1000), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := Spec{Kind: tt.kind, Namespace: "shop", Name: "a", Substitute: SubstituteAll}
+			if tt.known {
+				spec.Substitute = SubstituteKnown
+			}
+			set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", "x", tt.text))
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "VALUE") {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"x=" + tt.want}, render(set)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	// Variables are those of what has been unpacked, and keys and names of files have none.
+	spec := Spec{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true, Substitute: SubstituteAll, Keys: []Key{{"$(A).gz", "$(A)"}}}
+	set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", "$(A).gz", packed(t, "a: $(A)")))
+	if err != nil || !cmp.Equal(render(set), []string{"$(A)=a: 1"}) {
+		t.Errorf("%v, %v", set, err)
+	}
+	// Content without variables takes no memory of its own.
+	o := object("a", "x", "$(none)")
+	set, err = compose(NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Substitute: SubstituteKnown}}, maxBytes, lookup), o)
+	if err != nil || &set.Files[0].Data[0] != &o.Data["x"][0] {
+		t.Errorf("%v, %v", set, err)
+	}
+}
+
+// References are those that the reloader of the operator of Prometheus finds.
+func FuzzSubstitute(f *testing.F) {
+	for _, text := range []string{"", "$(A)", "$($(A)", "$(A", "$(A)$(LONG)$(EMPTY)$(B)", "$$(A)", "$(\x00)", "$(A)\n$(none)"} {
+		f.Add(text)
+	}
+	oracle := regexp.MustCompile(`\$\(([a-zA-Z_0-9]+)\)`)
+	f.Fuzz(func(t *testing.T, text string) {
+		unset := false
+		want := oracle.ReplaceAllStringFunc(text, func(r string) string {
+			value, set := lookup(r[2 : len(r)-1])
+			if !set {
+				unset = true
+				return r
+			}
+			return value
+		})
+		got, err := substitute([]byte(text), &Spec{Substitute: SubstituteKnown}, lookup, maxBytes)
+		if tooLarge := len(want) > maxBytes; tooLarge != errors.Is(err, errTooLarge) || !tooLarge && (err != nil || string(got) != want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+		_, err = substitute([]byte(text), &Spec{Kind: Secret, Substitute: SubstituteAll}, lookup, maxBytes)
+		if _, is := errors.AsType[unsetError](err); is != unset {
+			t.Errorf("error %v, want %t", err, unset)
+		}
+	})
+}
+
 // Content that stays the same is unpacked once, and what has become too large is unpacked again once there is room.
 func TestComposer_MakesOnce(t *testing.T) {
 	specs := []Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}, {Kind: ConfigMap, Namespace: "shop", Name: "b"}, {Kind: ConfigMap, Namespace: "shop", Name: "c", Gunzip: true}}
-	c := NewComposer(specs, maxBytes)
+	c := NewComposer(specs, maxBytes, lookup)
 	objects := []*Object{object("a", "a", packed(t, "1")), object("b", "b", "2"), object("c", "c", packed(t, strings.Repeat("3", 500)))}
 	compose := func(want string) *Set {
 		t.Helper()

@@ -52,6 +52,8 @@ type Spec struct {
 	// Gunzip: content that is gzip is unpacked, and the file loses the suffix ".gz", unless Keys give it another name. Keys with that
 	// suffix must be gzip.
 	Gunzip bool
+	// Substitute is whether $(NAME) in content, once it is unpacked, stands for an environment variable.
+	Substitute Substitution
 }
 
 // Key is a key of an object, and the path of its file below the directory of the source.
@@ -99,13 +101,15 @@ type Set struct {
 type Composer struct {
 	specs    []Spec
 	maxBytes int64
+	lookup   func(name string) (string, bool)
 	before   map[origin]made // of the set before
 	made     map[origin]made // of this set
 }
 
-// NewComposer returns a composer of sets from sources. What it makes of their content has room in sets of so many bytes.
-func NewComposer(specs []Spec, maxBytes int64) *Composer {
-	return &Composer{specs: specs, maxBytes: maxBytes}
+// NewComposer returns a composer of sets from sources. What it makes of their content has room in sets of so many bytes. It looks up
+// environment variables, which must not change.
+func NewComposer(specs []Spec, maxBytes int64, lookup func(name string) (string, bool)) *Composer {
+	return &Composer{specs: specs, maxBytes: maxBytes, lookup: lookup}
 }
 
 // Compose composes the set of the sources from their objects, which come in the order of their names. The error names everything that is

@@ -89,7 +89,7 @@ func TestCompose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, err := NewComposer(tt.specs, maxBytes).Compose(func(i int) []*Object { return tt.objects[i] })
+			set, err := NewComposer(tt.specs, maxBytes, lookup).Compose(func(i int) []*Object { return tt.objects[i] })
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || set != nil {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -112,7 +112,7 @@ func TestCompose_DirAnnotation(t *testing.T) {
 	for dir, want := range map[string]string{"": "dashboards/f=1", "team/a": "dashboards/team/a/f=1", "/etc": "", "../x": "", "..data": "", "a/../../x": ""} {
 		o := object("a", "f", "1")
 		o.Dir = dir
-		set, err := NewComposer(spec, maxBytes).Compose(func(int) []*Object { return []*Object{o} })
+		set, err := NewComposer(spec, maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
 		switch {
 		case want == "":
 			if err == nil || !strings.Contains(err.Error(), "ConfigMap shop/a: annotation folder: ") {
@@ -128,7 +128,7 @@ func TestCompose_DirAnnotation(t *testing.T) {
 func TestCompose_Versions(t *testing.T) {
 	specs := []Spec{{Kind: Secret, Namespace: "shop", Name: "b"}, {Kind: ConfigMap, Namespace: "shop", Name: "z", Optional: true}, {Kind: Secret, Namespace: "shop", Name: "b", Dir: "again"}, {Kind: Volume, Name: "/v"}}
 	objects := [][]*Object{{object("b", "x", "1")}, nil, {object("b", "x", "1")}, {object("/v")}}
-	set, err := NewComposer(specs, maxBytes).Compose(func(i int) []*Object { return objects[i] })
+	set, err := NewComposer(specs, maxBytes, lookup).Compose(func(i int) []*Object { return objects[i] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func FuzzCompose(f *testing.F) {
 		if path != "" {
 			spec.Keys = []Key{{key, path}}
 		}
-		set, err := NewComposer([]Spec{spec}, maxBytes).Compose(func(int) []*Object { return []*Object{o} })
+		set, err := NewComposer([]Spec{spec}, maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
 		if err != nil {
 			return
 		}
