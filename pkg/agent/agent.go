@@ -141,6 +141,7 @@ type Agent struct {
 	key     [32]byte // of digests of environments
 	loaded  string   // digest of what the application works with, also if that could not be noted in the directory; "": unknown
 	touched bool     // the application may have read something else than the set that was applied last
+	changes changes  // since that set
 	refused *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
 
 	mu          sync.Mutex

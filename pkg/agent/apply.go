@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/agent/action"
 )
 
 // refusal is a set that the application did not accept.
@@ -57,7 +59,7 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Write, err}
 	}
-	a.touched = false
+	a.touched, a.changes = false, changes{}
 	a.update(ctx, func(s *Status) {
 		s.Applied, s.Failure, s.RolledBack, s.Versions = w.digest, nil, false, *w.versions.Load()
 		s.AppliedAt = time.Now()
@@ -112,6 +114,7 @@ func superseded(ctx context.Context, err error) error {
 
 // reload has the application read the current set.
 func (a *Agent) reload(ctx context.Context) error {
+	ctx = action.WithChanged(ctx, a.changedFiles)
 	for _, do := range a.config.Reload {
 		if err := do.Do(ctx); err != nil {
 			return superseded(ctx, &FailureError{Reload, err})
@@ -163,7 +166,7 @@ func (a *Agent) putBack(ctx context.Context) error {
 		a.endIfDown()
 		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
-	a.refused.back = true
+	a.refused.back, a.changes = true, changes{} // it has read all of the set that was applied last
 	return a.refused.err
 }
 

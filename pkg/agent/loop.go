@@ -35,6 +35,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	a.cleaned(ctx)
 	// An earlier process may have ended while the application read the current set.
 	a.touched = a.dir.Current() != a.dir.Applied()
+	a.changes.unknown = a.touched
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()

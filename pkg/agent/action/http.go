@@ -27,6 +27,8 @@ type HTTP struct {
 	URL    *url.URL
 	Header http.Header
 	Body   string
+	// TellChanged: ChangedPlaceholder in the body stands for the files that have changed.
+	TellChanged bool
 	// Socket is the path of a unix socket to connect to, if the application listens at one.
 	Socket string
 	// Accept are the status codes that mean success. None: 200 to 299.
@@ -81,7 +83,14 @@ const maxAnswer = 64 << 10
 func (h *HTTP) Do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("no answer within %v", h.Timeout))
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL.String(), strings.NewReader(h.Body))
+	body := h.Body
+	if h.TellChanged {
+		var err error
+		if body, err = ExpandChanged(ctx, body); err != nil {
+			return err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL.String(), strings.NewReader(body))
 	if err != nil {
 		return err
 	}

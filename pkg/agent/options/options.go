@@ -110,7 +110,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "command that checks new files before they take their place: words, or a JSON array; {dir} stands for the directory of the new files")
 	f.DurationVar(&o.CheckTimeout, "check-timeout", o.CheckTimeout, "how long the check may take")
 
-	o.Reload.addFlags(f, "reload", "request after new files are in place")
+	o.Reload.addFlags(f, "reload", "request after new files are in place", "; {changed} stands for the paths of the files that have changed, as a JSON array")
 	f.StringVar(&o.Signal, "reload-signal", o.Signal, "signal after new files are in place, as HUP: to the command that this program runs, or to --process or --pid-file")
 	f.StringVar(&o.Process, "process", o.Process, "name or path of the program that gets the signal, in a pod that shares its process namespace")
 	f.StringVar(&o.PIDFile, "pid-file", o.PIDFile, "file with the number of the process that gets the signal")
@@ -120,7 +120,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
 	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files; false: not; auto: only by --reload-url and --reload-command, since a signal may end a program that is not ready for it")
 
-	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files")
+	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files", "")
 	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
 
 	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
@@ -134,12 +134,12 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
 }
 
-func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what string) {
+func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what, body string) {
 	name := func(s string) string { return prefix + "-" + s }
 	f.StringVar(&h.URL, name("url"), h.URL, "URL of a "+what)
 	f.StringVar(&h.Method, name("method"), h.Method, "method of the request")
 	f.StringArrayVar(&h.Headers, name("header"), h.Headers, `header of the request, as in "Name: value"`)
-	f.StringVar(&h.Body, name("body"), h.Body, "body of the request")
+	f.StringVar(&h.Body, name("body"), h.Body, "body of the request"+body)
 	f.StringVar(&h.Socket, name("socket"), h.Socket, "path of the unix socket at which the application listens")
 	f.StringVar(&h.Accept, name("accept"), h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
 	f.DurationVar(&h.Timeout, name("timeout"), h.Timeout, "how long each try of the request may take")
@@ -335,6 +335,7 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	if o.Reload.URL != "" {
 		a, err := o.Reload.action("reload")
 		errs = append(errs, err)
+		a.TellChanged = true
 		c.Reload = append(c.Reload, a)
 		gentle = true
 	}

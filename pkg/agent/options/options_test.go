@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/action"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
 
@@ -202,6 +203,19 @@ func TestReload(t *testing.T) {
 	// All that is wrong is told at once.
 	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four mistakes: %v", err)
+	}
+}
+
+// The body of a reload tells which files have changed. A probe asks for a state, so that its body is as it is given.
+func TestReload_TellsChanges(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://localhost", "--reload-body={changed}", "--probe-url=http://localhost", "--probe-body={changed}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload, is := c.Reload[0].(*action.HTTP)
+	probe, isToo := c.Probe.(*action.Within).Action.(*action.HTTP)
+	if !is || !isToo || !reload.TellChanged || probe.TellChanged {
+		t.Errorf("%+v, %+v", reload, probe)
 	}
 }
 
