@@ -42,6 +42,7 @@ type Options struct {
 	CheckTimeout time.Duration
 
 	Reload        HTTP
+	Send          Send
 	Signal        string
 	Process       string
 	PIDFile       string
@@ -76,13 +77,19 @@ type HTTP struct {
 	Timeout                                       time.Duration
 }
 
+// Send are the flags of bytes that are sent.
+type Send struct {
+	Text, To, Expect string
+	Timeout          time.Duration
+}
+
 // New returns the defaults.
 func New() *Options {
 	return &Options{
 		FileMode: "0600", MaxBytes: fileset.DefaultMaxBytes, Settle: time.Second, Poll: 10 * time.Second,
 		CheckTimeout: 30 * time.Second, ReloadTimeout: 30 * time.Second, ReloadFirst: "auto",
 		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second}, Probe: HTTP{Method: http.MethodGet, Timeout: 5 * time.Second},
-		ProbeTimeout: 30 * time.Second, Uptime: time.Second,
+		Send: Send{Timeout: 10 * time.Second}, ProbeTimeout: 30 * time.Second, Uptime: time.Second,
 		RetryMin: time.Second, RetryMax: time.Minute, Output: "auto", Listen: ":9533", Grace: 25 * time.Second,
 		Pod: report.Pod{Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
 	}
@@ -111,6 +118,10 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.CheckTimeout, "check-timeout", o.CheckTimeout, "how long the check may take")
 
 	o.Reload.addFlags(f, "reload", "request after new files are in place", "; {changed} stands for the paths of the files that have changed, as a JSON array")
+	f.StringVar(&o.Send.Text, "reload-send", o.Send.Text, `bytes that are sent to --reload-send-to after new files are in place, as in reload\n, with escapes as in Go`)
+	f.StringVar(&o.Send.To, "reload-send-to", o.Send.To, "where the application listens: tcp://HOST:PORT or unix:///PATH")
+	f.StringVar(&o.Send.Expect, "reload-send-expect", o.Send.Expect, "what the answer must contain, with escapes as in Go; by default the application must end the connection, whatever it answers")
+	f.DurationVar(&o.Send.Timeout, "reload-send-timeout", o.Send.Timeout, "how long each try may take, with the answer")
 	f.StringVar(&o.Signal, "reload-signal", o.Signal, "signal after new files are in place, as HUP: to the command that this program runs, or to --process or --pid-file")
 	f.StringVar(&o.Process, "process", o.Process, "name or path of the program that gets the signal, in a pod that shares its process namespace")
 	f.StringVar(&o.PIDFile, "pid-file", o.PIDFile, "file with the number of the process that gets the signal")
@@ -118,7 +129,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.ReloadTimeout, "reload-command-timeout", o.ReloadTimeout, "how long the command may take")
 	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "restart the command that this program runs, with new environment variables")
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
-	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files; false: not; auto: only by --reload-url and --reload-command, since a signal may end a program that is not ready for it")
+	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files; false: not; auto: only by --reload-url, --reload-send and --reload-command, since a signal may end a program that is not ready for it")
 
 	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files", "")
 	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
@@ -184,7 +195,7 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	errs = append(errs, err)
 	for flag, d := range map[string]time.Duration{
 		"poll-interval": o.Poll, "check-timeout": o.CheckTimeout, "reload-command-timeout": o.ReloadTimeout, "retry-min": o.RetryMin,
-		"reload-timeout": o.Reload.Timeout, "probe-timeout": o.Probe.Timeout, "probe-within": o.ProbeTimeout,
+		"reload-timeout": o.Reload.Timeout, "reload-send-timeout": o.Send.Timeout, "probe-timeout": o.Probe.Timeout, "probe-within": o.ProbeTimeout,
 	} {
 		if d <= 0 {
 			fail(flag, fmt.Errorf("%v must be more than 0", d))
@@ -339,6 +350,12 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 		c.Reload = append(c.Reload, a)
 		gentle = true
 	}
+	if o.Send != (Send{Timeout: o.Send.Timeout}) {
+		a, err := o.Send.action()
+		errs = append(errs, err)
+		c.Reload = append(c.Reload, a)
+		gentle = true
+	}
 	if o.ReloadCommand != "" {
 		args, err := action.ParseCommand(o.ReloadCommand)
 		if err != nil {
@@ -400,6 +417,25 @@ type child struct{ *process.Application }
 
 func (c child) Send(s syscall.Signal) error { return c.Signal(s) }
 func (c child) String() string              { return c.Command[0] }
+
+// action makes the action of the flags.
+func (s *Send) action() (*action.Send, error) {
+	a := &action.Send{Timeout: s.Timeout}
+	var errs [3]error
+	if a.Text, errs[0] = action.ParseBytes(s.Text); errs[0] == nil && len(a.Text) == 0 {
+		errs[0] = errors.New("there is nothing to send")
+	}
+	a.To, errs[1] = action.ParseAddress(s.To)
+	if a.Expect, errs[2] = action.ParseBytes(s.Expect); len(a.Expect) > action.MaxExpect {
+		errs[2] = fmt.Errorf("%d bytes: at most %d of an answer are read", len(a.Expect), action.MaxExpect)
+	}
+	for i, flag := range []string{"reload-send", "reload-send-to", "reload-send-expect"} {
+		if errs[i] != nil {
+			errs[i] = flagError(flag, errs[i])
+		}
+	}
+	return a, errors.Join(errs[:]...)
+}
 
 // action makes the action of the flags with a prefix.
 func (h *HTTP) action(prefix string) (*action.HTTP, error) {

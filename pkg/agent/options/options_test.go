@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -140,7 +141,9 @@ func TestReload(t *testing.T) {
 		{args: "--reload-signal=USR2 --pid-file=/run/haproxy.pid", want: []string{"SIGUSR2 to process of /run/haproxy.pid"}},
 		{args: "--reload-command=/bin/reload --probe-url=http://localhost/healthz", want: []string{"command /bin/reload", "probe GET http://localhost/healthz", "first"}},
 		{args: "--reload-by-restart", command: app, want: []string{"restart of /usr/sbin/nginx"}},
-		{args: "--reload-url=http://a/ --reload-command=b --reload-signal=HUP", command: app, want: []string{"POST http://a/", "command b", "SIGHUP to /usr/sbin/nginx"}},
+		{args: `--reload-send=reload\n --reload-send-to=unix:///run/haproxy.sock`, want: []string{"bytes to unix:///run/haproxy.sock", "first"}},
+		{args: `--reload-send=x --reload-send-to=tcp://[::1]:9999 --reload-send-expect=OK\r\n`, command: app, want: []string{"bytes to tcp://[::1]:9999"}},
+		{args: "--reload-url=http://a/ --reload-send=x --reload-send-to=tcp://a:1 --reload-command=b --reload-signal=HUP --reload-by-restart", command: app, want: []string{"POST http://a/", "bytes to tcp://a:1", "command b", "SIGHUP to /usr/sbin/nginx", "restart of /usr/sbin/nginx"}},
 
 		{args: "--reload-signal=HUP", err: "needs --process, --pid-file, or a command"},
 		{args: "--reload-signal=HUP --process=a --pid-file=b", err: "cannot both be set"},
@@ -157,6 +160,13 @@ func TestReload(t *testing.T) {
 		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
 		{args: "--reload-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
 		{args: "--reload-url=http://a/ --reload-username-file=a --reload-password-file=b --reload-token-file=c", err: "cannot be set together"},
+		{args: "--reload-send=x", err: "--reload-send-to: it must be tcp://HOST:PORT"},
+		{args: "--reload-send-to=tcp://a:1", err: "--reload-send: there is nothing to send"},
+		{args: "--reload-send-expect=x", err: "--reload-send: there is nothing to send"},
+		{args: `--reload-send=PASSWORD\ --reload-send-to=tcp://a:1`, err: "--reload-send: a backslash must begin an escape"},
+		{args: `--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=\q`, err: "--reload-send-expect: a backslash"},
+		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=" + strings.Repeat("x", action.MaxExpect+1), err: "--reload-send-expect: 65537 bytes"},
+		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-timeout=0s", err: "--reload-send-timeout"},
 		{args: "--probe-url=http://a/ --probe-accept=1", err: "--probe-accept"},
 		{args: `--reload-command=["a"`, err: "JSON array"},
 		{args: "--check-command=[]", err: "--check-command"},
@@ -203,6 +213,16 @@ func TestReload(t *testing.T) {
 	// All that is wrong is told at once.
 	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four mistakes: %v", err)
+	}
+}
+
+func TestSend(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files", `--reload-send=reload\n`, "--reload-send-to=tcp://a:1", `--reload-send-expect=Success=1\n`, "--reload-send-timeout=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, is := c.Reload[0].(*action.Send); !is || string(s.Text) != "reload\n" || string(s.Expect) != "Success=1\n" || s.Timeout != 7*time.Second {
+		t.Errorf("%+v", c.Reload[0])
 	}
 }
 
