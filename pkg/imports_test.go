@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"pkg/agent/notify":    {},
 	"pkg/agent/source":    {"pkg/agent/fileset", "pkg/agent/notify"},
 	"pkg/agent/status":    {}, // which the server reads
-	"pkg/agent/endpoints": {"pkg/agent", "pkg/agent/source"},
+	"pkg/agent/endpoints": {"pkg/agent", "pkg/agent/source", "pkg/agent/status"},
 	"pkg/agent/report":    {"pkg/agent", "pkg/agent/source", "pkg/agent/status"},
 	"pkg/agent/restarter": {"pkg/agent/action", "pkg/agent/notify"},
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source", "pkg/agent/status"},

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,12 +90,66 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 8 {
+	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 9 {
 		t.Errorf("%d metrics, %v", len(families), err)
 	}
 	a.status = agent.Status{Started: true, Wanted: "a", Applied: "a"}
 	if _, text = get(t, a, "/metrics"); !strings.Contains(text, "configdep_agent_in_sync 1\n") || strings.Contains(text, "last_applied") {
 		t.Errorf("in sync:\n%s", text)
+	}
+}
+
+// Sources are named by the versions that are applied, as long as they exist and are not too many.
+func TestMetrics_Sources(t *testing.T) {
+	versions := []source.Version{
+		{Kind: source.ConfigMap, Namespace: "shop", Name: "gone"},
+		{Kind: source.ConfigMap, Namespace: "shop", Name: "settings", UID: "u", ResourceVersion: "17"},
+		{Kind: source.Secret, Namespace: "shop", Name: "tls", UID: "v", ResourceVersion: "a\"\\\n"},
+	}
+	many := func(n int) (out []source.Version) {
+		for i := range n {
+			out = append(out, source.Version{Kind: source.Secret, Namespace: "shop", Name: strconv.Itoa(i), UID: "u", ResourceVersion: "1"})
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		versions []source.Version
+		sources  float64
+		want     []string // the last ones
+		named    int
+	}{
+		"none":            {nil, 0, nil, 0},
+		"one that is not": {versions[:1], 0, nil, 0},
+		"some":            {versions, 2, []string{"ConfigMap shop settings 17", "Secret shop tls a\"\\\n"}, 2},
+		"many":            {many(500), 500, []string{"Secret shop 499 1"}, 500},
+		"too many":        {many(501), 501, nil, 0},
+	} {
+		_, text := get(t, &fakeAgent{status: agent.Status{Versions: tt.versions}}, "/metrics")
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := families["configdep_agent_sources"].GetMetric()[0].GetGauge().GetValue(); got != tt.sources {
+			t.Errorf("%s: %v sources, want %v", name, got, tt.sources)
+		}
+		var named []string
+		for _, m := range families["configdep_agent_source_info"].GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			named = append(named, strings.Join([]string{labels["kind"], labels["namespace"], labels["name"], labels["resource_version"]}, " "))
+			if m.GetGauge().GetValue() != 1 {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+		if _, has := families["configdep_agent_source_info"]; has != (tt.named != 0) {
+			t.Errorf("%s: it is there: %t", name, has)
+		}
+		if len(named) != tt.named || !slices.Equal(named[len(named)-len(tt.want):], tt.want) {
+			t.Errorf("%s: %q, want %q", name, named, tt.want)
+		}
 	}
 }
 

@@ -7,10 +7,39 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/status"
 )
+
+// quote quotes the value of a label as the text format does.
+var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// writeSources writes which versions are applied. As a report does, it names none of more than status.MaxSources objects: each is a time
+// series, and each new version begins another one.
+func writeSources(w io.Writer, s *agent.Status, metric func(name, kind, help string)) {
+	const info, count = "configdep_agent_source_info", "configdep_agent_sources"
+	present := 0
+	for _, v := range s.Versions {
+		if v.UID != "" {
+			present++
+		}
+	}
+	metric(count, "gauge", "How many ConfigMaps and Secrets the content comes from that is applied.")
+	_, _ = fmt.Fprintf(w, "%s %d\n", count, present)
+	if present == 0 || present > status.MaxSources {
+		return
+	}
+	metric(info, "gauge", fmt.Sprintf("1 for each ConfigMap and Secret whose content is applied, with its version. None if they are more than %d.", status.MaxSources))
+	for _, v := range s.Versions {
+		if v.UID != "" {
+			_, _ = fmt.Fprintf(w, "%s{kind=\"%s\",namespace=\"%s\",name=\"%s\",resource_version=\"%s\"} 1\n",
+				info, v.Kind, quote.Replace(v.Namespace), quote.Replace(v.Name), quote.Replace(v.ResourceVersion))
+		}
+	}
+}
 
 // writeMetrics writes the metrics of an agent in the text format of Prometheus, whose library needs more memory than the sources of an
 // agent.
@@ -38,6 +67,7 @@ func writeMetrics(w io.Writer, a Agent) {
 	for _, step := range agent.Steps {
 		_, _ = fmt.Fprintf(w, "%s{step=%q} %d\n", failures, step, s.Failures[step])
 	}
+	writeSources(w, &s, metric)
 	var oldest time.Time
 	for i, h := range a.Health() {
 		if i == 0 || h.Heard.Before(oldest) {
