@@ -151,6 +151,39 @@ func TestHAProxy(t *testing.T) {
 	serves(t, "http://"+address, "three")
 }
 
+// HAProxy is told at its master socket, which needs no shell, no signal and no shared process namespace.
+func TestHAProxy_MasterSocket(t *testing.T) {
+	t.Parallel()
+	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
+	haproxy := filepath.Join(root, "usr", "sbin", "haproxy")
+	p := newPlace(t, may("configmaps", "haproxy"))
+	address := freeAddress(t)
+	conf := func(text string) string {
+		return "defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nfrontend web\n  bind " + address + "\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
+	}
+	p.configMap("haproxy", "haproxy.cfg", conf("one"))
+	p.environment = debian.Environment(root)
+	run, err := os.MkdirTemp("/tmp", "haproxy-") //nolint:usetesting // sockets have short paths
+	p.must(err)
+	t.Cleanup(func() { _ = os.RemoveAll(run) })
+	socket := filepath.Join(run, "master.sock")
+	version := exec.CommandContext(t.Context(), haproxy, "-v")
+	version.Env = p.environment
+	text, err := version.Output()
+	p.must(err)
+	args := []string{"--configmap=haproxy", `--reload-send=reload\n`, "--reload-send-to=unix://" + socket}
+	if !strings.Contains(string(text), "version 2.6.") { // which ends the connection, and does not tell how it went
+		args = append(args, "--reload-send-expect=Success=1")
+	}
+	r := p.agent(append(args, "--", haproxy, "-W", "-S", socket, "-f", filepath.Join(p.dir, "haproxy.cfg"))...)
+	serves(t, "http://"+address, "one")
+	for _, text := range []string{"two", "three"} {
+		p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf(text)}})
+		serves(t, "http://"+address, text)
+		r.ready("haproxy.cfg", conf(text))
+	}
+}
+
 // PostgreSQL reads its settings again after SIGHUP. It runs as another user, who owns the files.
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()

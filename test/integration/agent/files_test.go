@@ -4,11 +4,15 @@
 package agent
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -73,6 +78,60 @@ func TestFilesFollow(t *testing.T) {
 	r.unready(`has no key "tls.crt"`)
 	if log := r.text(); strings.Contains(log, "certificate\n") || strings.Contains(log, `"key"`) {
 		t.Errorf("the log has content of the Secret: %s", log)
+	}
+}
+
+// Content is unpacked, variables are substituted, the application is told which files have changed, and metrics which versions it has.
+func TestContentIsMade(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "rules", "settings"))
+	pack := func(text string) []byte {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, err := io.WriteString(w, text)
+		p.must(errors.Join(err, w.Close()))
+		return out.Bytes()
+	}
+	told := make(chan string, 10)
+	application := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		told <- string(text)
+	}))
+	t.Cleanup(application.Close)
+	tells := func(want string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if got != want {
+				t.Errorf("told %s, want %s", got, want)
+			}
+		case <-time.After(await.Limit):
+			t.Fatalf("not told %s", want)
+		}
+	}
+	p.configMap("settings", "app.conf", "1")
+	p.configMap("rules")
+	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\n")}})
+	p.environment = append(os.Environ(), "SHARD=VALUE-OF-SHARD")
+	r := p.agent("--configmap=settings", "--configmap=rules;dir=rules;gunzip;substitute", "--reload-url="+application.URL, `--reload-body={"files": {changed}}`)
+	r.ready("app.conf", "1", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
+	tells(`{"files": ["app.conf","rules/rules.yaml"]}`)
+	p.patch("settings", map[string]any{"data": map[string]any{"app.conf": "2"}})
+	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
+	tells(`{"files": ["app.conf"]}`)
+	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\nname: $(NAME)\n")}})
+	r.unready(`ConfigMap ` + p.namespace + `/rules: key "rules.yaml.gz" refers to an environment variable NAME that is not set, in line 2`)
+	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": nil, "other.yaml": pack("$$(SHARD)")}})
+	r.ready("app.conf", "2", "rules/other.yaml", "$VALUE-OF-SHARD")
+	tells(`{"files": ["rules/other.yaml","rules/rules.yaml"]}`)
+	rules, err := client.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "rules", metav1.GetOptions{})
+	p.must(err)
+	want := fmt.Sprintf("configdep_agent_source_info{kind=\"ConfigMap\",namespace=%q,name=\"rules\",resource_version=%q} 1\n", p.namespace, rules.ResourceVersion)
+	if _, text, err := r.probe(t.Context(), "/metrics"); err != nil || !strings.Contains(text, want) || strings.Contains(text, "VALUE") {
+		t.Errorf("metrics lack %s: %v\n%s", want, err, text)
+	}
+	if strings.Contains(r.text(), "VALUE") {
+		t.Error("the log has the value of a variable")
 	}
 }
 
