@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	"pkg/policy":    {"pkg/dependency", "pkg/fields", "pkg/agent/status"},
-	"pkg/kind":      {"pkg/dependency"},
+	"pkg/kind":      {"pkg/dependency", "pkg/agent/status"},
 	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/sharedsecret", "pkg/agent/status"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
 	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},

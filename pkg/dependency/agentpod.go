@@ -49,14 +49,15 @@ type AgentSource struct {
 	Version uint64
 }
 
-func compareAgentSources(a, b AgentSource) int {
-	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
+// Compare compares the place of a source in order with the place of one of a kind and name.
+func (s *AgentSource) Compare(kind SourceKind, name string) int {
+	return cmp.Or(strings.Compare(string(s.Kind), string(kind)), strings.Compare(s.Name, name))
 }
 
 // SortAgentSources returns sources in order, each once, in the first state that is given.
 func SortAgentSources(sources []AgentSource) []AgentSource {
-	slices.SortStableFunc(sources, compareAgentSources)
-	return slices.CompactFunc(sources, func(a, b AgentSource) bool { return compareAgentSources(a, b) == 0 })
+	slices.SortStableFunc(sources, func(a, b AgentSource) int { return a.Compare(b.Kind, b.Name) })
+	return slices.CompactFunc(sources, func(a, b AgentSource) bool { return a.Compare(b.Kind, b.Name) == 0 })
 }
 
 // agentPods are the pods with agents, by name and by workload, and which workloads have applied a source.

@@ -7,10 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// RestartAnnotation is the annotation of a pod that tells its restarter to restart all containers in place.
-const RestartAnnotation = "configdep.io/restart"
+	agentstatus "github.com/configdep/configdep/pkg/agent/status"
+)
 
 // Restarter is the container of a pod that restarts all of them in place; see package pkg/agent/restarter.
 type Restarter struct {
@@ -20,7 +19,7 @@ type Restarter struct {
 }
 
 // RestarterOf returns the restarter of a pod. It returns false if there is none: a container with a rule to restart all containers, and with
-// a volume in which it sees RestartAnnotation.
+// a volume in which it sees status.RestartAnnotation.
 func RestarterOf(pod *corev1.PodSpec) (r Restarter, found bool) {
 	for i := range pod.InitContainers {
 		c := &pod.InitContainers[i]
@@ -42,10 +41,10 @@ func restartsAll(c *corev1.Container) bool {
 	})
 }
 
-// seesRestart reports whether a container mounts a volume with RestartAnnotation.
+// seesRestart reports whether a container mounts a volume with status.RestartAnnotation.
 func seesRestart(pod *corev1.PodSpec, c *corev1.Container) bool {
 	shows := func(f corev1.DownwardAPIVolumeFile) bool {
-		return f.FieldRef != nil && f.FieldRef.FieldPath == "metadata.annotations['"+RestartAnnotation+"']"
+		return f.FieldRef != nil && f.FieldRef.FieldPath == "metadata.annotations['"+agentstatus.RestartAnnotation+"']"
 	}
 	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
 		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {

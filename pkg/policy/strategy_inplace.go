@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -26,8 +27,8 @@ var InPlace Strategy = inPlace{}
 
 // The annotations of pods that are restarted in place.
 const (
-	// RestartAnnotation tells the restarter of a pod to restart it, whenever it gets another value.
-	RestartAnnotation = Prefix + "restart"
+	// RestartAnnotation tells the restarter of a pod to restart it.
+	RestartAnnotation = status.RestartAnnotation
 	// RestartingAnnotation describes the state of the pod when it was told (a Told).
 	RestartingAnnotation = Prefix + "restarting"
 )

@@ -15,17 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
-
-// The annotation that is written is the one that restarters see.
-func TestInPlace_WritesWhatRestartersSee(t *testing.T) {
-	if policy.RestartAnnotation != kind.RestartAnnotation {
-		t.Errorf("%s is written, and %s is read", policy.RestartAnnotation, kind.RestartAnnotation)
-	}
-}
 
 func TestRestarted(t *testing.T) {
 	start := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)

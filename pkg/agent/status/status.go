@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is what a config agent tells about itself in an annotation of its pod: the agent writes it, and the server reads it. It
-// imports nothing of either.
+// Package status is what is known to both sides of a pod's annotations: what a config agent tells about itself, which the server reads, and
+// the annotation that tells a restarter to act. It imports nothing of either.
 package status
 
 import (
@@ -19,6 +19,8 @@ const (
 	Label = "configdep.io/agent"
 	// LabelValue is the value of Label.
 	LabelValue = "true"
+	// RestartAnnotation tells the restarter of a pod to restart all containers in place, whenever it gets another value.
+	RestartAnnotation = "configdep.io/restart"
 )
 
 const (
