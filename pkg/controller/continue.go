@@ -19,7 +19,7 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 	underWay := policy.UnderWay(s.workload)
 	n := c.note(s.workload.WorkloadKey)
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
-		Workload: s.workload, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Digester: s.digester,
+		Workload: s.workload, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
 	})
 	switch found := next.InPlace; {
 	case err != nil:

@@ -40,12 +40,14 @@ type Config struct {
 type Controller struct {
 	Config
 
-	fields *strategy.Fields
-	nudges flowcontrol.PassiveRateLimiter // of pods
-	mu     sync.Mutex
-	queue  workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
-	leads  bool                                                     // Run runs
-	notes  map[dependency.WorkloadKey]*note
+	fields  *strategy.Fields
+	budgets strategy.Budgets
+	nudges  flowcontrol.PassiveRateLimiter // of pods
+
+	mu    sync.Mutex
+	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
+	leads bool                                                     // Run runs
+	notes map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
 	// found are the results of looking up pods while this replica stands by.

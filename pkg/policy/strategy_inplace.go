@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -92,19 +93,22 @@ type PodsInPlace struct {
 	Total int
 	// Failed says in a sentence which pod has not come back; empty: none.
 	Failed string
+	// Refused says in a sentence why no pod can be told to restart; empty: one could be told last, or it is not known yet.
+	Refused string
 }
 
 // podsInPlace is the JSON of PodsInPlace.
 type podsInPlace struct {
-	ID     string `json:"restart"`
-	Left   string `json:"pods"`
-	Total  int    `json:"total"`
-	Failed string `json:"failed,omitempty"`
+	ID      string `json:"restart"`
+	Left    string `json:"pods"`
+	Total   int    `json:"total"`
+	Failed  string `json:"failed,omitempty"`
+	Refused string `json:"refused,omitempty"`
 }
 
 // Text returns the value of RecreatingAnnotation.
 func (p *PodsInPlace) Text() string {
-	return mustJSON(podsInPlace{p.ID, strings.Join(p.Left, ","), p.Total, p.Failed})
+	return mustJSON(podsInPlace{p.ID, strings.Join(p.Left, ","), p.Total, p.Failed, p.Refused})
 }
 
 // PodsInPlaceOf returns the pods of a workload that are restarted in place. Valid reports whether the value of the annotation has our
@@ -114,7 +118,7 @@ func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !isRestartID(read.ID) {
 		return PodsInPlace{}, false
 	}
-	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cut(read.Failed)}
+	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cut(read.Failed), Refused: cutBytes(read.Refused, maxRefused)}
 	if read.Left != "" {
 		p.Left = strings.Split(read.Left, ",")
 	}
@@ -136,9 +140,23 @@ func (p *PodsInPlace) Has(uid types.UID) bool {
 	return found
 }
 
-// Keep returns the same restart with only those pods left that are given, and with what has failed.
-func (p *PodsInPlace) Keep(left []types.UID, failed string) PodsInPlace {
-	return PodsInPlace{p.ID, podIDsOf(left), p.Total, failed}
+// Keep returns the same restart with only those pods left that are given, and with what has failed or is refused.
+func (p *PodsInPlace) Keep(left []types.UID, failed, refused string) PodsInPlace {
+	return PodsInPlace{p.ID, podIDsOf(left), p.Total, failed, refused}
+}
+
+// maxRefused is for the name of a pod and maxProblem, in bytes.
+const maxRefused = maxProblem + 512
+
+// RefusedOf returns PodsInPlace.Refused for the answer of the API server about a pod.
+func RefusedOf(pod string, answer error) string {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, answer.Error())
+	return "Pod " + pod + " cannot be told to restart: " + strings.TrimSuffix(cutBytes(text, maxProblem), ".") + "."
 }
 
 // ProgressPatch returns the JSON merge patch that records how far a restart is.
@@ -149,12 +167,16 @@ func (p *PodsInPlace) ProgressPatch(w *dependency.Workload) ([]byte, error) {
 // describe says how far a restart is.
 func (p *PodsInPlace) describe(d *Decision) {
 	progress := podsHave(p.Total-len(p.Left), p.Total, "been restarted in place")
-	if p.Failed == "" {
+	switch {
+	case p.Failed != "":
+		d.State, d.Reason = Failed, ReasonRestartFailed
+		d.Message = p.Failed + " " + progress + ". The restart goes on when this pod is ready or has been deleted, or when content changes again."
+	case p.Refused != "":
+		d.State, d.Reason = Failed, ReasonRestartFailed
+		d.Message = p.Refused + " " + progress + ". Telling the remaining pods is retried, with increasing delays."
+	default:
 		d.Message = progress + ". The others follow one by one, " + asAllowed
-		return
 	}
-	d.State, d.Reason = Failed, ReasonRestartFailed
-	d.Message = p.Failed + " " + progress + ". The restart goes on when this pod is ready or has been deleted, or when content changes again."
 }
 
 // Told describes a pod at the time when it was told to restart in place. Its JSON is the value of RestartingAnnotation.
@@ -176,6 +198,30 @@ func ToldOf(annotations map[string]string, restart string) (t Told, times int) {
 		return t, 1
 	}
 	return t, max(1, times)
+}
+
+// Ahead reports whether a pod was told in the future: another leader's clock differs, or another client has written that.
+func (t *Told) Ahead(now time.Time) bool { return t.Since.After(now) || t.Again.After(now) }
+
+// Until returns the same with no time after now.
+func (t *Told) Until(now time.Time) Told {
+	earlier := func(at time.Time) time.Time {
+		if at.After(now) {
+			return now
+		}
+		return at
+	}
+	return Told{earlier(t.Since), earlier(t.Again), t.Restarts}
+}
+
+// ToldLast returns what the annotations of a pod say about the last restart of which it was told; false: it was told of none.
+func ToldLast(annotations map[string]string) (t Told, told bool) {
+	id, _, _ := strings.Cut(annotations[RestartAnnotation], "-")
+	if !isRestartID(id) {
+		return Told{}, false
+	}
+	t, times := ToldOf(annotations, id)
+	return t, times > 0
 }
 
 // PodPatch returns the JSON merge patch that tells a pod to restart, for the given time.

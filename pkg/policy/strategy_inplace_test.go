@@ -4,7 +4,9 @@
 package policy_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +53,7 @@ func TestInPlace_NamesThePods(t *testing.T) {
 	if !valid || pods.Total != 2 || len(pods.Left) != 2 || !pods.Has("a") || !pods.Has("b") || pods.Has("c") || pods.Failed != "" {
 		t.Errorf("pods = %+v, %v", pods, valid)
 	}
-	kept := pods.Keep([]types.UID{"b"}, "Pod b is lost.")
+	kept := pods.Keep([]types.UID{"b"}, "Pod b is lost.", "Pod a is refused.")
 	data, err := kept.ProgressPatch(w)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func TestInPlace_NamesThePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, valid := policy.PodsInPlaceOf(&dependency.Workload{Marks: policy.MarksOf(patch.Metadata.Annotations)})
-	if !valid || again.ID != pods.ID || again.Total != 2 || again.Has("a") || !again.Has("b") || again.Failed != "Pod b is lost." {
+	if !valid || again.ID != pods.ID || again.Total != 2 || again.Has("a") || !again.Has("b") || again.Failed != "Pod b is lost." || again.Refused != "Pod a is refused." {
 		t.Errorf("pods = %+v, %v", again, valid)
 	}
 	if of, _ := policy.PodsInPlaceOf(beginInPlace(t, &dependency.Workload{}, last)); of.Total != 0 || of.Left != nil {
@@ -119,6 +121,14 @@ func TestInPlace_Bounds(t *testing.T) {
 	if of, _ := policy.PodsInPlaceOf(&dependency.Workload{Marks: dependency.Marks{Recreating: string(value)}}); len(of.Failed) > 300 || of.Failed == "" {
 		t.Errorf("a text of another client is shown with %d bytes", len(of.Failed))
 	}
+	value = bytes.Replace(value, []byte(`"failed"`), []byte(`"refused"`), 1)
+	if of, _ := policy.PodsInPlaceOf(&dependency.Workload{Marks: dependency.Marks{Recreating: string(value)}}); len(of.Refused) != 1024 {
+		t.Errorf("a text of another client is shown with %d bytes", len(of.Refused))
+	}
+	name := strings.Repeat("n", 253)
+	if got := policy.RefusedOf(name, errors.New(strings.Repeat("a\nb", 9999))); len(got) > 1024 || strings.Contains(got, "\n") || !strings.HasPrefix(got, "Pod "+name+" cannot be told to restart: a ba b") {
+		t.Errorf("an answer is recorded as %q", got)
+	}
 }
 
 func TestTold_SurvivesTheAnnotations(t *testing.T) {
@@ -150,6 +160,33 @@ func TestTold_SurvivesTheAnnotations(t *testing.T) {
 	const since = `{"since":"2026-03-01T12:00:00Z"}`
 	if _, n := policy.ToldOf(map[string]string{policy.RestartAnnotation: "abc--5", policy.RestartingAnnotation: since}, "abc"); n != 1 {
 		t.Errorf("of an odd value: told %d times, want 1", n)
+	}
+}
+
+// Of a pod, it is known of which restart it was told last, and no time is believed that has yet to come.
+func TestTold_LastAndUntil(t *testing.T) {
+	const id = "0123456789abcdef"
+	at := func(value string) map[string]string {
+		return map[string]string{policy.RestartAnnotation: value, policy.RestartingAnnotation: `{"since":"2026-03-01T12:00:00Z","again":"2026-03-01T12:03:00Z","restarts":{"app":2}}`}
+	}
+	for value, want := range map[string]bool{id: true, id + "-3": true, "by hand": false, "": false, "0123": false} {
+		if got, told := policy.ToldLast(at(value)); told != want || want && got.Restarts["app"] != 2 {
+			t.Errorf("%q: %+v, %v, want %v", value, got, told, want)
+		}
+	}
+	if _, told := policy.ToldLast(map[string]string{policy.RestartAnnotation: id}); told {
+		t.Error("a pod that nothing was written of has been told")
+	}
+	since, again := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC), time.Date(2026, time.March, 1, 12, 3, 0, 0, time.UTC)
+	told := policy.Told{Since: since, Again: again, Restarts: map[string]int32{"app": 2}}
+	for now, want := range map[time.Time]bool{again: false, again.Add(time.Hour): false, again.Add(-time.Second): true, since.Add(-time.Second): true} {
+		got := told.Until(now)
+		if told.Ahead(now) != want || got.Ahead(now) || got.Restarts["app"] != 2 || !want && (!got.Since.Equal(since) || !got.Again.Equal(again)) {
+			t.Errorf("at %v: ahead = %v, then %+v", now, told.Ahead(now), got)
+		}
+	}
+	if got := told.Until(since.Add(time.Minute)); !got.Since.Equal(since) || !got.Again.Equal(since.Add(time.Minute)) {
+		t.Errorf("told = %+v, want that only one time changes", got)
 	}
 }
 
@@ -228,11 +265,13 @@ func inPlace(d *appsv1.Deployment) {
 // A restart that is under way is shown as it is, and needs no memory.
 func TestDecide_ProgressInPlace(t *testing.T) {
 	for value, want := range map[string]string{
-		`{"restart":"0123456789abcdef","pods":"01234567","total":1}`:                                    "0 of 1 pod has been restarted in place. ",
-		`{"restart":"0123456789abcdef","pods":"01234567","total":2}`:                                    "1 of 2 pods has been restarted in place. ",
-		`{"restart":"0123456789abcdef","pods":"01234567","total":4}`:                                    "3 of 4 pods have been restarted in place. ",
-		`{"restart":"0123456789abcdef","pods":"01234567,01234568","total":2,"failed":"Pod a is lost."}`: "Pod a is lost. 0 of 2 pods have been restarted in place. ",
-		`{"restart":"other","pods":"01234567","total":4}`:                                               "Pods are restarted in place one by one, ",
+		`{"restart":"0123456789abcdef","pods":"01234567","total":1}`:                                                         "0 of 1 pod has been restarted in place. ",
+		`{"restart":"0123456789abcdef","pods":"01234567","total":2}`:                                                         "1 of 2 pods has been restarted in place. ",
+		`{"restart":"0123456789abcdef","pods":"01234567","total":4}`:                                                         "3 of 4 pods have been restarted in place. ",
+		`{"restart":"0123456789abcdef","pods":"01234567,01234568","total":2,"failed":"Pod a is lost."}`:                      "Pod a is lost. 0 of 2 pods have been restarted in place. ",
+		`{"restart":"0123456789abcdef","pods":"01234567,01234568","total":2,"refused":"Pod a is refused."}`:                  "Pod a is refused. 0 of 2 pods have been restarted in place. Telling the remaining pods is retried, with increasing delays.",
+		`{"restart":"0123456789abcdef","pods":"01234567","total":1,"failed":"Pod a is lost.","refused":"Pod a is refused."}`: "Pod a is lost. ",
+		`{"restart":"other","pods":"01234567","total":4}`:                                                                    "Pods are restarted in place one by one, ",
 	} {
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
 		x.edit(func(d *appsv1.Deployment) { inPlace(d) })
@@ -241,7 +280,7 @@ func TestDecide_ProgressInPlace(t *testing.T) {
 		x.annotate(policy.RecreatingAnnotation, value)
 		d := x.decide()
 		state, reason := policy.RollingOut, policy.ReasonRestartingInPlace
-		if strings.Contains(value, "failed") {
+		if strings.Contains(value, "failed") || strings.Contains(value, "refused") {
 			state, reason = policy.Failed, policy.ReasonRestartFailed
 		}
 		if d.State != state || d.Reason != reason || d.Action != policy.Continue || !strings.HasPrefix(d.Message, want) {

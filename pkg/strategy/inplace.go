@@ -6,16 +6,15 @@ package strategy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -31,6 +30,8 @@ const (
 	tellAgain = 3 * time.Minute
 	// deadline is within which time a pod has to be back if its workload does not say.
 	deadline = 10 * time.Minute
+	// refusedAfter is how long no pod can be told before that is recorded: a webhook may just be restarting.
+	refusedAfter = time.Minute
 )
 
 // inPlace lets the restarters of the pods that existed when the restart began restart them: one at a time, and a ready pod only while
@@ -47,7 +48,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		}
 	}
 	r.Memory.told = ""
-	pods := restarts{of: of}
+	pods := restarts{of: of, now: r.Now, refused: r.Memory.refused}
 	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
 		return Next{}, err
 	}
@@ -65,34 +66,76 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		return Next{RollOut: true}, nil
 	}
 	failed := pods.failed(r)
-	if progress := of.Keep(pods.left, failed); progress.Text() != of.Text() {
+	if progress := of.Keep(pods.left, failed, pods.refusal(r)); progress.Text() != of.Text() {
 		next := Next{InPlace: &InPlace{Progress: &progress, Pods: pods.back}}
 		if failed != of.Failed {
 			next.Failed = failed
 		}
 		return next, nil
 	}
-	if p := pods.current; p != nil {
-		if told, times := policy.ToldOf(p.Annotations, of.ID); waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain {
-			return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
-		}
-		r.Memory.told = p.Name
-		return Next{After: pause, Waits: isRestarted(p.Name)}, nil
+	if pods.current != nil {
+		return r.await(ctx, client, &of, pods.current)
 	}
-	p := pods.next
+	p := pods.next()
 	if isReady(p) {
-		if waits := r.tooFew(pods.ready, dead); waits != "" {
-			return Next{After: pause, Waits: waits}, nil
-		}
-		waits, why, err := protected(ctx, client, p)
-		if err != nil {
-			return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
+		waits, why := r.tooFew(pods.ready, dead), ""
+		if waits == "" {
+			b, err := budgetOf(ctx, client, p)
+			if err != nil {
+				return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
+			}
+			if b.UID != "" {
+				if !r.Budgets.take(b.UID) {
+					return Next{After: time.Second}, nil
+				}
+				defer r.Budgets.release(b.UID)
+			}
+			if waits, why, err = b.protects(ctx, client, p, r.Now); err != nil {
+				return Next{}, fmt.Errorf("listing the pods of PodDisruptionBudget %s/%s: %w", r.Namespace, b.Name, err)
+			}
 		}
 		if waits != "" {
+			r.Memory.refused = place{} // it may wait for a pod that was refused
 			return Next{After: pause, Waits: waits, Why: why}, nil
 		}
 	}
-	return tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
+	next, err := tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
+	return r.refused(&of, p, next, err)
+}
+
+// await takes the next step while a pod has been told and is not back.
+func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.PodsInPlace, p *corev1.Pod) (Next, error) {
+	switch told, times := policy.ToldOf(p.Annotations, of.ID); {
+	case told.Ahead(r.Now): // it would never be late
+		told = told.Until(r.Now)
+		next, err := write(ctx, client, p, told.PodPatch(p.UID, p.ResourceVersion, of.ID, times))
+		return r.refused(of, p, next, err)
+	case waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain:
+		return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
+	default:
+		r.Memory.told = p.Name
+		return Next{After: pause, Waits: isRestarted(p.Name)}, nil
+	}
+}
+
+// refused remembers whether a pod could be told, and returns the step. If none could be told for a while, that is recorded, so that every
+// replica shows it. The others are tried next: what refuses one pod may allow them.
+func (r *Restart) refused(of *policy.PodsInPlace, p *corev1.Pod, next Next, err error) (Next, error) {
+	m := r.Memory
+	if err == nil {
+		m.refusedSince = time.Time{}
+		return next, nil
+	}
+	m.refused = placeOf(p, r.Now)
+	if m.refusedSince.IsZero() {
+		m.refusedSince = r.Now
+	}
+	if of.Refused != "" || r.Now.Sub(m.refusedSince) < refusedAfter {
+		return Next{}, err
+	}
+	progress := *of
+	progress.Refused = policy.RefusedOf(p.Name, errors.Unwrap(err))
+	return Next{InPlace: &InPlace{Progress: &progress}, Failed: progress.Refused}, nil
 }
 
 func isRestarted(pod string) string { return "pod " + pod + " is being restarted" }
@@ -114,7 +157,7 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	back := isReady(p) && restarted(p, &told)
 	late := of.Failed == "" && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
 	again := waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain
-	return times > 0 && !back && !late && !again, nil
+	return times > 0 && !back && !late && !again && !told.Ahead(r.Now), nil
 }
 
 // tooFew says why no ready pod may become unavailable, with so many ready and dead pods; empty: one may.
@@ -138,11 +181,19 @@ func tell(ctx context.Context, client workload.Client, p *corev1.Pod, restart st
 			told.Restarts[c.name] = c.status.RestartCount
 		}
 	}
-	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, told.PodPatch(p.UID, p.ResourceVersion, restart, times),
-		metav1.PatchOptions{FieldManager: policy.FieldManager})
+	next, err := write(ctx, client, p, told.PodPatch(p.UID, p.ResourceVersion, restart, times))
+	if err == nil && next.After == pause {
+		next.InPlace = &InPlace{Pods: []PodStep{{Name: p.Name, UID: p.UID}}}
+	}
+	return next, err
+}
+
+// write patches a pod.
+func write(ctx context.Context, client workload.Client, p *corev1.Pod, patch []byte) (Next, error) {
+	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: policy.FieldManager})
 	switch {
 	case err == nil:
-		return Next{After: pause, InPlace: &InPlace{Pods: []PodStep{{Name: p.Name, UID: p.UID}}}}, nil
+		return Next{After: pause}, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or its status has changed meanwhile
 		return Next{After: time.Second}, nil
 	default:
@@ -152,15 +203,40 @@ func tell(ctx context.Context, client workload.Client, p *corev1.Pod, restart st
 
 // restarts summarizes the pods of a workload, for the next step of a restart in place.
 type restarts struct {
-	of policy.PodsInPlace
+	of  policy.PodsInPlace
+	now time.Time
 	// left are those that have yet to be restarted, and back are those that have been since the last step was recorded.
 	left []types.UID
 	back []PodStep
-	// current is the one that has been told and is not back, and next is the one to tell next; nil: there is none. Pods that are not ready
-	// come first: they serve no requests, and those that cannot become ready with old content must not hold up the others.
-	current, next *corev1.Pod
-	ready         int32
-	ending        []endingPod
+	// current is the one that has been told and is not back; nil: there is none.
+	current *corev1.Pod
+	// first is the first in order that has not been told, and later is the first after the place refused; nil: there is none.
+	first, later *corev1.Pod
+	refused      place
+	ready        int32
+	ending       []endingPod
+}
+
+// next returns the pod to tell next.
+func (s *restarts) next() *corev1.Pod { return cmp.Or(s.later, s.first) }
+
+// place is where a pod comes in the order in which pods are told. Those that are not ready come first: they serve no requests, and those
+// that cannot become ready with old content must not hold up the others. So do those that may restart anyway, because they were told of an
+// earlier restart. The zero value is before all pods.
+type place struct {
+	ready bool
+	name  string
+}
+
+func placeOf(p *corev1.Pod, now time.Time) place {
+	return place{isReady(p) && !mayRestart(p, now), p.Name}
+}
+
+func (a place) before(b place) bool {
+	if a.ready != b.ready {
+		return b.ready
+	}
+	return a.name < b.name
 }
 
 // add adds a pod. One that is terminating needs no restart.
@@ -177,8 +253,12 @@ func (s *restarts) add(p *corev1.Pod) {
 	}
 	switch told, times := policy.ToldOf(p.Annotations, s.of.ID); {
 	case times == 0:
-		if s.next == nil || isReady(s.next) && !isReady(p) {
-			s.next = p.DeepCopy()
+		at := placeOf(p, s.now)
+		if s.first == nil || at.before(placeOf(s.first, s.now)) {
+			s.first = p.DeepCopy()
+		}
+		if s.refused.before(at) && (s.later == nil || at.before(placeOf(s.later, s.now))) {
+			s.later = p.DeepCopy()
 		}
 	case isReady(p) && restarted(p, &told):
 		s.back = append(s.back, PodStep{p.Name, p.UID, true})
@@ -204,6 +284,16 @@ func (s *restarts) failed(r *Restart) string {
 	default:
 		return fmt.Sprintf("The containers of pod %s have not restarted within %v.", s.current.Name, within)
 	}
+}
+
+// refusal returns PodsInPlace.Refused: as it was, until a pod has been told.
+func (s *restarts) refusal(r *Restart) string {
+	if s.current != nil {
+		if told, _ := policy.ToldOf(s.current.Annotations, s.of.ID); !told.Ahead(r.Now) {
+			return ""
+		}
+	}
+	return s.of.Refused
 }
 
 // container is a container that runs as long as its pod.
@@ -269,44 +359,4 @@ func progressOf(p *corev1.Pod, told *policy.Told) (all, remains bool) {
 		}
 	}
 	return all, remains
-}
-
-// pageOfBudgets is how many PodDisruptionBudgets are read at a time.
-const pageOfBudgets = 500
-
-// protected says what keeps a pod from becoming unavailable, by the rules by which the API server refuses evictions; empty: nothing does.
-// Why says more.
-func protected(ctx context.Context, client workload.Client, p *corev1.Pod) (waits, why string, err error) {
-	var of []policyv1.PodDisruptionBudget
-	options := metav1.ListOptions{Limit: pageOfBudgets}
-	for {
-		page, err := client.PolicyV1().PodDisruptionBudgets(p.Namespace).List(ctx, options)
-		if err != nil {
-			return "", "", err
-		}
-		for i := range page.Items {
-			b := &page.Items[i]
-			if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && selector.Matches(labels.Set(p.Labels)) {
-				of = append(of, *b)
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
-		}
-	}
-	if len(of) == 0 {
-		return "", "", nil
-	}
-	b := &of[0]
-	switch {
-	case len(of) > 1:
-		return "pod " + p.Name + " has more than one PodDisruptionBudget", fmt.Sprintf("%s and %s, for example", of[0].Name, of[1].Name), nil
-	case b.Status.ObservedGeneration < b.Generation:
-		return "PodDisruptionBudget " + b.Name + " has changed, and its controller has not observed that yet", "", nil
-	case b.Status.DisruptionsAllowed < 1:
-		return "PodDisruptionBudget " + b.Name + " does not allow that pod " + p.Name + " becomes unavailable",
-			fmt.Sprintf("it needs %d healthy pods and has %d", b.Status.DesiredHealthy, b.Status.CurrentHealthy), nil
-	default:
-		return "", "", nil
-	}
 }

@@ -4,19 +4,13 @@
 package strategy
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func TestRestarted(t *testing.T) {
@@ -83,33 +77,5 @@ func TestRestarted(t *testing.T) {
 	lacks.Status.ContainerStatuses = nil
 	if restarted(lacks, &policy.Told{}) {
 		t.Error("a container without a status counts as restarted")
-	}
-}
-
-// All budgets of the namespace are read, however many there are, and one without a selector selects nothing.
-func TestProtected_ReadsAllPages(t *testing.T) {
-	client := fake.NewClientset()
-	var limits []int64
-	client.PrependReactor("list", "poddisruptionbudgets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		options := a.(clienttesting.ListActionImpl).ListOptions
-		limits = append(limits, options.Limit)
-		b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b" + options.Continue}}
-		list := &policyv1.PodDisruptionBudgetList{}
-		if options.Continue == "" {
-			list.Continue = "2"
-		} else {
-			b.Spec.Selector = &metav1.LabelSelector{}
-			b.Status = policyv1.PodDisruptionBudgetStatus{DesiredHealthy: 2, CurrentHealthy: 1}
-		}
-		list.Items = []policyv1.PodDisruptionBudget{b}
-		return true, list, nil
-	})
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop"}}
-	waits, why, err := protected(t.Context(), workloadtest.Client(client), p)
-	if err != nil || waits != "PodDisruptionBudget b2 does not allow that pod web-0 becomes unavailable" || why != "it needs 2 healthy pods and has 1" {
-		t.Errorf("waits = %q, %q (%v)", waits, why, err)
-	}
-	if fmt.Sprint(limits) != "[500 500]" {
-		t.Errorf("limits = %v, want two pages", limits)
 	}
 }

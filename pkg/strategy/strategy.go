@@ -66,6 +66,8 @@ type Restart struct {
 	Superseded bool
 	Now        time.Time
 	Memory     *Memory
+	// Budgets are the same for all workloads.
+	Budgets *Budgets
 	// Digester seals copies of Jobs.
 	Digester *dependency.Digester
 }
@@ -77,6 +79,10 @@ type Memory struct {
 	ending map[types.UID]time.Time
 	// told is the name of the pod that has been told to restart in place and is not back; empty: none is known.
 	told string
+	// refused is the place of the pod that could not be told last, and refusedSince is since when none could be; zero: one could, or none
+	// has been tried.
+	refused      place
+	refusedSince time.Time
 }
 
 // Next is what to do after a step. The zero value: nothing, until the workload changes.
