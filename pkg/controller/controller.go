@@ -87,8 +87,9 @@ type note struct {
 	waitsSince time.Time
 	waitsTold  bool
 	restart    strategy.Memory
-	// nudged is when pods were last nudged.
+	// nudged is when pods were last nudged, and nudge is the nudge that is under way.
 	nudged time.Time
+	nudge  strategy.Nudge
 	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
 	// where that was declared.
 	managed    bool

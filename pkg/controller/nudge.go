@@ -12,7 +12,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/strategy"
 )
 
 // The limits of nudges: of pods, for the whole server, and of workloads.
@@ -37,7 +36,7 @@ func (c *Controller) nudge(ctx context.Context, s *step) (time.Duration, error) 
 		}
 		accepted := true
 		var more bool
-		more, err = strategy.Nudge(ctx, c.Client, w, policy.NudgeOf(s.live), func() bool {
+		more, err = n.nudge.Step(ctx, c.Client, w, policy.NudgeOf(s.live), func() bool {
 			allowed := accepted || c.nudges.TryAccept()
 			accepted = false
 			return allowed

@@ -45,6 +45,16 @@ func nudging(c *cluster, pods int) {
 	}
 }
 
+// podLists returns how often pods have been listed.
+func (c *cluster) podLists() (n int) {
+	for _, a := range c.client.Actions() {
+		if a.Matches("list", "pods") {
+			n++
+		}
+	}
+	return n
+}
+
 func TestNudge_AnnotatesThePods(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		nudging(c, 2)
@@ -121,6 +131,7 @@ func TestNudge_IsBounded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		const pods = 120
 		nudging(c, pods)
+		c.client.ClearActions()
 		c.set(configMap("files", "2"))
 		c.advance(time.Millisecond)
 		if n := len(c.took()); n != nudgesAtOnce {
@@ -140,6 +151,9 @@ func TestNudge_IsBounded(t *testing.T) {
 				t.Errorf("pod %s was not nudged", name)
 			}
 		}
+		if n := c.podLists(); n != 1 {
+			t.Errorf("the pods were listed %d times, want once", n)
+		}
 	})
 }
 
@@ -150,23 +164,15 @@ func TestNudge_ListsOnlyPodsThatItMayNudge(t *testing.T) {
 		for c.controller.nudges.TryAccept() { // others have used it up
 		}
 		c.client.ClearActions()
-		lists := func() (n int) {
-			for _, a := range c.client.Actions() {
-				if a.Matches("list", "pods") {
-					n++
-				}
-			}
-			return n
-		}
 		c.set(configMap("files", "2"))
 		c.advance(time.Millisecond)
 		c.expect("at once")
-		if n := lists(); n > 0 {
+		if n := c.podLists(); n > 0 {
 			t.Errorf("pods were listed %d times", n)
 		}
 		c.advance(time.Second)
 		c.expect("later", "2m1s nudge web-000", "2m1s nudged web")
-		if n := lists(); n != 1 {
+		if n := c.podLists(); n != 1 {
 			t.Errorf("pods were listed %d times, want once", n)
 		}
 	})

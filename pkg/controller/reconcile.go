@@ -71,6 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 				after, err := c.nudge(ctx, s)
 				return cmp.Or(after, s.recheck(c.Clock.Now())), err
 			}
+			n.nudge = strategy.Nudge{}
 			return s.recheck(c.Clock.Now()), nil
 		}
 		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
