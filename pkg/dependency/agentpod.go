@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -16,6 +17,8 @@ import (
 type AgentPod struct {
 	Namespace, Name string
 	ResourceVersion string
+	// Seen is when it was first read that the pod says this.
+	Seen time.Time
 	// Workload is the workload that the pod belongs to, and Owner is its UID; empty: that is not known.
 	Workload WorkloadKey
 	Owner    types.UID
@@ -138,7 +141,9 @@ func (g *Graph) SetAgentPod(p *AgentPod) []WorkloadKey {
 	next := *p // the reflector may still have it
 	next.Sources = g.agents.share(p.Sources)
 	same := before != nil && before.says(&next)
-	if !same {
+	if same {
+		next.Seen = before.Seen
+	} else {
 		g.countAgentUses(&next, 1)
 	}
 	if before != nil {

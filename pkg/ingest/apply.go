@@ -263,7 +263,9 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	case o.unmounted:
 		return x.usersOf(x.graph.DeletePodStatus(o.Namespace, o.Name, at))
 	case o.agent != nil:
-		return x.known(x.graph.SetAgentPod(o.agent))
+		p := *o.agent
+		p.Seen = x.clock.Now()
+		return x.known(x.graph.SetAgentPod(&p))
 	case o.unowned:
 		return x.known(x.graph.DeleteAgentPod(o.Namespace, o.Name))
 	case o.namespace != nil:

@@ -22,7 +22,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	d.Nudge = d.Action == None && !e.defaults.Observe && e.nudges()
 	d.Timed = e.timed(&d)
 	d.Provisional = d.Timed && e.provisional(&d)
-	e.askAgents(&d)
+	e.askAgents(&d, o.Now)
 	return d
 }
 

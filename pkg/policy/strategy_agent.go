@@ -4,10 +4,11 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -33,9 +34,30 @@ type Agents struct {
 	pods, applied int
 	// The others, by their names.
 	behind, silent, incomplete, failed []string
+	// ahead are those that report a newer version of a source than has been read.
+	ahead []aheadPod
 	// message is that of the first that is incomplete, or failed.
 	incompleteMessage, failedMessage string
 }
+
+// aheadPod is a pod whose agent is believed until a time.
+type aheadPod struct {
+	name  string
+	until time.Time
+}
+
+// aheadFor is how long an agent is believed that reports a newer version than has been read: its watch may be faster. After that, the version
+// is of another history, as after a restore of etcd.
+const aheadFor = 30 * time.Second
+
+// freshness is how what an agent has applied compares with what has been read.
+type freshness int
+
+const (
+	outdated freshness = iota
+	newer
+	current
+)
 
 // AgentSource is a source that agents have applied.
 type AgentSource struct {
@@ -51,24 +73,27 @@ func (e *Evaluation) completeAgents() {
 	}
 	a := &e.Agents
 	compared := 0
-	results := map[*dependency.AgentSource]bool{} // of hasCurrent, by the first of the sources, which pods share that have applied the same
+	results := map[*dependency.AgentSource]freshness{} // by the first of the sources, which pods share that have applied the same
 	e.graph.AgentPods(e.Workload, func(p *dependency.AgentPod) {
 		a.pods++
-		current := true
+		fresh := current
 		if len(p.Sources) > 0 {
 			var found bool
-			if current, found = results[&p.Sources[0]]; !found && compared < maxAgentSources {
-				current = e.hasCurrent(p.Sources)
-				results[&p.Sources[0]], compared = current, compared+len(p.Sources)
+			if fresh, found = results[&p.Sources[0]]; !found && compared < maxAgentSources {
+				fresh = e.freshnessOf(p.Sources)
+				results[&p.Sources[0]], compared = fresh, compared+len(p.Sources)
 				a.add(p.Sources)
 			}
 		}
 		switch p.State {
 		case dependency.AgentApplied:
-			if current {
-				a.applied++
-			} else {
+			switch fresh {
+			case outdated:
 				a.behind = append(a.behind, p.Name)
+			case newer:
+				a.ahead = append(a.ahead, aheadPod{p.Name, p.Seen.Add(aheadFor)})
+			case current:
+				a.applied++
 			}
 		case dependency.AgentApplying:
 			a.behind = append(a.behind, p.Name)
@@ -102,36 +127,71 @@ var byAgent = []dependency.Use{{Type: dependency.ByAgent, Optional: true}}
 // add adds sources that are in order.
 func (a *Agents) add(sources []dependency.AgentSource) {
 	for i := range sources {
-		s := AgentSource{Kind: sources[i].Kind, Name: sources[i].Name}
-		at, found := slices.BinarySearchFunc(a.Sources, s, compareAgentSources)
+		s := &sources[i]
+		at, found := slices.BinarySearchFunc(a.Sources, s, func(a AgentSource, s *dependency.AgentSource) int { return -s.Compare(a.Kind, a.Name) })
 		if !found && len(a.Sources) < dependency.MaxSources {
-			a.Sources = slices.Insert(a.Sources, at, s)
+			a.Sources = slices.Insert(a.Sources, at, AgentSource{Kind: s.Kind, Name: s.Name})
 		}
 	}
 }
 
-// hasCurrent reports whether sources have been applied in their current state, as far as that is read.
-func (e *Evaluation) hasCurrent(sources []dependency.AgentSource) bool {
-	return !slices.ContainsFunc(sources, func(s dependency.AgentSource) bool {
+// freshnessOf compares the state in which sources have been applied with the current state, as far as that is read.
+func (e *Evaluation) freshnessOf(sources []dependency.AgentSource) freshness {
+	out := current
+	for i := range sources {
+		s := &sources[i]
 		key := dependency.SourceKey{Kind: s.Kind, Namespace: e.Workload.Namespace, Name: s.Name}
+		var uid types.UID
+		var version uint64
 		if now := e.graph.Source(key); now != nil {
-			return s.UID != now.UID || s.Version < dependency.ParseVersion(now.ResourceVersion)
+			uid, version = now.UID, dependency.ParseVersion(now.ResourceVersion)
+		} else if now := e.graph.Unread(key); now != nil {
+			uid, version = now.UID, dependency.ParseVersion(now.ResourceVersion)
+		} else if !e.graph.Observes(s.Kind) || e.graph.SelectedByLabel() { // it may be there, and not read
+			continue
 		}
-		if now := e.graph.Unread(key); now != nil {
-			return s.UID != now.UID || s.Version < dependency.ParseVersion(now.ResourceVersion)
+		switch {
+		case s.UID != uid, s.Version < version:
+			return outdated
+		case s.Version > version && uid != "":
+			out = newer
 		}
-		unknown := !e.graph.Observes(s.Kind) || e.graph.SelectedByLabel() // it may be there, and not read
-		return s.UID != "" && !unknown
-	})
+	}
+	return out
+}
+
+// judge returns what the agents say at a time. Pods that report newer versions count as applied for a while; the time until which the first of
+// them is believed is zero if none is.
+func (a Agents) judge(now time.Time) (_ Agents, until time.Time) {
+	if len(a.ahead) == 0 {
+		return a, until
+	}
+	a.behind = slices.Clone(a.behind)
+	for _, p := range a.ahead {
+		if !now.Before(p.until) {
+			a.behind = append(a.behind, p.name)
+			continue
+		}
+		a.applied++
+		if until.IsZero() || p.until.Before(until) {
+			until = p.until
+		}
+	}
+	slices.Sort(a.behind)
+	return a, until
 }
 
 // askAgents changes the decision about a workload whose agents apply what changes: it is in sync once they say that they have. Every
 // replica reads the same of them, at its time.
-func (e *Evaluation) askAgents(d *Decision) {
+func (e *Evaluation) askAgents(d *Decision, now time.Time) {
 	if e.Policy.Strategy != Agent || d.State != InSync || d.Reason == ReasonNoPods {
 		return
 	}
-	a := &e.Agents
+	a, until := e.Agents.judge(now)
+	if !until.IsZero() && (d.RecheckAt.IsZero() || until.Before(d.RecheckAt)) {
+		d.RecheckAt = until
+	}
+	d.Timed = d.Timed || len(a.ahead) > 0
 	total := a.pods
 	if !e.Workload.Custom { // of others, it may not be how many there should be
 		total = max(total, int(e.Workload.Replicas))
@@ -197,8 +257,4 @@ func pods(names []string) string {
 		return "Pod " + names[0]
 	}
 	return "Pods " + enumerate(names)
-}
-
-func compareAgentSources(a, b AgentSource) int {
-	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
 }

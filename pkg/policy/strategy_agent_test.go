@@ -147,6 +147,45 @@ func TestAgent_InSyncWhenAllPodsAre(t *testing.T) {
 	a.expect("after a restart of the server", policy.InSync, "ContentApplied", allApplied)
 }
 
+// An agent may see a change before the server, but not long before. After a restore of etcd, what agents have reported may be newer than what
+// there is, and may never have been in this history.
+func TestAgent_ReportsANewerVersion(t *testing.T) {
+	a := newAgents(t)
+	newer := a.stored(configMap("site"))
+	newer.ResourceVersion = strconv.FormatUint(dependency.ParseVersion(newer.ResourceVersion)+1000, 10)
+	a.apply(pod1)
+	a.report(pod2, status.Applied, "", newer, a.stored(secret("tls")))
+	a.tick(29 * time.Second)
+	a.expect("the server may be late", policy.InSync, "ContentApplied", allApplied)
+	d := a.decide()
+	if !d.Timed || !d.RecheckAt.Equal(a.now.Add(time.Second)) {
+		t.Errorf("decision = %+v, want that time changes it in a second", d)
+	}
+	behind := "1 of 2 pods has applied the current content. Pod " + pod2 + " has yet to report that."
+	a.tick(time.Second)
+	a.expect("it is not that late", policy.Pending, "AgentsApplying", behind)
+	if d := a.decide(); !d.Timed || !d.RecheckAt.IsZero() {
+		t.Errorf("decision = %+v, want one that time alone does not change", d)
+	}
+	a.report(pod2, status.Applied, "", newer, a.stored(secret("tls"))) // another write of the pod
+	a.expect("the same report", policy.Pending, "AgentsApplying", behind)
+	a.report(pod1, status.Applied, "", newer)
+	a.tick(10 * time.Second)
+	a.report(pod2, status.Applied, "", newer)
+	if d := a.decide(); d.State != policy.InSync || !d.RecheckAt.Equal(a.now.Add(20*time.Second)) {
+		t.Errorf("decision = %+v, want it to change when the first report is not believed any longer", d)
+	}
+	a.tick(25 * time.Second)
+	a.expect("the first", policy.Pending, "AgentsApplying", strings.ReplaceAll(behind, pod2, pod1))
+	a.report(pod2, status.Applied, "", newer, status.Source{Kind: "Secret", Namespace: namespace, Name: "tls", UID: "other", ResourceVersion: "999999"})
+	a.expect("newer, and another one", policy.Pending, "AgentsApplying", "0 of 2 pods have applied the current content. Pods "+pod1+" and "+pod2+" have yet to report that.")
+	a.apply(pod1, pod2)
+	a.expect("they have reported again", policy.InSync, "ContentApplied", allApplied)
+	if d := a.decide(); d.Timed {
+		t.Errorf("decision = %+v, want one that every replica makes", d)
+	}
+}
+
 func TestAgent_Fails(t *testing.T) {
 	a := newAgents(t)
 	a.apply(pod1)
