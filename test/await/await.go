@@ -6,6 +6,7 @@ package await
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,6 +31,21 @@ func Until(t testing.TB, what string, check func(context.Context) error) {
 	if err != nil {
 		t.Fatalf("waiting until %s: %v: %v", what, err, last)
 	}
+}
+
+// Passes calls get until it returns an object that passes all checks, and returns that.
+func Passes[T any](t testing.TB, what string, get func(context.Context) (T, error), checks ...func(T) error) (found T) {
+	t.Helper()
+	Until(t, what, func(ctx context.Context) (err error) {
+		if found, err = get(ctx); err != nil {
+			return err
+		}
+		for _, check := range checks {
+			err = errors.Join(err, check(found))
+		}
+		return err
+	})
+	return found
 }
 
 // NextSecond returns in another second than that in which it is called. API objects tell times in whole seconds: what is

@@ -62,26 +62,23 @@ func observe(ctx context.Context, namespace, version string) (moment, error) {
 // restarts returns how often the application of a pod was restarted.
 func restarts(pod *corev1.Pod) int32 { return pod.Status.ContainerStatuses[0].RestartCount }
 
-// follow changes the content of the Deployment, which has two replicas, and compares what the API says with what containers have until both
-// have the new content.
-func follow(t *testing.T, namespace, value string) {
-	t.Helper()
-	deployments := client.AppsV1().Deployments(namespace)
-	old, err := deployments.Get(t.Context(), "app", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+// reached is when something was first so, since a change.
+type reached struct{ known, firstServes, serve, reported time.Duration }
+
+// first notes a time, once.
+func first(d *time.Duration, is bool, at time.Duration) {
+	if is && *d == 0 {
+		*d = at
 	}
-	var (
-		moments                                      []moment
-		known, patched, firstServes, serve, reported time.Duration
-	)
+}
+
+// watch changes the content of the Deployment, which has two replicas, and compares what the API says with what containers have until both
+// have the new content. It calls each at each moment.
+func watch(t *testing.T, namespace, value string, each func(context.Context, *moment) error) (r reached, seen int) {
+	t.Helper()
+	var moments []moment
 	started := time.Now()
 	version := change(t, namespace, value)
-	first := func(d *time.Duration, reached bool) {
-		if reached && *d == 0 {
-			*d = time.Since(started)
-		}
-	}
 	await.Until(t, "all pods have the new content, and the API says so", func(ctx context.Context) error {
 		at := time.Since(started)
 		m, err := observe(ctx, namespace, version)
@@ -90,8 +87,7 @@ func follow(t *testing.T, namespace, value string) {
 		}
 		m.at = at
 		moments = append(moments, m)
-		now, err := deployments.Get(ctx, "app", metav1.GetOptions{})
-		if err != nil {
+		if err := each(ctx, &m); err != nil {
 			return err
 		}
 		renewed := 0
@@ -101,19 +97,40 @@ func follow(t *testing.T, namespace, value string) {
 			}
 		}
 		inSync := m.known && m.state == v1alpha1.StateInSync
-		first(&known, m.known)
-		first(&patched, now.Spec.Template.Annotations["configdep.io/config-hash"] != old.Spec.Template.Annotations["configdep.io/config-hash"])
-		first(&firstServes, renewed > 0)
-		first(&serve, renewed == 2 && len(m.reads) == 2)
-		first(&reported, inSync)
-		if !inSync || serve == 0 {
+		now := time.Since(started)
+		first(&r.known, m.known, now)
+		first(&r.firstServes, renewed > 0, now)
+		first(&r.serve, renewed == 2 && len(m.reads) == 2, now)
+		first(&r.reported, inSync, now)
+		if !inSync || r.serve == 0 {
 			return fmt.Errorf("the state is %s, and pods have %v", m.state, m.reads)
 		}
 		return nil
 	})
-	t.Logf("after the change: shown %.2f s, template patched %.2f s, first pod serves it %.2f s, both %.2f s, InSync %.2f s, in %d moments",
-		known.Seconds(), patched.Seconds(), firstServes.Seconds(), serve.Seconds(), reported.Seconds(), len(moments))
 	check(t, moments, value)
+	return r, len(moments)
+}
+
+// follow is watch for a rollout.
+func follow(t *testing.T, namespace, value string) {
+	t.Helper()
+	deployments := client.AppsV1().Deployments(namespace)
+	old, err := deployments.Get(t.Context(), "app", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patched time.Duration
+	started := time.Now()
+	r, moments := watch(t, namespace, value, func(ctx context.Context, _ *moment) error {
+		now, err := deployments.Get(ctx, "app", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		first(&patched, now.Spec.Template.Annotations["configdep.io/config-hash"] != old.Spec.Template.Annotations["configdep.io/config-hash"], time.Since(started))
+		return nil
+	})
+	t.Logf("after the change: shown %.2f s, template patched %.2f s, first pod serves it %.2f s, both %.2f s, InSync %.2f s, in %d moments",
+		r.known.Seconds(), patched.Seconds(), r.firstServes.Seconds(), r.serve.Seconds(), r.reported.Seconds(), moments)
 }
 
 // check compares what the API says with what containers have, at each moment.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -45,19 +44,9 @@ func testStrategyInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var moments []moment
 	messages := map[string]bool{}
 	most := 0
-	started := time.Now()
-	version := change(t, ns, "two")
-	var first, both time.Duration
-	await.Until(t, "all pods have the new content, and the API says so", func(ctx context.Context) error {
-		m, err := observe(ctx, ns, version)
-		if err != nil {
-			return err
-		}
-		m.at = time.Since(started)
-		moments = append(moments, m)
+	r, moments := watch(t, ns, "two", func(ctx context.Context, _ *moment) error {
 		shown, err := view.ConfigdepV1alpha1().ConfigDependencies(ns).Get(ctx, "deployment.app", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -74,23 +63,10 @@ func testStrategyInPlace(t *testing.T) {
 			}
 		}
 		most = max(most, unavailable)
-		renewed := 0
-		for _, got := range m.reads {
-			if got == all("two") {
-				renewed++
-			}
-		}
-		if first == 0 && renewed > 0 {
-			first = time.Since(started)
-		}
-		if renewed < 2 || !m.known || m.state != v1alpha1.StateInSync {
-			return fmt.Errorf("the state is %s, and pods have %v", m.state, m.reads)
-		}
-		both = time.Since(started)
 		return nil
 	})
-	t.Logf("after the change: first pod serves it %.2f s, both and InSync %.2f s, in %d moments; at most %d unavailable", first.Seconds(), both.Seconds(), len(moments), most)
-	check(t, moments, "two")
+	t.Logf("after the change: first pod serves it %.2f s, both %.2f s, InSync %.2f s, in %d moments; at most %d unavailable",
+		r.firstServes.Seconds(), r.serve.Seconds(), r.reported.Seconds(), moments, most)
 	if most > 1 {
 		t.Errorf("%d pods were unavailable at once", most)
 	}

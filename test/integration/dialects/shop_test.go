@@ -198,17 +198,9 @@ func (s *shop) until(name, what string, check func(*appsv1.Deployment) error) *a
 // view waits until the API shows a workload in a way that passes all checks.
 func (s *shop) view(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	s.Helper()
-	var found *v1alpha1.ConfigDependency
-	await.Until(s.T, name+" is shown as expected", func(ctx context.Context) (err error) {
-		if found, err = api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		for _, check := range checks {
-			err = errors.Join(err, check(found))
-		}
-		return err
-	})
-	return found
+	return await.Passes(s.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	}, checks...)
 }
 
 // inSync checks that the pods are known to run with the current content.

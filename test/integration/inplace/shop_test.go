@@ -6,7 +6,6 @@ package inplace
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -105,17 +104,9 @@ func (s *shop) write(value string) (version string) {
 // view waits until the API shows the Deployment in a way that passes all checks.
 func (s *shop) view(checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	s.Helper()
-	var found *v1alpha1.ConfigDependency
-	await.Until(s.T, "the Deployment is shown as expected", func(ctx context.Context) (err error) {
-		if found, err = api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment.web", metav1.GetOptions{}); err != nil {
-			return err
-		}
-		for _, check := range checks {
-			err = errors.Join(err, check(found))
-		}
-		return err
-	})
-	return found
+	return await.Passes(s.T, "the Deployment is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment.web", metav1.GetOptions{})
+	}, checks...)
 }
 
 func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {

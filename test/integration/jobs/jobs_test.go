@@ -147,16 +147,9 @@ func (s *shop) expectRuns(name string, want int) {
 // view waits until the API shows a workload in a way that passes all checks.
 func (s *shop) view(name string, checks ...func(*v1alpha1.ConfigDependency) error) {
 	s.Helper()
-	await.Until(s.T, name+" is shown as expected", func(ctx context.Context) error {
-		found, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, check := range checks {
-			err = errors.Join(err, check(found))
-		}
-		return err
-	})
+	await.Passes(s.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	}, checks...)
 }
 
 func inSync(o *v1alpha1.ConfigDependency) error {

@@ -257,17 +257,9 @@ const observed, observedText = "$(generation)", "$(generation as text)"
 func (p *place) view(d definition, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	p.Helper()
 	name := d.view()
-	var found *v1alpha1.ConfigDependency
-	await.Until(p.T, name+" is shown as expected", func(ctx context.Context) (err error) {
-		if found, err = api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		for _, check := range checks {
-			err = errors.Join(err, check(found))
-		}
-		return err
-	})
-	return found
+	return await.Passes(p.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+		return api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	}, checks...)
 }
 
 // gone waits until the API shows nothing of the object named web.

@@ -85,18 +85,11 @@ func TestFields_AreNotKept(t *testing.T) {
 			Body([]byte("{}")).DoRaw(t.Context())
 		fmt.Fprintf(answers, "reload: %v\n%s\n", err, got)
 	}
-	view := func(name string, checks ...func(*v1alpha1.ConfigDependency) error) (found *v1alpha1.ConfigDependency) {
+	view := func(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 		t.Helper()
-		await.Until(t, name+" is shown as expected", func(ctx context.Context) (err error) {
-			if found, err = direct.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborstore."+name, metav1.GetOptions{}); err != nil {
-				return err
-			}
-			for _, check := range checks {
-				err = errors.Join(err, check(found))
-			}
-			return err
-		})
-		return found
+		return await.Passes(t, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+			return direct.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborstore."+name, metav1.GetOptions{})
+		}, checks...)
 	}
 	view("web", applied)
 	ask()
