@@ -21,24 +21,38 @@ import (
 
 // All tests share these.
 var (
-	server *install.Installation
-	client kubernetes.Interface
-	api    versioned.Interface
+	cluster *controlplane.ControlPlane
+	server  *install.Installation
+	client  kubernetes.Interface
+	api     versioned.Interface
 )
 
 func TestMain(m *testing.M) {
 	controlplane.Parallel(4)
-	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
+	dir, err := os.MkdirTemp("", "inplace-")
+	if err != nil {
+		panic(err)
+	}
+	args, err := auditArgs(dir)
+	if err != nil {
+		panic(err)
+	}
+	code := install.Run(m, controlplane.Options{Nodes: 1, APIServerArgs: args}, install.Options{
 		Race:     install.RaceDetector,
 		Replicas: 2, Manifests: "overlays/in-place",
-		Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
+		Args: []string{
+			"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s",
+			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+		},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
-		server = i
+		cluster, server = c, i
 		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
 		if err := declareFeature(); err != nil {
 			panic(err)
 		}
-	}))
+	})
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // declareFeature lets the nodes declare, as kubelets do, that they can restart all containers of a pod: without that, no pod with such a rule

@@ -104,8 +104,13 @@ func (s *shop) write(value string) (version string) {
 // view waits until the API shows the Deployment in a way that passes all checks.
 func (s *shop) view(checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	s.Helper()
-	return await.Passes(s.T, "the Deployment is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment.web", metav1.GetOptions{})
+	return s.viewOf("deployment.web", checks...)
+}
+
+func (s *shop) viewOf(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
+	s.Helper()
+	return await.Passes(s.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	}, checks...)
 }
 
@@ -155,7 +160,8 @@ func (s *shop) sets() int {
 }
 
 // kubelet does what the kubelet and the restarter do in a namespace: it restarts all containers of a pod whenever the annotation has
-// another value. The pod is then not ready for a moment.
+// another value. The pod is then not ready until its Deployment shows that: the server looks at pods when the Deployment changes, and
+// otherwise only every 5 seconds.
 type kubelet struct {
 	namespace string
 
@@ -199,9 +205,18 @@ func startKubelet(t *testing.T, namespace string) *kubelet {
 }
 
 func (k *kubelet) step(ctx context.Context) error {
-	pods, err := client.CoreV1().Pods(k.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	pods, err := client.CoreV1().Pods(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
+	}
+	deployments, err := client.AppsV1().Deployments(k.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	shown := map[string]bool{} // that a pod is not ready, by the label of the pod
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		shown[d.Spec.Selector.MatchLabels["app"]] = d.Status.ReadyReplicas < d.Status.Replicas
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -222,6 +237,9 @@ func (k *kubelet) step(ctx context.Context) error {
 			unready++
 		case !ready:
 			unready++
+			if !shown[p.Labels["app"]] {
+				continue
+			}
 			if err := k.status(ctx, p, false); err != nil {
 				return err
 			}
