@@ -64,11 +64,12 @@ type note struct {
 	// decided until it has come back through the index, or is regarded as lost.
 	written   uint64
 	writtenAt time.Time
-	// hash is the hash of the record that was written then, and decided is the place, in the order
-	// of reading, of the latest change that had been read when this record was decided on.
-	hash    string
-	decided uint64
-	said    said
+	// hash is the hash of the record that the workload had then. decided is the place, in the order of reading, of the latest change
+	// that had been read when this record was decided on, and recorded is the version of the write that made it. A write that leaves
+	// the record as it was, such as the end of a restart, changes neither.
+	hash              string
+	decided, recorded uint64
+	said              said
 	// staleSince is when content was first seen to differ from the record.
 	staleSince time.Time
 	record     string
@@ -250,7 +251,7 @@ func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.Wor
 	notes := map[dependency.WorkloadKey]*note{}
 	for key, n := range earlier {
 		if n.hash != "" && (all == nil || all.Workload(key) != nil) {
-			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided, said: n.said}
+			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided, recorded: n.recorded, said: n.said}
 		}
 	}
 	c.mu.Lock()

@@ -212,7 +212,7 @@ func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
 	if n.hash == hash && n.isLast(w) {
 		o.Decided = n.decided
 		if hash != "" {
-			o.Written = n.written
+			o.Written = n.recorded
 		}
 	}
 	return o
@@ -363,11 +363,13 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		}
 		return err
 	}
-	decided := s.order
-	if slices.Contains([]policy.Action{policy.None, policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
-		decided = n.observed(w, w.Marks.Hash).Decided
+	version := dependency.ParseVersion(patched.GetResourceVersion())
+	decided, recorded := s.order, version
+	if slices.Contains([]policy.Action{policy.None, policy.Continue, policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
+		before := n.observed(w, w.Marks.Hash)
+		decided, recorded = before.Decided, before.Written
 	}
-	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), decided
+	n.written, n.writtenAt, n.decided, n.recorded = version, c.Clock.Now(), decided, recorded
 	marks := policy.MarksOf(patched.GetAnnotations())
 	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standbyRuns() {
