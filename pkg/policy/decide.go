@@ -300,6 +300,9 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		case !o.Verified.of(e.Workload, known.written):
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. The leader is checking which changed first to decide whether a restart is due."
+			if e.Policy.Strategy == Agent { // nothing that follows from it is recorded, so replicas would show for ever that it is being checked
+				d.notByAgents(what)
+			}
 			return d
 		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
@@ -308,8 +311,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		}
 	}
 	if e.Policy.Strategy == Agent {
-		d.State, d.Reason = Blocked, ReasonNotByAgents
-		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
+		d.notByAgents(what)
 		return d
 	}
 	settled, settle, release := e.settles(o, changes, e.lastChange(changes, &known))
@@ -342,6 +344,12 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		d.Message += " It may be delayed, because another client removed configdep's annotations."
 	}
 	return d
+}
+
+// notByAgents blocks a decision about what has changed, because nothing restarts the containers.
+func (d *Decision) notByAgents(what string) {
+	d.State, d.Reason = Blocked, ReasonNotByAgents
+	d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
 }
 
 // mayHaveRead reports whether the pods may have read the changes: the owner may have changed the

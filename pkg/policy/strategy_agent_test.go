@@ -246,6 +246,28 @@ func TestAgent_ContentThatContainersRead(t *testing.T) {
 	}
 }
 
+// The leader looks up whether pods that read content themselves are newer than it. If they are not, nothing is recorded, so that replicas
+// must not show that this is being checked.
+func TestAgent_TemplateThatMayBeNewer(t *testing.T) {
+	a := newAgents(t)
+	a.SeparateCounters()
+	a.apply(pod1, pod2)
+	a.tick(time.Minute)
+	a.set(configMap("settings", "a", "2"))
+	a.tick(time.Minute)
+	a.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image += "x" })
+	a.tick(time.Hour)
+	d := a.decide()
+	if d.State != policy.Blocked || d.Reason != "NotByAgents" || d.Action != policy.Verify {
+		t.Fatalf("decision = %+v, want NotByAgents with the action Verify", d)
+	}
+	w := a.workload()
+	d = a.evaluate().Decide(policy.Observed{Now: a.now, Verified: &policy.Verification{Newer: true, WrittenAt: d.WrittenAt, StartedBy: w.StartedBy}})
+	if d.Action != policy.WriteVerified {
+		t.Errorf("decision about newer pods = %+v, want the action WriteVerified", d)
+	}
+}
+
 // What pods say about sources of other namespaces is not compared with these: those who can write pods here would learn of them.
 func TestAgent_OtherNamespaces(t *testing.T) {
 	a := newAgents(t)
