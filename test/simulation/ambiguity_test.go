@@ -95,7 +95,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 	}
 	// Without a valid mode, the default applies: in mode off, no pod is evicted.
-	if r.seen.evicting(&d.manifest) && (!rules.recreate || rules.mode == "off") {
+	if r.seen.evicting(&d.manifest) && (d.superseded(rules) || rules.mode == "off") {
 		return "pods were still to be evicted when the strategy was changed"
 	}
 	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // with any key

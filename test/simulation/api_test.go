@@ -56,12 +56,15 @@ type request struct {
 	action clienttesting.Action
 	reload *reloadRequest
 	name   string // of the object
-	slot   int
+	slot   int    // -1: of all
+	pod    string // the only one to list
 	// seen is what the server had seen when it sent the request, and sent the time of that.
 	noted bool
 	seen  view
 	sent  time.Time
-	reply chan answer
+	// listed are the pods of the workload that the server had listed last.
+	listed *listing
+	reply  chan answer
 	// written is the time at which the server noted versions when it sent the request; see server.written.
 	written map[int]confirmed
 	// ghost: no client waits for the answer.
@@ -80,13 +83,19 @@ func (r *request) patch() clienttesting.PatchAction {
 	return p
 }
 
-// evicts reports whether a request is a restart that names pods to evict. A request that restores both annotations
+// evicts reports whether a request is a restart that names pods, or one of which the pods were listed because it was to name them. A request that restores both annotations
 // after another client has removed them is not.
 func (w *world) evicts(r *request) bool {
+	if r.patch() == nil || r.ofPod() {
+		return false
+	}
 	var body patchBody
 	p, d := r.patch(), w.workloads[r.slot]
-	if p == nil || d == nil || json.Unmarshal(p.GetPatch(), &body) != nil || body.Metadata.Annotations[recreatingAnnotation] == nil {
+	if d == nil || json.Unmarshal(p.GetPatch(), &body) != nil {
 		return false
+	}
+	if body.Metadata.Annotations[recreatingAnnotation] == nil { // of the pods, one may have had no restarter
+		return (len(body.Spec.Template.Metadata.Annotations) > 0) && d.restartsBy(rulesOf(d.declares(), r.seen.annotations, w.defaults)) == "in-place"
 	}
 	return body.Metadata.Annotations[lastReloadAnnotation] != nil && !restores(d, &body)
 }
@@ -134,6 +143,12 @@ func newRequest(s *server, action clienttesting.Action, reload *reloadRequest) *
 		}
 	case clienttesting.ListAction:
 		r.name = a.GetListRestrictions().Labels.String()
+		if name, found := a.GetListRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField); found {
+			r.name, r.pod = name, name
+		}
+		if action.GetResource().Resource == "poddisruptionbudgets" { // of all workloads
+			r.slot = -1
+		}
 	}
 	if at := strings.IndexByte(r.name, 'w'); at >= 0 && at+1 < len(r.name) {
 		r.slot, _ = strconv.Atoi(r.name[at+1 : at+2])
@@ -186,8 +201,11 @@ func (w *world) do(r *request, f fault) answer {
 }
 
 func (w *world) handle(r *request) (runtime.Object, error) {
-	d := w.workloads[r.slot]
 	resource := r.action.GetResource().GroupResource()
+	if r.slot < 0 {
+		return w.budgets(r), nil
+	}
+	d := w.workloads[r.slot]
 	if err := w.refuses(r.action.GetResource(), r.name); err != nil {
 		return nil, err
 	}
@@ -198,11 +216,19 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 		}
 		return d.object(), nil
 	case "list replicasets":
+		if d == nil || len(d.sets) == 0 { // then it has no pods
+			*r.listing() = w.listing(r, nil)
+		}
 		return d.replicaSets(), nil
 	case "list controllerrevisions":
 		return d.controllerRevisions(), nil
 	case "list pods":
-		return d.podList(), nil
+		if r.pod == "" {
+			*r.listing() = w.listing(r, d)
+		}
+		return d.podList(r.pod), nil
+	case "patch pods":
+		return w.tell(r, d, resource)
 	case "create pods/eviction":
 		return nil, w.evictFor(r, d, resource)
 	case "patch deployments", "patch statefulsets", "patch daemonsets", "patch boats":
@@ -356,7 +382,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		}
 		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
 	})
-	if body.resumes() && wrote {
+	if (body.resumes() || body.progresses()) && wrote {
 		w.oracle.lookAt(d)
 	} else {
 		w.oracle.afterPatch(r, d, &before, restarts, wrote)

@@ -31,11 +31,14 @@ func (o *oracle) checkCalm() {
 			got := server.decide(d)
 			if server.leads {
 				told = got.state != "InSync"
+				o.checkHalted(d, server, got)
 			}
+			o.checkUnderWay(d, server, got)
+			o.checkAgents(d, server, got)
 			// The server's knowledge about its own record, which is not checked here, may hold a paused
 			// Deployment.
 			held := d.paused && o.world.severalCounters()
-			if server.leads && got.action != "" && got.action != "Continue" && !d.holder.fights() && !held {
+			if server.leads && got.action != "" && got.action != "Continue" && !d.holder.fights() && !held && (got.action != "Verify" || got.reason != "NotByAgents") {
 				o.fail("%s: server %d leads and still has to %s", workloadName(d.slot), server.id, got.action)
 			}
 			doubts := got.state == "Pending" && (want == "InSync" || want == "RollingOut") && o.mayDoubt(d, server, got.reason)
@@ -48,6 +51,12 @@ func (o *oracle) checkCalm() {
 			continue
 		}
 		o.checkEvictions(d)
+		if o.rules(d).agent { // nothing restarts it
+			if stale && !told {
+				o.fail("%s is shown as InSync, and has containers with old content that agents do not apply", workloadName(d.slot))
+			}
+			continue
+		}
 		if d.holder.fights() && told {
 			continue // the owner reverts each restart before pods are replaced; the state must show that
 		}
@@ -123,7 +132,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 
 // checkEvictions checks that no pod is left that was to be evicted, unless something forbids its eviction.
 func (o *oracle) checkEvictions(d *workload) {
-	if d.pdb || d.annotations[recreatingAnnotation] == "" || !o.rules(d).recreate {
+	if underWay := d.underWay(); d.pdb || underWay == "" || underWay != d.restartsBy(o.rules(d)) || d.stuck() {
 		return
 	}
 	whole := true
@@ -135,7 +144,7 @@ func (o *oracle) checkEvictions(d *workload) {
 	}
 	for _, p := range d.pods {
 		if whole && d.doomed(p) && !p.terminating {
-			o.fail("%s: pod %d was never evicted", workloadName(d.slot), p.uid)
+			o.fail("%s: pod %d was never evicted, or restarted in place", workloadName(d.slot), p.uid)
 		}
 	}
 }
@@ -160,8 +169,12 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 		return ""
 	case stale, d.holder.fights():
 		return ""
+	case r.agent && slices.ContainsFunc(d.truth.scopes[:], scope.counts): // older pods may have old content, which nothing restarts
+		return ""
 	case d.unfinished():
 		return "RollingOut"
+	case r.agent:
+		return o.expectOfAgents(d)
 	default:
 		return "InSync"
 	}
@@ -185,6 +198,13 @@ func (o *oracle) checkShown() {
 				}
 			}
 		})
+		for _, server := range o.world.servers {
+			if server.alive {
+				got := server.decide(d)
+				o.checkUnderWay(d, server, got)
+				o.checkAgents(d, server, got)
+			}
+		}
 	}
 }
 
@@ -222,7 +242,7 @@ func (o *oracle) checkAlike() {
 
 // lags reports whether something has not reached the server yet.
 func (s *server) lags() bool {
-	for id := range s.world.streams() {
+	for _, id := range s.world.streams() {
 		if st := &s.streams[id]; len(st.queue) > 0 || st.relist && !s.view.absent[id] || st.ended || s.view.absent[id] == s.world.readable(id) {
 			return true
 		}

@@ -154,14 +154,17 @@ func (d *workload) restored(w *world, now *workload) {
 	for i, p := range d.pods {
 		if now != nil {
 			if at := slices.IndexFunc(now.pods, func(o *pod) bool { return o.uid == p.uid }); at >= 0 && !now.pods[at].terminating {
-				d.pods[i] = now.pods[at]
+				annotations := p.annotations
+				p = now.pods[at]
+				d.pods[i] = p
+				w.annotatePod(d, p, annotations)
 				continue
 			}
 		}
 		for j := range p.containers {
-			p.containers[j] = container{}
+			p.stop(j)
 		}
-		p.mounted, p.terminating = false, false
+		p.mounted, p.terminating, p.inPlace.down, p.inPlace.stuck, p.inPlace.unready, p.acts = false, false, false, false, false, time.Time{}
 		w.kubelet(d, p)
 	}
 	for _, p := range d.pods {

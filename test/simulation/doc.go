@@ -37,6 +37,15 @@
 // what it cannot read. What changed before a server could list the kind must not restart a workload, unless a record tells of it
 // (kinds_test.go).
 //
+// In a quarter of the histories, workloads ask for restarts in place. Their restarters act late, lose what they were told, or end
+// containers that never start again. A pod is told only of a restart that began after its creation, one at a time, while enough others are
+// ready and its PodDisruptionBudget allows it, and again only if a container still runs as before. None is recorded as restarted
+// before all its containers have started again and it is ready; a rollout needs a reason; and a pod that does not come back makes the
+// state Failed (inplace_test.go).
+//
+// In a few histories, config agents in pods apply what changes: late, not at all, or without a word. No server may show such a workload as
+// in sync of which an agent has not applied content that the server has seen (agents_test.go).
+//
 // When a change of the policy makes a source count, its content at that moment is adopted: this
 // is not a change.
 //

@@ -42,7 +42,9 @@ func generate(seedNumber uint64) *history {
 		}
 		if m.IntN(4) == 0 {
 			annotation := pick(m, toggled...)
-			s.Annotations[annotation] = pick(m, slices.Sorted(maps.Keys(vocabulary[annotation]))...)
+			s.Annotations[annotation] = pick(m, slices.DeleteFunc(slices.Sorted(maps.Keys(vocabulary[annotation])), func(text string) bool {
+				return text == "in-place" || text == "agent" // see addInPlace and addAgents
+			})...)
 		}
 		if m.IntN(10) == 0 {
 			s.Reaction = pick(m, stripsMetadata, stripsTemplate, stripsBoth, heals, heals)
@@ -91,5 +93,7 @@ func generate(seedNumber uint64) *history {
 	}
 	h.addForeign(begin)
 	h.addCustom(begin)
+	h.addInPlace(begin)
+	h.addAgents(begin)
 	return h
 }

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	defaultCount = 3000 // histories
+	defaultCount = 2500 // histories
 	maxFailures  = 3    // the test ends after this number of failures, unless SIMULATION_FAILURES is set
 )
 
@@ -201,6 +201,15 @@ func (t *tally) check(test *testing.T, histories int) {
 		"evictions":                           {t.Evictions, histories / 100},
 		"Reloads":                             {t.Reloads, histories / 20},
 		"patches of the webhook":              {t.Admitted, histories / 20},
+		"reports of agents":                   {t.Reports, histories / 4},
+		"workloads that agents keep in sync":  {t.AgentsInSync, histories / 40},
+		"workloads that agents have not":      {t.AgentsNot, histories / 40},
+		"restarts in place":                   {t.InPlace, histories / 20},
+		"restarts in place that ended":        {t.DoneInPlace, histories / 20},
+		"pods that were told to restart":      {t.Told, histories / 10},
+		"pods that were told again":           {t.ToldAgain, histories / 200},
+		"restarts in place that halted":       {t.Halted, histories / 200},
+		"rollouts instead":                    {t.NotInPlace, histories / 200},
 		"pauses":                              {t.Pauses, histories / 40},
 		"ends of pauses":                      {t.Resumes, histories / 40},
 		"definitions that go":                 {t.Withdrawals, histories / 8},
@@ -241,4 +250,13 @@ func (t *tally) add(o tally) {
 	t.CustomRestarts += o.CustomRestarts
 	t.LateRestarts += o.LateRestarts
 	t.Resumes += o.Resumes
+	t.Reports += o.Reports
+	t.AgentsInSync += o.AgentsInSync
+	t.AgentsNot += o.AgentsNot
+	t.InPlace += o.InPlace
+	t.DoneInPlace += o.DoneInPlace
+	t.Told += o.Told
+	t.ToldAgain += o.ToldAgain
+	t.Halted += o.Halted
+	t.NotInPlace += o.NotInPlace
 }

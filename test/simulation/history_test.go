@@ -232,8 +232,19 @@ var actions = map[string]action{
 	"evict pod":         {3, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, false) }},
 	"lose node":         {1, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, true) }},
 	"restart container": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.restartContainer(o.A, o.C) }},
-	"protect":           {1, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.pdb = o.B == 1; return true })},
-	"refuse":            {2, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.refused = o.B == 1; return true })},
+	// How the pods of a workload restart in place. Without a weight: addInPlace adds them.
+	"restarter": {0, none, onWorkload(func(_ *world, d *workload, o operation) bool {
+		d.restarter = restarting{o.Wait, time.Duration(o.C) * time.Second, o.B == 1}
+		return true
+	})},
+	"lose restart": {0, none, func(s *simulation, o operation) bool { return s.world.loseRestart(o.A, o.C) }},
+	"unstick":      {0, none, onWorkload(func(w *world, d *workload, _ operation) bool { return w.unstick(d) })},
+	// How the agents of a workload behave. Without a weight: addAgents adds it.
+	"agents": {0, none, onWorkload(func(w *world, d *workload, o operation) bool {
+		return w.setAgents(d, agents{delay: o.Wait, late: time.Duration(o.C) * time.Second, fails: o.B == 1, silent: o.B == 2})
+	})},
+	"protect": {1, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.pdb = o.B == 1; return true })},
+	"refuse":  {2, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.refused = o.B == 1; return true })},
 
 	"reload": {2, aWorkload, func(s *simulation, o operation) bool {
 		mode := v1alpha1.ReloadAlways

@@ -42,6 +42,9 @@ func (o *oracle) sent(r *request) {
 		o.tally.Reads++
 	} else {
 		o.count(r)
+		if r.ofPod() {
+			return
+		}
 		if json.Unmarshal(p.GetPatch(), &body) == nil && r.reload == nil {
 			v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64)
 			if last := r.server.written[r.slot]; v < last.version && r.sent.Before(last.at.Add(lostAfter)) {
@@ -81,7 +84,7 @@ func (o *oracle) answered(r *request) {
 		o.tally.Conflicts++
 	case r.done.err != nil:
 		o.tally.Failures++
-	case r.patch() != nil && r.reload == nil:
+	case r.patch() != nil && r.reload == nil && !r.ofPod():
 		m, err := meta.Accessor(r.done.object)
 		if err != nil {
 			panic(err)
@@ -159,6 +162,9 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil {
 		switch {
 		case restores(d, body):
+		case body.progresses():
+			o.judgeProgress(r, d, *value)
+			d.truth.evicting = *value
 		case body.Metadata.Annotations[lastReloadAnnotation] != nil:
 			restarts, d.truth.evicting = true, *value
 		case *value != d.truth.evicting:
@@ -166,6 +172,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 		}
 	}
 	o.judgePause(r, d, &rules, body)
+	o.judgeWay(r, d, rules, body, restarts)
 	if restarts {
 		o.judge(r, d, rules, marks)
 		d.truth.mixed = false
@@ -190,6 +197,8 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 		return
 	}
 	switch {
+	case rules.agent && r.reload == nil && !r.seen.evicting(&d.manifest):
+		o.fail("%s is restarted, although agents apply what changes", name)
 	case d.paused && !rules.recreate:
 		o.fail("%s is restarted while it is paused", name)
 	case d.wanted() == 0 && r.reload == nil:
@@ -265,7 +274,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	}
 	if saysLeft(d.annotations[hashAnnotation]) {
 		for _, p := range d.pods {
-			p.left = p.left || p.born < d.truth.recreated
+			p.left = p.left || p.born < d.truth.recreated && !p.renewed(before.annotations[recreatingAnnotation])
 		}
 		return
 	}
@@ -277,7 +286,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return p.identity == d.template.identity() && d.truth.templated <= d.truth.recreated
 	}
 	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool {
-		return !p.terminating && p.born < d.truth.recreated && (named || ours(p))
+		return !p.terminating && p.born < d.truth.recreated && (named || ours(p)) && !p.renewed(before.annotations[recreatingAnnotation])
 	}) {
 		o.fail("the eviction of %s is ended, but pods are left, and the record does not say so", workloadName(d.slot))
 	}
@@ -295,6 +304,9 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		d.truth.first, d.truth.firstBy = o.world.revision, r.server
 	}
 	if ended {
+		if isInPlace(before.annotations[recreatingAnnotation]) {
+			o.tally.DoneInPlace++
+		}
 		return // the last pod was evicted
 	}
 	scopes := d.truth.scopes

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
 	workloads "github.com/configdep/configdep/pkg/workload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
@@ -63,11 +64,15 @@ func (w *world) custom() bool {
 }
 
 // streams returns how many of the streams the servers read.
-func (w *world) streams() streamID {
-	if w.custom() {
-		return streamCount
+func (w *world) streams() []streamID {
+	if w.read == nil {
+		for id := range streamCount {
+			if id < ordinaryStreams || id == boats && w.custom() || id == agentPods && w.hasAgents() {
+				w.read = append(w.read, id)
+			}
+		}
 	}
-	return ordinaryStreams
+	return w.read
 }
 
 // definition is the definition of the custom kind.
@@ -307,10 +312,14 @@ func (s *server) join(id streamID) {
 
 // nameOf returns the name of a stream in the index.
 func (*world) nameOf(id streamID) string {
-	if id == boats {
+	switch id {
+	case boats:
 		return "boats." + boatGroup
+	case agentPods:
+		return ingest.AgentPods
+	default:
+		return id.String()
 	}
-	return id.String()
 }
 
 // checkAbsent checks that no server knows a workload that does not exist or cannot be read, once all has reached it.

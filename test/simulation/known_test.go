@@ -118,7 +118,7 @@ func (v *view) lookAtOptIns(base defaults, byList bool) {
 		case t.optedIn == 0:
 			t.optedIn = v.arrivals
 		}
-		now.recreate, now.settle, now.minInterval = false, 0, 0 // these do not determine what counts
+		now.recreate, now.inPlace, now.agent, now.settle, now.minInterval = false, false, false, 0, 0 // these do not determine what counts
 		if t.rules != now {
 			t.rules, t.ruled, t.ruledByList = now, v.arrivals, byList
 		}

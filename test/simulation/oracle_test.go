@@ -19,7 +19,9 @@ type oracle struct {
 	entries   map[sourceEntry]content
 	writes    map[writer][]time.Time
 	patches   int // by servers without a user's request
-	tally     tally
+	// begun are the revisions at which restarts in place began, by their IDs.
+	begun map[string]uint64
+	tally tally
 }
 
 // tally counts events.
@@ -37,7 +39,12 @@ type tally struct {
 	// Of custom resources: how often the definition went and came, changed its version, and could not be read; how often a server
 	// listed them later than the rest; and how often it restarted them, also right after such a list.
 	Withdrawals, Definitions, Versions, Denials int
-	LateLists, CustomRestarts, LateRestarts     int
+	// Reports of config agents, and how often the states of workloads with agents were checked: in sync, and not.
+	Reports, AgentsInSync, AgentsNot int
+	// Restarts in place: how many began, and ended; how often pods were told, and told again; how many halted; and how many were
+	// rollouts, because the template or a pod had no restarter.
+	InPlace, DoneInPlace, Told, ToldAgain, Halted, NotInPlace int
+	LateLists, CustomRestarts, LateRestarts                   int
 }
 
 // truth is what the oracle remembers about a workload.
@@ -312,9 +319,9 @@ func (o *oracle) adoptSource(d *workload, s int) {
 	}
 }
 
-// doomed reports whether a pod is to be evicted because of a restart.
+// doomed reports whether a pod is to be evicted, or restarted in place, because of a restart.
 func (d *workload) doomed(p *pod) bool {
-	return d.annotations[recreatingAnnotation] != "" && p.born < d.truth.recreated
+	return d.annotations[recreatingAnnotation] != "" && p.born < d.truth.recreated && !p.renewed(d.annotations[recreatingAnnotation])
 }
 
 // stale calls f for each key of which a container of the current template runs with other content than present.

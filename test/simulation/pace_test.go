@@ -37,11 +37,11 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	// If revisions cannot be compared, and the owner reverts each restart, the workload seems to be stale all the
 	// time, so that the limit has passed.
-	fights, evicting := d.holder.fights() && o.world.severalCounters(), d.annotations[recreatingAnnotation] != ""
+	fights, evicting := d.holder.fights() && o.world.severalCounters(), d.annotations[recreatingAnnotation] != "" || r.seen.evicting(&d.manifest) && d.superseded(rules)
 	if !fights && !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && !evicting {
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, r.sent.Sub(arrived), rules.settle)
 	}
-	if evicting && !rules.recreate {
+	if evicting && d.superseded(rules) {
 		return // the request completes a restart that has begun
 	}
 	last := r.server.restarted[d.slot]

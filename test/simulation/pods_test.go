@@ -26,6 +26,12 @@ type pod struct {
 	terminating  bool     // its node is lost, so that it never ends
 	left         bool     // it was to be evicted, and the record says so
 	containers   []container
+	version      uint64            // of the object, by a counter of its own
+	shown        uint64            // the version that servers read, if it has an agent
+	annotations  map[string]string // other than those of the template; immutable
+	inPlace      podInPlace
+	agent        agent
+	acts         time.Time // when its restarter or kubelet does the next step of a restart in place; zero: never
 }
 
 // container is what the oracle must know: with what content it was started.
@@ -33,6 +39,9 @@ type container struct {
 	started uint64    // the revision of the world; 0: not started
 	at      time.Time // by the clock of the node
 	known   knowledge
+	// restarts is how often it was started again.
+	restarts int32
+	ran      bool
 }
 
 func (p *pod) node() int { return p.uid % 3 }
@@ -41,7 +50,7 @@ func (p *pod) name(d *workload) string { return fmt.Sprint(workloadName(d.slot),
 
 // ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
-	return !p.terminating && p.template.image != crashing &&
+	return !p.terminating && !p.inPlace.unready && p.template.image != crashing &&
 		!slices.ContainsFunc(p.containers, func(c container) bool { return c.started == 0 })
 }
 
@@ -50,6 +59,8 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 	w.uids++
 	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(deployments),
 		born: w.revision, containers: make([]container, len(variants[s.template.variant]))}
+	p.version = 1
+	w.born(d, p)
 	d.pods = append(d.pods, p)
 	w.logf("    %s: pod %d is created", workloadName(d.slot), p.uid)
 	w.kubelet(d, p)
@@ -61,7 +72,7 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 // containers after it, because computeInitContainerActions only continues from one that has a status. Each of the
 // other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
-	if p.terminating {
+	if p.terminating || p.inPlace.down || p.inPlace.stuck {
 		return
 	}
 	spec := variants[p.template.variant]
@@ -97,7 +108,7 @@ func (w *world) startContainer(d *workload, p *pod, i int) {
 			read[u.source] = p.files[u.source]
 		}
 	}
-	p.containers[i] = container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(read)}
+	p.start(i, container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(read)})
 	d.started = max(d.started, w.revision)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
@@ -114,7 +125,7 @@ func (w *world) restartContainer(slot, n int) bool {
 	if p.terminating || p.containers[i].started == 0 || variants[p.template.variant][i].role == initContainer {
 		return false
 	}
-	p.containers[i] = container{}
+	p.stop(i)
 	w.kubelet(d, p)
 	w.rollSoon(d)
 	return true
@@ -155,6 +166,7 @@ func (w *world) evict(d *workload, p *pod) {
 func (w *world) remove(d *workload, p *pod) {
 	d.pods = slices.DeleteFunc(slices.Clone(d.pods), func(o *pod) bool { return o == p })
 	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
+	w.tellPod(d, p, true)
 }
 
 // drainPod deletes one of the pods, or makes its node lost.
@@ -171,6 +183,8 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 		return false
 	default:
 		p.terminating = true
+		p.version++
+		w.tellPod(d, p, false)
 		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
 		w.rollSoon(d)
 	}
@@ -188,7 +202,7 @@ func (p *pod) object(d *workload) corev1.Pod {
 	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
 	o := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: p.name(d), UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: map[string]string{"app": workloadName(d.slot)},
-		Annotations: t.Annotations, CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
+		ResourceVersion: fmt.Sprint(p.version), Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
 	}, Spec: t.Spec}
 	if s := d.set(p.identity); s != nil && d.kind == "Deployment" {
 		o.Labels["pod-template-hash"] = s.hash()
@@ -209,7 +223,7 @@ func (p *pod) object(d *workload) corev1.Pod {
 	o.Status.StartTime = &started
 	for i := range p.containers {
 		c := &p.containers[i]
-		status := corev1.ContainerStatus{Name: fmt.Sprint("container-", i), Image: "app", Ready: c.started != 0 && ready == corev1.ConditionTrue}
+		status := corev1.ContainerStatus{Name: fmt.Sprint("container-", i), Image: "app", RestartCount: c.restarts, Ready: c.started != 0 && ready == corev1.ConditionTrue}
 		at := metav1.NewTime(seconds(c.at))
 		switch role := variants[p.template.variant][i].role; {
 		case c.started == 0:
@@ -233,11 +247,14 @@ func (p *pod) object(d *workload) corev1.Pod {
 	return o
 }
 
-func (d *workload) podList() runtime.Object {
+// podList returns the pods of a workload, or the one of a name.
+func (d *workload) podList(name string) runtime.Object {
 	out := &corev1.PodList{}
 	if d != nil {
 		for _, p := range d.pods {
-			out.Items = append(out.Items, p.object(d))
+			if name == "" || p.name(d) == name {
+				out.Items = append(out.Items, p.object(d))
+			}
 		}
 	}
 	return out

@@ -23,6 +23,10 @@ const (
 	lastReloadAnnotation = "configdep.io/last-reload"
 	reloadedAtAnnotation = "configdep.io/reloaded-at"
 	recreatingAnnotation = "configdep.io/recreating"
+
+	// On pods that are restarted in place.
+	restartAnnotation    = "configdep.io/restart"
+	restartingAnnotation = "configdep.io/restarting"
 )
 
 // sourceSet is a set of sources.
@@ -37,6 +41,8 @@ type meaning struct {
 	glob    bool
 	other   bool // it names a source that no history creates
 	yes     bool
+	inPlace bool
+	agent   bool
 	wait    time.Duration
 }
 
@@ -59,7 +65,7 @@ var vocabulary = map[string]map[string]meaning{
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
-	strategyAnnotation:    {"annotation": {}, "recreate": {yes: true}},
+	strategyAnnotation:    {"annotation": {}, "recreate": {yes: true}, "in-place": {inPlace: true}, "agent": {agent: true}},
 }
 
 // rules are the policy of a workload.
@@ -81,7 +87,8 @@ type rules struct {
 	glob                  bool // extra comes from a glob
 	other                 bool // extra names another source as well
 	live                  bool
-	recreate              bool
+	recreate, inPlace     bool
+	agent                 bool // nothing restarts it
 	settle, minInterval   time.Duration
 }
 
@@ -138,7 +145,7 @@ func rulesOf(workload, namespace map[string]string, server defaults) rules {
 	r.glob = r.glob || r.pattern && !r.ignores
 	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
-	read(strategyAnnotation, func(m meaning) { r.recreate = m.yes })
+	read(strategyAnnotation, func(m meaning) { r.recreate, r.inPlace, r.agent = m.yes, m.inPlace, m.agent })
 	return r
 }
 

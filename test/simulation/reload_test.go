@@ -16,6 +16,8 @@ import (
 type reloadRequest struct {
 	mode v1alpha1.ReloadRequestMode
 	done chan struct{}
+	// listed are the pods of the workload, if they have been listed.
+	listed *listing
 }
 
 // views returns the ConfigDependency of any workload.

@@ -32,7 +32,7 @@ func (s *set) uid(d *workload) types.UID {
 	return types.UID(fmt.Sprint("set-", d.uid, "-", s.serial))
 }
 
-func (s *set) hash() string { return fmt.Sprint("hash", s.serial) }
+func (s *set) hash() string { return fmt.Sprint("set-", s.serial) }
 
 // newest returns the set of the current template, or nil if it does not exist yet.
 func (d *workload) newest() *set {

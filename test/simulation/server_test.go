@@ -58,6 +58,8 @@ type server struct {
 	restarted map[int]restarted
 	// looked is what it had seen when it last began to verify the pods of each workload.
 	looked map[int]view
+	// listed are the pods that it listed last, of each workload.
+	listed []*listing
 
 	// asleep: its workers do not run. deaf: its requests do not reach the API server. mute: answers do not reach it.
 	asleep, deaf, mute bool
@@ -107,10 +109,10 @@ func (s *server) birth() {
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.Within(ingest.Scope{Kinds: s.kinds})
+	s.index.Within(ingest.Scope{Kinds: s.kinds, Agents: s.world.hasAgents()})
 	s.index.SetDefaults(s.world.policyDefaults())
 	s.regressed = 0
-	s.restarted, s.looked = map[int]restarted{}, map[int]view{}
+	s.restarted, s.looked, s.listed = map[int]restarted{}, map[int]view{}, make([]*listing, len(s.world.workloads))
 	s.read()
 	for i := range s.streams {
 		s.streams[i] = stream{}
@@ -312,7 +314,7 @@ func (s *server) sync() {
 	if s.view.synced && !s.view.rekeying {
 		return
 	}
-	for i := range s.world.streams() {
+	for _, i := range s.world.streams() {
 		if s.streams[i].listed == 0 {
 			return
 		}
@@ -326,7 +328,7 @@ func (s *server) sync() {
 	for _, resource := range unused {
 		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
 	}
-	for id := range s.world.streams() {
+	for _, id := range s.world.streams() {
 		if !s.view.absent[id] {
 			s.must(s.replay.Probe(quiet, s.world.nameOf(id), s.world.shown(id, s.world.revision)))
 		}
@@ -342,7 +344,7 @@ func (s *server) bookmark() {
 	for _, resource := range unused {
 		s.must(s.replay.Bookmark(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
 	}
-	for id := range s.world.streams() {
+	for _, id := range s.world.streams() {
 		if st := &s.streams[id]; !st.held && !st.relist && !st.ended && !s.view.absent[id] && len(st.queue) == 0 {
 			s.must(s.replay.Bookmark(s.world.nameOf(id), fmt.Sprint(s.world.shown(id, s.world.revision))))
 		}

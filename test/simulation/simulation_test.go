@@ -113,6 +113,7 @@ func (s *simulation) note() {
 			case s.world.evicts(r): // it was decided before the pods were listed
 				r.seen = r.server.looked[r.slot]
 			}
+			r.listed = *r.listing()
 			s.world.logf("%v", r)
 			s.world.oracle.sent(r)
 		}
@@ -151,7 +152,7 @@ func (s *simulation) deliver() (delivered bool) {
 // next returns the stream with the earliest event, of those that are not held.
 func (s *server) next() (first streamID, found bool) {
 	var at uint64
-	for id := range s.world.streams() {
+	for _, id := range s.world.streams() {
 		st := &s.streams[id]
 		switch {
 		case st.held:
@@ -311,7 +312,7 @@ func (s *simulation) calm() {
 	}
 	for _, d := range s.world.workloads {
 		if d != nil {
-			d.refused = false
+			d.refused, d.restarter = false, restarting{stuck: d.restarter.stuck}
 		}
 	}
 	if s.world.definition.denied { // a watch does not last that long

@@ -178,5 +178,6 @@ func (w *world) wroteSource(slot int, was content, present bool) {
 	if changed {
 		w.contentChanged(slot)
 	}
+	w.agentsSee(slot)
 	w.oracle.look()
 }

@@ -71,7 +71,8 @@ type role int
 const (
 	mainContainer role = iota
 	initContainer
-	sidecar // an init container that keeps running
+	sidecar   // an init container that keeps running
+	restarter // a sidecar that restarts all containers of the pod in place when it is told to
 )
 
 type containerSpec struct {
@@ -81,12 +82,28 @@ type containerSpec struct {
 
 func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
 
-// variants are the pods of templates, init containers first: the ordinary ones, and then the same for custom resources that name s1
-// themselves.
-var variants = slices.Concat(ordinary, withNamed(ordinary))
+// variants are the pods of templates, init containers first: the ordinary ones, then the same for custom resources that name s1
+// themselves, the ordinary ones with a restarter, and one that reads nothing itself.
+var variants = slices.Concat(ordinary, withNamed(ordinary), withRestarter(ordinary), [][]containerSpec{pod1()})
 
 // ordinaryVariants is their number.
 var ordinaryVariants = len(ordinary)
+
+// readsNothing is the variant of which only an agent reads sources.
+var readsNothing = 3 * ordinaryVariants
+
+// restartable is the number of an ordinary variant with a restarter.
+func restartable(variant int) int { return 2*ordinaryVariants + variant }
+
+// hasRestarter reports whether the pods of a variant can be restarted in place.
+func hasRestarter(variant int) bool { return variants[variant][0].role == restarter }
+
+func withRestarter(ordinary [][]containerSpec) (out [][]containerSpec) {
+	for _, containers := range ordinary {
+		out = append(out, append([]containerSpec{{role: restarter}}, containers...))
+	}
+	return out
+}
 
 func withNamed(ordinary [][]containerSpec) (out [][]containerSpec) {
 	for _, containers := range ordinary {
@@ -166,10 +183,25 @@ func podSpec(containers []containerSpec) corev1.PodSpec {
 			continue
 		case sidecar:
 			out.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		case restarter:
+			addRestarter(&spec, &out)
 		}
 		spec.InitContainers = append(spec.InitContainers, out)
 	}
 	return spec
+}
+
+// addRestarter makes a container the restarter of its pod, as docs/agent.md describes it.
+func addRestarter(spec *corev1.PodSpec, c *corev1.Container) {
+	c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
+	}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "restart", MountPath: "/etc/configdep"}}
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "restart", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: []corev1.DownwardAPIVolumeFile{{Path: "restart", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + restartAnnotation + "']"}}},
+	}}})
 }
 
 // addUse adds a use to a container, and its volume to the pod.

@@ -94,7 +94,7 @@ func (s *server) look(e *event, byList bool) {
 		s.view.lookAtWorkload(e.workload, byList, e.deleted)
 	}
 	if e.source == nil {
-		if e.workload == nil {
+		if e.workload == nil && e.pod == nil {
 			s.view.annotations, s.view.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
 		}
 		return

@@ -52,6 +52,7 @@ type manifest struct {
 	tainted     bool // pods of a DaemonSet stay on other nodes
 	partition   int  // of a StatefulSet
 	onDelete    bool // pods are not replaced
+	unavailable int  // maxUnavailable, as in a seed
 	deleting    bool // in the foreground
 	managers    []entry
 	progress    progress
@@ -85,6 +86,8 @@ type workload struct {
 	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine denies the patches of the
 	// server.
 	pdb, refused bool
+	restarter    restarting
+	agents       agents
 
 	truth truth
 	// started is the revision at which a container last started.
@@ -132,7 +135,7 @@ func (m *manifest) object() runtime.Object {
 		}
 		return &appsv1.Deployment{
 			ObjectMeta: meta,
-			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector},
+			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector, Strategy: m.strategy()},
 			Status: appsv1.DeploymentStatus{ObservedGeneration: p.observed, Replicas: all,
 				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
@@ -142,7 +145,7 @@ func (m *manifest) object() runtime.Object {
 		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
 		strategy := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(m.partition))}}
+			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(m.partition)), MaxUnavailable: m.maxUnavailable()}}
 		if m.onDelete {
 			strategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 		}
@@ -153,6 +156,9 @@ func (m *manifest) object() runtime.Object {
 		}
 	default:
 		strategy := appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType}
+		if field := m.maxUnavailable(); field != nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: field}
+		}
 		if m.onDelete {
 			strategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 		}
@@ -186,9 +192,9 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime(deployments)
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0], annotations: maps.Clone(seed.Template)}, replicas: seed.Replicas,
+		template: template{variant: seed.Variants[0], annotations: maps.Clone(seed.Template)}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable,
 		managers: []entry{{manager: "owner", at: now, template: true}},
-	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed)}
+	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
 	w.workloads[slot] = d
 	w.admit(d, nil)
 	d.truth.templated, d.truth.exposed, d.maybe = w.revision+1, d.template.identity(), startedWith(w.contents())
@@ -202,6 +208,9 @@ func (w *world) deleteWorkload(slot int) bool {
 		return false
 	}
 	w.workloads[slot] = nil
+	for _, p := range d.pods {
+		w.tellPod(d, p, true)
+	}
 	w.revision++
 	gone := d.manifest
 	gone.revision, gone.version = w.revision, w.shown(workloadStream(d.kind), w.revision)

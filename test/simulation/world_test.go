@@ -27,6 +27,11 @@ type seed struct {
 	Template    map[string]string `json:"template,omitempty"` // the annotations of the pod template
 	Reaction    reaction          `json:"reaction,omitempty"`
 	Delay       time.Duration     `json:"delay,omitempty"`
+	// MaxUnavailable is what its update strategy says; negative: 0, and 0: nothing.
+	MaxUnavailable int `json:"maxUnavailable,omitempty"`
+	// Agents are the sources that config agents in its pods apply, and Required those without which they apply nothing.
+	Agents   sourceSet `json:"agents,omitempty"`
+	Required sourceSet `json:"required,omitempty"`
 }
 
 // world is the cluster: the objects that kube-apiserver stores, and the effects of the other controllers. Its
@@ -53,6 +58,7 @@ type world struct {
 	webhook     webhook
 	definition  definition
 
+	read    []streamID // by the servers
 	servers []*server
 	oracle  *oracle
 	trace   *[]string // nil: not traced
@@ -75,13 +81,14 @@ const (
 	secrets
 	namespaces
 	boats
+	agentPods
 	streamCount
 )
 
 // ordinaryStreams are those that the servers read in every history.
 const ordinaryStreams = boats
 
-var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "boats"}
+var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "boats", "agentpods"}
 
 func (s streamID) String() string { return streamNames[s] }
 
@@ -115,6 +122,7 @@ type event struct {
 	workload  *manifest
 	source    *source
 	namespace *corev1.Namespace
+	pod       *metav1.PartialObjectMetadata
 }
 
 func (e *event) object() runtime.Object {
@@ -123,6 +131,8 @@ func (e *event) object() runtime.Object {
 		return e.workload.object()
 	case e.source != nil:
 		return e.source.object(e.slot)
+	case e.pod != nil:
+		return e.pod.DeepCopy()
 	default:
 		return e.namespace
 	}
@@ -156,6 +166,17 @@ func (w *world) list(id streamID) (events []event) {
 	switch id {
 	case namespaces:
 		return []event{w.namespace()}
+	case agentPods:
+		for slot, d := range w.workloads {
+			if d == nil {
+				continue
+			}
+			for _, p := range d.pods {
+				if d.agents.sources != 0 {
+					events = append(events, event{stream: id, slot: slot, pod: p.agentObject(d)})
+				}
+			}
+		}
 	case configMaps, secrets:
 		for slot := range w.sources {
 			if s := w.sources[slot]; sourceStream(slot) == id && s.present {
@@ -228,6 +249,10 @@ func (w *world) due() (at time.Time) {
 		if d != nil {
 			consider(d.due)
 			consider(d.holder.due)
+			for _, p := range d.pods {
+				consider(p.acts)
+				consider(p.agent.due)
+			}
 		}
 	}
 	return at
@@ -246,6 +271,16 @@ func (w *world) advance() (done bool) {
 				d.due = now.Add(w.pace)
 			}
 			w.oracle.look()
+		}
+		for _, p := range d.pods {
+			if !p.acts.IsZero() && !p.acts.After(now) {
+				done = true
+				w.act(d, p)
+			}
+			if !p.agent.due.IsZero() && !p.agent.due.After(now) {
+				done = true
+				w.actAgent(d, p)
+			}
 		}
 		if !d.holder.due.IsZero() && !d.holder.due.After(now) {
 			done = true

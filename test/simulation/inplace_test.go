@@ -1,0 +1,608 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Restarts in place: the restarters and kubelets that carry them out, and what the oracle requires of the servers that ask for them.
+
+// restarting is how the restarters and kubelets of a workload behave.
+type restarting struct {
+	delay time.Duration // until a restarter acts
+	boot  time.Duration // until containers start again, and then until the pod is ready
+	stuck bool          // they do not start again
+}
+
+// moment is the least of both.
+const moment = 100 * time.Millisecond
+
+// podInPlace is the state of a pod that can be restarted in place.
+type podInPlace struct {
+	taken string // the annotation with which the restarter was started, or on which it has acted
+	down  bool   // its containers have been stopped, and will start again
+	stuck bool   // its containers do not start again
+	// unready: its containers have started again, and are not ready yet.
+	unready bool
+	// id is the restart of which the pod was told last, told the revision at which it was first, and again how often it was again.
+	id          string
+	told        uint64
+	again       int
+	since, last time.Time
+	by          *server
+}
+
+// start notes that a container has started.
+func (p *pod) start(i int, c container) {
+	before := &p.containers[i]
+	c.restarts, c.ran = before.restarts, true
+	if before.ran {
+		c.restarts++
+	}
+	p.containers[i] = c
+	p.version++
+	if variants[p.template.variant][i].role == restarter { // it takes what it was told before for done
+		p.inPlace.taken = p.annotations[restartAnnotation]
+		if !p.inPlace.unready {
+			p.acts = time.Time{}
+		}
+	}
+}
+
+// stop notes that a container has ended.
+func (p *pod) stop(i int) {
+	p.containers[i] = container{restarts: p.containers[i].restarts, ran: p.containers[i].ran}
+	p.version++
+}
+
+// annotatePod sets the annotations of a pod, which its restarter sees.
+func (w *world) annotatePod(d *workload, p *pod, annotations map[string]string) {
+	p.annotations = annotations
+	p.version++
+	if p.inPlace.down || p.inPlace.unready || !hasRestarter(p.template.variant) || p.containers[0].started == 0 || p.template.image == crashing {
+		return
+	}
+	p.acts = time.Time{}
+	if annotations[restartAnnotation] != p.inPlace.taken {
+		p.acts = time.Now().Add(max(moment, d.restarter.delay))
+	}
+}
+
+// act lets the restarter of a pod end all its containers, or the kubelet start them again.
+func (w *world) act(d *workload, p *pod) {
+	p.acts = time.Time{}
+	if w.workloads[d.slot] != d || p.terminating || !slices.Contains(d.pods, p) {
+		return
+	}
+	switch {
+	case p.inPlace.unready:
+		w.logf("    %s: pod %d is ready again", workloadName(d.slot), p.uid)
+		p.inPlace.unready = false
+		w.annotatePod(d, p, p.annotations)
+	case !p.inPlace.down:
+		w.logf("    %s: pod %d is restarted in place", workloadName(d.slot), p.uid)
+		p.inPlace.taken, p.inPlace.down = p.annotations[restartAnnotation], true
+		for i := range p.containers {
+			p.stop(i)
+		}
+		p.acts = time.Now().Add(max(moment, d.restarter.boot))
+	default:
+		p.inPlace.down, p.inPlace.stuck, p.inPlace.unready = false, d.restarter.stuck, !d.restarter.stuck
+		p.acts = time.Time{}
+		if p.inPlace.unready {
+			p.acts = time.Now().Add(max(moment, d.restarter.boot))
+		}
+		w.kubelet(d, p)
+	}
+	w.rollSoon(d)
+	w.oracle.look()
+}
+
+// loseRestart restarts the restarter of a pod alone.
+func (w *world) loseRestart(slot, n int) bool {
+	d := w.workloads[slot]
+	if d == nil || len(d.pods) == 0 {
+		return false
+	}
+	p := d.pods[n%len(d.pods)]
+	if p.terminating || !hasRestarter(p.template.variant) || p.containers[0].started == 0 {
+		return false
+	}
+	p.stop(0)
+	w.kubelet(d, p)
+	w.rollSoon(d)
+	return true
+}
+
+// unstick lets containers start again that did not.
+func (w *world) unstick(d *workload) bool {
+	d.restarter.stuck = false
+	for _, p := range d.pods {
+		if p.inPlace.stuck {
+			p.inPlace.stuck = false
+			w.kubelet(d, p)
+		}
+	}
+	w.rollSoon(d)
+	return true
+}
+
+func (d *workload) stuck() bool {
+	return slices.ContainsFunc(d.pods, func(p *pod) bool { return p.inPlace.stuck || p.template.image == crashing })
+}
+
+// maxUnavailable returns the field of the update strategy.
+func (m *manifest) maxUnavailable() *intstr.IntOrString {
+	if m.unavailable == 0 {
+		return nil
+	}
+	return new(intstr.FromInt(max(0, m.unavailable)))
+}
+
+func (m *manifest) strategy() (s appsv1.DeploymentStrategy) {
+	if field := m.maxUnavailable(); field != nil {
+		s.Type, s.RollingUpdate = appsv1.RollingUpdateDeploymentStrategyType, &appsv1.RollingUpdateDeployment{MaxUnavailable: field}
+	}
+	return s
+}
+
+// restartsBy returns how a controller restarts a workload: "recreate", "in-place" or, by a rollout, "".
+func (d *workload) restartsBy(r rules) string {
+	switch {
+	case r.recreate:
+		return "recreate"
+	case r.inPlace && hasRestarter(d.template.variant) && d.unavailable >= 0:
+		return "in-place"
+	default:
+		return ""
+	}
+}
+
+// underWay returns how the restart is made that has begun and not ended; empty: there is none.
+func (d *workload) underWay() string {
+	switch value := d.annotations[recreatingAnnotation]; {
+	case value == "":
+		return ""
+	case isInPlace(value):
+		return "in-place"
+	default:
+		return "recreate"
+	}
+}
+
+// superseded reports whether a restart that is under way must be done in another way, if there is one.
+func (d *workload) superseded(r rules) bool {
+	return d.restartsBy(r) != cmp.Or(d.underWay(), d.restartsBy(r)) || d.restartsBy(r) == ""
+}
+
+func isInPlace(recreating string) bool { return strings.HasPrefix(recreating, "{") }
+
+// restartInPlace is the annotation of a workload whose pods are restarted in place.
+type restartInPlace struct {
+	ID     string `json:"restart"`
+	Pods   string `json:"pods"`
+	Total  int    `json:"total"`
+	Failed string `json:"failed"`
+}
+
+func readInPlace(recreating string) (r restartInPlace) {
+	if isInPlace(recreating) && json.Unmarshal([]byte(recreating), &r) != nil {
+		return restartInPlace{}
+	}
+	return r
+}
+
+// names reports whether a pod is left.
+func (r *restartInPlace) names(p *pod) bool {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "pod-%d\x00", p.uid)
+	return slices.Contains(strings.Split(r.Pods, ","), fmt.Sprintf("%08x", h.Sum32()))
+}
+
+// renewed reports whether all containers of a pod have been started since it was told of the restart in an annotation.
+func (p *pod) renewed(recreating string) bool {
+	id := readInPlace(recreating).ID
+	return id != "" && p.inPlace.id == id && !p.remains()
+}
+
+// remains reports whether a container has not been started since the pod was told.
+func (p *pod) remains() bool {
+	return slices.ContainsFunc(p.containers, func(c container) bool { return c.started < p.inPlace.told })
+}
+
+// looksOld reports whether a container started before the restarter did, as if it had not been restarted with it: the restarter was
+// restarted alone since.
+func (p *pod) looksOld() bool {
+	return hasRestarter(p.template.variant) && slices.ContainsFunc(p.containers, func(c container) bool {
+		return c.started != 0 && seconds(c.at).Before(seconds(p.containers[0].at))
+	})
+}
+
+// listing is what a server has read about the pods of a workload.
+type listing struct {
+	pods  map[int]listedPod
+	ready int
+	dead  int // terminating
+	// replicas is how many pods the workload should have; negative: the server may not know it yet.
+	replicas int
+	// protected and free say whether the server has read since that the PodDisruptionBudget of the pods forbids and allows to disrupt one.
+	protected, free bool
+}
+
+type listedPod struct {
+	ready, terminating bool
+	id                 string // the restart of which it was told
+	remains, looksOld  bool
+	restarter          bool
+}
+
+// listing returns where the pods are that a server has listed for a request, or last.
+func (r *request) listing() **listing {
+	switch {
+	case r.reload != nil:
+		return &r.reload.listed
+	case r.slot < 0:
+		return new(*listing)
+	default:
+		return &r.server.listed[r.slot]
+	}
+}
+
+func (w *world) listing(r *request, d *workload) *listing {
+	l := &listing{pods: map[int]listedPod{}, replicas: -1}
+	if d == nil {
+		return l
+	}
+	if st := &r.server.streams[workloadStream(d.kind)]; len(st.queue) == 0 && !st.held && !st.relist {
+		l.replicas = d.replicas
+		if d.kind == "DaemonSet" {
+			l.replicas = d.progress.desired
+		}
+	}
+	for _, p := range d.pods {
+		l.pods[p.uid] = listedPod{p.ready(), p.terminating, p.inPlace.id, p.remains(), p.looksOld(), hasRestarter(p.template.variant)}
+		if p.ready() {
+			l.ready++
+		}
+		if p.terminating {
+			l.dead++
+		}
+	}
+	return l
+}
+
+// budgets returns the PodDisruptionBudgets of the namespace.
+func (w *world) budgets(r *request) runtime.Object {
+	out := &policyv1.PodDisruptionBudgetList{}
+	for slot, d := range w.workloads {
+		protected := d != nil && d.pdb
+		if l := r.server.listed[slot]; l != nil {
+			l.protected, l.free = l.protected || protected, l.free || !protected
+		}
+		if d == nil {
+			continue
+		}
+		b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workloadName(slot)}}
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": workloadName(slot)}}
+		if !protected {
+			b.Status.DisruptionsAllowed = 1
+		}
+		out.Items = append(out.Items, b)
+	}
+	return out
+}
+
+// ofPod reports whether a request is about a pod.
+func (r *request) ofPod() bool { return r.action.GetResource().Resource == "pods" }
+
+// tell applies a patch of a pod.
+func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (runtime.Object, error) {
+	var body struct {
+		Metadata struct {
+			UID             string            `json:"uid"`
+			ResourceVersion string            `json:"resourceVersion"`
+			Annotations     map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(r.patch().GetPatch()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		w.oracle.fail("a patch of a pod sets more than annotations: %v: %s", err, r.patch().GetPatch())
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	for key := range body.Metadata.Annotations {
+		if key != restartAnnotation && key != restartingAnnotation {
+			w.oracle.fail("a patch of a pod sets the annotation %s", key)
+		}
+	}
+	var p *pod
+	if d != nil {
+		if i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name(d) == r.name }); i >= 0 {
+			p = d.pods[i]
+		}
+	}
+	switch o := w.oracle; {
+	case p == nil:
+		return nil, apierrors.NewNotFound(resource, r.name)
+	case body.Metadata.UID == "" || body.Metadata.ResourceVersion == "":
+		o.fail("a patch of a pod without preconditions: %s", r.patch().GetPatch())
+	case body.Metadata.UID != fmt.Sprint("pod-", p.uid) || body.Metadata.ResourceVersion != fmt.Sprint(p.version):
+		return nil, apierrors.NewConflict(resource, r.name, fmt.Errorf("the object has been modified"))
+	case d.refused:
+		return nil, apierrors.NewForbidden(resource, r.name, fmt.Errorf("a policy of the cluster denies it"))
+	}
+	value := body.Metadata.Annotations[restartAnnotation]
+	if value == p.annotations[restartAnnotation] {
+		w.oracle.fail("%s: pod %d is told what it was told before", workloadName(d.slot), p.uid)
+	}
+	id, _, _ := strings.Cut(value, "-")
+	w.oracle.judgeTold(r, d, p, id)
+	w.revision++
+	t := &p.inPlace
+	if t.id != id {
+		t.id, t.told, t.since, t.again = id, w.revision, time.Now(), 0
+	} else {
+		t.again++
+	}
+	t.last, t.by = time.Now(), r.server
+	w.annotatePod(d, p, merged(p.annotations, body.Metadata.Annotations))
+	o := p.object(d)
+	return &o, nil
+}
+
+// tellAgain is after which time a pod may be told again, and within the time of deadline it has to be back.
+const (
+	tellAgain = 3 * time.Minute
+	deadline  = 10 * time.Minute
+)
+
+// judgeTold judges that a server tells a pod to restart.
+func (o *oracle) judgeTold(r *request, d *workload, p *pod, id string) {
+	name, listed := workloadName(d.slot), r.listed
+	begun, found := o.begun[id]
+	was, seen := listedPod{}, false
+	if listed != nil {
+		was, seen = listed.pods[p.uid]
+	}
+	switch {
+	case !found:
+		o.fail("%s: pod %d is told of a restart that has never begun", name, p.uid)
+	case p.born > begun:
+		o.fail("%s: pod %d is told to restart, but was created after the restart began", name, p.uid)
+	case d.deleting:
+		o.fail("%s: pod %d is told to restart, but the workload is being deleted", name, p.uid)
+	case !seen:
+		o.fail("%s: pod %d is told to restart without being looked at", name, p.uid)
+	}
+	if o.violation != "" {
+		return
+	}
+	o.tally.Told++
+	if p.inPlace.id == id {
+		o.tally.ToldAgain++
+		switch {
+		case !was.remains && !was.looksOld:
+			o.fail("%s: pod %d is told again, but all its containers have restarted", name, p.uid)
+		case o.world.skews.right() && time.Since(p.inPlace.last) < tellAgain:
+			o.fail("%s: pod %d is told again after %v, want %v", name, p.uid, time.Since(p.inPlace.last), tellAgain)
+		}
+		return
+	}
+	left := readInPlace(d.annotations[recreatingAnnotation])
+	for _, other := range d.pods {
+		if l, found := listed.pods[other.uid]; found && other != p && left.names(other) && !l.terminating && l.id == id && (l.remains || !l.ready) {
+			o.fail("%s: pod %d is told to restart while pod %d is not back", name, p.uid, other.uid)
+		}
+	}
+	if !was.ready {
+		return
+	}
+	if listed.protected && !listed.free || !listed.protected && !listed.free {
+		o.fail("%s: pod %d is told to restart, although its PodDisruptionBudget does not allow that or was not read", name, p.uid)
+	}
+	if least := listed.replicas - max(1, d.unavailable); listed.replicas >= 0 && listed.ready-1+listed.dead < least {
+		o.fail("%s: pod %d is told to restart, and %d of %d pods were ready", name, p.uid, listed.ready, listed.replicas)
+	}
+}
+
+// progresses reports whether a patch records how far a restart in place is.
+func (b *patchBody) progresses() bool {
+	value := b.Metadata.Annotations[recreatingAnnotation]
+	return value != nil && isInPlace(*value) && len(b.Metadata.Annotations) == 1 && len(b.Spec.Template.Metadata.Annotations) == 0
+}
+
+// judgeProgress judges a record of how far a restart in place is.
+func (o *oracle) judgeProgress(r *request, d *workload, value string) {
+	name, was, is := workloadName(d.slot), readInPlace(d.annotations[recreatingAnnotation]), readInPlace(value)
+	if _, found := o.begun[is.ID]; !found || is.ID != was.ID || is.Total != was.Total {
+		o.fail("a record of %s says how far another restart is: %s after %s", name, value, d.annotations[recreatingAnnotation])
+		return
+	}
+	for _, p := range d.pods {
+		switch {
+		case is.names(p) && !was.names(p):
+			o.fail("%s: pod %d comes to a restart in place later", name, p.uid)
+		case was.names(p) && !is.names(p) && !p.terminating && !p.renewed(value):
+			o.fail("%s: pod %d is recorded as restarted in place, but is not", name, p.uid)
+		case was.names(p) && !is.names(p) && !p.terminating && !r.listed.pods[p.uid].ready:
+			o.fail("%s: pod %d is recorded as restarted in place, but was not ready", name, p.uid)
+		}
+	}
+	if is.Failed == "" || is.Failed == was.Failed {
+		return
+	}
+	o.tally.Halted++
+	if o.world.skews.right() && !slices.ContainsFunc(d.pods, func(p *pod) bool {
+		return is.names(p) && p.inPlace.id == is.ID && time.Since(p.inPlace.since) >= deadline && strings.Contains(is.Failed, p.name(d)+" ")
+	}) {
+		o.fail("%s is halted, but no pod has been away for long: %s", name, is.Failed)
+	}
+}
+
+// judgeWay judges whether a controller restarts a workload in the right way.
+func (o *oracle) judgeWay(r *request, d *workload, rules rules, body *patchBody, restarts bool) {
+	name, by, value := workloadName(d.slot), d.restartsBy(rules), body.Metadata.Annotations[recreatingAnnotation]
+	if value != nil && isInPlace(*value) && !body.progresses() {
+		is := readInPlace(*value)
+		if restarts {
+			o.beginsInPlace(r, d, by, &is)
+		}
+		return
+	}
+	if r.reload != nil || len(body.Spec.Template.Metadata.Annotations) == 0 || !rules.inPlace || d.kind == boat {
+		return
+	}
+	unfit := r.listed != nil && hasUnfit(r.listed.pods)
+	switch {
+	case by == "in-place" && !unfit && d.underWay() == "":
+		o.fail("%s is rolled out, although its pods can be restarted in place", name)
+	case restarts:
+		o.tally.NotInPlace++
+	}
+}
+
+func hasUnfit(pods map[int]listedPod) bool {
+	for _, p := range pods {
+		if !p.restarter && !p.terminating {
+			return true
+		}
+	}
+	return false
+}
+
+// beginsInPlace judges the begin of a restart in place.
+func (o *oracle) beginsInPlace(r *request, d *workload, by string, is *restartInPlace) {
+	name := workloadName(d.slot)
+	o.tally.InPlace++
+	if o.begun == nil {
+		o.begun = map[string]uint64{}
+	}
+	_, again := o.begun[is.ID]
+	switch {
+	case by != "in-place":
+		o.fail("%s is restarted in place, which it does not ask for or has no restarter for", name)
+	case again || is.ID == "":
+		o.fail("the restart %q of %s has begun before", is.ID, name)
+	case r.listed == nil:
+		o.fail("%s is restarted in place, but its pods have not been listed", name)
+	case hasUnfit(r.listed.pods):
+		o.fail("%s is restarted in place, but a pod has no restarter", name)
+	}
+	if o.violation != "" {
+		return
+	}
+	for _, p := range d.pods {
+		if was, found := r.listed.pods[p.uid]; found && !was.terminating && !is.names(p) {
+			o.fail("%s: pod %d is left out of a restart in place", name, p.uid)
+		}
+	}
+	o.begun[is.ID] = o.world.revision
+}
+
+// checkUnderWay checks that no server shows a workload as InSync while it is being restarted.
+func (o *oracle) checkUnderWay(d *workload, s *server, got verdict) {
+	if got.state == "InSync" && got.reason != "NoPods" && d.underWay() != "" && s.view.synced && !s.lags() {
+		o.fail("%s: server %d shows InSync (%s) while pods are left to restart: %s", workloadName(d.slot), s.id, got.reason, d.annotations[recreatingAnnotation])
+	}
+}
+
+// checkHalted checks that the leader says so when a pod has not come back.
+func (o *oracle) checkHalted(d *workload, s *server, got verdict) {
+	is := readInPlace(d.annotations[recreatingAnnotation])
+	if r := o.rules(d); is.ID == "" || d.superseded(r) || !r.managed() || d.paused || d.holder.fights() || d.deleting || o.world.terminating || !o.world.skews.right() {
+		return
+	}
+	for _, p := range d.pods {
+		if is.names(p) && p.inPlace.id == is.ID && !p.terminating && (p.remains() || !p.ready()) && time.Since(p.inPlace.since) > deadline+time.Minute &&
+			got.state != "Failed" && got.state != "Blocked" {
+			o.fail("%s: server %d shows %s (%s), but pod %d has not come back for %v", workloadName(d.slot), s.id, got.state, got.message, p.uid, time.Since(p.inPlace.since))
+		}
+	}
+}
+
+// addInPlace lets workloads of a quarter of the histories ask for restarts in place, whose pods restart late, or not at all, while content
+// changes and leaders come and go.
+func (h *history) addInPlace(begin int) {
+	m := maker{rand.New(rand.NewPCG(h.Seed, 3)), h}
+	if m.IntN(4) > 0 {
+		return
+	}
+	slot := m.workload()
+	for i := range h.Workloads {
+		s := &h.Workloads[i]
+		if s.Kind == boat || i != slot && m.IntN(2) == 0 {
+			continue
+		}
+		s.Variants[0] = restartable(s.Variants[0])
+		if m.IntN(4) > 0 {
+			s.Variants[1] = restartable(s.Variants[1])
+		}
+		s.Annotations[strategyAnnotation] = "in-place"
+		s.Replicas = 1 + m.IntN(3)
+		s.MaxUnavailable = pick(m, 0, 0, 0, 1, 2, 2, -1)
+		if s.Annotations[reloadAnnotation] == "" && len(s.Template) == 0 && !isForeign(s.Annotations) {
+			s.Annotations[reloadAnnotation] = "auto"
+		}
+	}
+	insert := func(at int, operations ...operation) int {
+		h.Operations = slices.Insert(h.Operations, at, operations...)
+		return at + len(operations)
+	}
+	changes := func() operation {
+		return operation{Do: "set content", A: m.source(), Content: m.content()}
+	}
+	s := &h.Workloads[slot]
+	for range 2 + m.IntN(3) {
+		at := begin + m.IntN(len(h.Operations)-begin+1)
+		if m.IntN(2) == 0 {
+			at = insert(at, operation{Do: "calm"})
+		}
+		at = insert(at, operation{Do: "restarter", A: slot, B: m.IntN(5) / 4,
+			C: pick(m, 0, 1, 5, 40, 700), Wait: pick(m, 0, time.Second, 5*time.Second, 30*time.Second, 4*time.Minute)})
+		at = insert(at, changes(), changes(), operation{Do: "wait", Wait: pick(m, 2*time.Second, 7*time.Second, 20*time.Second)})
+		if m.IntN(4) == 0 { // one of the pods has been told, and does not know
+			for n := range s.Replicas {
+				at = insert(at, operation{Do: "lose restart", A: slot, C: n})
+			}
+			at = insert(at, operation{Do: "wait", Wait: 4 * time.Minute})
+		}
+		for range m.IntN(5) {
+			at = insert(at, pick(m, changes(), changes(),
+				operation{Do: "lose restart", A: slot, C: m.IntN(4)}, operation{Do: "lose restart", A: slot, C: m.IntN(4)},
+				operation{Do: "restarter", A: slot}, operation{Do: "unstick", A: slot}, operation{Do: "unstick", A: slot},
+				operation{Do: "protect", A: slot, B: m.IntN(2)}, operation{Do: "refuse", A: slot, B: m.IntN(2)},
+				operation{Do: "evict pod", A: slot, C: m.IntN(4)}, operation{Do: "lose node", A: slot, C: m.IntN(4)},
+				operation{Do: "scale", A: slot, B: m.IntN(5), C: m.IntN(2)}, operation{Do: "scale", A: slot, B: 1 + m.IntN(4), C: m.IntN(2)},
+				operation{Do: "restart container", A: slot, C: m.IntN(12)}, operation{Do: "set image", A: slot, B: m.IntN(2), C: m.IntN(3)},
+				operation{Do: "fault", A: slot, B: 1 + m.IntN(int(faultCount)-1), C: 1 + m.IntN(2)},
+				operation{Do: "hand over", A: m.server(), B: m.IntN(2)}, operation{Do: "kill", A: m.server(), B: m.IntN(2)},
+				operation{Do: "birth", A: m.server()}, operation{Do: "lead", A: m.server()}, operation{Do: "resign", A: m.server(), B: m.IntN(2)},
+				operation{Do: "toggle", A: slot, Annotation: strategyAnnotation, Text: pick(m, "in-place", "in-place", "annotation", "recreate")},
+				operation{Do: "opt", A: slot, Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off")},
+				operation{Do: "rewrite", A: slot, B: 1, C: -1}, operation{Do: "undo", A: slot},
+				operation{Do: "wait", Wait: pick(m, time.Second, 6*time.Second, 30*time.Second, 4*time.Minute)},
+				operation{Do: "look"}))
+		}
+	}
+	if m.IntN(3) > 0 {
+		h.Operations = append(h.Operations, operation{Do: "unstick", A: slot})
+	}
+}
