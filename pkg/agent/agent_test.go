@@ -380,6 +380,39 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// An application that cannot be started ends the agent, which says why: with new content, and with the files of before.
+func TestApplicationCannotStart(t *testing.T) {
+	for name, earlier := range map[string]bool{"new content": false, "the files of before": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				run := func(c *Config, s *fakeSource) error {
+					c.Dir, c.Sources = dir, []source.Spec{{Kind: source.Volume, Name: "/settings"}}
+					a, err := New(*c, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.agent = a
+					a.readers = []reader{s}
+					_, err = a.Run(klog.NewContext(t.Context(), klog.Logger{}))
+					return err
+				}
+				content := &fakeSource{data: map[string][]byte{"a": []byte("1")}, read: true}
+				if earlier {
+					if err := run(&Config{Once: true}, content); err != nil {
+						t.Fatal(err)
+					}
+					content = &fakeSource{}
+				}
+				absent := process.NewApplication([]string{filepath.Join(dir, "absent")}, nil, time.Second)
+				if err := run(&Config{Application: absent}, content); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("error %v", err)
+				}
+			})
+		})
+	}
+}
+
 // What is newer takes the place of what is being applied, which is interrupted.
 func TestSuperseded(t *testing.T) {
 	run(t, nil, func(b *bench) {

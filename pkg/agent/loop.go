@@ -68,6 +68,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 			}
 		case err := <-l.done:
 			if notStarted, is := errors.AsType[startError](err); is {
+				l.done = nil // stop has nothing to wait for
 				return nil, notStarted.error
 			}
 			l.finish(ctx, err)
