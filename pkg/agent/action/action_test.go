@@ -245,8 +245,12 @@ func TestSignal(t *testing.T) {
 	if got := usr1.String(); !strings.HasPrefix(got, "SIGUSR1 to process of /") {
 		t.Errorf("it is shown as %s", got)
 	}
-	for content, want := range map[string]string{"": "does not begin with", "x": "does not begin with", "-1": "does not begin with", "0": "does not begin with", "4194399": "no such process"} {
-		if err := (&Signal{syscall.SIGHUP, PIDFile(file(t, "pid", content))}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+	for content, want := range map[string]string{
+		"": "the file PATH does not begin with the number of a process", "x": "the file PATH does not begin with", "-1": "the file PATH does not begin with",
+		"0": "the file PATH does not begin with", "4194399": "process 4194399 of the file PATH: no such process",
+	} {
+		path := file(t, "pid", content)
+		if err := (&Signal{syscall.SIGHUP, PIDFile(path)}).Do(t.Context()); err == nil || !strings.HasPrefix(err.Error(), strings.ReplaceAll(want, "PATH", path)) {
 			t.Errorf("pid file %q: %v", content, err)
 		}
 	}

@@ -152,9 +152,12 @@ func (p PIDFile) Send(s syscall.Signal) error {
 	line, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil || pid <= 0 {
-		return fmt.Errorf("%s does not begin with the number of a process", p)
+		return fmt.Errorf("the file %s does not begin with the number of a process", string(p))
 	}
-	return unix.Kill(pid, s)
+	if err := unix.Kill(pid, s); err != nil {
+		return fmt.Errorf("process %d of the file %s: %w", pid, string(p), err)
+	}
+	return nil
 }
 
 func parseJSON(text string, into any) error {
