@@ -72,7 +72,7 @@ func TestGunzip(t *testing.T) {
 		"the end is missing":             {nil, []string{"a", text[:len(text)-9]}, nil, `Secret shop/a: key "a" is not a complete gzip file`},
 		"damaged":                        {nil, []string{"a", string(damaged)}, nil, `Secret shop/a: key "a" is not a valid gzip file: invalid checksum`},
 		"more follows":                   {nil, []string{"a", text + secret}, nil, `Secret shop/a: key "a" is not a valid gzip file: invalid header`},
-		"two keys with the same file":    {nil, []string{"a.gz", packed(t, "1"), "a", "2"}, nil, `file "a" is in both`},
+		"two keys with the same file":    {nil, []string{"a.gz", packed(t, "1"), "a", "2"}, nil, `file "a" comes twice from Secret shop/a`},
 		"a name that is only the suffix": {nil, []string{".gz", packed(t, "1")}, nil, `path ""`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -227,7 +227,11 @@ func (s *Spec) dir(o *Object) (string, error) {
 
 func (c *composition) file(f fileset.File, from string) {
 	if other, twice := c.from[f.Path]; twice {
-		c.fail("file %q is in both %s and %s", f.Path, other, from)
+		if other == from { // of two keys, or by two flags
+			c.fail("file %q comes twice from %s", f.Path, from)
+		} else {
+			c.fail("file %q is in both %s and %s", f.Path, other, from)
+		}
 		return
 	}
 	c.from[f.Path] = from
