@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -437,6 +438,12 @@ func (s *Send) action() (*action.Send, error) {
 	return a, errors.Join(errs[:]...)
 }
 
+// token reports whether a text can be the name of a header. Those of methods have the same characters.
+func token(text string) bool {
+	_, err := http.NewRequest(text, "http://localhost", nil) //nolint:noctx // it is not sent
+	return err == nil
+}
+
 // action makes the action of the flags with a prefix.
 func (h *HTTP) action(prefix string) (*action.HTTP, error) {
 	var errs []error
@@ -465,11 +472,17 @@ func (h *HTTP) action(prefix string) (*action.HTTP, error) {
 	}
 	for _, header := range h.Headers {
 		name, value, found := strings.Cut(header, ":")
-		if !found || strings.TrimSpace(name) == "" {
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !found || name == "":
 			fail("header", errors.New(`it must be as in "Name: value"`))
-			continue
+		case !token(name): // neither text is quoted: it may be a credential
+			fail("header", errors.New(`the name must be letters, digits and hyphens, as in "Name: value"`))
+		case strings.ContainsFunc(value, unicode.IsControl):
+			fail("header", errors.New("the value must have no line breaks and no other control characters"))
+		default:
+			a.Header.Add(name, value)
 		}
-		a.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	if h.Accept != "" {
 		a.Accept, err = action.ParseCodes(h.Accept)

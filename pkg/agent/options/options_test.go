@@ -5,6 +5,7 @@ package options
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,9 @@ func TestReload(t *testing.T) {
 		{args: "--reload-url=http://a/%zz", err: "--reload-url: it is not a URL"},
 		{args: "--reload-url=http://a/ --reload-method=a,b", err: "--reload-method"},
 		{args: "--reload-url=http://a/ --reload-header=x", err: "--reload-header"},
+		{args: "--reload-url=http://a/ --reload-header=(x):y", err: "--reload-header: the name must be letters"},
+		{args: "--reload-url=http://a/ --reload-header=x:y\x00z", err: "--reload-header: the value must have no line breaks"},
+		{args: "--reload-url=http://a/ --reload-header=Content-Type:a/b;c=d", want: []string{"POST http://a/", "first"}},
 		{args: "--reload-url=http://a/ --reload-accept=2xx", err: "--reload-accept"},
 		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
 		{args: "--reload-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
@@ -280,4 +284,16 @@ func FuzzSource(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestHeaders(t *testing.T) {
+	h := HTTP{URL: "http://a/", Method: "POST", Headers: []string{"content-type: application/json", " X-Of :a:b", "X-Of: c ", "X-None:"}}
+	a, err := h.action("reload")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"Content-Type": {"application/json"}, "X-Of": {"a:b", "c"}, "X-None": {""}}
+	if diff := cmp.Diff(want, a.Header); diff != "" {
+		t.Error(diff)
+	}
 }
