@@ -43,8 +43,8 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often the file is read if the kernel tells of no change")
 	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "minimum time from the start of the containers to their restart")
 	f.DurationVar(&o.Unready, "unready", o.Unready, "for how long /readyz fails before the restart, so that Services send no requests")
-	f.StringVar(&o.DrainURL, "drain-url", o.DrainURL, "URL that is called with POST before that time, so that the application finishes what it does")
-	f.StringVar(&o.DrainCommand, "drain-command", o.DrainCommand, "command that runs before that time instead: words, or a JSON array")
+	f.StringVar(&o.DrainURL, "drain-url", o.DrainURL, "URL that is called with POST before the time of --unready, so that the application finishes what it does")
+	f.StringVar(&o.DrainCommand, "drain-command", o.DrainCommand, "command that runs instead of the call of --drain-url: words, or a JSON array")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long the call or the command may take")
 	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez and /readyz; empty: none")
 }
