@@ -90,7 +90,7 @@ func (g *Graph) SetSource(s *Source) {
 	g.forgetGone(s.SourceKey)
 	g.order = max(g.order, s.Change.Order)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
-	if s.Change != last {
+	if s.Change != last || before != nil && before.listedAt != s.listedAt {
 		g.endWaiting(s.SourceKey, s.Change)
 	}
 }

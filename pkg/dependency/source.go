@@ -46,6 +46,9 @@ type Source struct {
 	// LastChanged may be that of an earlier change. The first such removal came with version undatedFrom.
 	undated     bool
 	undatedFrom uint64
+	// listedAt is the version that the source had when a list last showed that it had been written; 0: none did. Before that, it may
+	// have had other content for a while.
+	listedAt uint64
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
 	// not deleted, or its deletion was missed.
 	deletedAt uint64
@@ -103,6 +106,12 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			was.remember(h)
 		}
 		previous, deleted = nil, &was
+	}
+	switch {
+	case previous != nil && (at.Live || previous.ResourceVersion == s.ResourceVersion):
+		s.listedAt = previous.listedAt
+	case !at.Live:
+		s.listedAt = version
 	}
 	before := previous
 	if before == nil {
@@ -180,7 +189,7 @@ func (s *Source) keepDates(previous *Source) {
 			s.Keys[i].Version, s.Keys[i].Returned, s.Keys[i].Readded = old.Version, old.Returned, old.Readded
 		}
 	}
-	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
+	s.Change, s.IgnoredAt, s.MatchAt, s.listedAt = previous.Change, previous.IgnoredAt, previous.MatchAt, previous.listedAt
 	h := *previous.history()
 	h.past = nil
 	s.remember(h)

@@ -200,7 +200,7 @@ func (g *Graph) beginWaiting(w *Workload) {
 	closed := g.closed(w, func(r *Reference) bool {
 		key := SourceKey{r.Kind, w.Namespace, r.Name}
 		if s := g.Source(key); s != nil {
-			return s.Change.Version < w.StartVersion
+			return max(s.Change.Version, s.listedAt) < w.StartVersion
 		}
 		return g.missingSince(key) < w.StartVersion
 	})
@@ -238,6 +238,15 @@ func (g *Graph) gatesOf(w *Workload) []gate {
 	return gates
 }
 
+// listed reports whether a list showed it. What containers wait for may have been there before, and gone again. A deletion
+// that came by an event has no version after which it was made.
+func (a *arrival) listed() bool {
+	if s := a.graph.Source(a.key); s != nil {
+		return s.listedAt == ParseVersion(s.ResourceVersion)
+	}
+	return a.change.After != 0
+}
+
 // open returns gates of a workload after the source has come, or has changed or gone. They stay the same if nothing
 // waits for it.
 func (a *arrival) open(w *Workload, gates []gate) []gate {
@@ -259,9 +268,11 @@ func (a *arrival) open(w *Workload, gates []gate) []gate {
 		}
 		now := before
 		switch {
-		case closed.has(i):
+		case closed.has(i) && !a.listed():
 			now.lost = max(now.lost, a.change.Version)
-		case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
+		case a.listed() && !closed.has(i) && a.change.Exact:
+			continue // it was written, and has what it had
+		case !a.change.Exact, a.listed(), a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
 			now = gate{start: now.start} // it is not known when they start
 		case byAny(i):
 			continue

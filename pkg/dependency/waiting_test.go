@@ -44,6 +44,36 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 		}, 121},
 		"deleted after the template changed":               {func(w *watched) { w.set("y", 10); w.remove("y", 105); w.workload("y"); w.set("y", 110) }, template},
 		"a list shows the source, not when it was created": {func(w *watched) { w.workload("y"); w.list("y", 110) }, template},
+		"a list shows other content without the key":       {func(w *watched) { w.set("x", 10, "b"); w.workload("x:a"); w.list("x", 110, "c"); w.set("x", 120, "a") }, template},
+		"a list shows that the source was written":         {func(w *watched) { w.set("x", 10); w.workload("x:a"); w.list("x", 110); w.set("x", 120, "a") }, template},
+		"a list shows that, and the template comes later": {func(w *watched) {
+			w.set("x", 10)
+			w.list("x", 110)
+			w.set("x", 115)
+			w.workload("x:a")
+			w.set("x", 120, "a")
+		}, template},
+		"a list before the template shows that": {func(w *watched) {
+			w.set("x", 10)
+			w.list("x", 90)
+			w.workload("x:a")
+			w.set("x", 110)
+			w.set("x", 120, "a")
+		}, 121},
+		"a list shows that the source was not written": {func(w *watched) { w.set("x", 10); w.workload("x:a"); w.list("x", 10); w.set("x", 120, "a") }, 121},
+		"a list shows that another source was written": {func(w *watched) {
+			w.set("y", 10)
+			w.workload("x:a", "y")
+			w.list("y", 110)
+			w.set("x", 120, "a")
+		}, 121},
+		"a list shows that the source was deleted": {func(w *watched) {
+			w.set("x", 10)
+			w.workload("x:a")
+			w.g.DeleteSource(SourceKey{ConfigMap, "shop", "x"}, Change{Version: 110, Seen: seenAt, After: 50})
+			w.set("x", 120, "a")
+		}, template},
+		"an event shows that the source was deleted": {func(w *watched) { w.set("x", 10); w.workload("x:a"); w.remove("x", 110); w.set("x", 120, "a") }, 121},
 		"another source was deleted before, but its event comes later": {func(w *watched) {
 			w.set("x", 10, "a")
 			w.workload("x:a", "y")
@@ -242,7 +272,10 @@ func (w *watched) workload(uses ...string) {
 func (w *watched) set(name string, version uint64, keys ...string) {
 	w.put(name, version, true, keys...)
 }
-func (w *watched) list(name string, version uint64) { w.put(name, version, false) }
+
+func (w *watched) list(name string, version uint64, keys ...string) {
+	w.put(name, version, false, keys...)
+}
 
 func (w *watched) put(name string, version uint64, live bool, keys ...string) {
 	s := &Source{SourceKey: SourceKey{ConfigMap, "shop", name}, ResourceVersion: strconv.FormatUint(version, 10)}
