@@ -211,6 +211,7 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 	}
 	switch r.verb() {
 	case "get deployments", "get statefulsets", "get daemonsets", "get boats":
+		*r.listing() = nil // another decision begins
 		if d == nil || workloadStream(d.kind).String() != resource.Resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
@@ -223,7 +224,7 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 	case "list controllerrevisions":
 		return d.controllerRevisions(), nil
 	case "list pods":
-		if r.pod == "" {
+		if l := *r.listing(); r.pod == "" && (l == nil || !l.protected && !l.free) { // else those of the budget are counted
 			*r.listing() = w.listing(r, d)
 		}
 		return d.podList(r.pod), nil

@@ -351,7 +351,11 @@ func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (ru
 	}
 	value := body.Metadata.Annotations[restartAnnotation]
 	if value == p.annotations[restartAnnotation] {
-		w.oracle.fail("%s: pod %d is told what it was told before", workloadName(d.slot), p.uid)
+		w.oracle.judgeCorrection(r, d, p, body.Metadata.Annotations[restartingAnnotation])
+		w.revision++
+		w.annotatePod(d, p, merged(p.annotations, body.Metadata.Annotations))
+		o := p.object(d)
+		return &o, nil
 	}
 	id, _, _ := strings.Cut(value, "-")
 	w.oracle.judgeTold(r, d, p, id)
@@ -373,6 +377,21 @@ const (
 	tellAgain = 3 * time.Minute
 	deadline  = 10 * time.Minute
 )
+
+// judgeCorrection judges that a server changes only when a pod was told: it may if that is in the future by its clock.
+func (o *oracle) judgeCorrection(r *request, d *workload, p *pod, restarting string) {
+	now := r.sent.Add(o.world.skews.Servers[r.server.id])
+	ahead := func(annotation string) bool {
+		var times struct{ Since, Again time.Time }
+		if err := json.Unmarshal([]byte(annotation), &times); err != nil {
+			o.fail("%s: pod %d: %v: %s", workloadName(d.slot), p.uid, err, annotation)
+		}
+		return times.Since.After(now) || times.Again.After(now)
+	}
+	if !ahead(p.annotations[restartingAnnotation]) || ahead(restarting) {
+		o.fail("%s: pod %d is told what it was told before", workloadName(d.slot), p.uid)
+	}
+}
 
 // judgeTold judges that a server tells a pod to restart.
 func (o *oracle) judgeTold(r *request, d *workload, p *pod, id string) {
