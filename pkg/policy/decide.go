@@ -87,7 +87,7 @@ func (e *Evaluation) decide(o Observed) Decision {
 	e.decided, e.written, e.known = o.Decided, o.Written, known{}
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
-		return e.missing(len(changed) > 0 && !e.Workload.Idle)
+		return e.missing(len(changed) > 0 || e.superseded() != nil)
 	}
 	if d, decided := e.decideFields(o, len(changed) > 0); decided {
 		return d
@@ -226,16 +226,17 @@ func (e *Evaluation) invalid() Decision {
 	case e.Policy.StrategyNotAllowed:
 		reason = ReasonStrategyNotAllowed
 	}
-	return Decision{State: Blocked, Reason: reason, Message: e.problems() + " " + onHold}
+	return Decision{State: Blocked, Reason: reason, Stale: e.superseded() != nil && !e.Workload.Idle, Message: e.problems() + " " + onHold}
 }
 
+// missing decides while something is missing that pods need. Stale: annotations or content say that pods run with other content.
 func (e *Evaluation) missing(stale bool) Decision {
 	missing, absent := e.Missing()
 	reason := ReasonKeyMissing
 	if absent {
 		reason = ReasonSourceMissing
 	}
-	return Decision{State: Blocked, Reason: reason, Stale: stale,
+	return Decision{State: Blocked, Reason: reason, Stale: stale && !e.Workload.Idle,
 		Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + onHold}
 }
 

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -106,6 +107,48 @@ func TestDecide_TimedAndProvisional(t *testing.T) {
 				t.Errorf("%s, %s (%s): %+v, want %+v", d.State, d.Reason, d.Message, got, tt.want)
 			}
 		})
+	}
+}
+
+// Every replica reads that pods are left of a restart which another strategy has to do. While that is on hold, it must not matter what else
+// one of them has seen.
+func TestDecide_StaleWhilePodsAreLeftOnHold(t *testing.T) {
+	for name, hold := range map[string]func(*world){
+		"a source is missing":      func(x *world) { x.remove(dependency.Secret, "tls") },
+		"an annotation is invalid": func(x *world) { x.annotate(policy.SettleAnnotation, "soon") },
+	} {
+		for _, saw := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, saw that content changed back: %v", name, saw), func(t *testing.T) {
+				x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "tls", "key")),
+					secret("db", "password", "1"), secret("tls", "key", "1"))
+				x.annotate(policy.ExcludeAnnotation, "secret/tls", policy.StrategyAnnotation, "recreate")
+				x.adopt()
+				x.annotate(policy.RecreatingAnnotation, "12345678")
+				thereAndBack := func() {
+					x.set(secret("db", "password", "2"))
+					x.set(secret("db", "password", "1"))
+				}
+				if saw {
+					thereAndBack()
+				} else {
+					x.away(thereAndBack)
+				}
+				hold(x)
+				if d := x.decide(); d.State != policy.Blocked || d.Stale {
+					t.Errorf("before the strategy changes: %s, stale %v", d.State, d.Stale)
+				}
+				x.annotate(policy.StrategyAnnotation, "")
+				if e, d := x.evaluate(), x.decide(); d.State != policy.Blocked || !d.Stale || !d.Timed || d.Provisional || e.InDoubt() != saw {
+					t.Errorf("%s, stale %v, timed %v, provisional %v, in doubt %v", d.State, d.Stale, d.Timed, d.Provisional, e.InDoubt())
+				}
+				x.edit(func(d *appsv1.Deployment) {
+					d.Spec.Replicas, d.Status = new(int32), appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
+				})
+				if d := x.decide(); d.Stale {
+					t.Error("without pods, they are stale")
+				}
+			})
+		}
 	}
 }
 
