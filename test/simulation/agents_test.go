@@ -317,7 +317,7 @@ func (h *history) addAgents(begin int) {
 				operation{Do: "evict pod", A: slot, C: m.IntN(4)}, operation{Do: "lose node", A: slot, C: m.IntN(4)},
 				operation{Do: "hand over", A: m.server(), B: m.IntN(2)}, operation{Do: "kill", A: m.server()}, operation{Do: "birth", A: m.server()},
 				operation{Do: "recreate source", A: m.source(), B: 1, Content: m.content()},
-				operation{Do: "recreate workload", A: slot}, operation{Do: "reload", A: slot, C: m.IntN(12)},
+				operation{Do: "replace key", B: m.IntN(3)}, operation{Do: "recreate workload", A: slot}, operation{Do: "reload", A: slot, C: m.IntN(12)},
 				operation{Do: "toggle", A: slot, Annotation: strategyAnnotation, Text: pick(m, "agent", "agent", "annotation", "recreate")}))
 		}
 	}
