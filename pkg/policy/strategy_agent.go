@@ -225,6 +225,10 @@ func (e *Evaluation) askAgents(d *Decision, now time.Time) {
 		if total == 1 {
 			d.Message = "The agent of the pod has applied the current content."
 		}
+		if len(e.Agents.Sources) == 0 {
+			d.Message = "The agents have applied what they have read. They name no ConfigMap and no Secret of this namespace, so it is not known " +
+				"whether that is the current content."
+		}
 	}
 	d.Message += e.notSeen()
 }

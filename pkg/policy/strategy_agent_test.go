@@ -98,7 +98,9 @@ func (a *agents) apply(pods ...string) {
 
 const (
 	pod1, pod2 = "web-6d4f-1", "web-6d4f-2"
-	allApplied = "The agents of all 2 pods have applied the current content."
+
+	allApplied  = "The agents of all 2 pods have applied the current content."
+	notCompared = "The agents have applied what they have read. They name no ConfigMap and no Secret of this namespace, so it is not known whether that is the current content."
 )
 
 func (a *agents) expect(what string, state policy.State, reason, message string) {
@@ -275,10 +277,20 @@ func TestAgent_OtherNamespaces(t *testing.T) {
 		a.report(pod, status.Applied, "", status.Source{Kind: "Secret", Namespace: "kube-system", Name: "tls", ResourceVersion: "1"}, status.Source{Kind: "Pod", Namespace: namespace, Name: "x"},
 			status.Source{Kind: "Secret", Namespace: namespace, Name: "No/Name"})
 	}
-	a.expect("applied", policy.InSync, "ContentApplied", allApplied)
+	a.expect("applied", policy.InSync, "ContentApplied", notCompared)
 	if got := a.evaluate().Agents.Sources; len(got) != 0 {
 		t.Errorf("sources %v", got)
 	}
+}
+
+// Agents name no versions of what they read from volumes.
+func TestAgent_Volumes(t *testing.T) {
+	a := newAgents(t)
+	a.report(pod1, status.Applied, "")
+	a.report(pod2, status.Applied, "")
+	a.expect("applied", policy.InSync, "ContentApplied", notCompared)
+	a.report(pod2, status.Applied, "", a.stored(secret("tls")))
+	a.expect("one names a source", policy.InSync, "ContentApplied", allApplied)
 }
 
 // A source that is not read may have changed; what agents say of it is believed.
