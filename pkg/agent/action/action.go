@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type Command struct {
 	Timeout time.Duration
 	// Output gets its output. nil: nothing does.
 	Output *os.File
+	// Hint is added to the error if it fails.
+	Hint string
 	// Dir is put in the place of DirPlaceholder in the arguments.
 	Dir string
 }
@@ -46,22 +49,29 @@ func (c *Command) Do(ctx context.Context) error {
 	for i, arg := range c.Args {
 		args[i] = strings.ReplaceAll(arg, DirPlaceholder, c.Dir)
 	}
-	return process.Run(ctx, c.Output, nil, args[0], args[1:]...)
+	err := process.Run(ctx, c.Output, nil, args[0], args[1:]...)
+	if err != nil && c.Hint != "" {
+		err = fmt.Errorf("%w (%s)", err, c.Hint)
+	}
+	return err
 }
 
 func (c *Command) String() string { return "command " + c.Args[0] }
 
 // ParseCommand parses a command: a JSON array of strings, or words between spaces.
 func ParseCommand(text string) ([]string, error) {
-	args := strings.Fields(text)
+	args, words := strings.Fields(text), true
 	if strings.HasPrefix(strings.TrimSpace(text), "[") {
-		args = nil
+		args, words = nil, false
 		if err := parseJSON(text, &args); err != nil {
 			return nil, fmt.Errorf("%q is not a JSON array of strings, as in [\"nginx\", \"-t\"]: %w", text, err)
 		}
 	}
-	if len(args) == 0 || args[0] == "" {
+	switch {
+	case len(args) == 0 || args[0] == "":
 		return nil, fmt.Errorf("%q has no command", text)
+	case words && slices.ContainsFunc(args, func(arg string) bool { return strings.ContainsAny(arg[:1], `"'`) }):
+		return nil, fmt.Errorf("%q: quotes have no meaning here: give a JSON array, as in [\"sh\", \"-c\", \"exit 1\"]", text)
 	}
 	return args, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -165,6 +166,9 @@ func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what, body string) {
 	f.BoolVar(&h.Insecure, name("insecure-skip-verify"), h.Insecure, "do not check the certificate of the application")
 }
 
+// minPoll is the least time between two reads of a volume. With less, an agent would do nothing else.
+const minPoll = 10 * time.Millisecond
+
 // flagError names the flag of an error.
 func flagError(flag string, err error) error { return fmt.Errorf("--%s: %w", flag, err) }
 
@@ -207,6 +211,9 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 			fail(flag, fmt.Errorf("%v must not be negative", d))
 		}
 	}
+	if o.Poll > 0 && o.Poll < minPoll {
+		fail("poll-interval", fmt.Errorf("%v must be at least %v", o.Poll, minPoll))
+	}
 	if o.RetryMax < o.RetryMin {
 		fail("retry-max", fmt.Errorf("%v is less than --retry-min, %v", o.RetryMax, o.RetryMin))
 	}
@@ -227,7 +234,7 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	if o.CheckCommand != "" {
 		args, err := action.ParseCommand(o.CheckCommand)
 		fail("check-command", err)
-		c.Check = &action.Command{Args: args, Timeout: o.CheckTimeout, Output: output}
+		c.Check = &action.Command{Args: args, Timeout: o.CheckTimeout, Output: output, Hint: hint(output)}
 	}
 	if len(command) != 0 {
 		c.Application = process.NewApplication(command, nil, o.Grace)
@@ -237,6 +244,11 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 		probe, err := o.Probe.action("probe")
 		errs = append(errs, err)
 		c.Probe = &action.Within{Action: probe, Limit: o.ProbeTimeout, Pause: 500 * time.Millisecond}
+	} else if !reflect.DeepEqual(o.Probe, New().Probe) {
+		fail("probe-url", errors.New("it is required by other flags of the request"))
+	}
+	if o.RollbackAfter > 0 && len(c.Reload) == 0 && c.Probe == nil {
+		fail("rollback-after", errors.New("there is nothing that could fail: no reload and no --probe-url"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -340,6 +352,14 @@ func (o *Options) output() (*os.File, error) {
 	return nil, fmt.Errorf("%q must be always, never or auto", o.Output)
 }
 
+// hint says how the output of a command that failed can be seen.
+func hint(output *os.File) string {
+	if output == nil {
+		return "--command-output=always shows what it prints"
+	}
+	return ""
+}
+
 // reloads adds the actions that reload.
 func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	var errs []error
@@ -350,6 +370,8 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 		a.TellChanged = true
 		c.Reload = append(c.Reload, a)
 		gentle = true
+	} else if !reflect.DeepEqual(o.Reload, New().Reload) {
+		errs = append(errs, flagError("reload-url", errors.New("it is required by other flags of the request")))
 	}
 	if o.Send != (Send{Timeout: o.Send.Timeout}) {
 		a, err := o.Send.action()
@@ -362,7 +384,7 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 		if err != nil {
 			errs = append(errs, flagError("reload-command", err))
 		}
-		c.Reload = append(c.Reload, &action.Command{Args: args, Timeout: o.ReloadTimeout, Output: output, Dir: c.Dir})
+		c.Reload = append(c.Reload, &action.Command{Args: args, Timeout: o.ReloadTimeout, Output: output, Hint: hint(output), Dir: c.Dir})
 		gentle = true
 	}
 	if o.Signal != "" {

@@ -171,6 +171,16 @@ func TestReload(t *testing.T) {
 		{args: `--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=\q`, err: "--reload-send-expect: a backslash"},
 		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=" + strings.Repeat("x", action.MaxExpect+1), err: "--reload-send-expect: 65537 bytes"},
 		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-timeout=0s", err: "--reload-send-timeout"},
+		{args: "--reload-body=x", err: "--reload-url: it is required"},
+		{args: "--reload-header=a:b --reload-command=b", err: "--reload-url: it is required"},
+		{args: "--probe-timeout=1s", err: "--probe-url: it is required"},
+		{args: "--rollback-after=1", err: "--rollback-after: there is nothing that could fail"},
+		{args: "--rollback-after=1 --reload-command=b", want: []string{"command b", "first"}},
+		{args: "--rollback-after=1 --probe-url=http://a/", want: []string{"probe GET http://a/"}},
+		{args: "--poll-interval=9ms", err: "--poll-interval: 9ms must be at least 10ms"},
+		{args: "--poll-interval=10ms"},
+		{args: `--check-command='nginx`, err: "quotes have no meaning here"},
+		{args: `--reload-command=["'a'"]`, want: []string{"command 'a'", "first"}},
 		{args: "--probe-url=http://a/ --probe-accept=1", err: "--probe-accept"},
 		{args: `--reload-command=["a"`, err: "JSON array"},
 		{args: "--check-command=[]", err: "--check-command"},
@@ -217,6 +227,21 @@ func TestReload(t *testing.T) {
 	// All that is wrong is told at once.
 	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four mistakes: %v", err)
+	}
+}
+
+// A command that fails without output says how that can be seen.
+func TestCommandOutput(t *testing.T) {
+	for flag, want := range map[string]bool{"--configmap=a": false, "--secret=a": true, "--volume=/v": true, "--configmap=a;substitute": true} {
+		c, err := parse(nil, flag, "--dir=/files", "--check-command=false", "--reload-command=false")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range append(c.Reload, c.Check) {
+			if err := a.Do(t.Context()); err == nil || strings.Contains(err.Error(), "false: exit code 1 (--command-output=always shows what it prints)") != want {
+				t.Errorf("%s: %v", flag, err)
+			}
+		}
 	}
 }
 
