@@ -46,6 +46,7 @@ volumes, and has it read them again: by a request, a signal, a command or a rest
 It runs beside the application, or as its parent process, with the command after --.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 0 && cmd.ArgsLenAtDash() != 0 {
+				code = 2
 				return fmt.Errorf("%q is no flag: a command comes after --", args[0])
 			}
 			return nil
@@ -57,6 +58,10 @@ It runs beside the application, or as its parent process, with the command after
 			return err
 		},
 	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		code = 2
+		return err
+	})
 	c.AddCommand(restarter())
 	c.CompletionOptions.DisableDefaultCmd = true
 	o.AddFlags(c.Flags())

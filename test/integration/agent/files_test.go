@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -488,6 +489,42 @@ func TestRestarter(t *testing.T) {
 		_ = c.Wait()
 		if code := c.ProcessState.ExitCode(); code != want {
 			t.Errorf("exit code %d, want %d: %s", code, want, log.String())
+		}
+	}
+}
+
+// The exit code tells what kept an agent from starting, as documented.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	volume, text := filepath.Join(dir, "volume"), filepath.Join(dir, "text")
+	if err := errors.Join(os.Mkdir(volume, 0o700), os.WriteFile(text, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	sources := []string{"--volume=" + volume, "--dir=" + filepath.Join(dir, "files"), "--listen="}
+	for _, tt := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--nope"}, 2},
+		{[]string{"nope"}, 2},
+		{[]string{"--dir=" + dir}, 2},
+		{append(slices.Clone(sources), "--settle=x"), 2},
+		{append(slices.Clone(sources), "--listen=nowhere"), 1},
+		{append(slices.Clone(sources), "--", filepath.Join(dir, "absent")), 127},
+		{append(slices.Clone(sources), "--", text), 126},
+		{append(slices.Clone(sources), "--", "sh", "-c", "exit 5"), 5},
+		{append(slices.Clone(sources), "--once"), 0},
+	} {
+		out, err := exec.CommandContext(t.Context(), program, tt.args...).CombinedOutput()
+		code := 0
+		if exit, is := errors.AsType[*exec.ExitError](err); is {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if code != tt.want {
+			t.Errorf("%q: exit code %d, want %d: %s", tt.args, code, tt.want, out)
 		}
 	}
 }
