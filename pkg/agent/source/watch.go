@@ -31,7 +31,7 @@ const (
 type pace struct {
 	list     time.Duration // for one page
 	watch    time.Duration // at least, of each watch; at most twice as long
-	idle     time.Duration // how long a watch may be silent: the API server sends a bookmark about every minute
+	idle     time.Duration // how long a watch may be silent: the API server sends a bookmark about every minute. Then the objects are listed
 	min, max time.Duration // between two tries after failures
 }
 
@@ -106,6 +106,9 @@ func (w *Watcher) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errSilent): // it may have lost what has changed
+			version, failures = "", 0
+			continue
 		case (err == nil || errors.Is(err, io.EOF)) && time.Since(begun) >= w.pace.min: // the watch has ended
 			failures = 0
 			continue
@@ -226,6 +229,9 @@ func (w *Watcher) limit(objects, size int) error {
 	return nil
 }
 
+// errSilent: nothing has arrived in a watch for too long.
+var errSilent = errors.New("the watch is silent")
+
 // watch follows the changes after a version, and returns the version of the last. The error is io.EOF if the watch ended as it should.
 func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	long := w.pace.watch + rand.N(w.pace.watch) //nolint:gosec // no secret
@@ -233,7 +239,7 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	silent := time.AfterFunc(w.pace.idle, func() { stop(io.EOF) })
+	silent := time.AfterFunc(w.pace.idle, func() { stop(errSilent) })
 	defer silent.Stop()
 	unanswered := time.AfterFunc(w.pace.list, func() { stop(fmt.Errorf("no answer within %v", w.pace.list)) })
 	defer unanswered.Stop()

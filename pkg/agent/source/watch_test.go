@@ -33,13 +33,14 @@ type fakeServer struct {
 	log      []string                     // events, as lines
 	first    int                          // the revision before the first event of the log
 	changed  chan struct{}
+	ends     chan struct{} // is closed to end the watches
 	fail     func(w http.ResponseWriter, r *http.Request) bool
 	requests []url.Values
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
 	t.Helper()
-	s := &fakeServer{t: t, revision: 10, first: 10, objects: map[string]map[string]string{}, changed: make(chan struct{})}
+	s := &fakeServer{t: t, revision: 10, first: 10, objects: map[string]map[string]string{}, changed: make(chan struct{}), ends: make(chan struct{})}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -89,6 +90,14 @@ func (s *fakeServer) wake() {
 	s.changed = make(chan struct{})
 }
 
+// end ends the watches, as the API server does after their time.
+func (s *fakeServer) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ends)
+	s.ends = make(chan struct{})
+}
+
 // compact forgets the events so far.
 func (s *fakeServer) compact() {
 	s.mu.Lock()
@@ -133,7 +142,7 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintln(w, `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}}`)
 		return
 	}
-	flush := http.NewResponseController(w)
+	flush, ends := http.NewResponseController(w), s.ends
 	_ = flush.Flush()
 	for sent := from - s.first; ; {
 		for ; sent < len(s.log); sent++ {
@@ -144,6 +153,9 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		select {
 		case <-changed:
+		case <-ends:
+			s.mu.Lock()
+			return
 		case <-r.Context().Done():
 			s.mu.Lock()
 			return
@@ -259,14 +271,17 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A watch that ends goes on where it was, without a list.
+// A watch that the API server has ended goes on where it was, without a list.
 func TestWatcher_GoesOn(t *testing.T) {
 	t.Parallel()
 	s := newFakeServer(t)
 	s.set("a", x("1"))
-	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.idle = 5 * time.Millisecond })
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 }) // however soon it ends
 	w.await("a=1")
-	await(t, "several watches have ended", func() bool { return len(s.asked()) > 5 })
+	for watches := 1; watches <= 5; watches++ {
+		await(t, "it watches", func() bool { return len(s.asked()) > watches })
+		s.end()
+	}
 	s.set("a", x("2"))
 	w.await("a=2")
 	for i, q := range s.asked() {
@@ -276,6 +291,32 @@ func TestWatcher_GoesOn(t *testing.T) {
 		if q.Get("fieldSelector") != "metadata.name=a" {
 			t.Errorf("request %d: %v", i, q)
 		}
+	}
+}
+
+// A watch can be dead without failing: nothing arrives in it, not even bookmarks. Then the objects are listed.
+func TestWatcher_Silent(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	s.will(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") == "" {
+			return false
+		}
+		_ = http.NewResponseController(w).Flush()
+		s.mu.Unlock()
+		<-r.Context().Done()
+		s.mu.Lock()
+		return true
+	})
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.idle = 20 * time.Millisecond })
+	w.await("a=1")
+	for i := range 3 {
+		s.set("a", x(fmt.Sprint(i)))
+		w.await(fmt.Sprint("a=", i))
+	}
+	if err := w.Health().Err; err != nil {
+		t.Errorf("error %v", err)
 	}
 }
 
