@@ -48,6 +48,40 @@ func TestRollback(t *testing.T) {
 	})
 }
 
+// A probe that fails after the reload counts as a failure: both are tried again, and after enough failures the last good set comes back.
+func TestRollback_ByTheProbe(t *testing.T) {
+	var probe *fakeAction
+	run(t, func(b *bench) {
+		probe = &fakeAction{dir: b.dir}
+		b.config.Rollback, b.config.Probe = 3, probe
+	}, func(b *bench) {
+		b.source.set("a", "good")
+		synctest.Wait()
+		b.reload.calls()
+		probe.calls()
+		probe.do = func(_ context.Context, content string) error {
+			if content == "a=bad" {
+				return errors.New("not ready")
+			}
+			return nil
+		}
+		b.source.set("a", "bad")
+		b.after(b.config.Settle)
+		b.want("a=bad", "probe: not ready", "a=bad")
+		b.after(time.Hour)
+		b.want("a=good", "probe: not ready", "a=bad", "a=bad", "a=good")
+		if got := probe.calls(); !slices.Equal(got, []string{"a=bad", "a=bad", "a=bad", "a=good"}) {
+			b.Errorf("the probe was made with %q", got)
+		}
+		if n := b.agent.Status().Failures[Probe]; n != 3 {
+			b.Errorf("%d failures of the probe", n)
+		}
+		b.source.set("a", "better")
+		b.after(time.Second)
+		b.want("a=better", "", "a=better")
+	})
+}
+
 // no refuses all content that contains "bad".
 func no(_ context.Context, content string) error {
 	if strings.Contains(content, "bad") {

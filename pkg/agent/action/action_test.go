@@ -5,10 +5,14 @@ package action
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +28,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 const limit = time.Minute
@@ -113,6 +118,54 @@ func TestHTTP(t *testing.T) {
 	}
 	if h.TokenFile = file(t, "token", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
 		t.Errorf("a token with two lines: %v", h.Do(t.Context()))
+	}
+}
+
+// The certificates of both sides are checked, by files that are read for each request.
+func TestHTTP_Certificates(t *testing.T) {
+	var peer []byte
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { peer = r.TLS.PeerCertificates[0].Raw }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of refused handshakes
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	defer server.Close()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("agent", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, _, err := certutil.GenerateSelfSignedCertKey("another", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := file(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	h := &HTTP{
+		Method: http.MethodPost, URL: parse(t, server.URL), Timeout: limit, CAFile: ca,
+		CertFile: file(t, "tls.crt", string(certificate)), KeyFile: file(t, "tls.key", string(key)),
+	}
+	for name, tt := range map[string]struct {
+		change func(h *HTTP)
+		err    string
+	}{
+		"both":                        {func(*HTTP) {}, ""},
+		"the name of the server":      {func(h *HTTP) { h.ServerName = "example.com" }, ""},
+		"another name":                {func(h *HTTP) { h.ServerName = "other.example.org" }, "other.example.org"},
+		"the CAs of the system":       {func(h *HTTP) { h.CAFile = "" }, "certificate"},
+		"another CA":                  {func(h *HTTP) { h.CAFile = file(t, "ca.crt", string(another)) }, "certificate"},
+		"no check":                    {func(h *HTTP) { h.CAFile, h.Insecure = "", true }, ""},
+		"no certificate of a client":  {func(h *HTTP) { h.CertFile, h.KeyFile = "", "" }, "certificate required"},
+		"a key of another one":        {func(h *HTTP) { h.CertFile = file(t, "tls.crt", string(another)) }, "does not match"},
+		"a file without certificates": {func(h *HTTP) { h.CAFile = h.KeyFile }, "has no certificate"},
+	} {
+		changed := *h
+		tt.change(&changed)
+		peer = nil
+		err := changed.Do(t.Context())
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want %q", name, err, tt.err)
+		}
+		if leaf, _ := pem.Decode(certificate); err == nil && !bytes.Equal(peer, leaf.Bytes) {
+			t.Errorf("%s: the server was shown another certificate", name)
+		}
 	}
 }
 
