@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,15 +21,20 @@ import (
 
 // telling is a reload that notes which files it is told of, and refuses content with "bad".
 func telling(b *bench) (told func() string) {
+	var mu sync.Mutex
 	var all []string
 	b.reload.will(func(ctx context.Context, content string) error {
 		text, err := action.ExpandChanged(ctx, "{changed}")
+		mu.Lock()
+		defer mu.Unlock()
 		if all = append(all, text); err != nil {
 			return err
 		}
 		return no(ctx, content)
 	})
 	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
 		defer func() { all = nil }()
 		return strings.Join(all, " ")
 	}

@@ -59,12 +59,12 @@ func TestRollback_ByTheProbe(t *testing.T) {
 		synctest.Wait()
 		b.reload.calls()
 		probe.calls()
-		probe.do = func(_ context.Context, content string) error {
+		probe.will(func(_ context.Context, content string) error {
 			if content == "a=bad" {
 				return errors.New("not ready")
 			}
 			return nil
-		}
+		})
 		b.source.set("a", "bad")
 		b.after(b.config.Settle)
 		b.want("a=bad", "probe: not ready", "a=bad")
