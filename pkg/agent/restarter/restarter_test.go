@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -261,5 +262,46 @@ func TestOptions(t *testing.T) {
 		if err == nil && (c.Drain != nil) != strings.Contains(args, "drain") {
 			t.Errorf("%s: %+v", args, c)
 		}
+	}
+}
+
+// The flags call a URL, or run a command, and tell what fails.
+func TestOptions_Drain(t *testing.T) {
+	var called []string
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		called = append(called, r.Method+" "+r.URL.String())
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	drain := func(flag string) error {
+		t.Helper()
+		o, f := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(f)
+		if err := f.Parse([]string{flag}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := o.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Drain.Do(t.Context())
+	}
+	if err := drain("--drain-url=" + server.URL + "/drain?x=y"); err != nil || !slices.Equal(called, []string{"POST /drain?x=y"}) {
+		t.Errorf("called %q, %v", called, err)
+	}
+	status = http.StatusInternalServerError
+	if err := drain("--drain-url=" + server.URL); err == nil || !strings.Contains(err.Error(), "500") {
+		t.Errorf("a URL that fails: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "a file")
+	if err := drain(`--drain-command=["touch", "` + file + `"]`); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the command has not run: %v", err)
+	}
+	if err := drain("--drain-command=false"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
+		t.Errorf("a command that fails: %v", err)
 	}
 }
