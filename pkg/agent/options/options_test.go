@@ -322,3 +322,38 @@ func TestHeaders(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Whatever the flags are, they make an agent whose actions can be done and named, or an error.
+func FuzzFlags(f *testing.F) {
+	for _, args := range []string{
+		"--reload-url=http://a/\n--reload-header=Authorization: x\n--reload-accept=200,400-405", "--reload-url=http://u:x@a/",
+		"--reload-url=http://a/?token=x\n--reload-username-file=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
+		"--reload-signal=SIGRTMIN+1\n--pid-file=/run/a.pid", "--owner=:7\n--file-mode=0640\n--max-bytes=1", "--settle=1s\n--retry-min=1m\n--retry-max=1h\n--once",
+		"--reload-send=x\\n\n--reload-send-to=unix:///run/a\n--reload-send-expect=x", "--probe-url=https://a\n--probe-cert-file=a\n--probe-key-file=b\n--rollback-after=3",
+		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=known\n--poll-interval=1s", "--secret-selector=a in (b);namespace=c;dir={name}",
+	} {
+		f.Add(args, true)
+		f.Add(args, false)
+	}
+	f.Fuzz(func(t *testing.T, args string, application bool) {
+		var command []string
+		if application {
+			command = []string{"/bin/app"}
+		}
+		c, err := parse(command, append([]string{"--dir=/files", "--configmap=a"}, strings.Split(args, "\n")...)...)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%q: %+v, %v", args, c, err)
+		}
+		if err != nil {
+			return
+		}
+		for _, a := range c.Reload {
+			if a.String() == "" {
+				t.Errorf("%q: an action without a name: %+v", args, a)
+			}
+		}
+		if len(c.Sources) == 0 || c.Poll <= 0 || c.RetryMin <= 0 || c.RetryMax < c.RetryMin || c.Files.Mode&0o400 == 0 || c.Files.MaxBytes <= 0 {
+			t.Errorf("%q: %+v", args, c)
+		}
+	})
+}
