@@ -37,15 +37,15 @@ var named = []namedChange{
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
-		"case !a.change.Exact, a.listed(), a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case a.listed(), a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:",
+		"case !a.change.Exact, a.listed, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case a.listed, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"what was lost while pods waited is ignored", "pkg/dependency/waiting.go",
-		"case !a.change.Exact, a.listed(), a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !a.change.Exact, a.listed(), g.severalCounters, w.StartVersion <= g.since.Version:",
+		"case !a.change.Exact, a.listed, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !a.change.Exact, a.listed, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"what a list hides while pods wait is ignored", "pkg/dependency/waiting.go",
-		"case closed.has(i) && !a.listed():", "case closed.has(i):",
+		"case closed.has(i) && !a.listed:", "case closed.has(i):",
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/change.go",

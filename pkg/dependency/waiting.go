@@ -221,6 +221,8 @@ type arrival struct {
 	key    SourceKey
 	change Change
 	number uint64
+	// listed: a list showed it. What containers wait for may have been there before, and gone again.
+	listed bool
 	graph  *Graph // the sources as they were then, and what versions mean
 }
 
@@ -236,15 +238,6 @@ func (g *Graph) gatesOf(w *Workload) []gate {
 		}
 	}
 	return gates
-}
-
-// listed reports whether a list showed it. What containers wait for may have been there before, and gone again. A deletion
-// that came by an event has no version after which it was made.
-func (a *arrival) listed() bool {
-	if s := a.graph.Source(a.key); s != nil {
-		return s.listedAt == ParseVersion(s.ResourceVersion)
-	}
-	return a.change.After != 0
 }
 
 // open returns gates of a workload after the source has come, or has changed or gone. They stay the same if nothing
@@ -268,11 +261,11 @@ func (a *arrival) open(w *Workload, gates []gate) []gate {
 		}
 		now := before
 		switch {
-		case closed.has(i) && !a.listed():
+		case closed.has(i) && !a.listed:
 			now.lost = max(now.lost, a.change.Version)
-		case a.listed() && !closed.has(i) && a.change.Exact:
+		case a.listed && !closed.has(i) && a.change.Exact:
 			continue // it was written, and has what it had
-		case !a.change.Exact, a.listed(), a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
+		case !a.change.Exact, a.listed, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
 			now = gate{start: now.start} // it is not known when they start
 		case byAny(i):
 			continue
@@ -297,7 +290,11 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 		return
 	}
 	g.arrived++
-	g.arrivals = append(g.arrivals, arrival{key, change, g.arrived, &Graph{
+	listed := change.After != 0 // a deletion that came by an event has no version after which it was made
+	if s := g.Source(key); s != nil {
+		listed = s.listedAt == ParseVersion(s.ResourceVersion)
+	}
+	g.arrivals = append(g.arrivals, arrival{key, change, g.arrived, listed, &Graph{
 		sources: g.sources.clone(), unread: g.unread.clone(), leftOut: g.leftOut, selectedByLabel: g.selectedByLabel,
 		since: g.since, severalCounters: g.severalCounters,
 	}})
