@@ -103,7 +103,8 @@ func (b *budget) protects(ctx context.Context, client workload.Client, p *corev1
 }
 
 // count counts the pods that are healthy now, and those of them, apart from one pod, that are about to become unavailable: they are being
-// evicted, or have been told to restart in place. Each workload has told one at most, but several may share the budget.
+// evicted, or have been told to restart in place. Each workload has told one at most, but several may share the budget. It stops once enough
+// pods are left.
 func (b *budget) count(ctx context.Context, client workload.Client, apart *corev1.Pod, now time.Time) (healthy, leave int32, err error) {
 	options := metav1.ListOptions{LabelSelector: b.selector.String(), Limit: pageSize}
 	for {
@@ -119,6 +120,9 @@ func (b *budget) count(ctx context.Context, client workload.Client, apart *corev
 			healthy++
 			if _, evicted := b.Status.DisruptedPods[p.Name]; evicted || p.UID != apart.UID && mayRestart(p, now) {
 				leave++
+			}
+			if healthy-leave > b.Status.DesiredHealthy { // no other pod makes it less
+				return healthy, leave, nil
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
