@@ -129,58 +129,63 @@ func TestPrometheus(t *testing.T) {
 	r.ready("prometheus.yml", conf("three"))
 }
 
+// haproxy is the program of HAProxy, and a place whose ConfigMap has its configuration: it answers "one".
+type haproxy struct {
+	*place
+	program, address string
+}
+
+func newHAProxy(t *testing.T) *haproxy {
+	t.Helper()
+	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
+	h := &haproxy{newPlace(t, may("configmaps", "haproxy")), filepath.Join(root, "usr", "sbin", "haproxy"), freeAddress(t)}
+	h.configMap("haproxy", "haproxy.cfg", h.conf("one"))
+	h.environment = debian.Environment(root)
+	return h
+}
+
+// conf returns a configuration that answers with a text.
+func (h *haproxy) conf(text string) string {
+	return "defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nfrontend web\n  bind " + h.address +
+		"\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
+}
+
 // HAProxy starts new workers when its master gets a signal.
 func TestHAProxy(t *testing.T) {
 	t.Parallel()
-	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
-	haproxy := filepath.Join(root, "usr", "sbin", "haproxy")
-	p := newPlace(t, may("configmaps", "haproxy"))
-	address := freeAddress(t)
-	conf := func(text string) string {
-		return "defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nfrontend web\n  bind " + address + "\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
-	}
-	p.configMap("haproxy", "haproxy.cfg", conf("one"))
-	p.environment = debian.Environment(root)
-	r := p.agent("--configmap=haproxy", "--check-command="+haproxy+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", haproxy, "-W", "-f", filepath.Join(p.dir, "haproxy.cfg"))
-	serves(t, "http://"+address, "one")
-	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf("two")}})
-	serves(t, "http://"+address, "two")
-	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": "nonsense\n"}})
+	h := newHAProxy(t)
+	r := h.agent("--configmap=haproxy", "--check-command="+h.program+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", h.program, "-W", "-f", filepath.Join(h.dir, "haproxy.cfg"))
+	serves(t, "http://"+h.address, "one")
+	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("two")}})
+	serves(t, "http://"+h.address, "two")
+	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": "nonsense\n"}})
 	r.unready("check: ")
-	p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf("three")}})
-	serves(t, "http://"+address, "three")
+	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("three")}})
+	serves(t, "http://"+h.address, "three")
 }
 
 // HAProxy is told at its master socket, which needs no shell, no signal and no shared process namespace.
 func TestHAProxy_MasterSocket(t *testing.T) {
 	t.Parallel()
-	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
-	haproxy := filepath.Join(root, "usr", "sbin", "haproxy")
-	p := newPlace(t, may("configmaps", "haproxy"))
-	address := freeAddress(t)
-	conf := func(text string) string {
-		return "defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nfrontend web\n  bind " + address + "\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
-	}
-	p.configMap("haproxy", "haproxy.cfg", conf("one"))
-	p.environment = debian.Environment(root)
+	h := newHAProxy(t)
 	run, err := os.MkdirTemp("/tmp", "haproxy-") //nolint:usetesting // sockets have short paths
-	p.must(err)
+	h.must(err)
 	t.Cleanup(func() { _ = os.RemoveAll(run) })
 	socket := filepath.Join(run, "master.sock")
-	version := exec.CommandContext(t.Context(), haproxy, "-v")
-	version.Env = p.environment
+	version := exec.CommandContext(t.Context(), h.program, "-v")
+	version.Env = h.environment
 	text, err := version.Output()
-	p.must(err)
+	h.must(err)
 	args := []string{"--configmap=haproxy", `--reload-send=reload\n`, "--reload-send-to=unix://" + socket}
 	if !strings.Contains(string(text), "version 2.6.") { // which ends the connection, and does not tell how it went
 		args = append(args, "--reload-send-expect=Success=1")
 	}
-	r := p.agent(append(args, "--", haproxy, "-W", "-S", socket, "-f", filepath.Join(p.dir, "haproxy.cfg"))...)
-	serves(t, "http://"+address, "one")
+	r := h.agent(append(args, "--", h.program, "-W", "-S", socket, "-f", filepath.Join(h.dir, "haproxy.cfg"))...)
+	serves(t, "http://"+h.address, "one")
 	for _, text := range []string{"two", "three"} {
-		p.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": conf(text)}})
-		serves(t, "http://"+address, text)
-		r.ready("haproxy.cfg", conf(text))
+		h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf(text)}})
+		serves(t, "http://"+h.address, text)
+		r.ready("haproxy.cfg", h.conf(text))
 	}
 }
 
