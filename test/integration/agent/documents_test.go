@@ -33,11 +33,12 @@ func TestDocument(t *testing.T) {
 	}
 	p := newPlace(t)
 	p.serviceAccount("default")
+	podSpec := regexp.MustCompile("(?m)^(initContainers|containers):$")
 	pods, roles := 0, 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		part := block[1]
 		switch {
-		case strings.HasPrefix(part, "containers:"), strings.HasPrefix(part, "initContainers:"):
+		case podSpec.MatchString(part):
 			pods++
 			var spec corev1.PodSpec
 			if err := yaml.UnmarshalStrict([]byte(part), &spec); err != nil {
