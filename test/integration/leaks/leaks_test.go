@@ -293,11 +293,13 @@ func (s *scene) replaceTheKey() {
 func (s *scene) renewCertificates() {
 	s.Helper()
 	first := s.certificate(s.Context())
-	n := 0
+	last := ""
 	await.Until(s, "the certificate and its CA have been replaced", func(ctx context.Context) error {
-		n++
 		now := s.certificate(ctx)
-		s.noteCertificate(now, fmt.Sprintf("at look %d", n))
+		if now.ResourceVersion != last { // the search takes time for each text that is noted
+			last = now.ResourceVersion
+			s.noteCertificate(now, "in version "+last)
+		}
 		for _, name := range []string{"tls.key", "ca.key"} {
 			if bytes.HasPrefix(now.Data[name], first.Data[name]) {
 				return fmt.Errorf("%s is still the first one", name)
