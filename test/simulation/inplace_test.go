@@ -434,7 +434,7 @@ func (o *oracle) judgeTold(r *request, d *workload, p *pod, id string) {
 	if !was.ready {
 		return
 	}
-	if listed.protected && !listed.free || !listed.protected && !listed.free {
+	if !listed.free {
 		o.fail("%s: pod %d is told to restart, although its PodDisruptionBudget does not allow that or was not read", name, p.uid)
 	}
 	if least := listed.replicas - max(1, d.unavailable); listed.replicas >= 0 && listed.ready-1+listed.dead < least {
