@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,27 +23,59 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// example is an application of artifacts/examples/agent that runs. Its objects have its name.
-type example struct {
-	namespace, name string
-	dependency      string   // the name of the workload's ConfigDependency
-	inSync          string   // the message once all pods have the current content
-	running         []string // its containers
+// application is what examples of artifacts/examples/agent run, in each mode.
+type application struct {
+	name       string // of its objects
+	dependency string // the name of the workload's ConfigDependency
+	inSync     string // the message of the server once all agents have applied the current content
+	repository string // of the image in the manifests
+	// add makes the image of the same program that is on the node instead.
+	add func(t *testing.T, image string)
+	// setting is the text in the ConfigMap, with %s for the value, and shown what the application shows of it.
+	setting, shown string
+	values         []string // of the setting; the manifests have the first
+	wrong          string   // a text that is no valid setting
 	// loaded returns what the application in a pod works with.
 	loaded func(context.Context, *corev1.Pod) (string, error)
+
+	once  sync.Once
+	added bool
 }
 
-// run applies the manifests of an application, in which only the images are others, and waits until all its pods have a configuration.
-func (e *example) run(t *testing.T, repository, image, want string) {
+// image returns the image of the application, which is made once for all examples.
+func (a *application) image(t *testing.T) string {
 	t.Helper()
-	manifests, err := os.ReadFile(filepath.Join(root, "artifacts", "examples", "agent", e.name+".yaml"))
+	image := "localhost/configdep-test/" + a.name + ":1"
+	a.once.Do(func() {
+		a.add(t, image)
+		a.added = true
+	})
+	if !a.added {
+		t.Fatalf("there is no image of %s", a.name)
+	}
+	return image
+}
+
+// example is an application that runs in one of the modes.
+type example struct {
+	*application
+	namespace string
+	running   []string // its containers
+}
+
+// newExample applies the manifests of an application, in which only the images are others, and what a test replaces. It waits until all its pods
+// have a configuration, and the API says so.
+func newExample(t *testing.T, mode string, a *application, replace *strings.Replacer) *example {
+	t.Helper()
+	image := a.image(t)
+	manifests, err := os.ReadFile(filepath.Join(root, "artifacts", "examples", "agent", mode, a.name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]string{"ghcr.io/configdep/configdep-agent": agentImage, repository: image}
+	images := map[string]string{"ghcr.io/configdep/configdep-agent": agentImage, a.repository: image}
 	references := regexp.MustCompile(`(image: |reference: ")([^\s":{]+):[^\s"]+`)
-	e.namespace = newNamespace(t, e.name+"-example")
-	apply(t, e.namespace, references.ReplaceAllStringFunc(string(manifests), func(found string) string {
+	e := &example{application: a, namespace: newNamespace(t, a.name+"-"+mode)}
+	apply(t, e.namespace, references.ReplaceAllStringFunc(replace.Replace(string(manifests)), func(found string) string {
 		reference := references.FindStringSubmatch(found)
 		replacement, known := images[reference[2]]
 		if !known {
@@ -50,10 +83,15 @@ func (e *example) run(t *testing.T, repository, image, want string) {
 		}
 		return reference[1] + replacement
 	}))
+	message := e.inSync
+	if mode == "restarter" {
+		message = ""
+	}
 	await.Until(t, e.name+" serves, and the API says that it is in sync", func(ctx context.Context) error {
-		return errors.Join(e.serves(ctx, want), e.shows(ctx, "", v1alpha1.StateInSync, "ContentApplied", e.inSync))
+		return errors.Join(e.serves(ctx, e.values[0]), e.shows(ctx, "", v1alpha1.StateInSync, "ContentApplied", message))
 	})
-	e.running = e.containers(t)
+	e.running = e.containers(t, 0)
+	return e
 }
 
 // list returns the pods.
@@ -65,8 +103,8 @@ func (e *example) list(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// containers returns which containers run, in which pods. None may have restarted.
-func (e *example) containers(t *testing.T) (found []string) {
+// containers returns which containers run, in which pods. Each must have restarted as often as said.
+func (e *example) containers(t *testing.T, restarts int32) (found []string) {
 	t.Helper()
 	pods, err := e.list(t.Context())
 	if err != nil {
@@ -74,17 +112,18 @@ func (e *example) containers(t *testing.T) (found []string) {
 	}
 	for _, pod := range pods {
 		for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
-			if c.RestartCount != 0 {
-				t.Errorf("%s of %s was restarted %d times", c.Name, pod.Name, c.RestartCount)
+			if c.RestartCount != restarts {
+				t.Errorf("%s of %s was restarted %d times, want %d", c.Name, pod.Name, c.RestartCount, restarts)
 			}
-			found = append(found, fmt.Sprintf("%s of %s (%s)", c.Name, pod.Name, pod.UID))
+			found = append(found, fmt.Sprintf("%s of %s (%s, %s)", c.Name, pod.Name, pod.UID, pod.Status.PodIP))
 		}
 	}
 	return found
 }
 
-// serves returns an error unless the application works with a configuration in all pods, which are ready.
-func (e *example) serves(ctx context.Context, want string) error {
+// serves returns an error unless the application works with a value in all pods, which are ready.
+func (e *example) serves(ctx context.Context, value string) error {
+	want := fmt.Sprintf(e.shown, value)
 	pods, err := e.list(ctx)
 	if err == nil && len(pods) == 0 {
 		err = errors.New("there are no pods")
@@ -145,34 +184,35 @@ func (e *example) change(t *testing.T, before, after string) (version string) {
 	return changed.ResourceVersion
 }
 
-// applies replaces a text in the ConfigMap, and waits until the same containers work with that, and the API says so.
-func (e *example) applies(t *testing.T, before, after, want string) {
+// text returns the text of the ConfigMap with one of the values.
+func (e *example) text(value int) string { return fmt.Sprintf(e.setting, e.values[value]) }
+
+// applies replaces a text in the ConfigMap, and waits until all pods work with a value, and the API says so. Their containers must be the same,
+// and have restarted as often as said.
+func (e *example) applies(t *testing.T, before, after, value, message string, restarts int32) {
 	t.Helper()
 	started := time.Now()
 	version := e.change(t, before, after)
 	var served, reported time.Duration
-	await.Until(t, e.name+" serves "+want, func(ctx context.Context) error {
-		notServed, notReported := e.serves(ctx, want), e.shows(ctx, version, v1alpha1.StateInSync, "ContentApplied", e.inSync)
-		if notServed == nil && served == 0 {
-			served = time.Since(started)
-		}
-		if notReported == nil && reported == 0 {
-			reported = time.Since(started)
-		}
+	await.Until(t, e.name+" serves "+value, func(ctx context.Context) error {
+		notServed, notReported := e.serves(ctx, value), e.shows(ctx, version, v1alpha1.StateInSync, "ContentApplied", message)
+		now := time.Since(started)
+		first(&served, notServed == nil, now)
+		first(&reported, notReported == nil, now)
 		return errors.Join(notServed, notReported)
 	})
 	t.Logf("after the change: all pods serve it %.2f s, InSync %.2f s", served.Seconds(), reported.Seconds())
-	if diff := cmp.Diff(e.running, e.containers(t)); diff != "" {
+	if diff := cmp.Diff(e.running, e.containers(t, restarts)); diff != "" {
 		t.Errorf("containers (-before +after):\n%s", diff)
 	}
 }
 
 // refuses replaces a text in the ConfigMap by a wrong one, and waits until the API says that the agents failed, and why. The same containers
-// go on with what they had.
-func (e *example) refuses(t *testing.T, before, after, had, why string) {
+// go on with the value that they had.
+func (e *example) refuses(t *testing.T, before, had, why string) {
 	t.Helper()
 	started := time.Now()
-	version := e.change(t, before, after)
+	version := e.change(t, before, e.wrong)
 	await.Until(t, "the API says that agents failed", func(ctx context.Context) error {
 		return e.shows(ctx, version, v1alpha1.StateFailed, "AgentFailed", "cannot apply the current content: "+why)
 	})
@@ -182,46 +222,87 @@ func (e *example) refuses(t *testing.T, before, after, had, why string) {
 	}
 }
 
-// nginx, of which the agent is the parent process, comes with an image volume, serves new content, and goes on with the old if the new is
-// wrong.
-func testNginxExample(t *testing.T) {
+// What the server says of agents that have refused content.
+const (
+	refusedByNginx      = "check: nginx: exit code 1. 0 of 2 pods have applied the current content."
+	refusedByPrometheus = "reload: POST http://127.0.0.1:9090/-/reload: the answer is 500 Internal Server Error; " +
+		"the files that were applied last are back. 0 of 1 pod has applied the current content."
+	refusedByPostgreSQL = "check: postgres: exit code 1. 0 of 1 pod has applied the current content."
+)
+
+// The agent, as a sidecar and as the parent process, gives nginx, Prometheus and PostgreSQL new content, which they read without a restart.
+// They go on with the old if the new is wrong.
+func testExamples(t *testing.T) {
 	t.Parallel()
-	const image = "localhost/configdep-test/nginx:1"
-	addNginx(t, image)
-	e := example{
-		name: "nginx", dependency: "deployment.nginx", inSync: "The agents of all 2 pods have applied the current content.",
-		loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) { return get(ctx, pod, "/") },
+	for _, test := range []struct {
+		mode    string
+		app     *application
+		refused string // what the server says of a wrong setting; empty: it cannot know
+	}{
+		{"sidecar", nginx, refusedByNginx},
+		{"sidecar", prometheus, refusedByPrometheus},
+		{"sidecar", postgresql, ""}, // a signal has no answer
+		{"parent", nginx, refusedByNginx},
+		{"parent", prometheus, refusedByPrometheus},
+		{"parent", postgresql, refusedByPostgreSQL},
+	} {
+		t.Run(test.app.name+" "+test.mode, func(t *testing.T) {
+			t.Parallel()
+			e := newExample(t, test.mode, test.app, strings.NewReplacer())
+			e.applies(t, e.text(0), e.text(1), e.values[1], e.inSync, 0)
+			if test.refused == "" {
+				e.applies(t, e.text(1), e.wrong, e.values[1], e.inSync, 0)
+			} else {
+				e.refuses(t, e.text(1), e.values[1], test.refused)
+			}
+			e.applies(t, e.wrong, e.text(2), e.values[2], e.inSync, 0)
+		})
 	}
-	e.run(t, "docker.io/nginxinc/nginx-unprivileged", image, "one")
-	e.applies(t, `return 200 "one\n"`, `return 200 "two\n"`, "two")
-	e.refuses(t, "return 200", "retrun 200", "two", "check: nginx: exit code 1. 0 of 2 pods have applied the current content.")
-	e.applies(t, `retrun 200 "two\n"`, `return 200 "three\n"`, "three")
 }
 
-// Prometheus loads what its sidecar writes, at a request. After it has refused that three times, it has the files of before again.
-func testPrometheusExample(t *testing.T) {
+// The restarter and the strategy in-place restart nginx, Prometheus and PostgreSQL with new content, in the same pods.
+func testExamplesInPlace(t *testing.T) {
 	t.Parallel()
-	const image = "localhost/configdep-test/prometheus:1"
-	unpacked := unpack(t, "prometheus")
-	addDebian(t, image, unpacked, []string{"usr/bin/prometheus"},
-		"-user=65534:65534", "-entrypoint=prometheus", unpacked+"/usr/bin/prometheus=/usr/bin/prometheus")
-	e := example{
-		name: "prometheus", dependency: "deployment.prometheus", inSync: "The agent of the pod has applied the current content.",
-		loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) {
-			return getAt(ctx, pod, "9090", "/api/v1/status/config")
-		},
+	for _, app := range []*application{nginx, prometheus, postgresql} {
+		t.Run(app.name, func(t *testing.T) {
+			t.Parallel()
+			// It does not wait as long.
+			e := newExample(t, "restarter", app, strings.NewReplacer("[restarter]", "[restarter, --min-uptime="+minUptime.String()+", --unready=1s]"))
+			e.applies(t, e.text(0), e.text(1), e.values[1], "", 1)
+		})
 	}
-	e.run(t, "docker.io/prom/prometheus", image, "scrape_interval: 30s")
-	e.applies(t, "scrape_interval: 30s", "scrape_interval: 20s", "scrape_interval: 20s")
-	e.refuses(t, "scrape_interval: 20s", "scrape_interval: often", "scrape_interval: 20s", "reload: POST http://127.0.0.1:9090/-/reload: "+
-		"the answer is 500 Internal Server Error; the files that were applied last are back. 0 of 1 pod has applied the current content.")
-	e.applies(t, "scrape_interval: often", "scrape_interval: 10s", "scrape_interval: 10s")
+}
+
+var nginx = &application{
+	name: "nginx", dependency: "deployment.nginx", inSync: "The agents of all 2 pods have applied the current content.",
+	repository: "docker.io/nginxinc/nginx-unprivileged",
+	add:        func(t *testing.T, image string) { t.Helper(); addNginx(t, image) },
+	setting:    `return 200 "%s\n"`, shown: "%s\n", values: []string{"one", "two", "three"}, wrong: `retrun 200 "two\n"`,
+	loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) { return get(ctx, pod, "/") },
+}
+
+var prometheus = &application{
+	name: "prometheus", dependency: "deployment.prometheus", inSync: "The agent of the pod has applied the current content.",
+	repository: "docker.io/prom/prometheus",
+	add: func(t *testing.T, image string) {
+		t.Helper()
+		unpacked := unpack(t, "prometheus")
+		addDebian(t, image, unpacked, []string{"usr/bin/prometheus"},
+			"-user=65534:65534", "-entrypoint=prometheus", unpacked+"/usr/bin/prometheus=/usr/bin/prometheus")
+	},
+	setting: "scrape_interval: %s", shown: "scrape_interval: %s", values: []string{"30s", "20s", "10s"}, wrong: "scrape_interval: often",
+	loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) {
+		return getAt(ctx, pod, "9090", "/api/v1/status/config")
+	},
 }
 
 // postgresEntrypoint does, as that of the official image: it makes a database if there is none, with a server that runs for that time, which
 // it reaches at the socket where clients look for it.
 const postgresEntrypoint = `#!/bin/sh
 set -eu
+if [ "${1-}" = postgres ]; then
+  shift
+fi
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
   echo "$POSTGRES_PASSWORD" >/tmp/password
   initdb --username=postgres --pwfile=/tmp/password
@@ -232,33 +313,28 @@ fi
 exec postgres "$@"
 `
 
-// PostgreSQL reads its settings again when the sidecar sends a signal to its process, which is of another container.
-func testPostgreSQLExample(t *testing.T) {
-	t.Parallel()
-	const image = "localhost/configdep-test/postgresql:1"
-	unpacked := unpack(t, "postgresql-15", "postgresql-client-15", "libpq5", "busybox-static", "tzdata")
-	entrypoint := filepath.Join(t.TempDir(), "entrypoint")
-	if err := os.WriteFile(entrypoint, []byte(postgresEntrypoint), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const programs = "usr/lib/postgresql/15/bin/"
-	addDebian(t, image, unpacked,
-		[]string{programs + "postgres", programs + "initdb", programs + "pg_ctl", programs + "pg_isready", programs + "psql"},
-		"-user=999:999", "-entrypoint=/entrypoint", "-env=PATH=/"+programs+":/bin", entrypoint+"=/entrypoint",
-		unpacked+"/bin/busybox=/bin/sh",
-		unpacked+"/usr/lib/postgresql/=/usr/lib/postgresql",
-		unpacked+"/usr/share/postgresql/=/usr/share/postgresql",
-		unpacked+"/usr/share/zoneinfo/=/usr/share/zoneinfo")
-	e := example{
-		name: "postgresql", dependency: "statefulset.postgresql", inSync: "The agent of the pod has applied the current content.",
-		loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) {
-			return cluster.Kubectl(ctx, "exec", "-n", pod.Namespace, pod.Name, "-c", "postgresql", "--",
-				"psql", "-h", "/tmp", "-U", "postgres", "-Atc", "SHOW work_mem")
-		},
-	}
-	e.run(t, "docker.io/library/postgres", image, "1MB")
-	e.applies(t, "work_mem = '1MB'", "work_mem = '2MB'", "2MB")
-	// PostgreSQL refuses this, which the agent cannot know.
-	e.applies(t, "work_mem = '2MB'", "work_mem = 'much'", "2MB")
-	e.applies(t, "work_mem = 'much'", "work_mem = '3MB'", "3MB")
+var postgresql = &application{
+	name: "postgresql", dependency: "statefulset.postgresql", inSync: "The agent of the pod has applied the current content.",
+	repository: "docker.io/library/postgres",
+	add: func(t *testing.T, image string) {
+		t.Helper()
+		unpacked := unpack(t, "postgresql-15", "postgresql-client-15", "libpq5", "busybox-static", "tzdata")
+		entrypoint := filepath.Join(t.TempDir(), "entrypoint")
+		if err := os.WriteFile(entrypoint, []byte(postgresEntrypoint), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		const programs = "usr/lib/postgresql/15/bin/"
+		addDebian(t, image, unpacked,
+			[]string{programs + "postgres", programs + "initdb", programs + "pg_ctl", programs + "pg_isready", programs + "psql"},
+			"-user=999:999", "-entrypoint=docker-entrypoint.sh", "-env=PATH=/"+programs+":/bin", entrypoint+"=/bin/docker-entrypoint.sh",
+			unpacked+"/bin/busybox=/bin/sh",
+			unpacked+"/usr/lib/postgresql/=/usr/lib/postgresql",
+			unpacked+"/usr/share/postgresql/=/usr/share/postgresql",
+			unpacked+"/usr/share/zoneinfo/=/usr/share/zoneinfo")
+	},
+	setting: "work_mem = '%s'", shown: "%s\n", values: []string{"1MB", "2MB", "3MB"}, wrong: "work_mem = 'much'",
+	loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) {
+		return cluster.Kubectl(ctx, "exec", "-n", pod.Namespace, pod.Name, "-c", "postgresql", "--",
+			"psql", "-h", "/tmp", "-U", "postgres", "-Atc", "SHOW work_mem")
+	},
 }

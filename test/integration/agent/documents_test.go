@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/configdep/configdep/pkg/agent/restarter"
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
@@ -94,30 +97,86 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The complete manifests are taken as they are, also where pods must be restricted, and each agent may read what its flags name.
+// The complete manifests of all modes are taken as they are, also where pods must be restricted. Each agent may read what its flags name, and
+// the pods of restarters have no token.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	_, err := client.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
-	p.must(err)
-	_, err = cluster.Kubectl(t.Context(), "apply", "-n", p.namespace, "-k", "../../../artifacts/examples/agent")
-	p.must(err)
-	for name, pods := range map[string]int{"nginx": 2, "prometheus": 1, "postgresql": 1} {
-		var found *corev1.PodList
-		await.Until(t, "the pods of "+name+" run", func(ctx context.Context) (err error) {
-			found, err = client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "configdep.io/agent=true,app=" + name, FieldSelector: "status.phase=Running"})
-			if err == nil && len(found.Items) != pods {
-				err = fmt.Errorf("%d do", len(found.Items))
-			}
-			return err
-		})
-		p.tryFlags(found.Items[0].Spec)
-		for verb, object := range map[string]string{"list": "configmaps/" + name, "watch": "configmaps/" + name, "patch": "pods"} {
-			out, err := cluster.Kubectl(t.Context(), "auth", "can-i", verb, object, "-n", p.namespace, "--as=system:serviceaccount:"+p.namespace+":"+found.Items[0].Spec.ServiceAccountName)
-			if err != nil {
-				t.Errorf("%s may not %s %s: %v, %s", name, verb, object, err, out)
-			}
+	const folder = "../../../artifacts/examples/agent"
+	// As kubelets do: without that, no pod with a restarter is scheduled to the node.
+	const declared = `{"status":{"declaredFeatures":["RestartAllContainersOnContainerExits"]}}`
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+	}
+	for _, node := range nodes.Items {
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, []byte(declared), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
 		}
+	}
+	for _, mode := range []string{"sidecar", "parent", "restarter"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			_, err := client.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
+			p.must(err)
+			_, err = cluster.Kubectl(t.Context(), "apply", "-n", p.namespace, "-k", path.Join(folder, mode))
+			p.must(err)
+			for name, pods := range map[string]int{"nginx": 2, "prometheus": 1, "postgresql": 1} {
+				var found *corev1.PodList
+				await.Until(t, "the pods of "+name+" run", func(ctx context.Context) (err error) {
+					found, err = client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, FieldSelector: "status.phase=Running"})
+					if err == nil && len(found.Items) != pods {
+						err = fmt.Errorf("%d do", len(found.Items))
+					}
+					return err
+				})
+				pod := &found.Items[0]
+				p.tryFlags(pod.Spec)
+				if mode == "restarter" {
+					p.restarts(pod, name)
+				} else {
+					p.reads(pod, name)
+				}
+			}
+		})
+	}
+	for _, pattern := range []string{"*", "*/*.yaml"} {
+		files, err := filepath.Glob(path.Join(folder, pattern))
+		if want := map[string]int{"*": 3, "*/*.yaml": 3 * 4}[pattern]; err != nil || len(files) != want {
+			t.Errorf("%d files are tried, and there are %v (%v)", want, files, err)
+		}
+	}
+}
+
+// reads checks that the agent in a pod of an example may read the ConfigMap, and report.
+func (p *place) reads(pod *corev1.Pod, name string) {
+	p.Helper()
+	if pod.Labels[status.Label] != status.LabelValue {
+		p.Errorf("the server does not watch the pods of %s, which have the labels %v", name, pod.Labels)
+	}
+	for verb, object := range map[string]string{"list": "configmaps/" + name, "watch": "configmaps/" + name, "patch": "pods"} {
+		out, err := cluster.Kubectl(p.Context(), "auth", "can-i", verb, object, "-n", p.namespace, "--as=system:serviceaccount:"+p.namespace+":"+pod.Spec.ServiceAccountName)
+		if err != nil {
+			p.Errorf("%s may not %s %s: %v, %s", name, verb, object, err, out)
+		}
+	}
+}
+
+// restarts checks that a pod of an example has a restarter, no token, and the ConfigMap as a volume.
+func (p *place) restarts(pod *corev1.Pod, name string) {
+	p.Helper()
+	if rules := pod.Spec.InitContainers[0].RestartPolicyRules; len(rules) != 1 || rules[0].Action != corev1.ContainerRestartRuleActionRestartAllContainers {
+		p.Errorf("the restarter of %s has the rules %+v", name, rules)
+	}
+	mounted := false
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected != nil { // in which the API server mounts tokens
+			p.Errorf("%s has the volume %+v", name, v)
+		}
+		mounted = mounted || v.ConfigMap != nil && v.ConfigMap.Name == name
+	}
+	if !mounted {
+		p.Errorf("%s has no volume of its ConfigMap", name)
 	}
 }
 
@@ -133,8 +192,17 @@ func (p *place) tryFlags(spec corev1.PodSpec) {
 			continue
 		}
 		tried++
-		if args[0] == "restarter" {
-			continue // TestRestarter runs it
+		if args[0] == "restarter" { // which TestRestarter runs
+			o, flags := restarter.NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.AddFlags(flags)
+			err := flags.Parse(args[1:])
+			if err == nil {
+				_, err = o.Config()
+			}
+			if err != nil || flags.NArg() != 0 {
+				p.Errorf("%v: %v", args, err)
+			}
+			continue
 		}
 		all := append([]string{"--dir=/proc/none", "--listen=", "--namespace=x"}, p.api...)
 		for i, arg := range args {
