@@ -55,6 +55,7 @@ var (
 func TestMain(m *testing.M) {
 	asked, code := node.Asked()
 	if asked {
+		controlplane.Parallel(4) // they wait for pods more than they compute
 		code = withNode(m)
 	}
 	os.Exit(code)
