@@ -106,6 +106,14 @@ func (c *cluster) restart(name string, ready bool) {
 	})
 }
 
+// crash ends the application of a pod, which is not started again yet.
+func (c *cluster) crash(name string) {
+	c.t.Helper()
+	edit(c, pod(name, ""), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	})
+}
+
 func (c *cluster) ready(name string) {
 	c.t.Helper()
 	edit(c, pod(name, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
@@ -289,6 +297,10 @@ func TestInPlace_Halts(t *testing.T) {
 		"content changes again": {
 			func(c *cluster) { c.restart("web-0", false) }, "Pod web-0 has not become ready within 10m0s of its restart in place.",
 			func(c *cluster) { c.set(secret("db", "3")) }, []string{"in place web", "tell web-0"},
+		},
+		"it ends again and again": {
+			func(c *cluster) { c.restart("web-0", false); c.crash("web-0") }, "Pod web-0 has not become ready within 10m0s of its restart in place.",
+			func(c *cluster) { c.restart("web-0", true) }, []string{"progress web", "tell web-1"},
 		},
 		"it has not restarted": {
 			func(*cluster) {}, "The containers of pod web-0 have not restarted within 10m0s.",

@@ -279,7 +279,7 @@ func (s *restarts) failed(r *Restart) string {
 	switch {
 	case r.Now.Sub(told.Since) < within:
 		return ""
-	case restarted(s.current, &told):
+	case !waiting(s.current, &told): // a container may still start, or end again and again
 		return fmt.Sprintf("Pod %s has not become ready within %v of its restart in place.", s.current.Name, within)
 	default:
 		return fmt.Sprintf("The containers of pod %s have not restarted within %v.", s.current.Name, within)
