@@ -22,6 +22,8 @@ esac
 export CGO_ENABLED=0
 compile=(-trimpath -tags grpcnotrace)
 if ! missing=$(go run "${compile[@]}" ./test/node/missing); then
+  # Without a reason the program itself has failed, for example to compile.
+  [[ $missing ]] || { say "whether this machine can run a node is not known: the reason is above"; exit 1; }
   say "this machine cannot run a node: $missing"
   [[ $E2E_NODE == optional ]] || exit 1
   say "nothing was tested"

@@ -1,0 +1,185 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/configdep/configdep/test/node"
+)
+
+const nobody = 65534
+
+// build compiles this program where every user may run it.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "missing")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-o", program, ".")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// run runs a command without capabilities that root has by default, and returns its output and its exit code.
+func run(t *testing.T, cmd *exec.Cmd, without ...uintptr) (output string, code int) {
+	t.Helper()
+	var (
+		out  []byte
+		err  error
+		done = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlock: the thread, which lacks the capabilities too, ends with the goroutine
+		for _, capability := range without {
+			if err = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+				return
+			}
+		}
+		out, err = cmd.CombinedOutput()
+	}()
+	<-done
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(out), failed.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), 0
+}
+
+// The program says what a machine lacks: to another user than root, to root without a program, and to root as it is in most containers.
+func TestMissing(t *testing.T) {
+	program := build(t)
+	root := os.Geteuid() == 0
+	if out, code := run(t, command(t, program, &syscall.SysProcAttr{})); root && code != 0 {
+		t.Skip("not even without what the test takes away: " + out) //nolint:forbidigo // there is nothing to compare
+	}
+	user := &syscall.SysProcAttr{}
+	if root {
+		user.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	for name, tc := range map[string]struct {
+		as      *syscall.SysProcAttr
+		path    string
+		without []uintptr
+		want    string
+	}{
+		"an ordinary user": {as: user, want: "a node needs root, for namespaces, mounts and cgroups\n"},
+		"no programs":      {path: t.TempDir(), want: "a node needs the program apt-get\n"},
+		"no namespaces":    {without: []uintptr{unix.CAP_SYS_ADMIN}, want: "root may not unshare namespaces here: exit status 1: "},
+		"no links":         {without: []uintptr{unix.CAP_NET_ADMIN}, want: "root may not add veth links here: exit status "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !root && tc.as == nil {
+				t.Skip("only root has what this takes away") //nolint:forbidigo // the case of another user remains
+			}
+			cmd := command(t, program, tc.as)
+			if tc.path != "" {
+				cmd.Env = append(cmd.Environ(), "PATH="+tc.path)
+			}
+			out, code := run(t, cmd, tc.without...)
+			if code != 1 || !strings.HasPrefix(out, tc.want) {
+				t.Errorf("exit code %d, output %q, want %q", code, out, tc.want)
+			}
+		})
+	}
+}
+
+func command(t *testing.T, program string, as *syscall.SysProcAttr) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.SysProcAttr = as
+	return cmd
+}
+
+// Where a node cannot run, make e2e-node says why, and starts nothing. That is an error only if it must run. If it cannot find out, it is one
+// always.
+func TestScript(t *testing.T) {
+	const script = "../../../hack/node/test.sh"
+	goProgram, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All that the script may need until then, and nothing that a node needs.
+	path, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	for _, name := range []string{"bash", "dirname"} {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(found, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fakeGo := func(then string) {
+		t.Helper()
+		text := "#!/usr/bin/env bash\necho \"$*\" >>'" + calls + "'\n" + then + "\n"
+		if err := os.WriteFile(filepath.Join(path, "go"), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", path)
+	missing := node.Missing()
+	if missing == nil {
+		t.Fatal("a node needs no program")
+	}
+	const question = "run -trimpath -tags grpcnotrace ./test/node/missing\n"
+	reason := "e2e-node: this machine cannot run a node: " + missing.Error() + "\n"
+	for name, tc := range map[string]struct {
+		setting, then string
+		code          int
+		says, calls   string
+	}{
+		"required": {setting: "required", code: 1, says: reason, calls: question},
+		"default":  {setting: "", code: 1, says: reason, calls: question},
+		"optional": {setting: "optional", code: 0, says: reason + "e2e-node: nothing was tested\n", calls: question},
+		"neither":  {setting: "maybe", code: 1, says: "e2e-node: E2E_NODE=maybe is neither required nor optional\n"},
+		"does not compile": {
+			setting: "optional", then: "echo missing.go:1: a mistake >&2; exit 1", code: 1,
+			says: "missing.go:1: a mistake\ne2e-node: whether this machine can run a node is not known: the reason is above\n", calls: question,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.RemoveAll(calls); err != nil {
+				t.Fatal(err)
+			}
+			if tc.then == "" {
+				tc.then = "exec '" + goProgram + "' \"$@\""
+			}
+			fakeGo(tc.then)
+			cmd := exec.CommandContext(t.Context(), script)
+			cmd.Env = append(cmd.Environ(), "E2E_NODE="+tc.setting, "TEST_FLAGS=", "TEST_TIMEOUT=")
+			out, code := run(t, cmd)
+			if says := strings.Replace(out, "exit status 1\n", "", 1); code != tc.code || says != tc.says { // by go run
+				t.Errorf("exit code %d, want %d; (-want +got):\n%s", code, tc.code, cmp.Diff(tc.says, says))
+			}
+			got, err := os.ReadFile(calls)
+			if err != nil && tc.calls != "" {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.calls, string(got)); diff != "" {
+				t.Errorf("calls of go (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
