@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ func (c *ControlPlane) apiServer() component {
 	}
 	return component{
 		name: apiServer,
-		args: append([]string{
+		args: slices.Concat([]string{
 			"--etcd-servers=" + loopback("http", c.ports.etcd),
 			"--bind-address=127.0.0.1",
 			"--advertise-address=127.0.0.1",
@@ -57,7 +58,7 @@ func (c *ControlPlane) apiServer() component {
 			"--max-mutating-requests-inflight=1000",
 			// Otherwise a server that is being stopped waits for its watches to end.
 			"--shutdown-watch-termination-grace-period=1s",
-		}, c.options.APIServerArgs...),
+		}, c.options.APIServerArgs, c.restartArgs),
 		ready: c.apiServerReady,
 	}
 }
