@@ -95,20 +95,38 @@ func all(value string) read { return read{value, value, value} }
 // readOf asks the application in a pod.
 func readOf(ctx context.Context, pod *corev1.Pod) (read, error) {
 	var r read
-	env, err := get(ctx, pod, "/env")
-	if err != nil {
+	var err error
+	if r.Env, err = greeting(ctx, pod); err != nil {
 		return r, err
-	}
-	for line := range strings.Lines(env) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), "GREETING="); found {
-			r.Env = value
-		}
 	}
 	if r.File, err = get(ctx, pod, "/file/file"); err != nil {
 		return r, err
 	}
 	r.Volume, err = get(ctx, pod, "/file/volume/greeting")
 	return r, err
+}
+
+// greeting asks the application in a pod for its environment variable.
+func greeting(ctx context.Context, pod *corev1.Pod) (string, error) {
+	env, err := get(ctx, pod, "/env")
+	for line := range strings.Lines(env) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), "GREETING="); found {
+			return value, err
+		}
+	}
+	return "", err
+}
+
+// has returns nil if a pod serves, and has read something.
+func has(ctx context.Context, pod *corev1.Pod, want read) error {
+	if !serves(pod) {
+		return fmt.Errorf("pod %s does not serve", pod.Name)
+	}
+	got, err := readOf(ctx, pod)
+	if err == nil && got != want {
+		err = fmt.Errorf("pod %s has %+v", pod.Name, got)
+	}
+	return err
 }
 
 // get asks the application in a pod, from this machine.
@@ -124,6 +142,7 @@ func getAt(ctx context.Context, pod *corev1.Pod, port, path string) (string, err
 	if err != nil {
 		return "", err
 	}
+	request.Close = true // containers end, and Services choose a pod for each connection
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err

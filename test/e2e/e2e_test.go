@@ -152,6 +152,7 @@ func TestE2E(t *testing.T) {
 		t.Run("rollout", testRollout)
 		t.Run("in place", testInPlace)
 		t.Run("nudge", testNudge)
+		t.Run("drain", testDrain)
 		t.Run("sidecar", testSidecar)
 		t.Run("nginx", testNginx)
 		t.Run("examples", testExamples)
@@ -159,6 +160,8 @@ func TestE2E(t *testing.T) {
 	t.Run("upgrade", testUpgrade)
 	t.Run("annotating pods", func(t *testing.T) { // which the upgrade has allowed
 		t.Run("in place", testStrategyInPlace)
+		t.Run("in place halts", testStrategyInPlaceHalts)
+		t.Run("no restarter", testStrategyInPlaceWithoutRestarter)
 		t.Run("examples", testExamplesInPlace)
 		t.Run("nudge", testServerNudges)
 	})

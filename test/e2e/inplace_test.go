@@ -22,14 +22,17 @@ import (
 const minUptime = 10 * time.Second
 
 // restarter returns the sidecar of docs/agent.md that restarts all containers, with the field that mounts no token, and its volume, as lines of
-// YAML. It does not wait as long.
-func restarter(t *testing.T) (initContainer, volume string) {
+// YAML. It does not wait as long, unless a change makes it.
+func restarter(t *testing.T, changes ...func(*corev1.Container)) (initContainer, volume string) {
 	t.Helper()
 	spec := manifest(t, "RestartAllContainers")
 	c := spec.InitContainers[0]
 	c.Image = agentImage
 	c.Args = append(c.Args, "--min-uptime="+minUptime.String(), "--unready=1s")
 	c.SecurityContext = restricted(t)
+	for _, change := range changes {
+		change(&c)
+	}
 	return "\n      - " + encode(t, c) + "\n      automountServiceAccountToken: " + encode(t, spec.AutomountServiceAccountToken),
 		"\n      - " + encode(t, spec.Volumes[0])
 }
@@ -54,7 +57,8 @@ func annotate(t *testing.T, pod *corev1.Pod, key, value string) {
 	}
 }
 
-// An annotation of the pod restarts all its containers in place, with new content of every kind; the pod stays.
+// An annotation of the pod restarts all its containers in place, with new content of every kind; the pod stays. It does so once if more
+// annotations come before the containers have run for a while, and not before that.
 func testInPlace(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, "in-place")
@@ -69,12 +73,7 @@ func testInPlace(t *testing.T) {
 	}
 	for i, value := range []string{"two", "three"} {
 		change(t, ns, value)
-		await.Until(t, "the restarter restarts at once", func(context.Context) error {
-			if up := time.Since(pod.Status.InitContainerStatuses[0].State.Running.StartedAt.Time); up < minUptime+time.Second {
-				return fmt.Errorf("it has run for %v", up)
-			}
-			return nil
-		})
+		awaitUptime(t, pod, minUptime+time.Second)
 		started := time.Now()
 		annotate(t, pod, "configdep.io/restart", value)
 		restarted := onePod(t, ns, all(value))
@@ -99,6 +98,34 @@ func testInPlace(t *testing.T) {
 		}
 		pod = restarted
 	}
+	change(t, ns, "four")
+	annotate(t, pod, "configdep.io/restart", "four")
+	annotate(t, pod, "configdep.io/restart", "five")
+	early := onePod(t, ns, all("four"))
+	if up := startOf(early).Sub(startOf(pod)); up < minUptime {
+		t.Errorf("the containers have restarted after %v, want %v", up, minUptime)
+	}
+	// By then the containers would have restarted again, after --unready.
+	awaitUptime(t, early, minUptime+5*time.Second)
+	if pod = onePod(t, ns, all("four")); restarts(pod) != 3 || restarts(early) != 3 {
+		t.Errorf("the application was restarted %d times, and then %d times, want 3", restarts(early), restarts(pod))
+	}
+}
+
+// startOf returns when the restarter of a pod has started.
+func startOf(pod *corev1.Pod) time.Time {
+	return pod.Status.InitContainerStatuses[0].State.Running.StartedAt.Time
+}
+
+// awaitUptime waits until the restarter of a pod has run for a while, or would have.
+func awaitUptime(t *testing.T, pod *corev1.Pod, enough time.Duration) {
+	t.Helper()
+	await.Until(t, "the restarter has run long enough", func(context.Context) error {
+		if up := time.Since(startOf(pod)); up < enough {
+			return fmt.Errorf("it has run for %v", up)
+		}
+		return nil
+	})
 }
 
 // An annotation of a pod, whichever, makes the kubelet refresh the files of its volumes at once, and not within a minute or more.

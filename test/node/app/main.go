@@ -10,6 +10,9 @@
 //	            /file/PATH   the content of a file
 //	            /signals     the signals that it got, one a line
 //	            /ready       200, for probes
+//	            /drain       with POST: answers once /drained was asked for
+//	            /draining    how often /drain was called
+//	app unready the same, but for /ready, which is 503
 package main
 
 import (
@@ -20,6 +23,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -39,9 +43,11 @@ func run(args []string) error {
 		pause()
 		return nil
 	case "serve":
-		return serve()
+		return serve(http.StatusOK)
+	case "unready":
+		return serve(http.StatusServiceUnavailable)
 	default:
-		return errors.New("usage: app done|pause|serve")
+		return errors.New("usage: app done|pause|serve|unready")
 	}
 }
 
@@ -61,11 +67,14 @@ func pause() {
 	}
 }
 
-// serve serves until SIGTERM.
-func serve() error {
+// serve serves until SIGTERM. Ready is the status code of /ready.
+func serve(ready int) error {
 	var (
 		mu       sync.Mutex
 		received []string
+		drains   atomic.Int32
+		drained  = make(chan struct{})
+		end      = sync.OnceFunc(func() { close(drained) })
 	)
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM)
@@ -97,7 +106,16 @@ func serve() error {
 		defer mu.Unlock()
 		_, _ = fmt.Fprint(w, strings.Join(received, "\n"))
 	})
-	http.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(ready) })
+	http.HandleFunc("POST /drain", func(_ http.ResponseWriter, r *http.Request) {
+		drains.Add(1)
+		select {
+		case <-drained:
+		case <-r.Context().Done():
+		}
+	})
+	http.HandleFunc("/draining", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, drains.Load()) })
+	http.HandleFunc("/drained", func(http.ResponseWriter, *http.Request) { end() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
