@@ -90,13 +90,13 @@ func testStrategyInPlaceHalts(t *testing.T) {
 			started := time.Now()
 			message := shown(v1alpha1.StateFailed, "RestartFailed")
 			t.Logf("from the change to the state Failed: %.2f s", time.Since(started).Seconds())
-			found := regexp.MustCompile(`^Pod (\S+) has not become ready within ` + deadline.String() + ` of its restart in place\. 0 of 3 pods have been restarted in place\. ` +
+			found := regexp.MustCompile(`^(Pod (\S+) has not become ready within ` + deadline.String() + ` of its restart in place\.) 0 of 3 pods have been restarted in place\. ` +
 				`The restart goes on when this pod is ready or has been deleted, or when content changes again\.`).FindStringSubmatch(message)
-			if found == nil || before[found[1]] == nil {
+			if len(found) == 0 || before[found[2]] == nil {
 				t.Fatalf("the message is %q, and the pods are %v", message, before)
 			}
-			broken := found[1]
-			awaitEvent(t, ns, "ConfigReloadFailed", found[0][:strings.Index(found[0], " 0 of")])
+			broken := found[2]
+			awaitEvent(t, ns, "ConfigReloadFailed", found[1])
 			halted, err := appPods(t.Context(), ns)
 			if err != nil {
 				t.Fatal(err)
