@@ -156,6 +156,18 @@ func (r *running) text() string {
 	return string(text)
 }
 
+// says waits until the log of the agent, and of its application, has all texts.
+func (r *running) says(texts ...string) {
+	r.Helper()
+	await.Until(r.T, fmt.Sprintf("the log has %q", texts), func(context.Context) error {
+		log := r.text()
+		if slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(log, text) }) {
+			return fmt.Errorf("log: %s", log)
+		}
+		return nil
+	})
+}
+
 // probe returns the status code and the answer of a probe.
 func (r *running) probe(ctx context.Context, path string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
