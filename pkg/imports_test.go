@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	"pkg/policy":    {"pkg/dependency", "pkg/fields", "pkg/agent/status"},
 	"pkg/kind":      {"pkg/dependency", "pkg/agent/status"},
-	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/sharedsecret", "pkg/agent/status"},
+	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
 	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},

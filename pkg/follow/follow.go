@@ -23,7 +23,7 @@ type Object[T runtime.Object, L runtime.Object] struct {
 	// fake one cannot.
 	Client any
 	List   func(context.Context, metav1.ListOptions) (L, error)
-	Watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	Watch  WatchFunc
 
 	// Present is called with each state of the object. It must not be changed.
 	Present func(T)
@@ -82,7 +82,7 @@ func (o Object[T, L]) absent() {
 }
 
 func (o Object[T, L]) listerWatcher() cache.ListerWatcher {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String()
+	only, begin := fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(), ListAfterOutage(o.Watch)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = only
@@ -90,7 +90,7 @@ func (o Object[T, L]) listerWatcher() cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = only
-			return o.Watch(ctx, options)
+			return begin(ctx, options)
 		},
 	}, o.Client)
 }

@@ -93,19 +93,25 @@ func (x *Index) letOthers() {
 // this was the last of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	defer x.tellSinks()
-	known, first, rekeyed := x.beginList(stream, version)
+	known, before, first, rekeyed := x.beginList(stream, version)
 	// Nothing else adds or removes objects of the stream, so it is known which of them
 	// change while the index is in use.
 	gone := stream.names(known)
 	var changed []versioned
+	var strange uint64 // a version that had been read, but not of this object
 	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
+		v, held := dependency.ParseVersion(o.ResourceVersion), holds(known, o)
 		// It was read with another key, or in another version of its definition.
-		if again := rekeyed && (o.source != nil || o.mounted != nil) || stream.again; again || !holds(known, o) {
-			changed = append(changed, versioned{o, dependency.ParseVersion(o.ResourceVersion)})
+		again := rekeyed && (o.source != nil || o.mounted != nil) || stream.again
+		if again || !held {
+			changed = append(changed, versioned{o, v})
+		}
+		if !held && !stream.again && o.kept() && o.namespace == nil && v <= before {
+			strange = v
 		}
 	}
 	// Ordered by version, so that objects which were read later have later versions.
@@ -113,6 +119,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 
 	x.change()
 	defer x.mu.Unlock()
+	if strange > 0 && !x.regress {
+		x.regressed(stream.name, strange, before)
+	}
 	var touched touched
 	next := func() {
 		if x.tellWaiting() || x.countApplied() {
@@ -185,12 +194,13 @@ type versioned struct {
 
 // beginList notes that a stream has been listed at a version: objects may have been created and
 // deleted unseen before that. It does not yet advance the progress to that version. It returns
-// the current graph, and whether this is one of the first lists, and whether it is read with
-// another key.
-func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, first, rekeyed bool) {
+// the current graph, up to which revision that has the objects of the stream, whether this is one
+// of the first lists, and whether it is read with another key.
+func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, before uint64, first, rekeyed bool) {
 	x.change()
 	defer x.mu.Unlock()
-	revision := x.seen.of(stream.name).revision
+	before = x.seen.of(stream.name).revision
+	revision := before
 	if v := dependency.ParseVersion(version); v > 0 && v < revision {
 		x.regressed(stream.name, v, revision)
 	} else {
@@ -199,7 +209,7 @@ func (x *Index) beginList(stream *stream, version string) (known *dependency.Gra
 	x.progress.Latest = max(x.progress.Latest, revision)
 	x.progress.Floor = max(x.progress.Floor, revision)
 	first = x.waiting[stream.name]
-	return x.snapshot(), first, first && x.rekeyed != nil
+	return x.snapshot(), before, first, first && x.rekeyed != nil
 }
 
 // holds reports whether a graph has an object in just the version in which it was listed.

@@ -319,6 +319,48 @@ func TestIndex_NoticesARestoredEtcd(t *testing.T) {
 	})
 }
 
+// If others have written so much since the restore that no revision is lower, a list shows it: what it has in a version that had been read is not
+// what was read.
+func TestIndex_NoticesARestoreThatWasOvertaken(t *testing.T) {
+	other := secret("a", 50)
+	other.source.UID = "other"
+	for name, tt := range map[string]struct {
+		stream   *stream
+		objects  []any
+		restored bool
+	}{
+		"nothing has happened":                        {secrets, []any{secret("a", 50), secret("b", 90)}, false},
+		"an object has changed":                       {secrets, []any{secret("a", 91), secret("b", 90)}, false},
+		"an object has come":                          {secrets, []any{secret("a", 50), secret("b", 90), secret("c", 91)}, false},
+		"all objects are gone":                        {secrets, nil, false},
+		"an object is older":                          {secrets, []any{secret("a", 49), secret("b", 90)}, true},
+		"an object was written in another version":    {secrets, []any{secret("a", 51), secret("b", 90)}, true},
+		"an object that was not there is from before": {secrets, []any{secret("a", 50), secret("b", 90), secret("c", 89)}, true},
+		"the object that was read last was another":   {secrets, []any{secret("a", 50), secret("c", 90)}, true},
+		"another object has the version":              {secrets, []any{other, secret("b", 90)}, true},
+		"a workload has changed":                      {deployments, []any{deployment("web", 101, "a")}, false},
+		"a workload is older":                         {deployments, []any{deployment("web", 39, "a")}, true},
+		"a workload that is not shown":                {deployments, []any{deployment("web", 40, "a"), controlled(kind.Deployment, "other", 30)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, _ := synced(t, []any{deployment("web", 40, "a")}, []any{secret("a", 50), secret("b", 90)})
+			restarts := 0
+			x.restart = func() { restarts++ }
+			must(t, newStore(x, tt.stream).Replace(tt.objects, "200"))
+			if restored := x.hasRegressed(); restored != tt.restored || restarts > 0 != tt.restored {
+				t.Errorf("it is restored: %t, want %t; %d restarts", restored, tt.restored, restarts)
+			}
+		})
+	}
+	x, _ := synced(t, nil, nil)
+	for range 2 {
+		must(t, newStore(x, namespaces).Replace([]any{namespaceObject("ns", 30, nil)}, "200"))
+	}
+	if x.hasRegressed() {
+		t.Error("namespaces that have not changed are of a restored etcd")
+	}
+}
+
 // Events during the request may be newer than the answer.
 func TestAnAnswerMayBeOlderThanWhatHasComeMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/follow"
 )
 
 // Reader reads resources from an API server. It decodes a response object by object while
@@ -155,7 +156,7 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 			defer answer.Close()
 			return readList(answer, s)
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: follow.ListAfterOutage(func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
 			options.TimeoutSeconds = new(int64(lasts / time.Second))
 			select {
@@ -171,7 +172,7 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 				return nil, err
 			}
 			return boundedWatch{w, cancel}, nil
-		},
+		}),
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"math/rand"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -401,6 +404,51 @@ func TestWatchThatHangs(t *testing.T) {
 			w.Stop()
 			if took := time.Since(begin); took != lasts+watchGrace {
 				t.Errorf("a watch of %v took %v", lasts, took)
+			}
+		}
+	})
+}
+
+// outage is an API server that refuses connections for a while, and then hangs.
+type outage struct{ lasts bool }
+
+func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
+	if o.lasts {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	return hanging{}.RoundTrip(r)
+}
+
+// After a time in which there was no API server, a stream is listed again: etcd may have been restored, and a watch does not show what that has
+// changed.
+func TestWatchAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &outage{}
+		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: server, QPS: -1}, Scope{}, 2*time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
+		watch := func() error {
+			w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}
+		for range 2 {
+			if err := watch(); err != nil {
+				t.Errorf("a watch fails: %v", err)
+			}
+			server.lasts = true
+			for range 3 {
+				if err := watch(); !utilnet.IsConnectionRefused(err) { // which a reflector does not log
+					t.Errorf("without an API server, a watch ends with %v", err)
+				}
+			}
+			server.lasts = false
+			if err := watch(); !apierrors.IsResourceExpired(err) { // after which it lists
+				t.Errorf("the first watch after an outage ends with %v", err)
 			}
 		}
 	})

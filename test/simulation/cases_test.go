@@ -73,6 +73,8 @@ var cases = map[string]*history{
 	}),
 	"DecidesOnAfterEtcdIsRestored": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 0, 0), calm,
 		change(s0, 0, 4), calm)...),
+	"DecidesOnAfterEtcdIsRestoredAndOvertaken": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 1, 0), calm,
+		change(s0, 0, 4), calm)...),
 
 	// Records that are removed.
 	"RecordStrippedWhileSettling": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("rewrite", 1, -1), calm)...),

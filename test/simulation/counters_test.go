@@ -55,7 +55,7 @@ type backup struct {
 }
 
 // elsewhere is how much is written to other objects after a backup, so that revisions do not repeat soon after a
-// restore.
+// restore, unless they are overtaken at once.
 const elsewhere = 10_000
 
 // backUp stores the current state.
@@ -87,8 +87,9 @@ func (w *world) backUp() bool {
 }
 
 // restore restores the state of the last backup, in every etcd. Watches end. Kubelets stop pods that no longer
-// exist, and start pods that exist again. A pod that has run all the time continues.
-func (w *world) restore() bool {
+// exist, and start pods that exist again. A pod that has run all the time continues. Overtaken: before any server reads
+// again, so much is written to other objects that no revision is lower than what it has read before.
+func (w *world) restore(overtaken bool) bool {
 	b := w.backup
 	if b == nil || w.terminating {
 		return false
@@ -99,6 +100,9 @@ func (w *world) restore() bool {
 	w.restored = w.revision
 	for i := range w.offsets {
 		w.offsets[i] = b.offsets[i] - back
+		if overtaken {
+			w.offsets[i] += back + 2*elsewhere
+		}
 	}
 	w.annotations = b.annotations
 	for slot := range w.sources {

@@ -57,7 +57,8 @@
 // The model is simpler than a cluster: a container that restarts in place reads the variables and
 // files of that moment, although real volumes may lag behind; pods become ready at once or never;
 // other controllers see everything at once, and act at once or every 100 ms; and after a backup so
-// much is written elsewhere that revisions do not repeat soon after a restore.
+// much is written elsewhere that revisions do not repeat soon after a restore. In every other history, as much is written
+// after the restore, before any server reads again, so that only the versions of objects tell that etcd was restored.
 //
 // Each history ends with an hour without events. A history that fails is shortened as far as
 // possible, and printed with its seed and as JSON: if it is saved in testdata, it is replayed by

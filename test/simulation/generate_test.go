@@ -91,6 +91,11 @@ func generate(seedNumber uint64) *history {
 			}
 		}
 	}
+	for i := range h.Operations {
+		if h.Operations[i].Do == "restore" {
+			h.Operations[i].B = int(h.Seed % 2)
+		}
+	}
 	h.addForeign(begin)
 	h.addCustom(begin)
 	h.addInPlace(begin)

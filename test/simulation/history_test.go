@@ -288,9 +288,10 @@ var actions = map[string]action{
 
 	"replace key": {1, func(m maker) operation { return operation{B: m.IntN(3)} },
 		func(s *simulation, o operation) bool { return s.world.replaceKey(o.B == 2) }},
-	"lose key":        {1, none, func(s *simulation, _ operation) bool { return s.world.loseKey() }},
-	"back up":         {1, none, func(s *simulation, _ operation) bool { return s.world.backUp() }},
-	"restore":         {1, none, func(s *simulation, _ operation) bool { return s.world.restore() }},
+	"lose key": {1, none, func(s *simulation, _ operation) bool { return s.world.loseKey() }},
+	"back up":  {1, none, func(s *simulation, _ operation) bool { return s.world.backUp() }},
+	// B is 1 if others write so much at once that revisions are higher than before again.
+	"restore":         {1, none, func(s *simulation, o operation) bool { return s.world.restore(o.B == 1) }},
 	"install webhook": {0, none, func(s *simulation, _ operation) bool { s.world.webhook.installed = true; return true }},
 	"webhook": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {

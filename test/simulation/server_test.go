@@ -270,10 +270,13 @@ func (s *server) deliver(id streamID) bool {
 	return true
 }
 
-// noticeRestore makes the server read everything again if it has found that revisions have decreased.
+// noticeRestore makes the server read everything again if it has found that etcd was restored.
 func (s *server) noticeRestore() {
 	if n := s.index.Progress().Restored; n != s.regressed {
 		s.regressed = n
+		if s.world.restored == 0 {
+			s.world.oracle.fail("server %d takes etcd for restored, which it has not been", s.id)
+		}
 		s.world.logf("  server %d starts again", s.id)
 		s.index.Reset()
 		s.again()
