@@ -122,9 +122,10 @@ func (w *Watcher) Run(ctx context.Context) {
 		if w.note(err) {
 			klog.FromContext(ctx).Error(err, "A source cannot be read, will retry", "source", w.spec.String())
 		}
-		if failures++; failures > 1 || expired(err) || refused(err) {
-			version = "" // what is wrong with it may be what is wrong
-		}
+		failures++
+		// What is wrong with it may be what is wrong; and while no API server answers, etcd may be restored, after which others write as
+		// many revisions again.
+		version = ""
 		delay := min(w.pace.min<<min(failures-1, 10), w.pace.max)
 		select {
 		case <-time.After(delay/2 + rand.N(delay/2+1)): //nolint:gosec // no secret

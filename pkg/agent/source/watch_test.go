@@ -294,6 +294,25 @@ func TestWatcher_GoesOn(t *testing.T) {
 	}
 }
 
+// While no API server answers, etcd may be restored from a backup, and written to so often that a watch would go on without what was lost.
+func TestWatcher_ListsAfterAFailure(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 })
+	w.await("a=1")
+	await(t, "it watches", func() bool { return len(s.asked()) > 1 })
+	s.mu.Lock()
+	s.fail = func(w http.ResponseWriter, _ *http.Request) bool {
+		s.objects["a"], s.fail = x("0"), nil // no watch tells that
+		w.WriteHeader(http.StatusBadGateway)
+		return true
+	}
+	s.mu.Unlock()
+	s.end()
+	w.await("a=0")
+}
+
 // A watch can be dead without failing: nothing arrives in it, not even bookmarks. Then the objects are listed.
 func TestWatcher_Silent(t *testing.T) {
 	t.Parallel()
