@@ -100,6 +100,8 @@ func newNode(i int) *corev1.Node {
 				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
 			},
 			NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
+			// Pods that need it are scheduled to nodes that declare it alone.
+			DeclaredFeatures: []string{"RestartAllContainersOnContainerExits"},
 		},
 	}
 }

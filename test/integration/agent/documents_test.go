@@ -102,17 +102,6 @@ func TestDocument(t *testing.T) {
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	const folder = "../../../artifacts/examples/agent"
-	// As kubelets do: without that, no pod with a restarter is scheduled to the node.
-	const declared = `{"status":{"declaredFeatures":["RestartAllContainersOnContainerExits"]}}`
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(nodes.Items) == 0 {
-		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
-	}
-	for _, node := range nodes.Items {
-		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, []byte(declared), metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, mode := range []string{"sidecar", "parent", "restarter"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

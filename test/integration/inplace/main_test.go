@@ -6,12 +6,9 @@
 package inplace
 
 import (
-	"context"
 	"os"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
@@ -47,27 +44,7 @@ func TestMain(m *testing.M) {
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
 		cluster, server = c, i
 		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
-		if err := declareFeature(); err != nil {
-			panic(err)
-		}
 	})
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-// declareFeature lets the nodes declare, as kubelets do, that they can restart all containers of a pod: without that, no pod with such a rule
-// is scheduled to them.
-func declareFeature() error {
-	nodes, err := client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range nodes.Items {
-		const patch = `{"status":{"declaredFeatures":["RestartAllContainersOnContainerExits"]}}`
-		_, err := client.CoreV1().Nodes().Patch(context.Background(), nodes.Items[i].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
