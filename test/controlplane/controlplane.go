@@ -29,7 +29,7 @@ type ControlPlane struct {
 	ports       ports
 	guard       *guard
 
-	mu          sync.Mutex // guards the fields below, and serializes Stop and RestartAPIServer
+	mu          sync.Mutex // guards the fields below, and serializes Stop, RestartAPIServer, BackUp and Restore
 	processes   map[string]*process
 	restartArgs []string // of RestartAPIServer
 	stopped     bool
@@ -100,7 +100,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
-// startComponents starts each component as soon as the components that it needs are ready.
+// startComponents starts all components at ports that are free.
 func (c *ControlPlane) startComponents(ctx context.Context) error {
 	var err error
 	if c.ports, err = freePorts(); err != nil {
@@ -109,6 +109,11 @@ func (c *ControlPlane) startComponents(ctx context.Context) error {
 	if err := c.writeKubeconfigs(); err != nil {
 		return err
 	}
+	return c.launchAll(ctx)
+}
+
+// launchAll starts each component as soon as the components that it needs are ready.
+func (c *ControlPlane) launchAll(ctx context.Context) error {
 	stages := [][]component{{c.etcd()}}
 	if !c.options.EtcdOnly {
 		stages = append(stages, []component{c.apiServer()})
@@ -126,6 +131,11 @@ func (c *ControlPlane) startComponents(ctx context.Context) error {
 	for _, stage := range append(stages, last) {
 		started := time.Now()
 		for _, one := range stage {
+			if one.name == kwok {
+				if err := c.releaseNodes(ctx); err != nil {
+					return err
+				}
+			}
 			if err := c.launch(one); err != nil {
 				return err
 			}

@@ -100,6 +100,25 @@ func TestControlPlane(t *testing.T) {
 			t.Errorf("unexpected error: %v", err)
 		}
 	})
+	t.Run("etcd is restored from a backup", func(t *testing.T) {
+		before := pids(c)
+		kubectl(t, c, "create", "configmap", "kept")
+		if err := c.BackUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kubectl(t, c, "delete", "configmap", "kept")
+		kubectl(t, c, "create", "configmap", "lost")
+		if err := c.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kubectl(t, c, "get", "configmap", "kept")
+		if _, err := c.Kubectl(t.Context(), "get", "configmap", "lost"); err == nil || !strings.Contains(err.Error(), `"lost" not found`) {
+			t.Errorf("what was created after the backup: %v", err)
+		}
+		if after := pids(c); len(after) != len(before) {
+			t.Errorf("%d processes run, %d before", len(after), len(before))
+		}
+	})
 	t.Run("controllers work after a restart of the API server", func(t *testing.T) {
 		before := c.processes[apiServer].cmd.Process.Pid
 		if err := c.RestartAPIServer(t.Context()); err != nil {

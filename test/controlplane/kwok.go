@@ -42,6 +42,19 @@ func (c *ControlPlane) writeKwokConfig() error {
 	return nil
 }
 
+// releaseNodes deletes the Leases by which an earlier process of kwok holds the nodes, for minutes after its end.
+func (c *ControlPlane) releaseNodes(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	err = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("release nodes: %w", err)
+	}
+	return nil
+}
+
 // nodesReady creates missing nodes and returns nil once all are Ready.
 func (c *ControlPlane) nodesReady(ctx context.Context) error {
 	client, err := c.client()

@@ -38,7 +38,7 @@ type Options struct {
 	// EtcdArgs are added to the flags of etcd and override the defaults.
 	EtcdArgs []string
 
-	// Log receives lines about progress, from within Start, RestartAPIServer and Stop.
+	// Log receives lines about progress, from within Start, RestartAPIServer, BackUp, Restore and Stop.
 	Log io.Writer
 }
 
