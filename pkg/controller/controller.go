@@ -48,7 +48,7 @@ type Controller struct {
 	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
 	leads bool                                                     // Run runs
 	notes map[dependency.WorkloadKey]*note
-	// restored is how often revisions have gone back.
+	// restored is how often etcd was found to be restored.
 	restored int
 	// found are the results of looking up pods while this replica stands by.
 	found map[dependency.WorkloadKey]*policy.Inspection

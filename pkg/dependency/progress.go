@@ -26,8 +26,8 @@ type Progress struct {
 	// SeveralCounters reports whether they are known not to, which does not change again. Until
 	// either is known, both are false.
 	SeveralCounters bool
-	// Restored counts how often revisions were found to have gone back, as after a restore of
-	// etcd. Revisions from before that are no longer valid.
+	// Restored counts how often etcd was found to be restored from a backup. Revisions from
+	// before that are no longer valid.
 	Restored int
 }
 

@@ -6,65 +6,138 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/configdep/configdep/pkg/follow"
 )
 
-// Only the first watch after connections were refused is ended, however often they were, and what fails otherwise fails as it does.
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+// Only the first watch after an outage ends, however long it was, and what fails otherwise fails as it does.
 func TestListAfterOutage(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	busy := apierrors.NewTooManyRequests("busy", 1)
-	expired := apierrors.NewResourceExpired("too old")
-	const begins, ends = "begins", "ends, to list"
+	busy, expired := apierrors.NewTooManyRequests("busy", 1), apierrors.NewResourceExpired("too old")
+	const begins, ends, unanswered = "begins", "ends, to list", "unanswered"
 	for name, tt := range map[string]struct {
-		answers []error
-		want    []any
+		answers []any // to the requests
+		want    []any // of the watches
 	}{
-		"no outage":                              {[]error{nil, nil}, []any{begins, begins}},
-		"an outage at the start":                 {[]error{refused, nil, nil}, []any{refused, ends, begins}},
-		"a long outage":                          {[]error{nil, refused, refused, refused, nil, nil}, []any{begins, refused, refused, refused, ends, begins}},
-		"two outages":                            {[]error{refused, nil, refused, nil, nil}, []any{refused, ends, refused, ends, begins}},
-		"an API server that then has much to do": {[]error{refused, busy, nil, nil}, []any{refused, busy, ends, begins}},
-		"other failures":                         {[]error{busy, nil, expired, nil}, []any{busy, begins, expired, begins}},
+		"no outage":                    {[]any{begins, begins}, []any{begins, begins}},
+		"an outage at the start":       {[]any{errRefused, begins, begins}, []any{ends, begins}},
+		"a long outage":                {[]any{begins, errRefused, errRefused, errRefused, begins, begins}, []any{begins, ends, begins}},
+		"two outages":                  {[]any{errRefused, begins, errRefused, begins, begins}, []any{ends, ends, begins}},
+		"much to do after an outage":   {[]any{errRefused, busy, begins, begins}, []any{busy, ends, begins}},
+		"a balancer without a backend": {[]any{unanswered, unanswered, begins}, []any{io.EOF, io.EOF, begins}},
+		"other failures":               {[]any{busy, begins, expired, begins}, []any{busy, begins, expired, begins}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var w *watch.FakeWatcher
-			var answer error
-			begin := follow.ListAfterOutage(func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				if options.ResourceVersion != "5" {
-					t.Errorf("options %+v", options)
+			synctest.Test(t, func(t *testing.T) {
+				var w *watch.FakeWatcher
+				asked := 0
+				begin := follow.ListAfterOutage(func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+					if options.ResourceVersion != "5" {
+						t.Errorf("options %+v", options)
+					}
+					answer := tt.answers[asked]
+					asked++
+					switch answer := answer.(type) {
+					case error:
+						return nil, answer
+					default:
+						if answer == unanswered {
+							return watch.NewEmptyWatch(), nil
+						}
+						w = watch.NewFake()
+						return w, nil
+					}
+				})
+				for i, want := range tt.want {
+					got, err := begin(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+					switch want {
+					case begins:
+						if err != nil || got != w || w.IsStopped() {
+							t.Errorf("watch %d: %v, %v", i, got, err)
+						}
+					case ends:
+						if !apierrors.IsResourceExpired(err) || got != nil || !w.IsStopped() {
+							t.Errorf("watch %d: %v, %v; stopped: %t", i, got, err, w.IsStopped())
+						}
+					default:
+						if want, _ := want.(error); !errors.Is(err, want) {
+							t.Errorf("watch %d fails with %v, want %v", i, err, want)
+						}
+					}
 				}
-				if answer != nil {
-					return nil, answer
+				if asked != len(tt.answers) {
+					t.Errorf("%d requests, want %d", asked, len(tt.answers))
 				}
-				w = watch.NewFake()
-				return w, nil
 			})
-			for i := range tt.answers {
-				answer = tt.answers[i]
-				got, err := begin(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
-				switch want := tt.want[i]; want {
-				case begins:
-					if err != nil || got != w || w.IsStopped() {
-						t.Errorf("watch %d: %v, %v", i, got, err)
-					}
-				case ends:
-					if !apierrors.IsResourceExpired(err) || got != nil || !w.IsStopped() {
-						t.Errorf("watch %d: %v, %v; stopped: %t", i, got, err, w.IsStopped())
-					}
-				default:
-					if want, _ := want.(error); !errors.Is(err, want) {
-						t.Errorf("watch %d fails with %v, want %v", i, err, want)
-					}
-				}
-			}
 		})
 	}
+}
+
+// While connections are refused, nothing is asked more than once a second, until the context is done.
+func TestListAfterOutage_Waits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		asked, began := 0, time.Now()
+		_, err := follow.ListAfterOutage(func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			asked++
+			return nil, errRefused
+		})(ctx, metav1.ListOptions{})
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) != time.Minute || asked < 30 || asked > 61 {
+			t.Errorf("%d requests in %v, and then %v", asked, time.Since(began), err)
+		}
+	})
+}
+
+// An object that is followed is listed after an outage.
+func TestObject_ListsAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		objects := client.CoreV1().ConfigMaps("ns")
+		lists, watches, first := 0, 0, watch.NewFake()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			follow.Object[*corev1.ConfigMap, *corev1.ConfigMapList]{
+				Name: "one", Client: client,
+				List: func(ctx context.Context, options metav1.ListOptions) (*corev1.ConfigMapList, error) {
+					lists++
+					return objects.List(ctx, options)
+				},
+				Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+					switch watches++; watches {
+					case 1:
+						return first, nil
+					case 2:
+						return nil, errRefused
+					default:
+						return objects.Watch(ctx, options)
+					}
+				},
+				Present: func(*corev1.ConfigMap) {},
+			}.Run(ctx)
+		})
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest
+		first.Stop()
+		time.Sleep(time.Minute) //nolint:forbidigo // synctest
+		if lists != 2 || watches != 4 {
+			t.Errorf("%d lists and %d watches, want 2 and 4", lists, watches)
+		}
+		cancel()
+		running.Wait()
+	})
 }

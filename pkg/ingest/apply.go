@@ -98,7 +98,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	// change while the index is in use.
 	gone := stream.names(known)
 	var changed []versioned
-	var strange uint64 // a version that had been read, but not of this object
+	var strange *object // its version is not newer than what had been read, and it had not been
 	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
@@ -110,8 +110,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		if again || !held {
 			changed = append(changed, versioned{o, v})
 		}
-		if !held && !stream.again && o.kept() && o.namespace == nil && v <= before {
-			strange = v
+		// A Secret that is not read may have been one that is, of which another stream tells.
+		if !held && !stream.again && o.kept() && o.namespace == nil && o.unread == nil && 0 < v && v <= before {
+			strange = o
 		}
 	}
 	// Ordered by version, so that objects which were read later have later versions.
@@ -119,8 +120,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 
 	x.change()
 	defer x.mu.Unlock()
-	if strange > 0 && !x.regress {
-		x.regressed(stream.name, strange, before)
+	if strange != nil && !x.regress {
+		x.restored("An object had not been read, although its version is not newer than what had been, as after a restore of etcd: reading everything again",
+			"resource", stream.name, "namespace", strange.Namespace, "name", strange.Name, "version", strange.ResourceVersion, "read", before)
 	}
 	var touched touched
 	next := func() {

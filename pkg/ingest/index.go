@@ -22,8 +22,8 @@ import (
 type Sink interface {
 	// Synced is called when the graph equals the cluster for the first time, and each time that
 	// everything has been read again: because the key of the digests was replaced, or because
-	// revisions have gone back, as after a restore of etcd (then at.Restored has grown). There
-	// are no other notifications before that.
+	// etcd was found to be restored (then at.Restored has grown). There are no other
+	// notifications before that.
 	Synced(now policy.Evaluator, at dependency.Progress)
 	// Changed is called after each change that affects workloads, or sources if TellsOfSources.
 	Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta)
@@ -57,7 +57,7 @@ type Index struct {
 	progress dependency.Progress // but for the watermark
 	told     dependency.Progress // what the sinks were told last
 	several  bool                // several revision counters were found since the last Reset
-	regress  bool                // revisions have gone back since the last Reset
+	regress  bool                // etcd was found to be restored since the last Reset
 	unsure   unsure              // what changed before that was known
 	restart  func()              // ends the reading of everything, which then begins again
 	unprobed map[string]bool     // the streams whose current revision has not been asked for
@@ -93,12 +93,17 @@ func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	return x
 }
 
-// regressed is called when revisions have gone back, as after etcd was restored from a backup:
-// what is known cannot be compared with new input, so everything is read again. The lock is
-// held.
+// regressed is called when the revision of a resource has gone back. The lock is held.
 func (x *Index) regressed(resource string, now, before uint64) {
-	klog.Background().Error(nil, "The revision of a resource has gone back, as after a restore of etcd: reading everything again",
+	x.restored("The revision of a resource has gone back, as after a restore of etcd: reading everything again",
 		"resource", resource, "revision", now, "before", before)
+}
+
+// restored is called when it is found that etcd was restored from a backup: what is known cannot be
+// compared with new input, so everything is read again. The message says how it was found. The lock
+// is held.
+func (x *Index) restored(message string, found ...any) {
+	klog.Background().Error(nil, message, found...)
 	x.progress.SeveralCounters, x.progress.OneCounter = true, false
 	x.progress.Restored++
 	x.regress = true

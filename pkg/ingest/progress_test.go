@@ -352,7 +352,13 @@ func TestIndex_NoticesARestoreThatWasOvertaken(t *testing.T) {
 			}
 		})
 	}
-	x, _ := synced(t, nil, nil)
+	// A list of a lower revision tells that already.
+	x, _ := synced(t, nil, []any{secret("a", 50)})
+	must(t, newStore(x, secrets).Replace([]any{secret("a", 49)}, "89"))
+	if n := x.Progress().Restored; n != 1 {
+		t.Errorf("restored %d times", n)
+	}
+	x, _ = synced(t, nil, nil)
 	for range 2 {
 		must(t, newStore(x, namespaces).Replace([]any{namespaceObject("ns", 30, nil)}, "200"))
 	}

@@ -144,6 +144,9 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWatch {
 	request := r.requests(s)
 	lasts := firstWatch
+	begin := follow.ListAfterOutage(func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return request(options).MaxRetries(0).Watch(ctx) // otherwise a short outage does not show
+	})
 	return &cache.ListWatch{
 		// A reflector begins with the state that the API server has cached, so we could mistake past
 		// content for a change; so lists are of the current state. They are not paged, because each
@@ -156,7 +159,7 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 			defer answer.Close()
 			return readList(answer, s)
 		},
-		WatchFuncWithContext: follow.ListAfterOutage(func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
 			options.TimeoutSeconds = new(int64(lasts / time.Second))
 			select {
@@ -166,13 +169,13 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 			watches <- lasts
 			ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
 			lasts = r.lag
-			w, err := request(options).Watch(ctx)
+			w, err := begin(ctx, options)
 			if err != nil {
 				cancel()
 				return nil, err
 			}
 			return boundedWatch{w, cancel}, nil
-		}),
+		},
 	}
 }
 

@@ -6,11 +6,14 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"math/rand"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,7 +25,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -409,47 +411,57 @@ func TestWatchThatHangs(t *testing.T) {
 	})
 }
 
-// outage is an API server that refuses connections for a while, and then hangs.
-type outage struct{ lasts bool }
+// outage is an API server that cannot be reached for a while, and then hangs.
+type outage struct {
+	lasts atomic.Bool
+	err   error
+}
 
 func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
-	if o.lasts {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	if o.lasts.Load() {
+		return nil, o.err
 	}
 	return hanging{}.RoundTrip(r)
 }
 
-// After a time in which there was no API server, a stream is listed again: etcd may have been restored, and a watch does not show what that has
-// changed.
+// After a time in which there was no API server, a stream is listed again, however it could not be reached: etcd may have been restored, and a
+// watch does not show what that has changed.
 func TestWatchAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := &outage{}
-		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: server, QPS: -1}, Scope{}, 2*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
-		watch := func() error {
-			w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
-			if err == nil {
-				w.Stop()
-			}
-			return err
-		}
-		for range 2 {
-			if err := watch(); err != nil {
-				t.Errorf("a watch fails: %v", err)
-			}
-			server.lasts = true
-			for range 3 {
-				if err := watch(); !utilnet.IsConnectionRefused(err) { // which a reflector does not log
-					t.Errorf("without an API server, a watch ends with %v", err)
+	for name, tt := range map[string]struct {
+		err   error
+		lists func(error) bool
+	}{
+		"connections are refused": {&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, apierrors.IsResourceExpired},
+		// As by a balancer without backends.
+		"connections end at once": {io.EOF, func(err error) bool { return errors.Is(err, io.EOF) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &outage{err: tt.err}
+				reader, err := NewReader(&rest.Config{Host: "http://api", Transport: server, QPS: -1}, Scope{}, 2*time.Minute)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			server.lasts = false
-			if err := watch(); !apierrors.IsResourceExpired(err) { // after which it lists
-				t.Errorf("the first watch after an outage ends with %v", err)
-			}
-		}
-	})
+				lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
+				watch := func() error {
+					w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+					if err == nil {
+						w.Stop()
+					}
+					return err
+				}
+				for range 2 {
+					if err := watch(); err != nil {
+						t.Errorf("a watch fails: %v", err)
+					}
+					server.lasts.Store(true)
+					time.AfterFunc(5*time.Second, func() { server.lasts.Store(false) }) // sooner than client-go would give up
+					if err := watch(); !tt.lists(err) {
+						t.Errorf("the watch after an outage ends with %v", err)
+					}
+					time.Sleep(6 * time.Second) //nolint:forbidigo // synctest
+				}
+			})
+		})
+	}
 }

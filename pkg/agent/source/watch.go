@@ -244,7 +244,9 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	defer silent.Stop()
 	unanswered := time.AfterFunc(w.pace.list, func() { stop(fmt.Errorf("no answer within %v", w.pace.list)) })
 	defer unanswered.Stop()
+	answered := false
 	opened := func() {
+		answered = true
 		unanswered.Stop()
 		w.note(nil)
 	}
@@ -260,8 +262,11 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 		version = o.Metadata.ResourceVersion
 		return nil
 	})
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		err = context.Cause(ctx)
+	case !answered && errors.Is(err, io.EOF): // which is no end of a watch
+		err = errors.New("the connection ended without an answer")
 	}
 	return version, err
 }

@@ -313,6 +313,26 @@ func TestWatcher_ListsAfterAFailure(t *testing.T) {
 	w.await("a=0")
 }
 
+// A balancer without a backend ends connections after a while, without an answer: that is no end of a watch.
+func TestWatcher_Unanswered(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	s.will(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") != "" {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	})
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 }) // however soon it ends
+	await(t, "it is told that there is no answer", func() bool {
+		return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "without an answer")
+	})
+	s.will(nil)
+	s.set("a", x("2"))
+	w.await("a=2")
+}
+
 // A watch can be dead without failing: nothing arrives in it, not even bookmarks. Then the objects are listed.
 func TestWatcher_Silent(t *testing.T) {
 	t.Parallel()
