@@ -134,6 +134,7 @@ func TestObject_ListsAfterOutage(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // synctest
 		first.Stop()
 		time.Sleep(time.Minute) //nolint:forbidigo // synctest
+		synctest.Wait()
 		if lists != 2 || watches != 4 {
 			t.Errorf("%d lists and %d watches, want 2 and 4", lists, watches)
 		}
