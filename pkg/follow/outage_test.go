@@ -108,7 +108,7 @@ func TestObject_ListsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		objects := client.CoreV1().ConfigMaps("ns")
-		lists, watches, first := 0, 0, watch.NewFake()
+		lists, watches, first, done := 0, 0, watch.NewFake(), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -121,9 +121,13 @@ func TestObject_ListsAfterOutage(t *testing.T) {
 				Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 					switch watches++; watches {
 					case 1:
+						time.AfterFunc(time.Minute, first.Stop) // a reflector lists after one that ends at once
 						return first, nil
 					case 2:
 						return nil, errRefused
+					case 4:
+						close(done)
+						fallthrough
 					default:
 						return objects.Watch(ctx, options)
 					}
@@ -131,14 +135,11 @@ func TestObject_ListsAfterOutage(t *testing.T) {
 				Present: func(*corev1.ConfigMap) {},
 			}.Run(ctx)
 		})
-		time.Sleep(time.Minute) //nolint:forbidigo // synctest
-		first.Stop()
-		time.Sleep(time.Minute) //nolint:forbidigo // synctest
-		synctest.Wait()
+		<-done // the first, one that is refused, one that is ended, and one that goes on
+		cancel()
+		running.Wait()
 		if lists != 2 || watches != 4 {
 			t.Errorf("%d lists and %d watches, want 2 and 4", lists, watches)
 		}
-		cancel()
-		running.Wait()
 	})
 }

@@ -455,11 +455,12 @@ func TestWatchAfterAnOutage(t *testing.T) {
 						t.Errorf("a watch fails: %v", err)
 					}
 					server.lasts.Store(true)
-					time.AfterFunc(5*time.Second, func() { server.lasts.Store(false) }) // sooner than client-go would give up
+					back := make(chan struct{})
+					time.AfterFunc(5*time.Second, func() { server.lasts.Store(false); close(back) }) // sooner than client-go would give up
 					if err := watch(); !tt.lists(err) {
 						t.Errorf("the watch after an outage ends with %v", err)
 					}
-					time.Sleep(6 * time.Second) //nolint:forbidigo // synctest
+					<-back
 				}
 			})
 		})
