@@ -258,20 +258,29 @@ func writeForever(dir string) {
 	os.Exit(1)
 }
 
+// buildWriter builds the test program without the race detector, which would take nearly all of the time of thousands of starts.
+func buildWriter(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "writer")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-trimpath", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
 // A process that writes is killed at any moment, thousands of times. Each time readers see one whole set, and the next process
 // repairs the rest. The steps themselves are tried one by one in TestCrashAtEveryStep.
 func TestKill(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	writer := buildWriter(t)
 	dir := tempDir(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	seen := map[string]bool{}
 	for range 2000 {
-		c := exec.CommandContext(t.Context(), self)
+		c := exec.CommandContext(t.Context(), writer)
 		c.Env = append(os.Environ(), writerVariable+"="+dir)
 		out, err := c.StdoutPipe()
 		if err != nil {
