@@ -97,6 +97,14 @@ func (r *Replica) RESTConfig() *rest.Config {
 	}
 }
 
+// AdminConfig returns the configuration of a client of this replica with all permissions, without the aggregator. The
+// caller may change it.
+func (r *Replica) AdminConfig() *rest.Config {
+	config, admin := r.RESTConfig(), r.installation.cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	return config
+}
+
 // Log returns the path of the replica's log.
 func (r *Replica) Log() string { return filepath.Join(r.installation.dir, r.name+".log") }
 

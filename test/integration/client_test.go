@@ -14,7 +14,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
-	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
 )
 
@@ -55,13 +54,6 @@ func clientset(t *testing.T, config *rest.Config) versioned.Interface {
 	return client
 }
 
-// directly returns the configuration of a client of one replica, without the aggregator, with all permissions.
-func directly(r *install.Replica) *rest.Config {
-	config, admin := r.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	return config
-}
-
 // place is an endpoint of the API.
 type place struct {
 	name string
@@ -74,7 +66,7 @@ func everywhere(t *testing.T) []place {
 	t.Helper()
 	places := []place{}
 	for _, r := range server.Replicas {
-		places = append(places, place{r.Name(), directly(r), clientset(t, directly(r))})
+		places = append(places, place{r.Name(), r.AdminConfig(), clientset(t, r.AdminConfig())})
 	}
 	return append(places, place{"the aggregator", cluster.RESTConfig(), clientset(t, cluster.RESTConfig())})
 }

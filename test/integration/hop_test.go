@@ -53,7 +53,7 @@ func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
 // through returns a client that connects through a Hopper.
 func through(t *testing.T, h *hop.Hopper, r *install.Replica) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
-	return clientset(t, h.Config(directly(r))).ConfigdepV1alpha1()
+	return clientset(t, h.Config(r.AdminConfig())).ConfigdepV1alpha1()
 }
 
 // acquainted waits until each replica knows the versions of the others. A replica that has just started does not,
@@ -64,11 +64,11 @@ func acquainted(t *testing.T, replicas ...*install.Replica) {
 	for _, a := range replicas {
 		for _, b := range replicas {
 			await.Until(t, b.Name()+" knows versions of "+a.Name(), func(ctx context.Context) error {
-				list, err := clientset(t, directly(a)).ConfigdepV1alpha1().ConfigDependencies("default").List(ctx, metav1.ListOptions{})
+				list, err := clientset(t, a.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies("default").List(ctx, metav1.ListOptions{})
 				if err != nil {
 					return err
 				}
-				w, err := clientset(t, directly(b)).ConfigdepV1alpha1().ConfigDependencies("default").Watch(ctx,
+				w, err := clientset(t, b.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies("default").Watch(ctx,
 					metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(3))})
 				if err != nil {
 					return err
@@ -125,7 +125,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 		copies[name] = informer.Copy
 		watching = append(watching, informer)
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(replicas[0].AdminConfig())), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
 	copies["an informer of the factory"] = hop.CopyOf(factory.Configdep().V1alpha1().ConfigDependencies().Informer())
 	factory.StartWithContext(ctx)
@@ -239,7 +239,7 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 	}
 	var errs []error // all errors, because they show whether a replica or the client is behind
 	for _, r := range replicas {
-		list, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+		list, err := clientset(t, r.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return err
 		}
@@ -420,7 +420,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 		// A replica may be behind the previous one, and reports when it has caught up.
 		for _, r := range replicas {
 			await.Until(t, r.Name()+" has caught up", func(ctx context.Context) error {
-				_, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{ResourceVersion: seen.version})
+				_, err := clientset(t, r.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{ResourceVersion: seen.version})
 				return err
 			})
 		}
@@ -450,7 +450,7 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 		}
 	}
 	h := newHopper(t, replicas...)
-	kubeconfig := kubeconfigOf(t, h.Config(directly(replicas[0])))
+	kubeconfig := kubeconfigOf(t, h.Config(replicas[0].AdminConfig()))
 	waited := make(chan error, 1)
 	go func() {
 		out, err := cluster.Kubectl(t.Context(), "--kubeconfig="+kubeconfig, "-n", namespace, "wait", "--for=condition=SourcesResolved", "cfgdep/deployment.web", "--timeout=2m")
@@ -486,7 +486,7 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 // that: it may be for an earlier request, which kubectl does not repeat.
 func watched(ctx context.Context, replicas []*install.Replica) error {
 	for _, r := range replicas {
-		samples, err := scrape(ctx, r.Name(), directly(r))
+		samples, err := scrape(ctx, r.Name(), r.AdminConfig())
 		if err != nil {
 			return err
 		}

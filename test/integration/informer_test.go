@@ -167,7 +167,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 	for i := range crowdSize {
 		want = append(want, fmt.Sprintf("cronjob.job-%04d", i))
 	}
-	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, h.Config(directly(server.Replicas[0])))}) {
+	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, h.Config(server.Replicas[0].AdminConfig()))}) {
 		exact := where.Config != nil
 		var got, versions []string
 		pages := 0

@@ -127,7 +127,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	await.Until(t, "all metrics of the expressions are exposed", func(ctx context.Context) error {
 		ours = nil
 		for _, r := range server.Replicas {
-			found, err := scrape(ctx, r.Name(), directly(r))
+			found, err := scrape(ctx, r.Name(), r.AdminConfig())
 			if err != nil {
 				return err
 			}

@@ -261,7 +261,7 @@ func TestDirectAccess(t *testing.T) {
 			name := "forged-" + replica.Name()
 			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
 			view(t, reloaded, "deployment."+name)
-			got = send(t, directly(replica), request{http.MethodPost, resourcePath(reloaded) + "/deployment." + name + "/reload", forged, "{}"})
+			got = send(t, replica.AdminConfig(), request{http.MethodPost, resourcePath(reloaded) + "/deployment." + name + "/reload", forged, "{}"})
 			if got.code != http.StatusCreated {
 				t.Errorf("%d: %s", got.code, got.body)
 			}

@@ -272,7 +272,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	if err := replica.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
+	client := clientset(t, replica.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace)
 	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by configdep.io/reload: 0s, 0s"} {
 		await.Until(t, "the replica shows "+name, func(ctx context.Context) error {
 			o, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -386,7 +386,7 @@ func TestMetricsAndLogs(t *testing.T) {
 	await.Until(t, "one replica leads, and has counted the restart", func(ctx context.Context) error {
 		leaders, counted := 0, 0
 		for _, replica := range server.Replicas {
-			got, err := try(ctx, directly(replica), request{path: "/metrics"})
+			got, err := try(ctx, replica.AdminConfig(), request{path: "/metrics"})
 			if err != nil || got.code != http.StatusOK {
 				return fmt.Errorf("%s: %d, %w", replica.Name(), got.code, err)
 			}

@@ -51,7 +51,7 @@ func TestContentIsNotKept(t *testing.T) {
 	}
 	answers := &bytes.Buffer{}
 	ask := func(r request) {
-		got := send(t, directly(replica), r)
+		got := send(t, replica.AdminConfig(), r)
 		fmt.Fprintf(answers, "%s %s: %d\n%v\n%s\n", r.method, r.path, got.code, got.header, got.body)
 	}
 	everyRequest(namespace, ask)
@@ -64,7 +64,7 @@ func TestContentIsNotKept(t *testing.T) {
 	// Buffers that live as long as a connection contain the last data. This replaces them with other and longer
 	// content.
 	last := content.overwrite()
-	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
+	client := clientset(t, replica.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace)
 	await.Until(t, "the server has read the last writes", func(ctx context.Context) error {
 		shown, err := client.Get(ctx, "deployment.last", metav1.GetOptions{})
 		if err != nil {

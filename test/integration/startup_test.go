@@ -57,7 +57,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := directly(replica)
+			config := replica.AdminConfig()
 			awaitOnlyRed(t, replica, "dependency-index-synced", tt.why)
 
 			if got := send(t, config, request{path: "/livez"}); got.code != http.StatusOK {
@@ -99,7 +99,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 // reason.
 func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 	t.Helper()
-	config := directly(replica)
+	config := replica.AdminConfig()
 	red := regexp.MustCompile(`(?m)^\[-\](\S+) failed`)
 	await.Until(t, "only the readyz check "+check+" fails", func(ctx context.Context) error {
 		got, err := try(ctx, config, request{path: "/readyz"})
@@ -141,7 +141,7 @@ func TestServerThatIsReadyKnowsItsCallers(t *testing.T) {
 		if got := send(t, aggregator, request{path: resourcePath(namespace), header: onBehalf}); got.code != http.StatusOK {
 			t.Errorf("through the aggregator: %d: %s", got.code, got.body)
 		}
-		if got := send(t, directly(replica), request{path: resourcePath(namespace)}); got.code != http.StatusOK {
+		if got := send(t, replica.AdminConfig(), request{path: resourcePath(namespace)}); got.code != http.StatusOK {
 			t.Errorf("as a user: %d: %s", got.code, got.body)
 		}
 		replica.Kill()
@@ -190,7 +190,7 @@ func TestReplicasAgree(t *testing.T) {
 		t.Helper()
 		for _, accept := range []string{"application/json", "application/yaml"} {
 			for _, path := range []string{resourcePath(namespace), resourcePath(namespace) + "/deployment.web", resourcePath(namespace) + "?labelSelector=app%3Ddb"} {
-				got := send(t, directly(replica), request{path: path, header: header("Accept", accept)})
+				got := send(t, replica.AdminConfig(), request{path: path, header: header("Accept", accept)})
 				if got.code != http.StatusOK {
 					t.Fatalf("%s: %d: %s", path, got.code, got.body)
 				}

@@ -347,7 +347,7 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 func webhookRequests(t *testing.T, results ...string) (n int) {
 	t.Helper()
 	for _, replica := range server.Replicas {
-		got, err := try(t.Context(), directly(replica), request{path: "/metrics"})
+		got, err := try(t.Context(), replica.AdminConfig(), request{path: "/metrics"})
 		if err != nil {
 			t.Fatal(err)
 		}

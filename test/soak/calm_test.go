@@ -132,8 +132,7 @@ func (s *stage) awaitViews(ctx context.Context, replica int) error {
 
 // directly returns the configuration of a client of one replica with all permissions.
 func directly(r *install.Replica) *rest.Config {
-	config, admin := r.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	config := r.AdminConfig()
 	config.Timeout = 10 * time.Second
 	return config
 }

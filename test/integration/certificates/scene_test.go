@@ -236,7 +236,7 @@ func (s *scene) keep(what string, do func(context.Context) error) (stop func()) 
 func (s *scene) connected(r *install.Replica) (get func(context.Context) error, dialed *atomic.Int64) {
 	s.t.Helper()
 	dialed = &atomic.Int64{}
-	config := s.directly(r) // connections of unauthenticated clients are closed
+	config := r.AdminConfig() // connections of unauthenticated clients are closed
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -309,16 +309,9 @@ func (s *scene) check(after string) {
 	}
 }
 
-// directly returns the configuration of a client of one replica with all permissions.
-func (s *scene) directly(r *install.Replica) *rest.Config {
-	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	return config
-}
-
 // metric returns the value of a metric of a replica.
 func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (float64, error) {
-	config := s.directly(r)
+	config := r.AdminConfig()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return 0, err

@@ -130,7 +130,7 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 		}
 	})
 	for _, r := range s.server.Replicas {
-		s.clients = append(s.clients, s.client(s.directly(r)))
+		s.clients = append(s.clients, s.client(r.AdminConfig()))
 	}
 	core, err := dynamic.NewForConfig(s.cluster.RESTConfig())
 	if err != nil {
@@ -146,13 +146,6 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// directly returns the configuration of a client of one replica with all permissions.
-func (s *scene) directly(r *install.Replica) *rest.Config {
-	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	return config
 }
 
 func (s *scene) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
@@ -251,7 +244,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 	defer cancel()
 	var followers []*hop.Follower
 	for _, limit := range []int64{0, 7} {
-		f := &hop.Follower{Client: s.client(h.Config(s.directly(r))).ConfigDependencies(""), Options: metav1.ListOptions{Limit: limit}}
+		f := &hop.Follower{Client: s.client(h.Config(r.AdminConfig())).ConfigDependencies(""), Options: metav1.ListOptions{Limit: limit}}
 		followers = append(followers, f)
 		running.Go(func() { f.Run(ctx) })
 		s.eventually("a follower has listed", func(context.Context) error {
@@ -369,7 +362,7 @@ func hopping(s *scene) {
 	var clients []*hop.Client
 	for _, selection := range []hop.Selection{{}, ours} {
 		for i := range 4 {
-			through := s.client(h.Config(s.directly(replicas[0])))
+			through := s.client(h.Config(replicas[0].AdminConfig()))
 			if i < 2 {
 				clients = append(clients, hop.NewFollower(through, selection, int64(i*20)))
 			} else {

@@ -68,9 +68,7 @@ func TestFields_AreNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, admin := replica.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	direct, err := versioned.NewForConfig(config)
+	direct, err := versioned.NewForConfig(replica.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

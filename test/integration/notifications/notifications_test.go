@@ -230,8 +230,7 @@ func create(t *testing.T, client kubernetes.Interface, name, secret string) *app
 
 // scrape returns the metrics of a replica.
 func scrape(ctx context.Context, r *install.Replica) ([]byte, error) {
-	config, admin := r.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	config := r.AdminConfig()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err

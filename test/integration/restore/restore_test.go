@@ -95,9 +95,7 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, file: filepath.Join(t.TempDir(), "files", "key")}
 	for _, r := range server.Replicas {
-		config, admin := r.RESTConfig(), cluster.RESTConfig()
-		config.CertData, config.KeyData = admin.CertData, admin.KeyData
-		s.replicas = append(s.replicas, versioned.NewForConfigOrDie(config))
+		s.replicas = append(s.replicas, versioned.NewForConfigOrDie(r.AdminConfig()))
 	}
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"key": "1"}}
 	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), config, metav1.CreateOptions{})

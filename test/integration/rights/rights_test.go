@@ -63,10 +63,8 @@ func refused(all []call) (out []call) {
 // new connection, because certificates change.
 func directly(t *testing.T, r *install.Replica) versioned.Interface {
 	t.Helper()
-	config := r.RESTConfig()
-	admin := cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: admin.CertData, KeyData: admin.KeyData} // TLS verification is not part of this test
+	config := r.AdminConfig()
+	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: config.CertData, KeyData: config.KeyData} // TLS verification is not part of this test
 	config.Timeout = 20 * time.Second
 	api, err := versioned.NewForConfig(config)
 	if err != nil {

@@ -254,9 +254,7 @@ var counter = regexp.MustCompile(`(?m)^configdep_rollouts_total\{kind="(\w+)",na
 
 // counts returns how many restarts the server counts, by their result and the kind and the namespace of the workload.
 func (s *scene) counts(ctx context.Context, result string) (map[string]int, error) {
-	config, admin := s.server.Replicas[0].RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	direct, err := kubernetes.NewForConfig(config)
+	direct, err := kubernetes.NewForConfig(s.server.Replicas[0].AdminConfig())
 	if err != nil {
 		return nil, err
 	}

@@ -65,13 +65,6 @@ func TestMain(m *testing.M) {
 	}, func(c *controlplane.ControlPlane, i *install.Installation) { cluster, server = c, i }))
 }
 
-// directly returns the configuration of a client of one replica with all permissions.
-func directly(r *install.Replica) *rest.Config {
-	config, admin := r.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	return config
-}
-
 func client(t *testing.T, config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
 	c, err := versioned.NewForConfig(config)

@@ -110,7 +110,7 @@ func newSoak(t *testing.T) *soak {
 	s := &soak{t: t, rand: rand.New(rand.NewPCG(how.seed, 1))}
 	var addresses []string
 	for _, r := range server.Replicas {
-		s.replicas = append(s.replicas, &replica{Replica: r, client: client(t, directly(r))})
+		s.replicas = append(s.replicas, &replica{Replica: r, client: client(t, r.AdminConfig())})
 		addresses = append(addresses, r.Address())
 	}
 	var err error
@@ -156,7 +156,7 @@ func newClients(t *testing.T, h *hop.Hopper) (out []*hop.Client) {
 		{Fields: "spec.workloadRef.kind=CronJob", Matches: func(o *v1alpha1.ConfigDependency) bool { return o.Spec.WorkloadRef.Kind == "CronJob" }},
 	} {
 		for kind := range 4 {
-			through := client(t, h.Config(directly(server.Replicas[0])))
+			through := client(t, h.Config(server.Replicas[0].AdminConfig()))
 			switch kind {
 			case 0, 1:
 				out = append(out, hop.NewFollower(through, s, int64(kind*how.workloads/3)))
