@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
@@ -67,22 +66,8 @@ func newPlace(t *testing.T, rules ...rbacv1.PolicyRule) *place {
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
 	p.must(err)
 	p.namespace = namespace.Name
-	_, err = client.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}, metav1.CreateOptions{})
+	p.api, err = install.AgentAccount(t.Context(), cluster, p.namespace, t.TempDir(), rules...)
 	p.must(err)
-	_, err = client.RbacV1().Roles(p.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: rules}, metav1.CreateOptions{})
-	p.must(err)
-	_, err = client.RbacV1().RoleBindings(p.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "agent"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: "agent"}},
-	}, metav1.CreateOptions{})
-	p.must(err)
-	token, err := client.CoreV1().ServiceAccounts(p.namespace).CreateToken(t.Context(), "agent", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	p.must(err)
-	config := cluster.RESTConfig()
-	secrets := t.TempDir()
-	p.must(os.WriteFile(filepath.Join(secrets, "token"), []byte(token.Status.Token), 0o600))
-	p.must(os.WriteFile(filepath.Join(secrets, "ca.crt"), config.CAData, 0o600))
-	p.api = []string{"--api-server=" + config.Host, "--api-server-token-file=" + filepath.Join(secrets, "token"), "--api-server-ca-file=" + filepath.Join(secrets, "ca.crt")}
 	return p
 }
 

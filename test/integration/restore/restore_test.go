@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -131,28 +130,17 @@ func (s *scene) deployment(name string) {
 func (s *scene) agent() {
 	s.Helper()
 	ctx := s.Context()
-	_, err := client.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}, metav1.CreateOptions{})
+	dir := s.TempDir()
+	flags, err := install.AgentAccount(ctx, cluster, ns, dir, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"settings"}, Verbs: []string{"list", "watch"},
+	})
 	s.must(err)
-	_, err = client.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"settings"}, Verbs: []string{"list", "watch"}},
-	}}, metav1.CreateOptions{})
-	s.must(err)
-	_, err = client.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "agent"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "agent"}},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	token, err := client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "agent", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	s.must(err)
-	dir, config := s.TempDir(), cluster.RESTConfig()
-	s.must(os.WriteFile(filepath.Join(dir, "token"), []byte(token.Status.Token), 0o600))
-	s.must(os.WriteFile(filepath.Join(dir, "ca.crt"), config.CAData, 0o600))
 	program, err := install.Build(ctx, "./cmd/configdep-agent", install.RaceDetector)
 	s.must(err)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	s.must(err)
-	c := cluster.Command(context.WithoutCancel(ctx), program, "--dir="+filepath.Dir(s.file), "--namespace="+ns, "--configmap=settings", "--listen=", "--settle=100ms",
-		"--api-server="+config.Host, "--api-server-token-file="+filepath.Join(dir, "token"), "--api-server-ca-file="+filepath.Join(dir, "ca.crt"))
+	flags = append(flags, "--dir="+filepath.Dir(s.file), "--namespace="+ns, "--configmap=settings", "--listen=", "--settle=100ms")
+	c := cluster.Command(context.WithoutCancel(ctx), program, flags...)
 	c.Stdout, c.Stderr = log, log
 	s.must(c.Start())
 	t := s.T

@@ -1,0 +1,56 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+// AgentAccount creates a ServiceAccount for config agents in a namespace, with a Role of its own, and returns the flags
+// with which an agent uses it that runs in no pod. A token and a certificate are written into a directory for that.
+func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, namespace, dir string, rules ...rbacv1.PolicyRule) (flags []string, err error) {
+	config := cluster.RESTConfig()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	metadata, create := metav1.ObjectMeta{Namespace: namespace, Name: "agent"}, metav1.CreateOptions{}
+	if _, err = client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metadata}, create); err != nil {
+		return nil, err
+	}
+	if _, err = client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: metadata, Rules: rules}, create); err != nil {
+		return nil, err
+	}
+	if _, err = client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metadata,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: metadata.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: metadata.Name}},
+	}, create); err != nil {
+		return nil, err
+	}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, metadata.Name, &authenticationv1.TokenRequest{}, create)
+	if err != nil {
+		return nil, err
+	}
+	for file, content := range map[string][]byte{"token": []byte(token.Status.Token), "ca.crt": config.CAData} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return []string{
+		"--api-server=" + config.Host,
+		"--api-server-token-file=" + filepath.Join(dir, "token"),
+		"--api-server-ca-file=" + filepath.Join(dir, "ca.crt"),
+	}, nil
+}
