@@ -7,6 +7,7 @@ package await
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -14,14 +15,20 @@ import (
 )
 
 // Limit is how long anything may take on a machine that does other things meanwhile.
-const Limit = 3 * time.Minute
+const Limit = 5 * time.Minute
+
+// interval is how long Until waits between two checks: at first the duration, and later a tenth of the time that has passed, up
+// to the cap, so that many tests that wait do not slow down what they wait for.
+var interval = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps: math.MaxInt, Cap: time.Second}
 
 // Until calls check until it returns nil. It ends the test when that takes too long, with the
 // last error.
 func Until(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, Limit, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	defer cancel()
+	err := interval.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || err == nil {
 			last = err

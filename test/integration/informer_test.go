@@ -79,7 +79,10 @@ const (
 	informerObjects    = "TEST_INFORMER_OBJECTS"
 )
 
-// beInformer runs an informer until it holds a number of objects, ten times.
+// informersInTurn is how often that program runs an informer.
+const informersInTurn = 5
+
+// beInformer runs an informer until it holds a number of objects, several times.
 func beInformer() error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(informerKubeconfig))
 	if err != nil {
@@ -93,7 +96,7 @@ func beInformer() error {
 	if err != nil {
 		return err
 	}
-	for range 10 {
+	for range informersInTurn {
 		if err := inform(client, os.Getenv(informerNamespace), want); err != nil {
 			return err
 		}
@@ -126,7 +129,7 @@ func TestInformersAreConsistent(t *testing.T) {
 	defer stop()
 	changing.Go(func() {
 		jobs := kube(t).BatchV1().CronJobs(namespace)
-		tick := time.NewTicker(20 * time.Millisecond)
+		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ; i++ {
 			select {
@@ -149,7 +152,7 @@ func TestInformersAreConsistent(t *testing.T) {
 		if err != nil {
 			t.Errorf("with WatchListClient %s: %v\n%s", watchList, err, out)
 		}
-		if checks := strings.Count(string(out), "data consistency check is enabled"); watchList == "true" && checks < 10 {
+		if checks := strings.Count(string(out), "data consistency check is enabled"); watchList == "true" && checks < informersInTurn {
 			t.Errorf("the informers have only made %d checks:\n%s", checks, out)
 		}
 	}

@@ -31,8 +31,8 @@ import (
 
 // conflicts is the backoff of a patch after conflicts, because the workload has changed
 // since it was read. It takes seconds, because during a rollout the status changes many
-// times a second. The jitter is as large as the delay, or many requests for one workload
-// would keep colliding.
+// times a second. The jitter is as large as the delay, or replicas with requests for the
+// same workload would keep colliding.
 var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1}
 
 // reload reads the live workload, decides whether to restart it, and patches it.
@@ -40,9 +40,14 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 	ref := shown.Spec.WorkloadRef
 	key := r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name)
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
+	end, err := r.turns.take(ctx, key)
+	if err != nil {
+		return v1alpha1.ReloadStatus{}, apiError(err, shown)
+	}
+	defer end()
 
 	var refused error // not an error of the API server, so retrying does not help
-	err := retry.RetryOnConflict(conflicts, func() error {
+	err = retry.RetryOnConflict(conflicts, func() error {
 		live, err := workload.Get(ctx, r.Client, r.Dialects, key)
 		if err != nil {
 			return err

@@ -35,6 +35,8 @@ type REST struct {
 	Observe bool
 	Sink    notify.Sink
 	Clock   clock.PassiveClock
+
+	turns turns
 }
 
 var (
