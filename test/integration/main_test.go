@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int) {
-	controlplane.Parallel(8)
+	controlplane.Parallel(6)
 	// Restarts are sent out of the cluster, too, so that the metrics about that are exposed.
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
