@@ -210,6 +210,32 @@ func TestForbidden(t *testing.T) {
 	r.ready("a", "1")
 }
 
+// A source may be of another namespace, where a Role allows it. Of two sources with the same file, an error names both.
+func TestSourceOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	p, other := newPlace(t, may("configmaps", "settings")), newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "1")
+	other.configMap("settings", "a", "other")
+	theirs := "--configmap=" + other.namespace + "/settings"
+	r := p.agent("--configmap=settings", theirs+";dir=shared")
+	r.unready("is forbidden")
+	binding, err := client.RbacV1().RoleBindings(other.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
+	p.must(err)
+	binding.Subjects[0].Namespace = p.namespace
+	_, err = client.RbacV1().RoleBindings(other.namespace).Update(t.Context(), binding, metav1.UpdateOptions{})
+	p.must(err)
+	r.ready("a", "1", "shared/a", "other")
+	other.patch("settings", map[string]any{"data": map[string]any{"a": "changed"}})
+	r.ready("a", "1", "shared/a", "changed")
+	r.stop()
+
+	r = p.agent("--configmap=settings", theirs)
+	r.unready(fmt.Sprintf(`file "a" is in both ConfigMap %s/settings and ConfigMap %s/settings`, p.namespace, other.namespace))
+	if got := files(t, p.dir)["shared/a"]; got != "changed" {
+		t.Errorf("the last good set has %q", got)
+	}
+}
+
 // An application that the agent runs starts with the files, gets signals and environment variables, and its exit code is the agent's.
 func TestParent(t *testing.T) {
 	t.Parallel()
