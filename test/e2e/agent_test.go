@@ -76,34 +76,65 @@ var sidecar = `
         volumeMounts: [{name: config, mountPath: /config}]
 `
 
+// withSidecar returns the application with a sidecar that it shares its processes with, and its files.
+func withSidecar(sidecar string) string {
+	manifests := deployment(1, "", sidecar, "\n      - {name: config, emptyDir: {medium: Memory}}\n")
+	manifests = strings.Replace(manifests, "      containers:\n", "      shareProcessNamespace: true\n      containers:\n", 1)
+	const mount = "        - {name: content, mountPath: /volume}\n"
+	return strings.Replace(manifests, mount, mount+"        - {name: config, mountPath: /config, readOnly: true}\n", 1)
+}
+
+// signalled waits until the application in a pod has a file with a value, and has got so many signals.
+func signalled(t *testing.T, pod *corev1.Pod, value string, times int) {
+	t.Helper()
+	await.Until(t, "the application has the file and the signal", func(ctx context.Context) error {
+		file, err := get(ctx, pod, "/file/config/greeting")
+		if err != nil {
+			return err
+		}
+		signals, err := get(ctx, pod, "/signals")
+		if err == nil && (file != value || strings.Count(signals, "hangup") != times) {
+			err = fmt.Errorf("it has %q, and the signals %q", file, signals)
+		}
+		return err
+	})
+}
+
+// A sidecar without a token copies what the kubelet has written into a volume, and notices when the kubelet switches its link.
+func testVolume(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t, "volume")
+	apply(t, ns, content)
+	reads := strings.NewReplacer("--configmap=app", "--volume=/source", ", --report, --events", "",
+		"volumeMounts: [", "volumeMounts: [{name: content, mountPath: /source, readOnly: true}, ")
+	manifests := withSidecar(reads.Replace(sidecar))
+	apply(t, ns, strings.Replace(manifests, "      containers:\n", "      automountServiceAccountToken: false\n      containers:\n", 1))
+	pod := onePod(t, ns, all("one"))
+	for i := range 3 {
+		value := fmt.Sprint("copied-", i)
+		change(t, ns, value)
+		annotate(t, pod, "example.com/nudge", value) // the kubelet would take a minute
+		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
+		started := time.Now()
+		signalled(t, pod, value, i+1)
+		t.Logf("from the new file in the volume to the signal: %.2f s", time.Since(started).Seconds())
+	}
+}
+
 // A sidecar with the token of its pod keeps files for the application, signals it, and reports what it has applied.
 func testSidecar(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, "sidecar")
 	apply(t, ns, content)
 	apply(t, ns, roles)
-	manifests := deployment(1, "", sidecar, "\n      - {name: config, emptyDir: {medium: Memory}}\n")
-	manifests = strings.Replace(manifests, "      containers:\n", "      shareProcessNamespace: true\n      containers:\n", 1)
-	const mount = "        - {name: content, mountPath: /volume}\n"
-	manifests = strings.Replace(manifests, mount, mount+"        - {name: config, mountPath: /config, readOnly: true}\n", 1)
-	apply(t, ns, manifests)
+	apply(t, ns, withSidecar(sidecar))
 	pod := onePod(t, ns, all("one"))
 	version := ""
 	for i := range 3 {
 		value := fmt.Sprint("signalled-", i)
 		started := time.Now()
 		version = change(t, ns, value)
-		await.Until(t, "the application has the file and the signal", func(ctx context.Context) error {
-			file, err := get(ctx, pod, "/file/config/greeting")
-			if err != nil {
-				return err
-			}
-			signals, err := get(ctx, pod, "/signals")
-			if err == nil && (file != value || strings.Count(signals, "hangup") != i+1) {
-				err = fmt.Errorf("it has %q, and the signals %q", file, signals)
-			}
-			return err
-		})
+		signalled(t, pod, value, i+1)
 		t.Logf("from the change to the signal: %.2f s", time.Since(started).Seconds())
 	}
 	await.Until(t, "the pod says that the last version is applied", func(ctx context.Context) error {

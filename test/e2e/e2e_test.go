@@ -154,6 +154,7 @@ func TestE2E(t *testing.T) {
 		t.Run("nudge", testNudge)
 		t.Run("drain", testDrain)
 		t.Run("sidecar", testSidecar)
+		t.Run("volume", testVolume)
 		t.Run("nginx", testNginx)
 		t.Run("examples", testExamples)
 	})
