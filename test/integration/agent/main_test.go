@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
