@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +15,6 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/await"
 )
-
-// limit is how long anything may take on a busy machine.
-const limit = 2 * time.Minute
 
 // view returns a ConfigDependency once every replica shows one that passes all checks.
 func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/test/await"
 )
 
 const apiPath = "/apis/configdep.io/v1alpha1"
@@ -68,7 +70,7 @@ func (a *answer) reason() metav1.StatusReason {
 // send sends a request with the credentials of a configuration, and without retries.
 func send(t *testing.T, config *rest.Config, r request) *answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	got, err := try(ctx, config, r)
 	if err != nil {

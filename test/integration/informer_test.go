@@ -105,7 +105,7 @@ func beInformer() error {
 }
 
 func inform(client versioned.Interface, namespace string, want int) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errors.New("the informer does not hold all objects"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), await.Limit, errors.New("the informer does not hold all objects"))
 	defer cancel()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	informer := factory.Configdep().V1alpha1().ConfigDependencies().Informer()

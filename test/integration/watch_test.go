@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -60,7 +61,7 @@ func (w *watching) next() (watch.Event, *v1alpha1.ConfigDependency) {
 		}
 		w.version = o.ResourceVersion
 		return e, o
-	case <-time.After(limit):
+	case <-time.After(await.Limit):
 		w.t.Fatal("no event arrived")
 	}
 	return watch.Event{}, nil
@@ -69,7 +70,7 @@ func (w *watching) next() (watch.Event, *v1alpha1.ConfigDependency) {
 // until returns the first event that a check accepts. Versions must increase.
 func (w *watching) until(what string, check func(watch.EventType, *v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
 	w.t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(await.Limit)
 	for time.Now().Before(deadline) {
 		before := w.version
 		e, o := w.next()
@@ -360,7 +361,7 @@ func TestKubectlWatch(t *testing.T) {
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, web)
 	view(t, namespace, "deployment.web")
 
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	lines := make(chan string, 100)
 	for _, args := range [][]string{

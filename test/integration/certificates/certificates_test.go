@@ -20,14 +20,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
 )
 
 const (
-	// limit is how long anything may take on a busy machine.
-	limit = 3 * time.Minute
 	// lifetime is the lifetime of serving certificates. They are renewed when a third of it is left.
 	lifetime = time.Minute
 	// pause is the time between two requests of a client.
@@ -81,7 +80,7 @@ func TestRotation(t *testing.T) {
 
 	// Rotation.
 	most := 0
-	s.eventually("the first CA is no longer trusted, and its successor is in use", func(ctx context.Context) error {
+	await.Until(s.t, "the first CA is no longer trusted, and its successor is in use", func(ctx context.Context) error {
 		bundles, err := s.bundles(ctx)
 		if err != nil {
 			return err
@@ -114,7 +113,7 @@ func TestRotation(t *testing.T) {
 		if r.PID() != pids[i] {
 			t.Errorf("%s was restarted", r.Name())
 		}
-		s.eventually("the metric shows when the certificate expires", func(ctx context.Context) error {
+		await.Until(s.t, "the metric shows when the certificate expires", func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, r)
 			if err != nil {
 				return err
@@ -156,7 +155,7 @@ func TestBundleFromAFile(t *testing.T) {
 	}
 	everywhere := func(want []byte) {
 		t.Helper()
-		s.eventually("the bundle is in place", func(ctx context.Context) error {
+		await.Until(s.t, "the bundle is in place", func(ctx context.Context) error {
 			bundles, err := s.bundles(ctx)
 			for i, b := range bundles {
 				if !bytes.Equal(b, want) {

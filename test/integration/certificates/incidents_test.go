@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
 )
@@ -34,7 +35,7 @@ func (s *scene) deleted() {
 	}
 	s.missing(before.Name, 1)
 	s.kubectl("apply", "-k", s.server.Manifests())
-	s.eventually("the Secret is filled", func(context.Context) error {
+	await.Until(s.t, "the Secret is filled", func(context.Context) error {
 		after := s.secret()
 		switch ca := certs(after.Data["ca.crt"]); {
 		case len(ca) == 0:
@@ -59,7 +60,7 @@ func has(all []*x509.Certificate, one *x509.Certificate) bool {
 func (s *scene) renewed() {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
-		s.eventually("the certificate of "+r.Name()+" has been renewed", func(ctx context.Context) error {
+		await.Until(s.t, "the certificate of "+r.Name()+" has been renewed", func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, r)
 			if err != nil {
 				return err
@@ -76,7 +77,7 @@ func (s *scene) renewed() {
 func (s *scene) missing(name string, want float64) {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
-		s.eventually(fmt.Sprintf("the metric of %s shows whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
+		await.Until(s.t, fmt.Sprintf("the metric of %s shows whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
 			value, err := s.metric(ctx, r, `configdep_server_secret_missing\{secret="`+name+`"\}`)
 			if err == nil && value != want {
 				err = fmt.Errorf("metric = %v", value)
@@ -97,7 +98,7 @@ func (s *scene) damaged() {
 	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), damaged, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the Secret is repaired", func(context.Context) error {
+	await.Until(s.t, "the Secret is repaired", func(context.Context) error {
 		after := s.secret()
 		if ca := certs(after.Data["ca.crt"]); !has(ca, last(certs(before.Data["ca.crt"]))) || len(after.Data["ca.key"]) == 0 {
 			return fmt.Errorf("the Secret has %d CAs", len(ca))
@@ -141,7 +142,7 @@ func (s *scene) overwritten() {
 		if _, err := s.dynamic.Resource(webhooks).Patch(s.t.Context(), install.Name, types.JSONPatchType, ofWebhooks, metav1.PatchOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
-		s.eventually("the bundles are restored", func(ctx context.Context) error {
+		await.Until(s.t, "the bundles are restored", func(ctx context.Context) error {
 			bundles, err := s.bundles(ctx)
 			if err != nil {
 				return err
@@ -168,7 +169,7 @@ func (s *scene) leaderKilled() {
 			s.t.Fatal(err)
 		}
 		var successor *x509.Certificate
-		s.eventually("another CA is created", func(context.Context) error {
+		await.Until(s.t, "another CA is created", func(context.Context) error {
 			now := certs(s.secret().Data["ca.crt"])
 			if successor = now[len(now)-1]; successor.Equal(before[len(before)-1]) {
 				return errors.New("there is only the old one")
@@ -176,7 +177,7 @@ func (s *scene) leaderKilled() {
 			return nil
 		})
 		leader.Kill()
-		s.eventually("the other replica serves with the new CA", func(ctx context.Context) error {
+		await.Until(s.t, "the other replica serves with the new CA", func(ctx context.Context) error {
 			leaf, err := s.dial(ctx, other)
 			if err != nil {
 				s.t.Errorf("on a new connection to the other replica: %v", err)
@@ -200,7 +201,7 @@ func (s *scene) withoutARight() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the replica has tried twice", func(context.Context) error {
+	await.Until(s.t, "the replica has tried twice", func(context.Context) error {
 		log, err := os.ReadFile(r.Log())
 		if err != nil {
 			return err

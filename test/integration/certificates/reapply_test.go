@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
@@ -58,7 +59,7 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 		return install.Options{Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(), Args: []string{"--shutdown-delay-duration=0s"}}
 	})
 	var before kept
-	s.eventually("all Secrets are filled", func(ctx context.Context) (err error) {
+	await.Until(s.t, "all Secrets are filled", func(ctx context.Context) (err error) {
 		before, err = s.kept(ctx)
 		if err == nil && (before.entries() != "[key] [ca.crt ca.key tls.crt tls.key] [ca.crt]" || before.published == "") {
 			err = fmt.Errorf("entries = %s, published = %q", before.entries(), before.published)
@@ -127,7 +128,7 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 	} {
 		t.Run(name, func(*testing.T) {
 			empty()
-			s.eventually("the content is restored", func(ctx context.Context) error {
+			await.Until(s.t, "the content is restored", func(ctx context.Context) error {
 				after, err := s.kept(ctx)
 				if err == nil && same(after) != "" {
 					err = fmt.Errorf("entries = %s, published = %v, or the content differs", after.entries(), after.published != "")

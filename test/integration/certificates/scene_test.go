@@ -28,12 +28,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
@@ -80,21 +80,6 @@ func newScene(t *testing.T, options func(*controlplane.ControlPlane) install.Opt
 		t.Fatal(err)
 	}
 	return s
-}
-
-func (s *scene) eventually(what string, check func(context.Context) error) {
-	s.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(s.t.Context(), pause, limit, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }
 
 // kubectl runs kubectl and returns what it prints.
@@ -267,7 +252,7 @@ func (s *scene) forgive(do func()) {
 	s.t.Helper()
 	s.lenient.Add(1)
 	do()
-	s.eventually("requests succeed again", func(ctx context.Context) error {
+	await.Until(s.t, "requests succeed again", func(ctx context.Context) error {
 		for range 20 { // on any connection
 			if err := s.get(ctx); err != nil {
 				return err
@@ -340,7 +325,7 @@ func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (fl
 // leader returns the leader and the other replica.
 func (s *scene) leader() (leader, other *install.Replica) {
 	s.t.Helper()
-	s.eventually("one replica leads", func(ctx context.Context) error {
+	await.Until(s.t, "one replica leads", func(ctx context.Context) error {
 		for i, r := range s.server.Replicas {
 			leads, err := s.metric(ctx, r, "configdep_leader")
 			if err != nil {

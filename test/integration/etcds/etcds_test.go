@@ -18,7 +18,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/dynamic"
@@ -28,21 +27,15 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/hop"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// limit is how long anything may take on a busy machine.
-const limit = 2 * time.Minute
-
 func TestOneResourceInAnotherEtcd(t *testing.T) {
-	other, err := controlplane.Start(t.Context(), controlplane.Options{EtcdOnly: true, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop(t, other)
+	t.Parallel()
 	for _, tt := range []struct {
 		resource  string
 		revisions int // by which the other etcd is ahead
@@ -52,6 +45,12 @@ func TestOneResourceInAnotherEtcd(t *testing.T) {
 		{"secrets", 5000, hopping},
 	} {
 		t.Run(fmt.Sprintf("%s, %d revisions ahead", tt.resource, tt.revisions), func(t *testing.T) {
+			t.Parallel() // most of the time it waits
+			other, err := controlplane.Start(t.Context(), controlplane.Options{EtcdOnly: true, Log: t.Output()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { stop(t, other) })
 			advance(t, other.EtcdURL(), tt.revisions)
 			s := newScene(t, "--etcd-servers-overrides=/"+tt.resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+tt.resource)
 			s.awaitNotice()
@@ -157,21 +156,6 @@ func (s *scene) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1I
 	return client.ConfigdepV1alpha1()
 }
 
-func (s *scene) eventually(what string, check func(context.Context) error) {
-	s.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
-}
-
 // notices returns how often a replica has logged as an error that there are several revision counters.
 func (s *scene) notices(r *install.Replica) (n int) {
 	s.t.Helper()
@@ -190,7 +174,7 @@ func (s *scene) notices(r *install.Replica) (n int) {
 func (s *scene) awaitNotice() {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
-		s.eventually(r.Name()+" has noticed", func(context.Context) error {
+		await.Until(s.t, r.Name()+" has noticed", func(context.Context) error {
 			if s.notices(r) == 0 {
 				return errors.New("no log entry yet")
 			}
@@ -219,7 +203,7 @@ func (s *scene) step() {
 func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
 	s.t.Helper()
 	for i, c := range s.clients {
-		s.eventually(fmt.Sprintf("replica %d shows the current state", i), func(ctx context.Context) (err error) {
+		await.Until(s.t, fmt.Sprintf("replica %d shows the current state", i), func(ctx context.Context) (err error) {
 			if views, err = hop.List(ctx, c); err != nil {
 				return err
 			}
@@ -247,7 +231,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 		f := &hop.Follower{Client: s.client(h.Config(r.AdminConfig())).ConfigDependencies(""), Options: metav1.ListOptions{Limit: limit}}
 		followers = append(followers, f)
 		running.Go(func() { f.Run(ctx) })
-		s.eventually("a follower has listed", func(context.Context) error {
+		await.Until(s.t, "a follower has listed", func(context.Context) error {
 			s.step() // between the pages too
 			if tally, _ := f.Tally(); tally.Lists == 0 {
 				return errors.New("no list yet")
@@ -257,7 +241,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 	}
 	for n := range 5 {
 		for _, f := range followers {
-			s.eventually("a follower watches again", func(context.Context) error {
+			await.Until(s.t, "a follower watches again", func(context.Context) error {
 				if now, _ := f.Tally(); now.Watches <= n {
 					return errors.New("no new watch yet")
 				}
@@ -270,7 +254,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 	}
 	s.awaitTruth()
 	for i, f := range followers {
-		s.eventually("a follower holds the current state", func(ctx context.Context) error {
+		await.Until(s.t, "a follower holds the current state", func(ctx context.Context) error {
 			views, err := hop.List(ctx, client)
 			if err != nil {
 				return err
@@ -387,7 +371,7 @@ func hopping(s *scene) {
 	}
 	s.awaitTruth()
 	for _, c := range clients {
-		s.eventually(c.Name+" holds the current state", func(ctx context.Context) error {
+		await.Until(s.t, c.Name+" holds the current state", func(ctx context.Context) error {
 			for _, one := range s.clients {
 				views, err := hop.List(ctx, one)
 				if err == nil {

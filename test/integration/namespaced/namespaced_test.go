@@ -6,11 +6,9 @@ package namespaced
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,17 +16,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
-
-const limit = 2 * time.Minute
 
 var cluster *controlplane.ControlPlane
 
@@ -156,20 +152,11 @@ func web() *appsv1.Deployment {
 
 func inSync(t *testing.T, get func(context.Context, string, metav1.GetOptions) (*v1alpha1.ConfigDependency, error), restarted bool) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	await.Until(t, fmt.Sprintf("deployment.web is in sync, restarted %t", restarted), func(ctx context.Context) error {
 		found, err := get(ctx, "deployment.web", metav1.GetOptions{})
-		switch {
-		case err != nil:
-			last = err
-		case found.Status.State != v1alpha1.StateInSync || (found.Status.LastReload != nil) != restarted:
-			last = fmt.Errorf("status = %+v", found.Status)
-		default:
-			last = nil
+		if err == nil && (found.Status.State != v1alpha1.StateInSync || (found.Status.LastReload != nil) != restarted) {
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
-		return last == nil, nil
+		return err
 	})
-	if err != nil {
-		t.Fatal(errors.Join(err, last))
-	}
 }

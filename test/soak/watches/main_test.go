@@ -18,9 +18,6 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// limit is how long anything may take on a busy machine.
-const limit = 5 * time.Minute
-
 var (
 	cluster *controlplane.ControlPlane
 	server  *install.Installation

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/hop"
 )
 
@@ -80,7 +81,7 @@ func TestWatches(t *testing.T) {
 	running.Wait()
 	looking.Wait()
 	s.hopper.Close()
-	s.eventually("all goroutines for clients have ended", func(context.Context) error {
+	await.Until(s.t, "all goroutines for clients have ended", func(context.Context) error {
 		for _, r := range s.replicas {
 			r.hangUp() // the client that measures the replica has a connection, too
 		}
@@ -92,7 +93,7 @@ func TestWatches(t *testing.T) {
 	// watch needs several.
 	most := slices.Max(alone) + float64(len(s.clients)/2)
 	for i, r := range s.replicas {
-		s.eventually(r.Name()+" has as many goroutines as before", func(ctx context.Context) error {
+		await.Until(s.t, r.Name()+" has as many goroutines as before", func(ctx context.Context) error {
 			n, err := r.metric(ctx, goroutines)
 			if err == nil && n > most {
 				err = fmt.Errorf("goroutines = %v, were %v", n, alone[i])
@@ -171,21 +172,6 @@ func newClients(t *testing.T, h *hop.Hopper) (out []*hop.Client) {
 // say prints a line at once, because the test takes long.
 func (s *soak) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-}
-
-func (s *soak) eventually(what string, check func(context.Context) error) {
-	s.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(s.t.Context(), 500*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // otherwise the time is up, which is not the reason for waiting
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }
 
 // metrics returns the value of a metric of each replica.
@@ -294,7 +280,7 @@ func (s *soak) round(restart bool) error {
 func (s *soak) calm() (took time.Duration, last string) {
 	s.t.Helper()
 	began := time.Now()
-	s.eventually("all replicas and clients have the current state", func(ctx context.Context) (err error) {
+	await.Until(s.t, "all replicas and clients have the current state", func(ctx context.Context) (err error) {
 		defer func() {
 			if err != nil {
 				last = err.Error()
