@@ -142,7 +142,9 @@ type Agent struct {
 	loaded  string   // digest of what the application works with, also if that could not be noted in the directory; "": unknown
 	touched bool     // the application may have read something else than the set that was applied last
 	changes changes  // since that set
-	refused *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
+	// unproven is the digest of the set that the application has read last, if the probe failed then; "": it did not.
+	unproven string
+	refused  *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
 
 	mu          sync.Mutex
 	status      Status

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/action"
+	"github.com/configdep/configdep/pkg/agent/fileset"
 )
 
 // refusal is a set that the application did not accept.
@@ -30,8 +31,14 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	default: // there was something else meanwhile
 		a.refused = nil
 	}
+	if err := a.startOlder(ctx, w); err != nil {
+		return err
+	}
 	fresh := a.dir.Current() == nil
 	if err := a.write(ctx, w); err != nil {
+		if !errors.Is(err, errSuperseded) {
+			a.endIfDown() // an earlier set may have stopped it, and nothing else starts it again
+		}
 		return err
 	}
 	start := a.config.Application != nil && !a.config.Application.Started()
@@ -42,8 +49,15 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	a.update(ctx, func(s *Status) { s.Started = true })
 	switch {
 	case start:
-		if err := a.config.Application.Start(); err != nil {
-			return startError{err}
+		if err := superseded(ctx, nil); err != nil {
+			return err
+		}
+		if err := a.start(); err != nil {
+			return err
+		}
+		a.touched = true // it has read what is not marked as applied
+		if err := a.probe(ctx, w.digest); err != nil {
+			return a.giveUp(ctx, w, refusals, err)
 		}
 	case applied == w.digest && !a.touched:
 	case applied == "" && !a.touched && a.dir.Applied().Digest() == w.files: // an earlier process has applied it
@@ -51,7 +65,7 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	case a.loaded == w.digest: // an earlier try has come so far
 	default:
 		a.touched, a.loaded = true, ""
-		if err := a.reload(ctx); err != nil {
+		if err := a.reload(ctx, w.digest); err != nil {
 			return a.giveUp(ctx, w, refusals, err)
 		}
 	}
@@ -112,21 +126,42 @@ func superseded(ctx context.Context, err error) error {
 	return err
 }
 
-// reload has the application read the current set.
-func (a *Agent) reload(ctx context.Context) error {
-	ctx = action.WithChanged(ctx, a.changedFiles)
+// reload has the application read the current set, which has a digest, and sees whether it works with that. If it has read that before, and
+// the probe failed, it may only have needed more time, so the probe is tried again first: another restart would begin that time again.
+func (a *Agent) reload(ctx context.Context, digest string) error {
+	if a.unproven == digest {
+		if err := a.probe(ctx, digest); err == nil || errors.Is(err, errSuperseded) {
+			return err
+		}
+	}
+	a.unproven = ""
+	reload := action.WithChanged(ctx, a.changedFiles)
 	for _, do := range a.config.Reload {
-		if err := do.Do(ctx); err != nil {
+		if err := do.Do(reload); err != nil {
 			return superseded(ctx, &FailureError{Reload, err})
 		}
 	}
-	if a.config.Probe != nil {
-		if err := a.config.Probe.Do(ctx); err != nil {
-			return superseded(ctx, &FailureError{Probe, err})
-		}
-	}
-	return nil
+	return a.probe(ctx, digest)
 }
+
+// probe sees whether the application works with the set that it has read, which has a digest.
+func (a *Agent) probe(ctx context.Context, digest string) error {
+	if a.config.Probe == nil {
+		return nil
+	}
+	err := a.config.Probe.Do(ctx)
+	if err == nil {
+		a.unproven = ""
+		return nil
+	}
+	if err = superseded(ctx, &FailureError{Probe, err}); !errors.Is(err, errSuperseded) {
+		a.unproven = digest
+	}
+	return err
+}
+
+// restored stands for the digest of the set that was applied last, after a rollback.
+const restored = "restored"
 
 // giveUp lets the set that was applied last come back after enough refusals.
 func (a *Agent) giveUp(ctx context.Context, w *wanted, refusals int, err error) error {
@@ -151,7 +186,7 @@ func (a *Agent) giveUp(ctx context.Context, w *wanted, refusals int, err error) 
 // putBack lets the set that was applied last come back, and has the application read it. It returns why the newer one is refused, or what
 // went wrong, and then is tried again.
 func (a *Agent) putBack(ctx context.Context) error {
-	if err := a.dir.Switch(a.dir.Applied()); err != nil {
+	if err := a.dir.Restore(); err != nil {
 		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
 	a.cleaned(ctx)
@@ -159,11 +194,14 @@ func (a *Agent) putBack(ctx context.Context) error {
 	a.environment = a.applied
 	a.mu.Unlock()
 	a.loaded = ""
-	if err := a.reload(ctx); err != nil {
+	if err := a.reload(ctx, restored); err != nil {
 		if errors.Is(err, errSuperseded) {
 			return err
 		}
 		a.endIfDown()
+		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
+	}
+	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
 	a.refused.back, a.changes = true, changes{} // it has read all of the set that was applied last
@@ -177,7 +215,60 @@ func (a *Agent) endIfDown() {
 	}
 }
 
-// startError: the child could not be started at all.
-type startError struct{ error }
+// startOlder starts the application with the set that was applied last if another one is wanted, so that one can come back if the application
+// refuses the other. Variables are in no set, so with them it starts with what is wanted.
+func (a *Agent) startOlder(ctx context.Context, w *wanted) error {
+	good := a.dir.Applied().Digest()
+	if a.config.Application == nil || a.config.Application.Started() || a.config.Rollback == 0 ||
+		good == (fileset.Digest{}) || good == w.files || a.hasVariables() {
+		return nil
+	}
+	klog.FromContext(ctx).Info("The application starts with the files that were applied last, and then gets newer ones")
+	if err := a.startApplied(ctx); err != nil {
+		return err
+	}
+	// A signal before it is ready for one would end it.
+	if a.config.Probe != nil {
+		_ = a.config.Probe.Do(ctx)
+	} else {
+		select {
+		case <-time.After(startTime):
+		case <-ctx.Done():
+		}
+	}
+	return superseded(ctx, nil)
+}
 
-func (e startError) Unwrap() error { return e.error }
+// startTime is how long an application without a probe has for its start before it gets newer files.
+const startTime = 10 * time.Second
+
+// startApplied starts the application with the set that was applied last.
+func (a *Agent) startApplied(ctx context.Context) error {
+	if err := a.dir.Switch(a.dir.Applied()); err != nil {
+		return &FailureError{Write, err}
+	}
+	if err := a.dir.MarkApplied(); err != nil {
+		return &FailureError{Write, err}
+	}
+	if err := superseded(ctx, nil); err != nil {
+		return err
+	}
+	a.cleaned(ctx)
+	a.touched, a.changes = false, changes{}
+	a.update(ctx, func(s *Status) { s.Started = true })
+	return a.start()
+}
+
+// start starts the application.
+func (a *Agent) start() error {
+	if err := a.config.Application.Start(); err != nil {
+		return &StartError{err}
+	}
+	return nil
+}
+
+// StartError is why the application could not be started at all.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }

@@ -34,7 +34,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	defer func() { err = errors.Join(err, a.dir.Close()) }()
 	a.cleaned(ctx)
 	// An earlier process may have ended while the application read the current set.
-	a.touched = a.dir.Current() != a.dir.Applied()
+	a.touched = a.dir.Doubtful()
 	a.changes.unknown = a.touched
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -67,9 +67,9 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 				return nil, err
 			}
 		case err := <-l.done:
-			if notStarted, is := errors.AsType[startError](err); is {
+			if _, is := errors.AsType[*StartError](err); is {
 				l.done = nil // stop has nothing to wait for
-				return nil, notStarted.error
+				return nil, err
 			}
 			l.finish(ctx, err)
 			if a.config.Once && err == nil {
@@ -154,8 +154,11 @@ func (l *loop) change(ctx context.Context) {
 // canResume reports whether the application can start with the set of an earlier process: it must be whole, and variables are in no set.
 // The files of an init container would stay as they are, so it waits.
 func (a *Agent) canResume() bool {
-	variables := slices.ContainsFunc(a.config.Sources, func(s source.Spec) bool { return s.Env })
-	return !a.config.Once && !variables && a.dir.Current().Digest() != (fileset.Digest{})
+	return !a.config.Once && !a.hasVariables() && a.dir.Current().Digest() != (fileset.Digest{})
+}
+
+func (a *Agent) hasVariables() bool {
+	return slices.ContainsFunc(a.config.Sources, func(s source.Spec) bool { return s.Env })
 }
 
 // resume lets the application start with the set of an earlier process, if there is no newer one by now: a container that restarts while
@@ -165,11 +168,15 @@ func (l *loop) resume(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Nothing newer could be applied, so the application starts with the files of before")
-	l.update(ctx, func(s *Status) { s.Started = true })
 	if l.config.Application == nil {
+		l.update(ctx, func(s *Status) { s.Started = true })
 		return nil
 	}
-	return l.config.Application.Start()
+	if l.config.Rollback > 0 && l.dir.Applied().Digest() != (fileset.Digest{}) {
+		return l.startApplied(ctx)
+	}
+	l.update(ctx, func(s *Status) { s.Started = true })
+	return l.start()
 }
 
 // interrupt ends the attempt to apply what is not wanted anymore.

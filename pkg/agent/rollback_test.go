@@ -48,7 +48,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// A probe that fails after the reload counts as a failure: both are tried again, and after enough failures the last good set comes back.
+// A probe that fails after the reload counts as a failure: it is tried again, and if it fails once more, the reload too. After enough failures
+// the last good set comes back.
 func TestRollback_ByTheProbe(t *testing.T) {
 	var probe *fakeAction
 	run(t, func(b *bench) {
@@ -70,7 +71,7 @@ func TestRollback_ByTheProbe(t *testing.T) {
 		b.want("a=bad", "probe: not ready", "a=bad")
 		b.after(time.Hour)
 		b.want("a=good", "probe: not ready", "a=bad", "a=bad", "a=good")
-		if got := probe.calls(); !slices.Equal(got, []string{"a=bad", "a=bad", "a=bad", "a=good"}) {
+		if got := probe.calls(); !slices.Equal(got, []string{"a=bad", "a=bad", "a=bad", "a=bad", "a=bad", "a=good"}) {
 			b.Errorf("the probe was made with %q", got)
 		}
 		if n := b.agent.Status().Failures[Probe]; n != 3 {
@@ -80,6 +81,56 @@ func TestRollback_ByTheProbe(t *testing.T) {
 		b.after(time.Second)
 		b.want("a=better", "", "a=better")
 	})
+}
+
+// An application that takes longer to work than the probe waits is not reloaded again, neither with new content nor with that of before.
+func TestProbe_OfASlowApplication(t *testing.T) {
+	for name, rollback := range map[string]bool{"new content": false, "the content of before": true} {
+		t.Run(name, func(t *testing.T) {
+			var probe *fakeAction
+			run(t, func(b *bench) {
+				probe = &fakeAction{dir: b.dir}
+				b.config.Probe = probe
+				if rollback {
+					b.config.Rollback = 1
+				}
+			}, func(b *bench) {
+				b.source.set("a", "1")
+				synctest.Wait()
+				began := time.Now()
+				slow := func(ctx context.Context, content string) error {
+					if err := no(ctx, content); err != nil {
+						return err
+					}
+					if time.Since(began) < 45*time.Second {
+						return errors.New("it starts")
+					}
+					return nil
+				}
+				b.reload.will(func(context.Context, string) error { began = time.Now(); return nil })
+				probe.will(func(ctx context.Context, content string) error {
+					err := slow(ctx, content)
+					if err != nil && !strings.Contains(content, "bad") {
+						<-time.After(30 * time.Second) // as long as it may take
+						err = slow(ctx, content)
+					}
+					return err
+				})
+				if rollback {
+					b.source.set("a", "bad")
+					b.after(10 * time.Minute)
+					b.want("a=1", "it said no", "a=bad", "a=1")
+					if !b.agent.Status().RolledBack {
+						b.Error("not rolled back")
+					}
+					return
+				}
+				b.source.set("a", "2")
+				b.after(10 * time.Minute)
+				b.want("a=2", "", "a=2")
+			})
+		})
+	}
 }
 
 // no refuses all content that contains "bad".
@@ -162,6 +213,18 @@ func TestRollback_Fails(t *testing.T) {
 		if b.agent.Status().RolledBack {
 			b.Error("rolled back, but the application has not read it")
 		}
+		// Also the next process knows that the application may not have read it.
+		b.source.mu.Lock()
+		b.source.data = map[string][]byte{"a": []byte("good")}
+		b.source.mu.Unlock()
+		b.stop()
+		b.reload.calls()
+		b.start()
+		synctest.Wait()
+		b.want("a=good", "it is away", "a=good")
+		b.source.set("a", "bad")
+		b.after(time.Second)
+		b.reload.calls()
 		b.reload.will(no)
 		b.after(time.Hour)
 		b.want("a=good", "reload: it is away", "a=good")

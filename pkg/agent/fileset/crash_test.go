@@ -52,10 +52,12 @@ func TestCrashAtEveryStep(t *testing.T) {
 					if err := first.Close(); err != nil {
 						t.Fatal(err)
 					}
+					restoring := false
 					finished := crashAfter(t, dir, steps, func(d *Dir) {
 						show(t, d, sets[to])
 						if how.rollback {
-							if err := d.Switch(d.Applied()); err != nil {
+							restoring = true
+							if err := d.Restore(); err != nil {
 								t.Fatal(err)
 							}
 						} else if how.mark {
@@ -71,6 +73,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 					}
 					repaired := open(t, dir, Options{})
 					expect(t, dir, got)
+					if restoring && !repaired.Doubtful() {
+						t.Fatalf("killed after %d steps, what was restored counts as applied", steps)
+					}
 					kept := map[string]bool{}
 					for _, s := range []*Set{repaired.Current(), repaired.Applied()} {
 						if s != nil {

@@ -6,6 +6,7 @@
 //
 //	..data -> ..set-0f3a    the current set
 //	..applied -> ..set-0f3a the last set that the application accepted
+//	..restored -> ..set-0f3a only after a rollback, until the application has accepted that set again
 //	..set-0f3a/app.conf
 //	..set-0f3a/tls/tls.crt
 //	app.conf -> ..data/app.conf
@@ -39,8 +40,10 @@ import (
 const (
 	currentLink = "..data"
 	appliedLink = "..applied"
-	setPrefix   = "..set-"
-	tempPrefix  = "..tmp-"
+	// restoredLink exists while the applied set is the current one again, and has not been marked as applied since.
+	restoredLink = "..restored"
+	setPrefix    = "..set-"
+	tempPrefix   = "..tmp-"
 )
 
 const (
@@ -95,6 +98,7 @@ type Dir struct {
 	volatile bool
 
 	current, applied, previous *Set
+	restored                   bool // restoredLink exists
 
 	left     error // of what comes after a switch
 	leftSets int   // that could not be removed
@@ -162,6 +166,12 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 		return nil, err
 	}
 	if d.applied, err = d.linked(appliedLink); err != nil {
+		return nil, err
+	}
+	switch _, err := d.root.Lstat(restoredLink); {
+	case err == nil:
+		d.restored = true
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
 	return d, d.repair()

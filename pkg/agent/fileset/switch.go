@@ -41,15 +41,40 @@ func (d *Dir) Left() error { return d.left }
 
 // MarkApplied remembers that the application has accepted the current set, also for processes that open the directory later.
 func (d *Dir) MarkApplied() error {
-	if d.current == nil || d.current.is(d.applied) {
+	if !d.Doubtful() {
 		return nil
 	}
-	if err := d.point(appliedLink, d.current); err != nil {
-		return err
+	if !d.current.is(d.applied) {
+		if err := d.point(appliedLink, d.current); err != nil {
+			return err
+		}
+		d.applied = d.current
 	}
-	d.applied = d.current
+	if d.restored {
+		if err := d.root.Remove(restoredLink); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		d.restored = false
+	}
 	return d.sync(d.root, ".")
 }
+
+// Restore switches back to the set that was marked as applied. Until it is marked again it is Doubtful, also for processes that open the
+// directory later: the application may still work with what it was given since.
+func (d *Dir) Restore() error {
+	if err := d.point(restoredLink, d.applied); err != nil {
+		return err
+	}
+	d.restored = true
+	if err := d.sync(d.root, "."); err != nil {
+		return err
+	}
+	return d.Switch(d.applied)
+}
+
+// Doubtful reports whether there is a current set, and the application may have read something else than the applied one since that was
+// marked.
+func (d *Dir) Doubtful() bool { return d.current != nil && (d.restored || !d.current.is(d.applied)) }
 
 // point lets a link lead to a set, at once.
 func (d *Dir) point(link string, s *Set) error {

@@ -304,6 +304,49 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	}
 }
 
+// An application that refuses new content works with the old, also after its container has restarted.
+func TestParent_KeepsWhatItCanRollBackTo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "good")
+	args := []string{"--configmap=settings", "--reload-by-restart", "--restart-uptime=200ms", "--rollback-after=1", "--",
+		"sh", "-c", `grep -q bad ` + p.dir + `/a && exit 5; trap 'exit 0' INT TERM; echo "start $(cat ` + p.dir + `/a)"; while :; do sleep 0.01; done`}
+	r := p.agent(args...)
+	r.says("start good\n")
+	r.ready("a", "good")
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "bad"}})
+	for range 2 {
+		r.unready("the files that were applied last are back")
+		if got := files(t, p.dir)["a"]; got != "good" {
+			t.Errorf("the application has %q", got)
+		}
+		r.stop()
+		r = p.agent(args...)
+		r.says("start good\n")
+	}
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "better"}})
+	r.ready("a", "better")
+	r.says("start better\n")
+}
+
+// If newer content cannot be written after the application has stopped, its container ends.
+func TestParent_EndsWithTheApplication(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, may("configmaps", "settings"))
+	p.configMap("settings", "a", "good")
+	r := p.agent("--configmap=settings", "--reload-by-restart", "--restart-uptime=200ms", "--rollback-after=9", "--retry-min=1m", "--retry-max=1m",
+		`--check-command=["sh", "-c", "! grep -q wrong {dir}/a"]`, "--",
+		"sh", "-c", `grep -q bad `+p.dir+`/a && exit 5; trap 'exit 0' INT TERM; while :; do sleep 0.01; done`)
+	r.ready("a", "good")
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "bad"}})
+	r.unready("the application ended after its start")
+	p.patch("settings", map[string]any{"data": map[string]any{"a": "wrong"}})
+	if code := <-r.exit; code != 5 {
+		t.Errorf("exit code %d, want that of the application", code)
+	}
+	r.exit <- 5 // for the end of the test
+}
+
 // As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
 func TestFirstProcess(t *testing.T) {
 	t.Parallel()
