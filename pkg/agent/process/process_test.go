@@ -66,7 +66,8 @@ func beParent(grace string) int {
 	if err != nil {
 		panic(err)
 	}
-	if err := Adopt(); err != nil {
+	// Orphans of its descendants become its children, as they do anyway if it is the first process of a container.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,10 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes this process the parent of orphans of its descendants, as it is anyway if it is the first process of a container. Call
-// Reap too.
-func Adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
-
 // Reap waits for orphans that this process has inherited, until the context ends, so that none of them stays as a zombie.
 func Reap(ctx context.Context) {
 	ended := make(chan os.Signal, 1)
