@@ -154,6 +154,9 @@ func (p PIDFile) Send(s syscall.Signal) error {
 	if err != nil || pid <= 0 {
 		return fmt.Errorf("the file %s does not begin with the number of a process", string(p))
 	}
+	if pid == os.Getpid() { // the signal may end the agent
+		return fmt.Errorf("the file %s has the number of this agent, %d: the containers of the pod do not share their process namespace (shareProcessNamespace)", string(p), pid)
+	}
 	if err := unix.Kill(pid, s); err != nil {
 		return fmt.Errorf("process %d of the file %s: %w", pid, string(p), err)
 	}
