@@ -147,17 +147,27 @@ func run(o *options.Options, command []string) (code int, err error) {
 		running.Go(func() { reporter.Run(ctx) })
 	}
 	exit, err := a.Run(ctx)
+	if exit != nil && err != nil {
+		klog.FromContext(ctx).Error(err, "The application has ended, but the agent could not clean up")
+	}
+	return exitCode(exit, err)
+}
+
+// exitCode returns the exit code of an agent that has run: that of the application, if it has ended, whatever went wrong afterwards.
+// Otherwise it tells what the error is about, as in a shell, and the error is returned too.
+func exitCode(exit *process.Exit, err error) (int, error) {
+	_, notStarted := errors.AsType[*process.StartError](err)
 	switch {
+	case exit != nil:
+		return exit.Status(), nil
 	case errors.Is(err, agent.ErrInterrupted):
 		return 128 + int(unix.SIGTERM), err
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+	case notStarted && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
 		return 127, err
-	case errors.Is(err, os.ErrPermission):
+	case notStarted:
 		return 126, err
 	case err != nil:
 		return 1, err
-	case exit != nil:
-		return exit.Status(), nil
 	}
 	return 0, nil
 }

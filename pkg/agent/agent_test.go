@@ -405,7 +405,8 @@ func TestApplicationCannotStart(t *testing.T) {
 					content = &fakeSource{}
 				}
 				absent := process.NewApplication([]string{filepath.Join(dir, "absent")}, nil, time.Second)
-				if err := run(&Config{Application: absent}, content); !errors.Is(err, os.ErrNotExist) {
+				err := run(&Config{Application: absent}, content)
+				if _, is := errors.AsType[*process.StartError](err); !is || !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("error %v", err)
 				}
 			})

@@ -41,12 +41,18 @@ type Application struct {
 // ErrEnding is returned if the application is to end, and so is not started again.
 var ErrEnding = errors.New("the application is ending")
 
+// StartError is returned if the application could not be started.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return "cannot start the application: " + e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
+
 // NewApplication returns an application that has not been started.
 func NewApplication(command []string, environment func() []string, grace time.Duration) *Application {
 	return &Application{Command: command, Environment: environment, Grace: grace, ended: make(chan Exit, 1)}
 }
 
-// Start starts the application.
+// Start starts the application. The error is a StartError, or ErrEnding.
 func (a *Application) Start() error {
 	a.restarts.Lock()
 	defer a.restarts.Unlock()
@@ -67,7 +73,7 @@ func (a *Application) start() error {
 	}
 	child, err := Start(c)
 	if err != nil {
-		return err
+		return &StartError{err}
 	}
 	a.child = child
 	go func() {

@@ -567,6 +567,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--dir=" + dir}, 2},
 		{append(slices.Clone(sources), "--settle=x"), 2},
 		{append(slices.Clone(sources), "--listen=nowhere"), 1},
+		{append(slices.Clone(sources), "--dir=/proc/none", "--", "true"), 1}, // not 127: this is about the files
 		{append(slices.Clone(sources), "--", filepath.Join(dir, "absent")), 127},
 		{append(slices.Clone(sources), "--", text), 126},
 		{append(slices.Clone(sources), "--", "sh", "-c", "exit 5"), 5},
