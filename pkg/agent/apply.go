@@ -262,13 +262,12 @@ func (a *Agent) startApplied(ctx context.Context) error {
 // start starts the application.
 func (a *Agent) start() error {
 	if err := a.config.Application.Start(); err != nil {
-		return &StartError{err}
+		return startError{err}
 	}
 	return nil
 }
 
-// StartError is why the application could not be started at all.
-type StartError struct{ Err error }
+// startError: the application could not be started for the first time, unlike by a restart, which is tried again.
+type startError struct{ error }
 
-func (e *StartError) Error() string { return e.Err.Error() }
-func (e *StartError) Unwrap() error { return e.Err }
+func (e startError) Unwrap() error { return e.error }

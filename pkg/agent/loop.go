@@ -67,7 +67,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 				return nil, err
 			}
 		case err := <-l.done:
-			if _, is := errors.AsType[*StartError](err); is {
+			if _, is := errors.AsType[startError](err); is {
 				l.done = nil // stop has nothing to wait for
 				return nil, err
 			}
