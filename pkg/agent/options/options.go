@@ -109,7 +109,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server; by default that of the cluster, with the ServiceAccount of the pod")
 	f.StringVar(&o.Server.TokenFile, "api-server-token-file", o.Server.TokenFile, "file with a token for --api-server")
 	f.StringVar(&o.Server.CAFile, "api-server-ca-file", o.Server.CAFile, "certificates of the authorities of --api-server; by default those of the system")
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of sources that name none; by default that of the pod")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of sources that name none; by default that of the pod. Outside of a pod, --report and --events write there")
 	f.StringVar(&o.FileMode, "file-mode", o.FileMode, "permissions of the files; those who may read files may also list directories")
 	f.StringVar(&o.Owner, "owner", o.Owner, "UID[:GID] or :GID that owns the files; by default the user of this process")
 	f.Int64Var(&o.MaxBytes, "max-bytes", o.MaxBytes, "how many bytes the files may have together")
@@ -261,7 +261,7 @@ func within(dir, name string) bool {
 	return dir == name || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Connect connects an agent to the API server, if a source is read from it, and gives sources the namespace of the pod.
+// Connect connects an agent to the API server, if a source is read from it or something is reported, and gives sources their namespaces.
 func (o *Options) Connect(c *agent.Config) error {
 	needed := o.Report || o.Events
 	for i := range c.Sources {
@@ -270,31 +270,38 @@ func (o *Options) Connect(c *agent.Config) error {
 	if !needed {
 		return nil
 	}
-	server, namespace := o.Server, o.Namespace
+	server := o.Server
+	inCluster, own, err := source.InCluster()
 	if server.URL == "" {
 		if server.TokenFile != "" || server.CAFile != "" {
 			return errors.New("--api-server-token-file and --api-server-ca-file are for --api-server")
 		}
-		var own string
-		var err error
-		if server, own, err = source.InCluster(); err != nil {
+		if err != nil {
 			return fmt.Errorf("API server: %w", err)
 		}
-		namespace = cmp.Or(namespace, own)
+		server = inCluster
 	}
 	server.UserAgent = "configdep-agent"
-	var err error
 	if c.Client, err = source.NewClient(server); err != nil {
 		return err
 	}
-	if o.Pod.Namespace = namespace; namespace == "" && needed {
-		return errors.New("--namespace is required outside of a pod")
-	}
-	for i := range c.Sources {
-		s := &c.Sources[i]
-		if s.Kind != source.Volume && s.Namespace == "" {
+	return o.namespaces(c.Sources, own)
+}
+
+// namespaces gives sources that name no namespace that of --namespace, or else that of the pod. The ServiceAccount of the pod tells its
+// namespace, which --namespace does not change; outside of a pod, own is empty, and --namespace stands for it.
+func (o *Options) namespaces(sources []source.Spec, own string) error {
+	namespace := cmp.Or(o.Namespace, own)
+	o.Pod.Namespace = cmp.Or(own, o.Namespace)
+	needed := o.Report || o.Events
+	for i := range sources {
+		if s := &sources[i]; s.Kind != source.Volume && s.Namespace == "" {
 			s.Namespace = namespace
+			needed = true
 		}
+	}
+	if needed && namespace == "" {
+		return errors.New("--namespace is required outside of a pod, unless all sources name their namespaces and neither --report nor --events is set")
 	}
 	return nil
 }

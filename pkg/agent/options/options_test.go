@@ -124,6 +124,58 @@ func describe(c *agent.Config) (out []string) {
 	return out
 }
 
+// --namespace is for sources that name none. The namespace of the pod is told by its ServiceAccount, if there is one.
+func TestNamespaces(t *testing.T) {
+	const needed = "--namespace is required outside of a pod"
+	for _, tt := range []struct {
+		args, own string   // flags, and the namespace of the ServiceAccount
+		want      []string // the namespaces of the sources, and that of the pod
+		err       string
+	}{
+		{args: "--configmap=a --secret=b/c", own: "shop", want: []string{"shop", "b", "shop"}},
+		{args: "--configmap=a --secret=b/c --namespace=x --report", own: "shop", want: []string{"x", "b", "shop"}},
+		{args: "--configmap=a --secret=b/c --namespace=x --events", want: []string{"x", "b", "x"}},
+		{args: "--configmap-selector=a=b;namespace=c --volume=/v", want: []string{"c", "", ""}},
+		{args: "--configmap=b/c", want: []string{"b", ""}},
+		{args: "--configmap=b/c --configmap=a", err: needed},
+		{args: "--configmap-selector=a=b", err: needed},
+		{args: "--configmap=b/c --report", err: needed},
+		{args: "--volume=/v --events", err: needed},
+	} {
+		o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(f)
+		if err := f.Parse(strings.Fields(tt.args)); err != nil {
+			t.Fatal(err)
+		}
+		err := o.namespaces(o.Sources, tt.own)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
+			}
+			continue
+		}
+		var got []string
+		for _, s := range o.Sources {
+			got = append(got, s.Namespace)
+		}
+		if diff := cmp.Diff(tt.want, append(got, o.Pod.Namespace)); err != nil || diff != "" {
+			t.Errorf("%s, in a pod of %q: %v (-want +got):\n%s", tt.args, tt.own, err, diff)
+		}
+	}
+}
+
+// Outside of a pod, an agent needs no --namespace if each source names its own.
+func TestConnect(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	o := New()
+	o.Server.URL = "http://127.0.0.1:1"
+	o.Sources = []source.Spec{{Kind: source.ConfigMap, Namespace: "shop", Name: "app"}}
+	c := &agent.Config{Sources: o.Sources}
+	if err := o.Connect(c); err != nil || c.Client == nil {
+		t.Errorf("client %v, error %v", c.Client, err)
+	}
+}
+
 func TestReload(t *testing.T) {
 	t.Setenv("POD_NAME", "")
 	app := []string{"/usr/sbin/nginx", "-g", "daemon off;"}
