@@ -131,7 +131,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.ReloadTimeout, "reload-command-timeout", o.ReloadTimeout, "how long the command may take")
 	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "restart the command that this program runs, with new environment variables")
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
-	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files; false: not; auto: only by --reload-url, --reload-send and --reload-command, since a signal may end a program that is not ready for it")
+	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files, but not with a command after --; false: not; auto: only by --reload-url, --reload-send and --reload-command, since a signal may end a program that is not ready for it")
 
 	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files", "")
 	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
@@ -421,7 +421,9 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	case "auto":
 		c.ReloadFirst = gentle && c.Application == nil
 	case "true", "false":
-		c.ReloadFirst = o.ReloadFirst == "true"
+		if c.ReloadFirst = o.ReloadFirst == "true"; c.ReloadFirst && c.Application != nil {
+			errs = append(errs, flagError("reload-first", errors.New("the command after -- is started once the first files are there, so there is nothing to reload then")))
+		}
 	default:
 		errs = append(errs, flagError("reload-first", fmt.Errorf("%q must be auto, true or false", o.ReloadFirst)))
 	}

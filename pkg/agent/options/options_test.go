@@ -198,6 +198,8 @@ func TestReload(t *testing.T) {
 		{args: `--reload-send=x --reload-send-to=tcp://[::1]:9999 --reload-send-expect=OK\r\n`, command: app, want: []string{"bytes to tcp://[::1]:9999"}},
 		{args: "--reload-url=http://a/ --reload-send=x --reload-send-to=tcp://a:1 --reload-command=b --reload-signal=HUP --reload-by-restart", command: app, want: []string{"POST http://a/", "bytes to tcp://a:1", "command b", "SIGHUP to /usr/sbin/nginx", "restart of /usr/sbin/nginx"}},
 
+		{args: "--reload-command=b --reload-first=false", command: app, want: []string{"command b"}},
+		{args: "--reload-command=b --reload-first=true", command: app, err: "--reload-first: the command after -- is started once the first files are there"},
 		{args: "--reload-signal=HUP", err: "needs --process, --pid-file, or a command"},
 		{args: "--reload-signal=HUP --process=a --pid-file=b", err: "cannot both be set"},
 		{args: "--process=a", err: "are for --reload-signal"},
