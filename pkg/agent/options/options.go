@@ -183,7 +183,6 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 			errs = append(errs, flagError(flag, err))
 		}
 	}
-	var err error
 	if o.Dir == "" {
 		fail("dir", errors.New("it is required"))
 	}
@@ -191,8 +190,10 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	if len(o.Sources) == 0 {
 		errs = append(errs, errors.New("there is no source: give --configmap, --secret, --configmap-selector, --secret-selector or --volume"))
 	}
+	dir, err := filepath.Abs(c.Dir) // as the paths of volumes are
+	fail("dir", err)
 	for i := range o.Sources {
-		if s := &o.Sources[i]; s.Kind == source.Volume && o.Dir != "" && (within(s.Name, c.Dir) || within(c.Dir, s.Name)) {
+		if s := &o.Sources[i]; s.Kind == source.Volume && o.Dir != "" && (within(s.Name, dir) || within(dir, s.Name)) {
 			errs = append(errs, fmt.Errorf("%s: --dir, %s, must not be in it, nor the other way round: the agent would read its own files", s, c.Dir))
 		}
 	}

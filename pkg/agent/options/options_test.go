@@ -6,6 +6,7 @@ package options
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -281,6 +282,31 @@ func TestReload(t *testing.T) {
 	// All that is wrong is told at once.
 	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four mistakes: %v", err)
+	}
+}
+
+// The agent would read its own files again, also if --dir is relative.
+func TestVolume_InRelativeDir(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		volume, dir string
+		refused     bool
+	}{
+		{here, "out", true},
+		{here, ".", true},
+		{here + "/out/in", "./out", true},
+		{here + "/in", "..", true},
+		{here + "/in", "out", false},
+		{here + "/in", "../out", false},
+	} {
+		_, err := parse(nil, "--volume="+tt.volume, "--dir="+tt.dir)
+		if refused := err != nil && strings.Contains(err.Error(), "must not be in it"); refused != tt.refused || err != nil && !refused {
+			t.Errorf("--volume=%s --dir=%s: %v", tt.volume, tt.dir, err)
+		}
 	}
 }
 
