@@ -85,6 +85,9 @@ func TestSources(t *testing.T) {
 		{flag: "configmap-selector", value: "a=b;namespace=A", err: `namespace "A"`},
 		{flag: "volume", value: "etc/app", err: "must be absolute"},
 		{flag: "volume", value: "/v;env", err: "for ConfigMaps and Secrets"},
+		{flag: "volume", value: "/v;dir=a/b", want: source.Spec{Kind: source.Volume, Name: "/v", Dir: "a/b"}},
+		{flag: "volume", value: "/v;dir={name}", err: "dir: {namespace} and {name} stand for those of ConfigMaps and Secrets"},
+		{flag: "volume", value: "/v;dir=a/{namespace}", err: "dir: {namespace} and {name} stand for those of ConfigMaps and Secrets"},
 		{flag: "volume", value: "/v;dir-annotation=x", err: "volumes have no annotations"},
 	} {
 		o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
