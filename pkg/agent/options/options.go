@@ -510,6 +510,8 @@ func (h *HTTP) action(prefix string) (*action.HTTP, error) {
 			fail("header", errors.New(`it must be as in "Name: value"`))
 		case !token(name): // neither text is quoted: it may be a credential
 			fail("header", errors.New(`the name must be letters, digits and hyphens, as in "Name: value"`))
+		case strings.EqualFold(name, "Authorization"): // flags can be read by others
+			fail("header", fmt.Errorf("the credentials of Authorization come from files: use --%s-token-file, or --%[1]s-username-file and --%[1]s-password-file", prefix))
 		case strings.ContainsFunc(value, unicode.IsControl):
 			fail("header", errors.New("the value must have no line breaks and no other control characters"))
 		default:

@@ -217,6 +217,8 @@ func TestReload(t *testing.T) {
 		{args: "--reload-url=http://a/ --reload-header=x", err: "--reload-header"},
 		{args: "--reload-url=http://a/ --reload-header=(x):y", err: "--reload-header: the name must be letters"},
 		{args: "--reload-url=http://a/ --reload-header=x:y\x00z", err: "--reload-header: the value must have no line breaks"},
+		{args: "--reload-url=http://a/ --reload-header=authorization:PASSWORD", err: "--reload-header: the credentials of Authorization come from files: use --reload-token-file, or --reload-username-file and --reload-password-file"},
+		{args: "--probe-url=http://a/ --probe-header=Authorization:PASSWORD", err: "--probe-header: the credentials of Authorization come from files: use --probe-token-file"},
 		{args: "--reload-url=http://a/ --reload-header=Content-Type:a/b;c=d", want: []string{"POST http://a/", "first"}},
 		{args: "--reload-url=http://a/ --reload-accept=2xx", err: "--reload-accept"},
 		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
