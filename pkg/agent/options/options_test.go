@@ -114,6 +114,32 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// The examples in the help of the flags can be used as they are.
+func TestSources_ExamplesOfHelp(t *testing.T) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	New().AddFlags(f)
+	flags := 0
+	f.VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "source" {
+			return
+		}
+		flags++
+		_, examples, found := strings.Cut(f.Usage, "as in ")
+		if !found {
+			t.Errorf("--%s has no example: %s", f.Name, f.Usage)
+		}
+		for example := range strings.SplitSeq(examples, " or ") {
+			arg := "--" + f.Name + "=" + example
+			if _, err := parse([]string{"/bin/app"}, "--dir=/files", "--reload-by-restart", arg); err != nil {
+				t.Errorf("%s: %v", arg, err)
+			}
+		}
+	})
+	if flags != 5 {
+		t.Errorf("%d flags for sources", flags)
+	}
+}
+
 // describe shows what is done for a reload.
 func describe(c *agent.Config) (out []string) {
 	for _, a := range c.Reload {
