@@ -127,7 +127,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Signal, "reload-signal", o.Signal, "signal after new files are in place, as HUP: to the command that this program runs, or to --process or --pid-file")
 	f.StringVar(&o.Process, "process", o.Process, "name or path of the program that gets the signal, in a pod that shares its process namespace")
 	f.StringVar(&o.PIDFile, "pid-file", o.PIDFile, "file with the number of the process that gets the signal")
-	f.StringVar(&o.ReloadCommand, "reload-command", o.ReloadCommand, "command after new files are in place: words, or a JSON array")
+	f.StringVar(&o.ReloadCommand, "reload-command", o.ReloadCommand, "command after new files are in place: words, or a JSON array; {dir} stands for --dir")
 	f.DurationVar(&o.ReloadTimeout, "reload-command-timeout", o.ReloadTimeout, "how long the command may take")
 	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "restart the command that this program runs, with new environment variables")
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
