@@ -204,7 +204,7 @@ func (a *Agent) update(ctx context.Context, change func(*Status)) {
 	after := a.status
 	a.mu.Unlock()
 	logger := klog.FromContext(ctx)
-	if after.Unread != nil && !errors.Is(after.Unread, errNotRead) && text(before.Unread) != after.Unread.Error() {
+	if after.Unread != nil && !errors.Is(after.Unread, ErrNotRead) && text(before.Unread) != after.Unread.Error() {
 		logger.Error(after.Unread, "Sources are missing or cannot be used, so the files stay as they are")
 	}
 	if after.Failure != nil && before.Failure != after.Failure {
@@ -230,8 +230,8 @@ type wanted struct {
 	digest   string // of the files and the environment
 }
 
-// errNotRead: a source has not been read for the first time.
-var errNotRead = errors.New("has not been read yet")
+// ErrNotRead is in the status while a source has not been read for the first time, and nothing has failed.
+var ErrNotRead = errors.New("has not been read yet")
 
 // want composes what is wanted.
 func (a *Agent) want() (*wanted, error) {
@@ -240,7 +240,7 @@ func (a *Agent) want() (*wanted, error) {
 	for i, r := range a.readers {
 		var synced bool
 		if objects[i], synced = r.Objects(); !synced {
-			err := errNotRead
+			err := ErrNotRead
 			if h := r.Health(); h.Err != nil {
 				err = h.Err
 			}

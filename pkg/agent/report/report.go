@@ -28,6 +28,8 @@ import (
 func Of(s *agent.Status) *status.Report {
 	r := &status.Report{State: status.Applying}
 	switch {
+	case errors.Is(s.Unread, agent.ErrNotRead):
+		r.Message = s.Unread.Error()
 	case s.Unread != nil:
 		r.State, r.Message = status.Incomplete, s.Unread.Error()
 	case s.Failure != nil:

@@ -80,7 +80,7 @@ func (m *Mount) Run(ctx context.Context) {
 	}
 }
 
-// look reads the directory, and tells if it has changed. The error is the first one after it could be read.
+// look reads the directory, and tells if it has changed. The error is of another kind than the last one.
 func (m *Mount) look() error {
 	now := time.Now()
 	o, err := m.load()
@@ -88,7 +88,8 @@ func (m *Mount) look() error {
 	m.mu.Lock()
 	before := m.health.Err
 	m.health.Progress, m.health.Err = now, err
-	changed := err != nil && before == nil || refused(err) != refused(before)
+	other := err != nil && kindOf(err) != kindOf(before)
+	changed := other || refused(err) != refused(before)
 	if err == nil {
 		m.health.Heard = now
 		changed = changed || !same
@@ -100,7 +101,7 @@ func (m *Mount) look() error {
 	if changed {
 		m.changed()
 	}
-	if before != nil {
+	if !other {
 		return nil
 	}
 	return err

@@ -110,7 +110,9 @@ func (w *Watcher) Run(ctx context.Context) {
 			version, failures = "", 0
 			continue
 		case (err == nil || errors.Is(err, io.EOF)) && time.Since(begun) >= w.pace.min: // the watch has ended
-			failures = 0
+			if failures = 0; time.Since(begun) < w.pace.watch {
+				version = "" // too early, as when the API server ends, which may be for a restore of etcd
+			}
 			continue
 		case err == nil || errors.Is(err, io.EOF):
 			err = errors.New("the API server ended the watch at once")
@@ -142,13 +144,13 @@ func (w *Watcher) hear() {
 	w.heard = w.progress
 }
 
-// note notes the outcome of a request, and reports whether it is the first failure.
+// note notes the outcome of a request, and reports whether it is a failure of another kind than the last one.
 func (w *Watcher) note(err error) (failed bool) {
 	if err == nil {
 		w.hear()
 	}
 	w.mu.Lock()
-	failed = err != nil && w.err == nil
+	failed = err != nil && kindOf(err) != kindOf(w.err)
 	changed := failed || refused(err) != refused(w.err)
 	w.err, w.progress = err, time.Now()
 	w.mu.Unlock()
@@ -167,6 +169,19 @@ func (e *LimitError) Error() string { return e.what }
 func refused(err error) bool {
 	_, is := errors.AsType[*LimitError](err)
 	return is
+}
+
+// kindOf returns what an error says without numbers, such as those of ports, which differ each time.
+func kindOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
 
 // query returns the parameters of each request: with a name, a Role with resourceNames is enough.
@@ -203,6 +218,9 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 			return w.limit(len(objects), size)
 		})
 		cancel()
+		if errors.Is(err, io.EOF) { // which is no end of a watch
+			err = errUnanswered
+		}
 		if err != nil {
 			return "", err
 		}
@@ -230,13 +248,15 @@ func (w *Watcher) limit(objects, size int) error {
 	return nil
 }
 
+var errUnanswered = errors.New("the connection ended without an answer")
+
 // errSilent: nothing has arrived in a watch for too long.
 var errSilent = errors.New("the watch is silent")
 
 // watch follows the changes after a version, and returns the version of the last. The error is io.EOF if the watch ended as it should.
 func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	long := w.pace.watch + rand.N(w.pace.watch) //nolint:gosec // no secret
-	ctx, cancel := context.WithTimeoutCause(ctx, long+w.pace.list, io.EOF)
+	ctx, cancel := context.WithTimeoutCause(ctx, long+w.pace.list, errSilent) // it should have ended by itself
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -266,7 +286,7 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case !answered && errors.Is(err, io.EOF): // which is no end of a watch
-		err = errors.New("the connection ended without an answer")
+		err = errUnanswered
 	}
 	return version, err
 }

@@ -276,7 +276,7 @@ func TestWatcher_GoesOn(t *testing.T) {
 	t.Parallel()
 	s := newFakeServer(t)
 	s.set("a", x("1"))
-	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 }) // however soon it ends
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min, p.watch = 0, 1 }) // however soon it ends
 	w.await("a=1")
 	for watches := 1; watches <= 5; watches++ {
 		await(t, "it watches", func() bool { return len(s.asked()) > watches })
@@ -311,6 +311,41 @@ func TestWatcher_ListsAfterAFailure(t *testing.T) {
 	s.mu.Unlock()
 	s.end()
 	w.await("a=0")
+}
+
+// A watch that ends before its time is one of an API server that ends, maybe because etcd is restored.
+func TestWatcher_EndsEarly(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.set("a", x("1"))
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 })
+	w.await("a=1")
+	await(t, "it watches", func() bool { return len(s.asked()) > 1 })
+	s.mu.Lock()
+	s.objects["a"] = x("0") // no watch tells that
+	s.mu.Unlock()
+	s.end()
+	w.await("a=0")
+}
+
+// A list that ends without an answer has failed, however long it took.
+func TestWatcher_UnansweredList(t *testing.T) {
+	t.Parallel()
+	s := newFakeServer(t)
+	s.will(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.min = 0 })
+	await(t, "it is told that there is no answer", func() bool {
+		return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "without an answer")
+	})
+	// What is wrong then is told too.
+	s.will(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
+	changes := w.changes.Load()
+	await(t, "it is told that the list is refused", func() bool {
+		return strings.Contains(w.Health().Err.Error(), "403") && w.changes.Load() > changes
+	})
+	s.set("a", x("1"))
+	s.will(nil)
+	w.await("a=1")
 }
 
 // A balancer without a backend ends connections after a while, without an answer: that is no end of a watch.
