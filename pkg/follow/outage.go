@@ -6,6 +6,7 @@ package follow
 import (
 	"context"
 	"io"
+	"math"
 	"reflect"
 	"time"
 
@@ -16,6 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
+// retry is how often it is tried to begin a watch while connections are refused.
+var retry = wait.Backoff{Duration: time.Second, Factor: 1.25, Jitter: 0.5, Steps: math.MaxInt, Cap: 10 * time.Second}
+
+// IsEmpty reports whether a watch is that of client-go for a connection that has ended without an answer, or timed out.
+func IsEmpty(w watch.Interface) bool {
+	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
+}
+
 // WatchFunc begins a watch.
 type WatchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
@@ -23,26 +32,30 @@ type WatchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, err
 // instead of going on where it was: etcd may have been restored from a backup meanwhile. A watch is then silent until as many revisions
 // have been written again, and never shows what was restored.
 //
-// While connections are refused, it tries again every second or two, and then fails as if the version were too old. For connections that
-// end without an answer, or time out, client-go has a watch that is empty, which fails with io.EOF. After both errors, a reflector lists, and
-// logs nothing. After other errors it does so by itself, except for the status 429, with which an API server answers.
+// While connections are refused, it tries again, after a second at first and later after a quarter of the time that has passed, and then fails
+// as if the version were too old. For connections that end without an answer, or time out, client-go has a watch that is empty, which fails
+// with io.EOF. After both errors, a reflector lists, and logs nothing. After other errors it does so by itself, except for the status 429,
+// with which an API server answers.
 func ListAfterOutage(begin WatchFunc) WatchFunc {
 	refused := false // a reflector begins one watch at a time
 	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		delays := retry.DelayFunc()
 		for {
 			w, err := begin(ctx, options)
 			switch {
 			case utilnet.IsConnectionRefused(err):
 				refused = true
 				select {
-				case <-time.After(wait.Jitter(time.Second, 1)):
+				case <-time.After(delays()):
 					continue
 				case <-ctx.Done():
 					return nil, err
 				}
 			case err != nil:
+				refused = refused && apierrors.IsTooManyRequests(err) // otherwise the reflector lists now
 				return nil, err
-			case reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()):
+			case IsEmpty(w):
+				refused = false
 				return nil, io.EOF
 			case refused:
 				refused = false

@@ -39,6 +39,8 @@ func TestListAfterOutage(t *testing.T) {
 		"two outages":                  {[]any{errRefused, begins, errRefused, begins, begins}, []any{ends, ends, begins}},
 		"much to do after an outage":   {[]any{errRefused, busy, begins, begins}, []any{busy, ends, begins}},
 		"a balancer without a backend": {[]any{unanswered, unanswered, begins}, []any{io.EOF, io.EOF, begins}},
+		"it lists after another":       {[]any{errRefused, expired, begins, begins}, []any{expired, begins, begins}},
+		"then a balancer":              {[]any{errRefused, unanswered, begins}, []any{io.EOF, begins}},
 		"other failures":               {[]any{busy, begins, expired, begins}, []any{busy, begins, expired, begins}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,18 +89,24 @@ func TestListAfterOutage(t *testing.T) {
 	}
 }
 
-// While connections are refused, nothing is asked more than once a second, until the context is done.
+// While connections are refused, it is asked every second at first, and later about every ten seconds, until the context is done.
 func TestListAfterOutage_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		asked, began := 0, time.Now()
+		asked, soon, began := 0, 0, time.Now()
 		_, err := follow.ListAfterOutage(func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			asked++
+			if time.Since(began) < 5*time.Second {
+				soon++
+			}
 			return nil, errRefused
 		})(ctx, metav1.ListOptions{})
-		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) != time.Minute || asked < 30 || asked > 61 {
-			t.Errorf("%d requests in %v, and then %v", asked, time.Since(began), err)
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) != time.Hour {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if soon < 3 || soon > 5 || asked < 3600/15 || asked > 3600/10+20 {
+			t.Errorf("%d requests in the first seconds, and %d in an hour", soon, asked)
 		}
 	})
 }

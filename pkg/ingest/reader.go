@@ -126,7 +126,13 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 	return nil, fmt.Errorf("a %s is not read", key.Kind)
 }
 
+// listLimit is how long a list may take. An API server ends it after a minute, unless it is told otherwise; a proxy in front of one that no
+// longer exists may not.
+const listLimit = 5 * time.Minute
+
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
+	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
 	answer, err := r.requests(s)(options).Stream(ctx)
 	if err != nil {
 		return nil, err
@@ -145,19 +151,20 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 	request := r.requests(s)
 	lasts := firstWatch
 	begin := follow.ListAfterOutage(func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return request(options).MaxRetries(0).Watch(ctx) // otherwise a short outage does not show
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(*options.TimeoutSeconds)*time.Second+watchGrace)
+		w, err := request(options).MaxRetries(0).Watch(ctx) // otherwise a short outage does not show
+		if err != nil || follow.IsEmpty(w) {
+			cancel()
+			return w, err
+		}
+		return boundedWatch{w, cancel}, nil
 	})
 	return &cache.ListWatch{
 		// A reflector begins with the state that the API server has cached, so we could mistake past
 		// content for a change; so lists are of the current state. They are not paged, because each
 		// page would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			answer, err := request(metav1.ListOptions{}).Stream(ctx)
-			if err != nil {
-				return nil, err
-			}
-			defer answer.Close()
-			return readList(answer, s)
+			return r.list(ctx, s, metav1.ListOptions{})
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
@@ -167,14 +174,8 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 			default:
 			}
 			watches <- lasts
-			ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
 			lasts = r.lag
-			w, err := begin(ctx, options)
-			if err != nil {
-				cancel()
-				return nil, err
-			}
-			return boundedWatch{w, cancel}, nil
+			return begin(ctx, options)
 		},
 	}
 }

@@ -429,11 +429,13 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestWatchAfterAnOutage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err   error
+		lasts time.Duration
 		lists func(error) bool
 	}{
-		"connections are refused": {&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, apierrors.IsResourceExpired},
+		"connections are refused": {&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, 5 * time.Second, apierrors.IsResourceExpired}, // sooner than client-go would give up
+		"and for longer":          {&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, time.Hour, apierrors.IsResourceExpired},       // than a watch would last
 		// As by a balancer without backends.
-		"connections end at once": {io.EOF, func(err error) bool { return errors.Is(err, io.EOF) }},
+		"connections end at once": {io.EOF, 5 * time.Second, func(err error) bool { return errors.Is(err, io.EOF) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -456,7 +458,7 @@ func TestWatchAfterAnOutage(t *testing.T) {
 					}
 					server.lasts.Store(true)
 					back := make(chan struct{})
-					time.AfterFunc(5*time.Second, func() { server.lasts.Store(false); close(back) }) // sooner than client-go would give up
+					time.AfterFunc(tt.lasts, func() { server.lasts.Store(false); close(back) })
 					if err := watch(); !tt.lists(err) {
 						t.Errorf("the watch after an outage ends with %v", err)
 					}

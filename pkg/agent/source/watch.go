@@ -255,7 +255,7 @@ var errSilent = errors.New("the watch is silent")
 
 // watch follows the changes after a version, and returns the version of the last. The error is io.EOF if the watch ended as it should.
 func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
-	long := w.pace.watch + rand.N(w.pace.watch) //nolint:gosec // no secret
+	long := w.pace.watch + rand.N(w.pace.watch)                               //nolint:gosec // no secret
 	ctx, cancel := context.WithTimeoutCause(ctx, long+w.pace.list, errSilent) // it should have ended by itself
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
