@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -40,14 +39,16 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 	ref := shown.Spec.WorkloadRef
 	key := r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name)
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
-	end, err := r.turns.take(ctx, key)
-	if err != nil {
-		return v1alpha1.ReloadStatus{}, apiError(err, shown)
+	if len(dryRun) == 0 { // others write nothing, so that they do not collide
+		end := r.turns.take(ctx, key)
+		if end == nil {
+			return v1alpha1.ReloadStatus{}, apierrors.NewTooManyRequests(fmt.Sprintf("many requests to restart %s %s are being served, one after the other", ref.Kind, ref.Name), 1)
+		}
+		defer end()
 	}
-	defer end()
 
 	var refused error // not an error of the API server, so retrying does not help
-	err = retry.RetryOnConflict(conflicts, func() error {
+	err := retryOnConflict(ctx, func() error {
 		live, err := workload.Get(ctx, r.Client, r.Dialects, key)
 		if err != nil {
 			return err
@@ -143,6 +144,21 @@ type content struct {
 	consequence string
 
 	terminating bool // it is being deleted, or its namespace is
+}
+
+// retryOnConflict is retry.RetryOnConflict, but ends with the context.
+func retryOnConflict(ctx context.Context, try func() error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, conflicts, func(context.Context) (bool, error) {
+		if last = try(); apierrors.IsConflict(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if err != nil && ctx.Err() == nil {
+		return last
+	}
+	return err
 }
 
 // evaluate evaluates a live workload. It returns false while the index is not synced.

@@ -6,6 +6,7 @@ package reload
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -23,20 +24,26 @@ type turn struct {
 	requests int           // that have it or wait for it
 }
 
-// take waits for the turn of a request, and returns a function that ends it. It returns the error of the context if that
-// is done first.
-func (t *turns) take(ctx context.Context, key dependency.WorkloadKey) (end func(), err error) {
-	one := t.join(key)
+// maxWait is how long a request waits for its turn. It occupies a seat of priority and fairness meanwhile, and requests
+// that wait for a seat are rejected after 15 seconds.
+const maxWait = 10 * time.Second
+
+// take waits for the turn of a request, and returns a function that ends it; nil: it has waited for too long, or the
+// context is done.
+func (t *turns) take(ctx context.Context, key dependency.WorkloadKey) (end func()) {
+	one, timer := t.join(key), time.NewTimer(maxWait)
+	defer timer.Stop()
 	select {
 	case one.taken <- struct{}{}:
 		return func() {
 			<-one.taken
 			t.leave(key, one)
-		}, nil
+		}
+	case <-timer.C:
 	case <-ctx.Done():
-		t.leave(key, one)
-		return nil, ctx.Err()
 	}
+	t.leave(key, one)
+	return nil
 }
 
 func (t *turns) join(key dependency.WorkloadKey) *turn {

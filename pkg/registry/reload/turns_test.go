@@ -79,27 +79,30 @@ func TestRequestsForOneWorkloadTakeTurns(t *testing.T) {
 	})
 }
 
-// A request that ends while it waits for its turn restarts nothing. Requests for other workloads do not wait.
-func TestARequestEndsWhileItWaits(t *testing.T) {
+// A request that waits for its turn for too long, or whose client is gone, restarts nothing, and is refused. Dry runs, and requests for
+// other workloads, do not wait.
+func TestARequestDoesNotGetItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment())
 		key := s.Client.Key("apps/v1", "Deployment", "shop", "web")
-		end, err := s.turns.take(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
+		end := s.turns.take(t.Context(), key)
+		for _, limit := range []time.Duration{time.Second, time.Minute} {
+			ctx, cancel := context.WithTimeout(genericapirequest.WithNamespace(t.Context(), "shop"), limit)
+			began := time.Now()
+			_, err := s.Create(ctx, view.Name, &v1alpha1.Reload{}, nil, &metav1.CreateOptions{})
+			if seconds, is := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !is || seconds != 1 || len(s.client.Actions()) != 0 {
+				t.Errorf("%v, after %d requests", err, len(s.client.Actions()))
+			}
+			if took := time.Since(began); took != min(limit, maxWait) {
+				t.Errorf("it has waited for %v", took)
+			}
+			cancel()
 		}
-		ctx, cancel := context.WithTimeout(genericapirequest.WithNamespace(t.Context(), "shop"), time.Second)
-		defer cancel()
-		_, err = s.Create(ctx, view.Name, &v1alpha1.Reload{}, nil, &metav1.CreateOptions{})
-		if !apierrors.IsTimeout(err) || len(s.client.Actions()) != 0 {
-			t.Errorf("%v, after %d requests", err, len(s.client.Actions()))
+		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("a dry run: %v", err)
 		}
-		other, err := s.turns.take(t.Context(), s.Client.Key("apps/v1", "Deployment", "shop", "api"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		other()
+		s.turns.take(t.Context(), s.Client.Key("apps/v1", "Deployment", "shop", "api"))()
 		end()
 		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
