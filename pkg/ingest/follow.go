@@ -33,11 +33,14 @@ type pace struct {
 	least, absent, settled time.Duration
 	retry                  time.Duration // of a list that failed: at first, and doubled each time up to settled
 	patience               time.Duration // the first lists wait no longer for optional kinds once all others have been read
+	// denied is for how long a right must be missing before what was read counts as absent: a kube-apiserver that has just started
+	// refuses what it allows as soon as it has read the roles.
+	denied time.Duration
 }
 
 var defaultPace = pace{
 	request: 30 * time.Second, least: time.Second, absent: 10 * time.Second, settled: 30 * time.Second,
-	retry: time.Second, patience: 30 * time.Second,
+	retry: time.Second, patience: 30 * time.Second, denied: 30 * time.Second,
 }
 
 // maxFailures is after how many answers that are errors a kind is not awaited any longer. Failed connections do not count:
@@ -257,7 +260,7 @@ func (f *followed) lister(k *followedKind, s *stream, watches chan time.Duration
 	inner := f.reader.listWatch(s, watches)
 	return whole{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
-			failures := 0
+			failures, denied := 0, time.Time{}
 			backoff := f.backoff(0.5)
 			err = backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 				list, err = inner.ListWithContext(ctx, options)
@@ -265,7 +268,7 @@ func (f *followed) lister(k *followedKind, s *stream, watches chan time.Duration
 					err = f.index.admit(ctx, s, f.always, f.reader.revision)
 				}
 				if ctx.Err() == nil {
-					f.listed(ctx, k, s, err, &failures)
+					f.listed(ctx, k, s, err, &failures, &denied)
 				}
 				return err == nil, nil
 			})
@@ -289,14 +292,21 @@ func (f *followed) lister(k *followedKind, s *stream, watches chan time.Duration
 	}}
 }
 
-// listed notes the outcome of a list.
-func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err error, failures *int) {
+// listed notes the outcome of a list. Failures and denied are how often lists in a row have failed, and since when they have been refused.
+func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err error, failures *int, denied *time.Time) {
 	switch {
 	case err == nil:
 		k.missing.Store(false)
 		f.may(ctx, s, verbList, true)
 		return
 	case apierrors.IsForbidden(err):
+		if denied.IsZero() {
+			*denied = f.index.clock.Now()
+		}
+		if f.index.reads(s) && f.index.clock.Since(*denied) < f.reader.pace.denied {
+			klog.FromContext(ctx).V(2).Info("A list was refused, will retry", "resource", s.name, "err", err)
+			return
+		}
 		tell(f.synced, f.index.leave(s))
 		f.may(ctx, s, verbList, false)
 		return

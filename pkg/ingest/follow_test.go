@@ -63,6 +63,7 @@ type harbour struct {
 	list      int           // the status of their lists, if not 200
 	watch     int           // of their watches
 	malformed bool
+	denied    time.Duration // of the reader's pace
 	boats     []string
 	revision  int
 	asked     map[string]int // the requests, by path
@@ -237,7 +238,7 @@ func sail(t *testing.T, api *harbour, namespaces ...string) *sailing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader.pace = pace{request: time.Minute, least: time.Millisecond, absent: 5 * time.Millisecond, settled: 10 * time.Millisecond, retry: time.Millisecond, patience: time.Minute}
+	reader.pace = pace{request: time.Minute, least: time.Millisecond, absent: 5 * time.Millisecond, settled: 10 * time.Millisecond, retry: time.Millisecond, patience: time.Minute, denied: max(api.denied, 5*time.Millisecond)}
 	s.Index = NewIndex(clock.RealClock{}, s.sink)
 	s.Within(scope)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -405,6 +406,23 @@ func TestOptionalKind_Forbidden(t *testing.T) {
 	s.await("")
 	api.change(func() { api.versions, api.list, api.watch = nil, 0, 0 })
 	s.awaitForbidden(false)
+}
+
+// A kube-apiserver that has just started refuses what it allows a moment later: nothing is forgotten for that.
+func TestOptionalKind_ForbiddenForAMoment(t *testing.T) {
+	api := newHarbour(t)
+	api.versions, api.boats = []string{"v1"}, []string{"ark"}
+	api.denied = time.Hour
+	s := sail(t, api)
+	s.await("boat.ark")
+	before := api.requests("/apis/sea.example.com/v1/boats")
+	api.change(func() { api.list, api.watch = http.StatusForbidden, http.StatusForbidden })
+	await(t, "it is tried again", func() bool { return api.requests("/apis/sea.example.com/v1/boats") > before+10 })
+	if got := s.sink.show(); got != "boat.ark" {
+		t.Errorf("after refusals: %s", got)
+	}
+	api.change(func() { api.list, api.watch, api.boats = 0, 0, []string{"ark", "raft"} })
+	s.await("boat.ark boat.raft")
 }
 
 // A definition that cannot be listed for another reason does not block the start, and keeps what was read.

@@ -19,6 +19,7 @@ import (
 
 // othersFollow is within what time all replicas notice that a kind can be read, or no longer: they ask at least each
 // 30 seconds for definitions, and retry each 30 to 60 seconds to read what they may not read.
+// What they have read they keep without the right for 30 seconds.
 const othersFollow = 2 * time.Minute
 
 // optionalStreams is what an index knows about streams of optional kinds, by their names.
@@ -80,6 +81,13 @@ func (x *Index) knows(s *stream) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.optional.read[s.name] || x.waiting[s.name]
+}
+
+// reads reports whether an optional stream has been read.
+func (x *Index) reads(s *stream) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.optional.read[s.name]
 }
 
 // giveUp stops waiting for the first list of an optional stream, which has failed several times or takes too long, so that
