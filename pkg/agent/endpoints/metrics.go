@@ -27,7 +27,7 @@ func writeSources(w io.Writer, s *agent.Status, metric func(name, kind, help str
 			present++
 		}
 	}
-	metric(count, "gauge", "How many ConfigMaps and Secrets the content comes from that is applied.")
+	metric(count, "gauge", "Number of ConfigMaps and Secrets from which the applied content comes.")
 	_, _ = fmt.Fprintf(w, "%s %d\n", count, present)
 	if present == 0 || present > status.MaxSources {
 		return
@@ -76,7 +76,7 @@ func writeMetrics(w io.Writer, a Agent) {
 	}
 	if !oldest.IsZero() {
 		gauge("configdep_agent_source_last_heard_timestamp_seconds",
-			"When something was last received from the source that was heard of the longest ago, in seconds since the epoch.", seconds(oldest))
+			"When something was last received from the source that has been silent for the longest time, in seconds since the epoch.", seconds(oldest))
 	}
 }
 

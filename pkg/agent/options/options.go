@@ -114,7 +114,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Owner, "owner", o.Owner, "UID[:GID] or :GID that owns the files; by default the user of this process")
 	f.Int64Var(&o.MaxBytes, "max-bytes", o.MaxBytes, "how many bytes the files may have together")
 	f.DurationVar(&o.Settle, "settle", o.Settle, "for how long nothing must have changed before changes are applied; at most ten times as long")
-	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often a --volume is read whose changes the kernel does not tell")
+	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often a --volume is read, besides when the kernel tells of a change in its directory")
 
 	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "command that checks new files before they take their place: words, or a JSON array; {dir} stands for the directory of the new files")
 	f.DurationVar(&o.CheckTimeout, "check-timeout", o.CheckTimeout, "how long the check may take")
