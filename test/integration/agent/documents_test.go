@@ -82,6 +82,14 @@ func TestDocument(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(part), &c); err != nil || len(c.Env) != 2 {
 				t.Errorf("%v in:\n%s", err, part)
 			}
+		case strings.HasPrefix(part, "args:"):
+			c := corev1.Container{Image: "example.com/configdep-agent:1"}
+			if err := yaml.UnmarshalStrict([]byte(part), &c); err != nil {
+				t.Errorf("%v in:\n%s", err, part)
+				continue
+			}
+			c.Args = append(c.Args, "--configmap=settings")
+			p.tryFlags(corev1.PodSpec{Containers: []corev1.Container{c}})
 		case strings.HasPrefix(part, "metadata:"): // TestServer runs it
 			var d appsv1.Deployment
 			if err := yaml.UnmarshalStrict([]byte(part), &d); err != nil || d.Annotations[policy.StrategyAnnotation] != policy.Agent.Name() ||
