@@ -223,6 +223,9 @@ func (a *Agent) startOlder(ctx context.Context, w *wanted) error {
 		good == (fileset.Digest{}) || good == w.files || a.hasVariables() {
 		return nil
 	}
+	if err := superseded(ctx, nil); err != nil {
+		return err
+	}
 	klog.FromContext(ctx).Info("The application starts with the files that were applied last, and then gets newer ones")
 	if err := a.startApplied(ctx); err != nil {
 		return err
@@ -249,9 +252,6 @@ func (a *Agent) startApplied(ctx context.Context) error {
 	}
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Write, err}
-	}
-	if err := superseded(ctx, nil); err != nil {
-		return err
 	}
 	a.cleaned(ctx)
 	a.touched, a.changes = false, changes{}

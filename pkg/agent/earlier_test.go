@@ -15,9 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/configdep/configdep/pkg/agent/action"
+	"github.com/configdep/configdep/pkg/agent/fileset"
+	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/source"
 )
 
@@ -112,6 +115,41 @@ func TestResume(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If the files that were applied last cannot come back, the application starts with those that are there.
+func TestResume_WithWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	d, err := fileset.Open(dir, fileset.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"applied", "newer"} {
+		s, err := d.Stage([]fileset.File{{Path: name}})
+		if err == nil {
+			err = d.Switch(s)
+		}
+		if err == nil && name == "applied" {
+			err = d.MarkApplied()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(d.Close(), os.WriteFile(filepath.Join(dir, "applied"), nil, 0o600)); err != nil { // of another, in the way
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		absent := process.NewApplication([]string{filepath.Join(dir, "absent")}, nil, time.Second)
+		a, err := New(Config{Dir: dir, Application: absent, Rollback: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.config.Sources, a.readers = []source.Spec{{Kind: source.Volume, Name: "/settings"}}, []reader{&fakeSource{agent: a}}
+		if _, err := a.Run(klog.NewContext(t.Context(), klog.Logger{})); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the application was not started: %v", err)
+		}
+	})
 }
 
 // Once the sources can be read, the application reads what is new, and only that.

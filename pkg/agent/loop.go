@@ -164,7 +164,7 @@ func (a *Agent) hasVariables() bool {
 // resume lets the application start with the set of an earlier process, if there is no newer one by now: a container that restarts while
 // the API server is away, or while its sources have content that cannot be applied, has what it had before.
 func (l *loop) resume(ctx context.Context) error {
-	if !l.resumes || l.done != nil || l.Status().Started {
+	if !l.resumes || l.done != nil || l.Status().Started || ctx.Err() != nil {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Nothing newer could be applied, so the application starts with the files of before")
@@ -173,7 +173,12 @@ func (l *loop) resume(ctx context.Context) error {
 		return nil
 	}
 	if l.config.Rollback > 0 && l.dir.Applied().Digest() != (fileset.Digest{}) {
-		return l.startApplied(ctx)
+		err := l.startApplied(ctx)
+		failure, is := errors.AsType[*FailureError](err)
+		if !is {
+			return err
+		}
+		klog.FromContext(ctx).Error(failure.Err, "The files that were applied last cannot come back, so the application starts with those that are there")
 	}
 	l.update(ctx, func(s *Status) { s.Started = true })
 	return l.start()
