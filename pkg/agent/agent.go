@@ -144,7 +144,10 @@ type Agent struct {
 	changes changes  // since that set
 	// unproven is the digest of the set that the application has read last, if the probe failed then; "": it did not.
 	unproven string
-	refused  *refusal // of the wanted set, after which the one that was applied last came back, or shall; nil: none
+	// startedWith is the digest of the set with which the application was started first, until it reads another; "": none.
+	startedWith string
+	starting    time.Time // when the application was started with a set that is not the wanted one; zero: it was not, or is ready
+	refused     *refusal  // of the wanted set, after which the one that was applied last came back, or shall; nil: none
 
 	mu          sync.Mutex
 	status      Status

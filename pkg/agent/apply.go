@@ -34,6 +34,9 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	if err := a.startOlder(ctx, w); err != nil {
 		return err
 	}
+	if err := a.awaitStart(ctx); err != nil {
+		return err
+	}
 	fresh := a.dir.Current() == nil
 	if err := a.write(ctx, w); err != nil {
 		if !errors.Is(err, errSuperseded) {
@@ -42,6 +45,9 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 		return err
 	}
 	start := a.config.Application != nil && !a.config.Application.Started()
+	if err := superseded(ctx, nil); start && err != nil {
+		return err
+	}
 	a.mu.Lock()
 	a.environment = w.set.Env
 	applied := a.status.Applied
@@ -49,13 +55,10 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	a.update(ctx, func(s *Status) { s.Started = true })
 	switch {
 	case start:
-		if err := superseded(ctx, nil); err != nil {
-			return err
-		}
 		if err := a.start(); err != nil {
 			return err
 		}
-		a.touched = true // it has read what is not marked as applied
+		a.touched, a.startedWith = true, w.digest // it has read what is not marked as applied
 		if err := a.probe(ctx, w.digest); err != nil {
 			return a.giveUp(ctx, w, refusals, err)
 		}
@@ -127,14 +130,15 @@ func superseded(ctx context.Context, err error) error {
 }
 
 // reload has the application read the current set, which has a digest, and sees whether it works with that. If it has read that before, and
-// the probe failed, it may only have needed more time, so the probe is tried again first: another restart would begin that time again.
+// the probe failed, it may only have needed more time, so the probe is tried again first: another restart would begin that time again. What
+// it was started with it has read, and may not be ready yet for a signal.
 func (a *Agent) reload(ctx context.Context, digest string) error {
 	if a.unproven == digest {
-		if err := a.probe(ctx, digest); err == nil || errors.Is(err, errSuperseded) {
+		if err := a.probe(ctx, digest); err == nil || errors.Is(err, errSuperseded) || a.startedWith == digest {
 			return err
 		}
 	}
-	a.unproven = ""
+	a.unproven, a.startedWith = "", ""
 	reload := action.WithChanged(ctx, a.changedFiles)
 	for _, do := range a.config.Reload {
 		if err := do.Do(reload); err != nil {
@@ -169,10 +173,11 @@ func (a *Agent) giveUp(ctx context.Context, w *wanted, refusals int, err error) 
 		return err
 	}
 	a.mu.Lock()
-	sameEnvironment := slices.Equal(a.applied, w.set.Env)
+	sameEnvironment, known := slices.Equal(a.applied, w.set.Env), a.status.Applied != ""
 	a.mu.Unlock()
 	good := a.dir.Applied()
-	if a.config.Rollback == 0 || good == nil || good == a.dir.Current() && sameEnvironment {
+	// The variables that an earlier process applied are not known.
+	if a.config.Rollback == 0 || good == nil || good == a.dir.Current() && sameEnvironment || a.hasVariables() && !known {
 		a.endIfDown()
 		return err
 	}
@@ -215,8 +220,8 @@ func (a *Agent) endIfDown() {
 	}
 }
 
-// startOlder starts the application with the set that was applied last if another one is wanted, so that one can come back if the application
-// refuses the other. Variables are in no set, so with them it starts with what is wanted.
+// startOlder starts the application with the set that was applied last if another one is wanted, so that the older one can come back if the
+// application refuses the newer. Variables are in no set, so with them it starts with what is wanted.
 func (a *Agent) startOlder(ctx context.Context, w *wanted) error {
 	good := a.dir.Applied().Digest()
 	if a.config.Application == nil || a.config.Application.Started() || a.config.Rollback == 0 ||
@@ -227,23 +232,31 @@ func (a *Agent) startOlder(ctx context.Context, w *wanted) error {
 		return err
 	}
 	klog.FromContext(ctx).Info("The application starts with the files that were applied last, and then gets newer ones")
-	if err := a.startApplied(ctx); err != nil {
-		return err
-	}
-	// A signal before it is ready for one would end it.
-	if a.config.Probe != nil {
-		_ = a.config.Probe.Do(ctx)
-	} else {
-		select {
-		case <-time.After(startTime):
-		case <-ctx.Done():
-		}
-	}
-	return superseded(ctx, nil)
+	return a.startApplied(ctx)
 }
 
 // startTime is how long an application without a probe has for its start before it gets newer files.
 const startTime = 10 * time.Second
+
+// awaitStart waits until an application that was started with older files is ready for newer ones: a signal before that would end it.
+func (a *Agent) awaitStart(ctx context.Context) error {
+	switch {
+	case a.starting.IsZero():
+		return nil
+	case a.config.Probe != nil:
+		_ = a.config.Probe.Do(ctx) // newer files may be what it needs
+	default:
+		select {
+		case <-time.After(time.Until(a.starting.Add(startTime))):
+		case <-ctx.Done():
+		}
+	}
+	if err := superseded(ctx, nil); err != nil {
+		return err
+	}
+	a.starting = time.Time{}
+	return nil
+}
 
 // startApplied starts the application with the set that was applied last.
 func (a *Agent) startApplied(ctx context.Context) error {
@@ -255,7 +268,13 @@ func (a *Agent) startApplied(ctx context.Context) error {
 	}
 	a.cleaned(ctx)
 	a.touched, a.changes = false, changes{}
+	return a.startWithOlder(ctx)
+}
+
+// startWithOlder starts the application with the current set, although that is not what is wanted.
+func (a *Agent) startWithOlder(ctx context.Context) error {
 	a.update(ctx, func(s *Status) { s.Started = true })
+	a.starting = time.Now()
 	return a.start()
 }
 

@@ -180,8 +180,7 @@ func (l *loop) resume(ctx context.Context) error {
 		}
 		klog.FromContext(ctx).Error(failure.Err, "The files that were applied last cannot come back, so the application starts with those that are there")
 	}
-	l.update(ctx, func(s *Status) { s.Started = true })
-	return l.start()
+	return l.startWithOlder(ctx)
 }
 
 // interrupt ends the attempt to apply what is not wanted anymore.

@@ -32,7 +32,7 @@ type WatchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, err
 // instead of going on where it was: etcd may have been restored from a backup meanwhile. A watch is then silent until as many revisions
 // have been written again, and never shows what was restored.
 //
-// While connections are refused, it tries again, after a second at first and later after a quarter of the time that has passed, and then fails
+// While connections are refused, it tries again, after a second at first and later less often, up to every 10 to 15 seconds, and then fails
 // as if the version were too old. For connections that end without an answer, or time out, client-go has a watch that is empty, which fails
 // with io.EOF. After both errors, a reflector lists, and logs nothing. After other errors it does so by itself, except for the status 429,
 // with which an API server answers.

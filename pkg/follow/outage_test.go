@@ -89,7 +89,7 @@ func TestListAfterOutage(t *testing.T) {
 	}
 }
 
-// While connections are refused, it is asked every second at first, and later about every ten seconds, until the context is done.
+// While connections are refused, it is asked every second at first, and later every 10 to 15 seconds, until the context is done.
 func TestListAfterOutage_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

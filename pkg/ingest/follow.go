@@ -294,6 +294,9 @@ func (f *followed) lister(k *followedKind, s *stream, watches chan time.Duration
 
 // listed notes the outcome of a list. Failures and denied are how often lists in a row have failed, and since when they have been refused.
 func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err error, failures *int, denied *time.Time) {
+	if !apierrors.IsForbidden(err) {
+		*denied = time.Time{}
+	}
 	switch {
 	case err == nil:
 		k.missing.Store(false)

@@ -101,10 +101,10 @@ func New() *Options {
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	const options = "; options follow after semicolons"
 	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
-	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options+", as in shop/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute or app;env=APP_")
-	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options+", as in shop/tls;optional;dir=tls;key=tls.crt:server.pem;mode=0440;gunzip;substitute or db;env=DB_")
-	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+", where dir may contain {namespace} and {name}, and dir-annotation=KEY names an annotation with the directory of an object, as in app=web;namespace=shop;dir={namespace}/{name};dir-annotation=example.com/dir;mode=0440 or app=web;env=APP_")
-	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, with the options of --configmap-selector, as in app=web;namespace=shop;dir={name};mode=0440 or app=web;env=DB_")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options+", as in shop/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute, or as in app;env=APP_")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options+", as in shop/tls;optional;dir=tls;key=tls.crt:server.pem;mode=0440;gunzip;substitute, or as in db;env=DB_")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+", where dir may contain {namespace} and {name}, and dir-annotation=KEY names an annotation with the directory of an object, as in app=web;namespace=shop;dir={namespace}/{name};dir-annotation=example.com/dir;mode=0440, or as in app=web;env=APP_")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, with the options of --configmap-selector, as in app=web;namespace=shop;dir={name};mode=0440, or as in app=web;env=DB_")
 	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options+", as in /etc/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute")
 	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server; by default that of the cluster, with the ServiceAccount of the pod")
 	f.StringVar(&o.Server.TokenFile, "api-server-token-file", o.Server.TokenFile, "file with a token for --api-server")

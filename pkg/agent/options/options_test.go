@@ -128,7 +128,7 @@ func TestSources_ExamplesOfHelp(t *testing.T) {
 		if !found {
 			t.Errorf("--%s has no example: %s", f.Name, f.Usage)
 		}
-		for example := range strings.SplitSeq(examples, " or ") {
+		for example := range strings.SplitSeq(examples, ", or as in ") {
 			arg := "--" + f.Name + "=" + example
 			if _, err := parse([]string{"/bin/app"}, "--dir=/files", "--reload-by-restart", arg); err != nil {
 				t.Errorf("%s: %v", arg, err)

@@ -80,7 +80,7 @@ func (m *Mount) Run(ctx context.Context) {
 	}
 }
 
-// look reads the directory, and tells if it has changed. The error is of another kind than the last one.
+// look reads the directory, and tells if it has changed. It returns an error only if that is of another kind than the last one.
 func (m *Mount) look() error {
 	now := time.Now()
 	o, err := m.load()

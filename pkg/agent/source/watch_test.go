@@ -338,8 +338,8 @@ func TestWatcher_UnansweredList(t *testing.T) {
 		return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "without an answer")
 	})
 	// What is wrong then is told too.
-	s.will(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
 	changes := w.changes.Load()
+	s.will(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true })
 	await(t, "it is told that the list is refused", func() bool {
 		return strings.Contains(w.Health().Err.Error(), "403") && w.changes.Load() > changes
 	})

@@ -309,7 +309,7 @@ func TestParent_KeepsWhatItCanRollBackTo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, may("configmaps", "settings"))
 	p.configMap("settings", "a", "good")
-	args := []string{"--configmap=settings", "--reload-by-restart", "--restart-uptime=200ms", "--rollback-after=1", "--",
+	args := []string{"--configmap=settings", "--reload-by-restart", "--restart-uptime=5s", "--rollback-after=1", "--",
 		"sh", "-c", `grep -q bad ` + p.dir + `/a && exit 5; trap 'exit 0' INT TERM; echo "start $(cat ` + p.dir + `/a)"; while :; do sleep 0.01; done`}
 	r := p.agent(args...)
 	r.says("start good\n")
@@ -334,7 +334,7 @@ func TestParent_EndsWithTheApplication(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, may("configmaps", "settings"))
 	p.configMap("settings", "a", "good")
-	r := p.agent("--configmap=settings", "--reload-by-restart", "--restart-uptime=200ms", "--rollback-after=9", "--retry-min=1m", "--retry-max=1m",
+	r := p.agent("--configmap=settings", "--reload-by-restart", "--restart-uptime=5s", "--rollback-after=9", "--retry-min=1m", "--retry-max=1m",
 		`--check-command=["sh", "-c", "! grep -q wrong {dir}/a"]`, "--",
 		"sh", "-c", `grep -q bad `+p.dir+`/a && exit 5; trap 'exit 0' INT TERM; while :; do sleep 0.01; done`)
 	r.ready("a", "good")
