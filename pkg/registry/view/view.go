@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -76,8 +76,9 @@ func New[K comparable, O any, P Object[O]](c Config[K, O]) *View[K, O, P] {
 			Size:     func(o, other P) int { return c.Renderer.Size(o, other) },
 			MaxBytes: c.HistoryBytes,
 			Clock:    c.Clock,
-			Tag:      uint16(utilrand.Intn(1 << 16)),
-			First:    uint16(utilrand.Intn(1 << 16)),
+			Tag:      uint16(rand.Uint32()), //nolint:gosec // no secrets
+			First:    uint16(rand.Uint32()), //nolint:gosec // likewise
+			Epoch:    rand.Uint64(),         //nolint:gosec // likewise
 		}),
 		piece:   maxPiece,
 		backlog: maxBacklog,

@@ -40,6 +40,9 @@ type Config[T Object] struct {
 	// watermark. Random ones tell them from those of others, as far as the lowest 5 bits of the
 	// one and all 16 of the other can. (The highest two tags belong to no replica.)
 	Tag, First uint16
+	// Epoch is where local versions begin (see Cache.SetLocal). A random one tells them from those of others: tag and counter do
+	// not, as replicas are likely to become local at the same watermark, and each then counts through all counters there.
+	Epoch uint64
 	// History is how long events are kept; two minutes by default.
 	History time.Duration
 	// MinEvents and MaxEvents bound how many are kept whatever their age, and MaxBytes about how much
@@ -295,7 +298,8 @@ func (c *Cache[T]) SetLocal() { c.change(c.setLocal) }
 
 func (c *Cache[T]) setLocal() {
 	if c.on(neverCompare) {
-		c.now.watermark, c.now.counter = c.now.watermark+maxWatermark+1, uint64(c.First)
+		const room = maxWatermark / 2 // to count
+		c.now.watermark, c.now.counter = maxWatermark+1+(c.now.watermark+c.Epoch)%room, uint64(c.First)
 	}
 }
 

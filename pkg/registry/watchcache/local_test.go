@@ -83,3 +83,40 @@ func TestVersionsOfANeighbourThatIsAloneForGood(t *testing.T) {
 		read(t, neighbour, WatchOptions[*configMap]{ResourceVersion: at(100, 0, here)}).expectEnd("the other way round", "ERROR 410")
 	})
 }
+
+// Two replicas that are alone for good do not take versions of each other for their own, even if they have the same tag, and count from the
+// same number at the same watermark.
+func TestVersionsOfTwoThatAreAloneForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var caches []*Cache[*configMap]
+		for _, epoch := range []uint64{0, 12345, ^uint64(0)} {
+			c := syncedCache(here, "a/1")
+			c.Epoch = epoch
+			c.SetAlone(true)
+			c.SetLocal()
+			for revision := 201; revision < 210; revision++ {
+				late(c, 100, uint64(revision), "a/1", fmt.Sprint(revision))
+			}
+			caches = append(caches, c)
+		}
+		for i, c := range caches {
+			version := list(t, c, ListOptions[*configMap]{}).ResourceVersion
+			if v, err := parseVersion(version); err != nil || !v.local() {
+				t.Errorf("version %s of cache %d: local %t, %v", version, i, v.local(), err)
+			}
+			for j, other := range caches {
+				if j == i {
+					continue
+				}
+				read(t, other, WatchOptions[*configMap]{ResourceVersion: version}).expectEnd("a watch", "ERROR 410")
+				if l, err := other.List(t.Context(), ListOptions[*configMap]{ResourceVersion: version}); err == nil {
+					t.Errorf("list: %v", showAll(l.Items))
+				}
+			}
+			late(c, 100, 300, "a/1", "300")
+			if events, ok := read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).next(); len(events) != 1 || !ok {
+				t.Errorf("its own: events %v, open %v", showEvents(events), ok)
+			}
+		}
+	})
+}
