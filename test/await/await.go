@@ -25,10 +25,21 @@ var interval = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps:
 // last error.
 func Until(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
+	until(t, what, interval, check)
+}
+
+// Watching is Until for a check that notes what it sees on the way: the time between two checks does not grow.
+func Watching(t testing.TB, what string, check func(context.Context) error) {
+	t.Helper()
+	until(t, what, wait.Backoff{Duration: interval.Duration}, check)
+}
+
+func until(t testing.TB, what string, every wait.Backoff, check func(context.Context) error) {
+	t.Helper()
 	var last error
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()
-	err := interval.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	err := every.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || err == nil {
 			last = err

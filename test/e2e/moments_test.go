@@ -79,7 +79,7 @@ func watch(t *testing.T, namespace, value string, each func(context.Context, *mo
 	var moments []moment
 	started := time.Now()
 	version := change(t, namespace, value)
-	await.Until(t, "all pods have the new content, and the API says so", func(ctx context.Context) error {
+	await.Watching(t, "all pods have the new content, and the API says so", func(ctx context.Context) error {
 		at := time.Since(started)
 		m, err := observe(ctx, namespace, version)
 		if err != nil {
