@@ -126,13 +126,7 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 	return nil, fmt.Errorf("a %s is not read", key.Kind)
 }
 
-// listLimit is how long a list may take. An API server ends it after a minute, unless it is told otherwise; a proxy in front of one that no
-// longer exists may not.
-const listLimit = 5 * time.Minute
-
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
-	defer cancel()
 	answer, err := r.requests(s)(options).Stream(ctx)
 	if err != nil {
 		return nil, err
