@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,9 +75,9 @@ func TestContentIsNotKept(t *testing.T) {
 	everyRequest(namespace, ask)
 	ask(request{path: "/metrics"})
 
-	// Several times: the buffers of net/http by which compressed answers are read come from pools, so that one that is in use at this very moment
-	// may hold what it was used for before. What is kept is in all.
-	heaps := make([][]byte, 4)
+	// Twice: the buffers of net/http by which compressed answers are read come from pools, so that one that is in use at this very moment
+	// may hold what it was used for before. What is kept is in both.
+	heaps := make([][]byte, 2)
 	for i := range heaps {
 		if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
@@ -94,7 +93,7 @@ func TestContentIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	heap := heaps[len(heaps)-1]
+	heap := heaps[1]
 	if err := replica.Terminate(); err != nil {
 		t.Error(err)
 	}
@@ -114,7 +113,7 @@ func TestContentIsNotKept(t *testing.T) {
 	}
 	for place, where := range places {
 		for _, form := range search.Forms(content.marker) {
-			if place == "the heap" && slices.ContainsFunc(heaps, func(h []byte) bool { return len(search.Find(h, form)) == 0 }) {
+			if place == "the heap" && len(search.Find(heaps[0], form)) == 0 {
 				continue
 			}
 			for _, at := range search.Find(where, form) {
