@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -160,4 +161,22 @@ func TestStart_KeepsVariables(t *testing.T) {
 	if got := s.Environment(); !slices.Equal(got, []string{"a=1"}) {
 		t.Errorf("variables %q", got)
 	}
+}
+
+// Without a probe, it has ten seconds for its start.
+func TestStart_WithoutAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Agent{starting: time.Now()}
+		interrupted, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := a.awaitStart(interrupted); !errors.Is(err, errSuperseded) {
+			t.Errorf("newer content interrupts the wait with %v", err)
+		}
+		began := a.starting
+		for range 2 {
+			if err := a.awaitStart(t.Context()); err != nil || time.Since(began) != 10*time.Second {
+				t.Errorf("ready after %v, %v", time.Since(began), err)
+			}
+		}
+	})
 }

@@ -85,11 +85,11 @@ func (m *Mount) look() error {
 	now := time.Now()
 	o, err := m.load()
 	same := m.read && equal(m.object, o) // only this goroutine writes them; comparing may take long
-	m.mu.Lock()
 	before := m.health.Err
-	m.health.Progress, m.health.Err = now, err
 	other := err != nil && kindOf(err) != kindOf(before)
 	changed := other || refused(err) != refused(before)
+	m.mu.Lock()
+	m.health.Progress, m.health.Err = now, err
 	if err == nil {
 		m.health.Heard = now
 		changed = changed || !same

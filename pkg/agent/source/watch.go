@@ -149,9 +149,9 @@ func (w *Watcher) note(err error) (failed bool) {
 	if err == nil {
 		w.hear()
 	}
-	w.mu.Lock()
-	failed = err != nil && kindOf(err) != kindOf(w.err)
+	failed = err != nil && kindOf(err) != kindOf(w.err) // only this goroutine writes it
 	changed := failed || refused(err) != refused(w.err)
+	w.mu.Lock()
 	w.err, w.progress = err, time.Now()
 	w.mu.Unlock()
 	if changed {
