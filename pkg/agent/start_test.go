@@ -26,13 +26,14 @@ type starting struct {
 	source  *fakeSource
 	reload  *fakeAction
 	changes chan struct{} // has a value after changes of the status
+	ended   chan struct{} // closed at the end of Run
 	stop    func()
 }
 
 // startWith runs an agent with an application, a probe and content.
 func startWith(t *testing.T, dir string, env bool, rollback int, probe func(context.Context) error, content string) *starting {
 	t.Helper()
-	s := &starting{t: t, source: &fakeSource{}, reload: &fakeAction{dir: dir}, changes: make(chan struct{}, 1)}
+	s := &starting{t: t, source: &fakeSource{}, reload: &fakeAction{dir: dir}, changes: make(chan struct{}, 1), ended: make(chan struct{})}
 	application := process.NewApplication([]string{"sleep", "1000"}, nil, time.Second)
 	var err error
 	s.Agent, err = New(Config{
@@ -50,12 +51,13 @@ func startWith(t *testing.T, dir string, env bool, rollback int, probe func(cont
 	s.config.Reload = append(s.config.Reload, s.reload)
 	s.readers, s.source.agent = []reader{s.source}, s.Agent
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		_, _ = s.Run(ctx)
+		defer close(s.ended)
+		if exit, err := s.Run(ctx); err != nil || exit != nil {
+			t.Errorf("the agent ends with %v, %v", exit, err)
+		}
 	}()
-	s.stop = func() { cancel(); <-done }
+	s.stop = func() { cancel(); <-s.ended }
 	t.Cleanup(s.stop)
 	s.source.set("a", content)
 	return s
@@ -75,6 +77,8 @@ func (s *starting) inSync() {
 		}
 		select {
 		case <-s.changes:
+		case <-s.ended:
+			s.t.FailNow()
 		case <-time.After(time.Minute):
 			s.t.Fatalf("status %+v", s.Status())
 		}
@@ -113,13 +117,26 @@ func TestStart_WithOlderFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	probes, ready := make(chan string), make(chan struct{})
+	probed := func(s *starting) string {
+		select {
+		case content := <-probes:
+			return content
+		case <-s.ended:
+			t.FailNow()
+			return ""
+		}
+	}
 	s := startWith(t, dir, false, 1, func(ctx context.Context) error {
 		select {
 		case <-ready:
 			return nil
 		default:
 		}
-		probes <- show(dir)
+		select {
+		case probes <- show(dir):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		select {
 		case <-ready:
 			return nil
@@ -128,12 +145,12 @@ func TestStart_WithOlderFiles(t *testing.T) {
 		}
 	}, "2")
 	for _, content := range []string{"3", "4"} {
-		if got := <-probes; got != "a=1" {
+		if got := probed(s); got != "a=1" {
 			t.Errorf("it starts with %q", got)
 		}
 		s.source.set("a", content)
 	}
-	if got := <-probes; got != "a=1" || len(s.reload.calls()) != 0 {
+	if got := probed(s); got != "a=1" || len(s.reload.calls()) != 0 {
 		t.Errorf("it has %q before it is ready", got)
 	}
 	close(ready)

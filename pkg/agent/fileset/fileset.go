@@ -181,6 +181,8 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 func (d *Dir) Close() error {
 	var errs []error
 	if d.lock != nil {
+		// A process that is being started has a copy of the descriptor, which would hold the lock for longer.
+		_ = unix.Flock(int(d.lock.Fd()), unix.LOCK_UN)
 		errs = append(errs, d.lock.Close())
 	}
 	return errors.Join(append(errs, d.root.Close())...)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // tempDir returns a directory in memory, if there is such a file system, since each set is synced to the disk.
@@ -447,6 +448,24 @@ func TestForeignFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that is being started has a copy of each file descriptor until its program runs: that must not hold the lock.
+func TestOpen_WhileAProcessStarts(t *testing.T) {
+	dir := tempDir(t)
+	d, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	duplicate, err := unix.Dup(int(d.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(duplicate)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, Options{})
 }
 
 func TestOpenRefuses(t *testing.T) {
