@@ -19,12 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
@@ -423,6 +425,26 @@ func TestOptionalKind_ForbiddenForAMoment(t *testing.T) {
 	}
 	api.change(func() { api.list, api.watch, api.boats = 0, 0, []string{"ark", "raft"} })
 	s.await("boat.ark boat.raft")
+}
+
+// A right is missing if lists are refused for a while in a row: after any other answer, that time begins again.
+func TestOptionalKind_RefusalsInARow(t *testing.T) {
+	now := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+	x := NewIndex(now, &states{})
+	k := boats()
+	x.Within(Scope{Kinds: kind.Table{kind.BuiltIn()[0], k}})
+	s := &stream{name: boatsName, optional: k}
+	x.optional.read[s.name] = true
+	f := &followed{index: x, reader: &Reader{pace: defaultPace}, ask: make(chan struct{}, 1)}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "boats"}, "", errors.New("no role"))
+	failures, denied := 0, time.Time{}
+	for i, err := range []error{refused, apierrors.NewTooManyRequests("later", 1), refused, refused} {
+		f.listed(quiet(t), &followedKind{Kind: k}, s, err, &failures, &denied)
+		if got, want := x.reads(s), i < 3; got != want {
+			t.Errorf("after answer %d, the kind is read: %t, want %t", i, got, want)
+		}
+		now.Step(defaultPace.denied - time.Duration(2-i)*time.Second)
+	}
 }
 
 // A definition that cannot be listed for another reason does not block the start, and keeps what was read.
