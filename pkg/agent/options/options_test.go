@@ -391,6 +391,17 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// Of a command that reloads, {dir} is the directory that the application reads.
+func TestReloadCommand_Dir(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--reload-command=test {dir}/nginx.conf = /x/nginx.conf")
+	if err == nil {
+		err = c.Reload[0].Do(t.Context())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--owner=:7", "--file-mode=0440", "--max-bytes=1048576")
 	if err != nil || c.Dir != "/x" || c.Files.UID != nil || *c.Files.GID != 7 || c.Files.Mode != 0o440 || c.Files.MaxBytes != 1<<20 {

@@ -87,6 +87,11 @@ func TestCompose(t *testing.T) {
 			[][]*Object{{object("a", "A", "1", "not a name=", "x", "B", "\x00")}, {object("b", "A", "2")}},
 			[]string{"A=1", "DB_A=2"}, "",
 		},
+		"variables of chosen keys, renamed": {
+			[]Spec{{Kind: Secret, Namespace: "shop", Name: "b", Env: true, EnvPrefix: "DB_", Keys: []Key{{"tls.key", "KEY"}, {"USER", "USER"}}}},
+			[][]*Object{{object("b", "tls.key", "k", "USER", "u", "OTHER", "o")}},
+			[]string{"DB_KEY=k", "DB_USER=u"}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := NewComposer(tt.specs, maxBytes, lookup).Compose(func(i int) []*Object { return tt.objects[i] })
