@@ -28,6 +28,8 @@ const (
 type component struct {
 	name string
 	args []string
+	// prepare removes what an earlier process has left and ready would take for a sign of this one. nil: there is nothing.
+	prepare func(context.Context) error
 	// ready returns nil once other components can rely on this one. It is called repeatedly.
 	ready func(context.Context) error
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -34,18 +36,34 @@ func (c *ControlPlane) controllerManager() component {
 	for _, what := range []string{"daemonset", "deployment", "endpoint", "job", "namespace", "replicaset", "service-endpoint", "statefulset"} {
 		args = append(args, "--concurrent-"+what+"-syncs=20")
 	}
-	return component{name: controllerManager, args: args, ready: c.controllerManagerReady}
+	return component{name: controllerManager, args: args, prepare: c.forgetServiceAccount, ready: c.controllerManagerReady}
 }
 
-// controllerManagerReady returns nil once a controller has created the default ServiceAccount: no pod is admitted in a
+// forgetServiceAccount deletes a ServiceAccount that no test uses, so that its return shows that this process has started its
+// controllers, and not an earlier one: kube-controller-manager exits if kube-apiserver is stopped before that.
+func (c *ControlPlane) forgetServiceAccount(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	err = client.CoreV1().ServiceAccounts(corev1.NamespaceNodeLease).Delete(ctx, "default", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete a ServiceAccount: %w", err)
+	}
+	return nil
+}
+
+// controllerManagerReady returns nil once a controller has created the default ServiceAccounts: no pod is admitted in a
 // namespace before it exists.
 func (c *ControlPlane) controllerManagerReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("get default ServiceAccount: %w", err)
+	for _, namespace := range []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease} {
+		if _, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return fmt.Errorf("get default ServiceAccount of %s: %w", namespace, err)
+		}
 	}
 	return nil
 }

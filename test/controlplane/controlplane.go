@@ -131,8 +131,8 @@ func (c *ControlPlane) launchAll(ctx context.Context) error {
 	for _, stage := range append(stages, last) {
 		started := time.Now()
 		for _, one := range stage {
-			if one.name == kwok {
-				if err := c.releaseNodes(ctx); err != nil {
+			if one.prepare != nil {
+				if err := one.prepare(ctx); err != nil {
 					return err
 				}
 			}

@@ -31,7 +31,8 @@ func (c *ControlPlane) kwok() component {
 			"--kubeconfig=" + c.kubeconfigOf(kwok),
 			"--config=" + c.file("kwok.yaml"),
 		},
-		ready: c.nodesReady,
+		prepare: c.releaseNodes,
+		ready:   c.nodesReady,
 	}
 }
 
@@ -55,7 +56,7 @@ func (c *ControlPlane) releaseNodes(ctx context.Context) error {
 	return nil
 }
 
-// nodesReady creates missing nodes and returns nil once all are Ready.
+// nodesReady creates missing nodes and returns nil once kwok holds all, and they are Ready.
 func (c *ControlPlane) nodesReady(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
@@ -72,6 +73,13 @@ func (c *ControlPlane) nodesReady(ctx context.Context) error {
 		if !isReady(&node) {
 			return fmt.Errorf("node %s is not Ready", node.Name)
 		}
+	}
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Leases of nodes: %w", err)
+	}
+	if held := len(leases.Items); held < c.options.Nodes {
+		return fmt.Errorf("kwok holds %d of %d nodes", held, c.options.Nodes)
 	}
 	return nil
 }
