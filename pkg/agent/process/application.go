@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 )
 
 // Application is the application as a child of this process, which takes its place for all others: it has its standard input, output
@@ -131,11 +133,15 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 	}
 	a.restarting, a.replaced = true, old
 	a.mu.Unlock()
-	_, err := old.Stop(ctx, a.Grace)
+	err := old.Stop(ctx, a.Grace)
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer func() { a.restarting = false }()
+	if !old.hasEnded() {
+		a.replaced = nil // it goes on, and its end is the end of the application
+		return err
+	}
 	if a.ending {
 		a.end(old.Exit())
 		return ErrEnding
@@ -152,10 +158,9 @@ func (a *Application) Restart(ctx context.Context, uptime time.Duration) error {
 	finished(ctx, child, uptime)
 	a.mu.Lock()
 	a.trial = false
-	select {
-	case <-child.Done(): // maybe in the moment in which the time was over: its end has not been told, and is told by nothing else
+	if child.hasEnded() { // maybe in the moment in which the time was over: its end has not been told, and is told by nothing else
 		err = fmt.Errorf("the application ended after its start: %s", child.Exit())
-	default:
+	} else {
 		a.replaced = nil // from now on its end is the end of the application
 	}
 	if err != nil && (a.ending || !a.asked.IsZero()) {
@@ -189,10 +194,8 @@ func (a *Application) endIfDone() {
 	if a.child == nil || a.restarting {
 		return
 	}
-	select {
-	case <-a.child.Done():
+	if a.child.hasEnded() {
 		a.end(a.child.Exit())
-	default:
 	}
 }
 
@@ -216,51 +219,64 @@ func (a *Application) Stop() error {
 	if child == nil {
 		return nil
 	}
-	_, err := child.Stop(context.Background(), a.Grace)
-	return err
+	return child.Stop(context.Background(), a.Grace)
 }
 
-// own are signals that are about this process, and not forwarded: those about its children, its terminal and its pipes, and the one
-// with which the Go runtime interrupts goroutines.
-func own(s os.Signal) bool {
-	switch s {
-	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU:
-		return true
-	}
-	return false
-}
+// discarded are signals that are about this process, and not forwarded: those of its terminal and its pipes. By default they would stop
+// or end it.
+var discarded = []os.Signal{unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU}
 
 // stops are the signals with which containers are stopped.
-func stops(s os.Signal) bool { return s == unix.SIGTERM || s == unix.SIGINT || s == unix.SIGQUIT }
+var stops = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT}
+
+// others are all other signals, without those of the children, and the one with which the Go runtime interrupts goroutines.
+func others() (out []os.Signal) {
+	const last = 64
+	for s := unix.Signal(1); s <= last; s++ {
+		if s != unix.SIGCHLD && s != unix.SIGURG && !slices.Contains(discarded, os.Signal(s)) && !slices.Contains(stops, os.Signal(s)) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
 
 // Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
-// and then is killed. SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. The signals with
-// which containers are stopped, SIGTERM, SIGINT and SIGQUIT, are for this process before its start, and call cancel.
+// and then is killed; if that is not possible, cancel is called. SIGPROF is not forwarded, because it belongs to the profiler of the Go
+// runtime. The signals with which containers are stopped, SIGTERM, SIGINT and SIGQUIT, are for this process before its start, and call
+// cancel.
 func (a *Application) Forward(ctx context.Context, cancel func()) {
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals)
+	signals, stopping := make(chan os.Signal, 64), make(chan os.Signal, 64) // a channel of their own, so that no other takes their place
+	nowhere := make(chan os.Signal, 1)
+	signal.Notify(signals, others()...)
+	signal.Notify(stopping, stops...)
+	signal.Notify(nowhere, discarded...)
 	defer signal.Stop(signals)
+	defer signal.Stop(stopping)
+	defer signal.Stop(nowhere)
 	var kill <-chan time.Time
+	forward := func(s os.Signal) {
+		if err := a.forward(s); err != nil {
+			klog.FromContext(ctx).Error(err, "A signal cannot be sent to the application", "signal", s)
+		}
+	}
 	for {
 		select {
 		case s := <-signals:
-			if own(s) {
-				continue
-			}
-			if stops(s) && !a.Started() {
+			forward(s)
+		case s := <-stopping:
+			if !a.Started() {
 				cancel()
 				continue
 			}
-			a.forward(s)
+			forward(s)
 			if s == unix.SIGTERM && kill == nil {
 				kill = time.After(a.Grace)
 			}
 		case <-kill:
-			a.mu.Lock()
-			if a.child != nil {
-				_ = a.child.KillGroup()
+			if err := a.killGroup(); err != nil {
+				klog.FromContext(ctx).Error(err, "The application cannot be killed")
+				cancel()
 			}
-			a.mu.Unlock()
 		case <-ctx.Done():
 			return
 		}
@@ -269,8 +285,8 @@ func (a *Application) Forward(ctx context.Context, cancel func()) {
 
 // forward sends the application a signal. SIGTERM ends it, and so does another signal with which containers are stopped while no child
 // runs that could get it: a restart must start no child that has not been asked to end.
-func (a *Application) forward(s os.Signal) {
-	if stops(s) {
+func (a *Application) forward(s os.Signal) error {
+	if slices.Contains(stops, s) {
 		a.mu.Lock()
 		if s == unix.SIGTERM || !a.running() {
 			a.ending = true
@@ -279,7 +295,19 @@ func (a *Application) forward(s os.Signal) {
 		a.asked = time.Now()
 		a.mu.Unlock()
 	}
-	_ = a.Signal(s) // it may have ended meanwhile
+	if err := a.Signal(s); !errors.Is(err, os.ErrProcessDone) { // it may have ended meanwhile
+		return err
+	}
+	return nil
+}
+
+func (a *Application) killGroup() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.child == nil {
+		return nil
+	}
+	return a.child.KillGroup()
 }
 
 // running reports whether there is a child that Restart does not stop, with mu held.
@@ -287,10 +315,5 @@ func (a *Application) running() bool {
 	if a.restarting && !a.trial {
 		return false
 	}
-	select {
-	case <-a.child.Done():
-		return false
-	default:
-		return true
-	}
+	return !a.child.hasEnded()
 }

@@ -111,17 +111,28 @@ func (c *Child) Signal(s os.Signal) error { return c.process.Signal(s) }
 // KillGroup kills all processes of the group, also those that remain after the first has ended.
 func (c *Child) KillGroup() error {
 	if err := unix.Kill(-c.PID(), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return err
+		return os.NewSyscallError("kill", err)
 	}
 	return nil
 }
 
+func (c *Child) hasEnded() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// killTime is how long a process may take to end after SIGKILL: a system call may hang, of a network file system for example.
+const killTime = 10 * time.Second
+
 // Stop asks the process to end, with SIGTERM, and kills its group after a time, or when the context ends. Afterwards no process of
-// the group is left.
-func (c *Child) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
-	err := c.Signal(unix.SIGTERM)
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
+// the group is left. If there is an error, the process may be: one of another user cannot be signalled without CAP_KILL.
+func (c *Child) Stop(ctx context.Context, grace time.Duration) error {
+	if err := c.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -130,9 +141,20 @@ func (c *Child) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	err = errors.Join(err, c.KillGroup())
-	<-c.done
-	return c.exit, err
+	return c.kill()
+}
+
+// kill kills the group, and waits until the process has ended.
+func (c *Child) kill() error {
+	if err := c.KillGroup(); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(killTime):
+		return fmt.Errorf("process %d has not ended %v after SIGKILL", c.PID(), killTime)
+	}
 }
 
 // Run runs a command until it ends. When the context ends, its process group is killed, and the error is the cause of that. Otherwise
@@ -154,8 +176,6 @@ func Run(ctx context.Context, output *os.File, env []string, name string, args .
 		}
 		return nil
 	case <-ctx.Done():
-		err := child.KillGroup()
-		<-child.done
-		return errors.Join(fmt.Errorf("%s: %w", name, context.Cause(ctx)), err)
+		return errors.Join(fmt.Errorf("%s: %w", name, context.Cause(ctx)), child.kill())
 	}
 }

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "parent": // as the agent is: it runs the rest of its arguments
 		os.Exit(beParent(argument))
+	case "stranger":
+		beStranger()
 	case "early": // as the agent is before it starts an application
 		time.AfterFunc(limit, func() { os.Exit(1) })
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGQUIT) // they do not end it by themselves
@@ -78,6 +80,21 @@ func beParent(grace string) int {
 	if err := a.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 127
+	}
+	if n, _ := strconv.Atoi(os.Getenv("COMMANDS")); n > 0 {
+		for range n {
+			if err := Run(ctx, nil, nil, "sh", "-c", "(true & true & true &); exit 0"); err != nil {
+				panic(err)
+			}
+			// Nothing else would wait for what is left now.
+			if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, limit, true, func(context.Context) (bool, error) {
+				var info siginfo
+				return peek(&info) == nil && info.pid == 0, nil
+			}); err != nil {
+				fmt.Println("zombies are left")
+			}
+		}
+		fmt.Println("no zombie is left")
 	}
 	return (<-a.Ended()).Status()
 }
@@ -267,6 +284,22 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 	start(t, c)
 	await(t, "no zombie is left", func() bool { return zombiesOf(t, c.Process.Pid) == 0 })
+	if err := errors.Join(in.Close(), c.Wait()); err != nil && c.ProcessState.ExitCode() != 1 {
+		t.Error(err)
+	}
+}
+
+// Orphans are waited for too if they end together with a command that is waited for elsewhere, in whatever order that is noticed.
+func TestOrphansAreReaped_BesideCommands(t *testing.T) {
+	t.Parallel()
+	c := parent(t, "1m", "", "sh", "-c", "echo ready; read x")
+	c.Env = append(c.Env, "COMMANDS=300")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := start(t, c)
+	awaitLine(t, lines, "no zombie is left")
 	if err := errors.Join(in.Close(), c.Wait()); err != nil && c.ProcessState.ExitCode() != 1 {
 		t.Error(err)
 	}

@@ -5,7 +5,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 
@@ -29,7 +28,7 @@ func Reap(ctx context.Context) {
 
 // reapAll waits for all children that have ended. Those that this program has started are waited for where they were started.
 func reapAll(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		var info siginfo
 		if err := peek(&info); err != nil || info.pid == 0 {
 			return
@@ -37,18 +36,16 @@ func reapAll(ctx context.Context) {
 		children.Lock()
 		child := children.byPID[int(info.pid)]
 		if child == nil {
-			_, err := unix.Wait4(int(info.pid), nil, unix.WNOHANG, nil)
-			children.Unlock()
-			if err != nil && !errors.Is(err, unix.EINTR) {
-				return
-			}
-			continue
+			// This fails if it was waited for meanwhile where it was started. Others may have ended with it, so peek tells whether to go on.
+			_, _ = unix.Wait4(int(info.pid), nil, unix.WNOHANG, nil)
 		}
 		children.Unlock()
+		if child == nil {
+			continue
+		}
 		select {
 		case <-child.done: // soon: it has ended
 		case <-ctx.Done():
-			return
 		}
 	}
 }
