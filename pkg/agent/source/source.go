@@ -137,11 +137,12 @@ func (m *Composer) Compose(objects func(i int) []*Object) (*Set, error) {
 // composition is a set that is being composed.
 type composition struct {
 	*Composer
-	set  *Set
-	from map[string]string // which source a file is from, by its path
-	size int64             // of the files
-	full bool              // there is no room for what would have to be made: no more is
-	errs []error
+	set         *Set
+	from        map[string]string // which source a file is from, by its path
+	size        int64             // of the files
+	environment int               // the size of the variables, as for execve
+	full        bool              // there is no room for what would have to be made: no more is
+	errs        []error
 }
 
 func (c *composition) fail(format string, args ...any) {
@@ -246,5 +247,23 @@ func (c *composition) variable(name string, value []byte, from string) {
 		c.set.Ignored = append(c.set.Ignored, fmt.Sprintf("%s in %s", name, from))
 		return
 	}
+	size := len(name) + len("=") + len(value) + 1 // and NUL
+	if size > maxVariable {
+		c.fail("%s: environment variable %s has %d bytes, and %d are allowed", from, name, size, maxVariable)
+		return
+	}
+	const pointer = 8
+	if c.environment += size + pointer; c.environment-size-pointer <= maxEnvironment && c.environment > maxEnvironment {
+		c.fail("%s: with environment variable %s, these have more than %d bytes", from, name, maxEnvironment)
+		return
+	}
 	c.set.Env = append(c.set.Env, name+"="+string(value))
 }
+
+// Linux starts no program with a longer variable (MAX_ARG_STRLEN, with pages of 4 KiB), or with arguments and environment of more than a
+// quarter of the limit of the stack, which is 8 MiB by default (execve(2)). Half of that is for the variables of sources, so that the
+// application is not stopped for a restart that cannot succeed.
+const (
+	maxVariable    = 128 << 10
+	maxEnvironment = 1 << 20
+)

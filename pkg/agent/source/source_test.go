@@ -44,6 +44,7 @@ func render(s *Set) (out []string) {
 }
 
 func TestCompose(t *testing.T) {
+	long, longest := strings.Repeat("x", 100_000), strings.Repeat("x", maxVariable)
 	everything := labels.SelectorFromSet(labels.Set{"app": "web"})
 	named := func(kind Kind, name string) Spec { return Spec{Kind: kind, Namespace: "shop", Name: name} }
 	for name, tt := range map[string]struct {
@@ -86,6 +87,19 @@ func TestCompose(t *testing.T) {
 			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Env: true}, {Kind: Secret, Namespace: "shop", Name: "b", Env: true, EnvPrefix: "DB_"}},
 			[][]*Object{{object("a", "A", "1", "not a name=", "x", "B", "\x00")}, {object("b", "A", "2")}},
 			[]string{"A=1", "DB_A=2"}, "",
+		},
+		"a variable of the longest kind": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Env: true}}, [][]*Object{{object("a", "A", longest[:maxVariable-3])}},
+			[]string{"A=" + longest[:maxVariable-3]}, "",
+		},
+		"a variable is too long": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Env: true}}, [][]*Object{{object("a", "A", longest[:maxVariable-2])}},
+			nil, "ConfigMap shop/a: environment variable A has 131073 bytes, and 131072 are allowed",
+		},
+		"variables are too long together": {
+			[]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Env: true}},
+			[][]*Object{{object("a", "A", long, "B", long, "C", long, "D", long, "E", long, "F", long, "G", long, "H", long, "I", long, "J", long, "K", long)}},
+			nil, "ConfigMap shop/a: with environment variable K, these have more than 1048576 bytes",
 		},
 		"variables of chosen keys, renamed": {
 			[]Spec{{Kind: Secret, Namespace: "shop", Name: "b", Env: true, EnvPrefix: "DB_", Keys: []Key{{"tls.key", "KEY"}, {"USER", "USER"}}}},
