@@ -81,10 +81,14 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 		case e := <-ended:
 			return &e, nil
 		case <-ctx.Done():
-			if a.config.Once || a.config.Application != nil && !a.config.Application.Started() {
+			l.stop()
+			switch application := a.config.Application; {
+			case a.config.Once, application != nil && !application.Started():
 				return nil, ErrInterrupted
+			case application != nil: // it was started in the same moment
+				return application.End()
 			}
-			return nil, nil //nolint:nilnil // the application has not ended
+			return nil, nil //nolint:nilnil // there is no application
 		}
 	}
 }
@@ -195,6 +199,7 @@ func (l *loop) stop() {
 	if l.done != nil {
 		l.interrupt()
 		<-l.done //nolint:errcheck // it does not count anymore
+		l.done = nil
 	}
 }
 

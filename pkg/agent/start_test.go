@@ -53,7 +53,7 @@ func startWith(t *testing.T, dir string, env bool, rollback int, probe func(cont
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	go func() {
 		defer close(s.ended)
-		if exit, err := s.Run(ctx); err != nil || exit != nil {
+		if exit, err := s.Run(ctx); ctx.Err() == nil {
 			t.Errorf("the agent ends with %v, %v", exit, err)
 		}
 	}()
@@ -157,6 +157,24 @@ func TestStart_WithOlderFiles(t *testing.T) {
 	s.inSync()
 	if got := s.reload.calls(); len(got) != 1 || got[0] != "a=4" {
 		t.Errorf("reloads of %q", got)
+	}
+}
+
+// An interruption in the moment of the start ends the application, and its end is that of the agent.
+func TestStart_IsInterrupted(t *testing.T) {
+	t.Parallel()
+	var a *Agent
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	a, err := New(Config{Dir: t.TempDir(), Application: process.NewApplication([]string{"sleep", "1000"}, nil, time.Minute)}, func() {
+		if status := a.Status(); status.Started {
+			cancel()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := a.Run(ctx); exit == nil || exit.Status() != 143 || err != nil {
+		t.Errorf("it ends with %v, %v", exit, err)
 	}
 }
 

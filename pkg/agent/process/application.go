@@ -222,6 +222,16 @@ func (a *Application) Stop() error {
 	return child.Stop(context.Background(), a.Grace)
 }
 
+// End ends the application, and returns how it ended.
+func (a *Application) End() (*Exit, error) {
+	if err := a.Stop(); err != nil {
+		return nil, err
+	}
+	a.GiveUp()
+	e := <-a.ended
+	return &e, nil
+}
+
 // discarded are signals that are about this process, and not forwarded: those of its terminal and its pipes. By default they would stop
 // or end it.
 var discarded = []os.Signal{unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU}
