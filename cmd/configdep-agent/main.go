@@ -93,6 +93,9 @@ func restarter() *cobra.Command {
 	}
 }
 
+// stops are the signals with which the kubelet stops a container, as its image says: nginx's says SIGQUIT, and HAProxy's SIGUSR1.
+var stops = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1}
+
 // run runs an agent, and returns the exit code.
 func run(o *options.Options, command []string) (code int, err error) {
 	config, err := o.Config(command)
@@ -118,7 +121,7 @@ func run(o *options.Options, command []string) (code int, err error) {
 	defer cancel()
 	if config.Application == nil {
 		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
+		ctx, stop = signal.NotifyContext(ctx, stops...)
 		defer stop()
 	}
 	if os.Getpid() == 1 { // then orphans of commands are its children too

@@ -68,7 +68,8 @@ var restart bool
 
 // run runs a restarter until the containers shall restart, or the pod ends.
 func run(address string, c *restarter.Config) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, os.Interrupt)
+	// One of these stops a container, as its image says: nginx's says SIGQUIT, and HAProxy's SIGUSR1.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1)
 	defer stop()
 	r := restarter.New(*c)
 	if address != "" {
@@ -80,9 +81,9 @@ func run(address string, c *restarter.Config) error {
 		go func() { _ = s.Serve(listener) }() // until the process ends
 	}
 	err := r.Run(ctx)
-	restart = err == nil
 	if ctx.Err() != nil {
 		return nil // the pod ends
 	}
+	restart = err == nil
 	return err
 }
