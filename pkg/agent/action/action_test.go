@@ -116,6 +116,13 @@ func TestHTTP(t *testing.T) {
 	if h.TokenFile = filepath.Join(t.TempDir(), "none"); !errors.Is(h.Do(t.Context()), os.ErrNotExist) {
 		t.Error("a token that does not exist")
 	}
+	h.TokenFile = filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(h.TokenFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a pipe in the place of a token: %v", err)
+	}
 	if h.TokenFile = file(t, "token", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
 		t.Errorf("a token with two lines: %v", h.Do(t.Context()))
 	}

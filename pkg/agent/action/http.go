@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // HTTP sends a request. Files with credentials are read for each one, so that they may change.
@@ -169,11 +171,14 @@ func (h *HTTP) authorize(r *http.Request) error {
 
 // readLine reads a file with one line.
 func readLine(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe is not waited for
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, fmt.Errorf("%s is not a regular file", name))
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxAnswer))
 	if err != nil {
 		return "", err

@@ -91,11 +91,17 @@ func (p Process) Send(s syscall.Signal) error {
 	if len(masters) == 0 {
 		return fmt.Errorf("no process of %s is running, or the containers of the pod do not share their process namespace (shareProcessNamespace)", p.Name)
 	}
-	var errs []error
+	var errs, ended []error
 	for _, f := range masters {
-		if err := unix.Kill(f.pid, s); err != nil {
+		switch err := unix.Kill(f.pid, s); {
+		case errors.Is(err, unix.ESRCH):
+			ended = append(ended, fmt.Errorf("process %d: %w", f.pid, err))
+		case err != nil:
 			errs = append(errs, fmt.Errorf("process %d: %w", f.pid, err))
 		}
+	}
+	if len(ended) == len(masters) {
+		return errors.Join(ended...) // otherwise it was another command of the program, such as a probe
 	}
 	return errors.Join(errs...)
 }

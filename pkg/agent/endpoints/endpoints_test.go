@@ -93,6 +93,10 @@ func TestMetrics(t *testing.T) {
 	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 9 {
 		t.Errorf("%d metrics, %v", len(families), err)
 	}
+	a.health[0].Heard = time.Time{}
+	if _, text = get(t, a, "/metrics"); !strings.Contains(text+"\n", "configdep_agent_source_last_heard_timestamp_seconds 0\n") {
+		t.Errorf("a source that was never heard:\n%s", text)
+	}
 	a.status = agent.Status{Started: true, Wanted: "a", Applied: "a"}
 	if _, text = get(t, a, "/metrics"); !strings.Contains(text, "configdep_agent_in_sync 1\n") || strings.Contains(text, "last_applied") {
 		t.Errorf("in sync:\n%s", text)

@@ -74,13 +74,18 @@ func writeMetrics(w io.Writer, a Agent) {
 			oldest = h.Heard
 		}
 	}
-	if !oldest.IsZero() {
+	if len(a.Health()) > 0 {
 		gauge("configdep_agent_source_last_heard_timestamp_seconds",
-			"When something was last received from the source that has been silent for the longest time, in seconds since the epoch.", seconds(oldest))
+			"When something was last received from the source that has been silent for the longest time, in seconds since the epoch; 0 if nothing was.", seconds(oldest))
 	}
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
 
 func one(b bool) float64 {
 	if b {

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent"
@@ -79,6 +80,16 @@ type Options struct {
 	RetryMin, RetryMax time.Duration
 }
 
+// again is after how long the annotation is written again, which changes nothing unless it was lost: another client may have removed it,
+// or etcd may have been restored.
+const again = time.Hour
+
+// So many Events in a row, and then one in this time, as by the recorders of the controllers of Kubernetes.
+const (
+	eventBurst = 25
+	eventEvery = 5 * time.Minute
+)
+
 // Reporter reports what an agent does.
 type Reporter struct {
 	client  Client
@@ -93,19 +104,21 @@ type way struct {
 	name    string // for the log
 	changed chan struct{}
 	// same tells that the second report is not sent after the first.
-	same func(last, now *status.Report) bool
-	send func(ctx context.Context, now *status.Report) error
+	same  func(last, now *status.Report) bool
+	again time.Duration        // after which it is sent all the same; 0: it is not
+	wait  func() time.Duration // until another report is allowed; nil: it is
+	send  func(ctx context.Context, now *status.Report) error
 }
 
 // New returns a reporter for a pod, which asks for the status of its agent.
 func New(c Client, pod Pod, o Options, status func() agent.Status) *Reporter {
 	r := &Reporter{client: c, pod: pod, options: o, status: status}
 	if o.Annotate {
-		r.ways = append(r.ways, &way{"annotation", make(chan struct{}, 1), equal, r.annotate})
+		r.ways = append(r.ways, &way{name: "annotation", changed: make(chan struct{}, 1), same: equal, again: again, send: r.annotate})
 	}
 	if o.Events {
-		e := events{Reporter: r}
-		r.ways = append(r.ways, &way{"Event", make(chan struct{}, 1), sameState, e.send})
+		e := events{Reporter: r, limit: rate.NewLimiter(rate.Every(eventEvery), eventBurst)}
+		r.ways = append(r.ways, &way{name: "Event", changed: make(chan struct{}, 1), same: sameEvent, wait: e.wait, send: e.send})
 	}
 	return r
 }
@@ -133,14 +146,17 @@ func (r *Reporter) Run(ctx context.Context) {
 func (r *Reporter) follow(ctx context.Context, w *way) {
 	var last *status.Report // what has been reported
 	var at time.Time
-	var retry time.Time // of the next try after failures
-	failures := 0
+	var retry time.Time                                // of the next try after failures
+	failures, again := 0, w.again+rand.N(w.again/10+1) //nolint:gosec // no secret
 	for {
 		var due <-chan time.Time
 		s := r.status()
 		now := Of(&s)
 		switch {
 		case last != nil && failures == 0 && w.same(last, now):
+			if w.again > 0 {
+				due = time.After(time.Until(at.Add(again)))
+			}
 		case failures > 0:
 			due = time.After(time.Until(retry))
 		default:
@@ -148,15 +164,11 @@ func (r *Reporter) follow(ctx context.Context, w *way) {
 			if last != nil && sameState(now, last) {
 				least *= 10
 			}
-			due = time.After(time.Until(at.Add(least)))
-		}
-		if due == nil {
-			select {
-			case <-w.changed:
-			case <-ctx.Done():
-				return
+			wait := time.Until(at.Add(least))
+			if w.wait != nil {
+				wait = max(wait, w.wait())
 			}
-			continue
+			due = time.After(wait)
 		}
 		select {
 		case <-w.changed:
@@ -177,6 +189,11 @@ func (r *Reporter) follow(ctx context.Context, w *way) {
 		}
 		last, at, failures = now, time.Now(), 0
 	}
+}
+
+// sameEvent reports whether nothing but versions and numbers differs: those of ports differ with each try.
+func sameEvent(last, now *status.Report) bool {
+	return last.State == now.State && source.WithoutNumbers(last.Message) == source.WithoutNumbers(now.Message)
 }
 
 // sameState reports whether nothing but versions differs.
@@ -222,7 +239,14 @@ func (r *Reporter) request(ctx context.Context, method, path, contentType string
 // events writes Events.
 type events struct {
 	*Reporter
+	limit     *rate.Limiter
 	forbidden bool // which has been logged
+}
+
+// wait returns how long to wait until another Event is allowed.
+func (e *events) wait() time.Duration {
+	missing := max(0, 1-e.limit.Tokens())
+	return time.Duration(missing * float64(eventEvery))
 }
 
 // send writes the Event of a report. It is dropped if Events are forbidden: trying again would not help, and the next one shows whether the
@@ -231,6 +255,7 @@ func (e *events) send(ctx context.Context, now *status.Report) error {
 	if now.State == status.Applying {
 		return nil
 	}
+	e.limit.Allow()
 	event, err := json.Marshal(e.event(now))
 	if err != nil {
 		return err

@@ -158,9 +158,9 @@ func TestReporter(t *testing.T) {
 		b.after(time.Millisecond, pod+`{"state":"Applying"}`)
 		b.set(applied(1))
 		b.after(time.Second, annotation(`"state":"Applied"`, 1))
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		b.reporter.Notify() // nothing has changed
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		// Versions alone wait longer, and only the last ones are reported.
 		b.set(applied(2))
 		b.after(0, annotation(`"state":"Applied"`, 2)) // the last report is long ago
@@ -187,10 +187,10 @@ func TestReporter_Retries(t *testing.T) {
 		b.after(time.Minute, pod+`{"state":"Applying"}`)
 		b.will(errors.New("no"))
 		b.set(applied(1))
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		b.will(nil)
 		b.after(time.Minute, annotation(`"state":"Applied"`, 1))
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 	})
 }
 
@@ -200,13 +200,48 @@ func TestReporter_RetriesWhileTheStatusChanges(t *testing.T) {
 		b.after(time.Minute, pod+`{"state":"Applying"}`)
 		b.will(errors.New("no"))
 		b.set(applied(1))
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		b.will(nil)
 		for range 1000 {
 			b.reporter.Notify()
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // of the clock of synctest
 		}
 		b.after(0, annotation(`"state":"Applied"`, 1))
+	})
+}
+
+// An annotation that was lost is written again.
+func TestReporter_WritesAgain(t *testing.T) {
+	run(t, Options{Annotate: true}, func(b *bench) {
+		b.after(time.Minute, pod+`{"state":"Applying"}`)
+		b.set(applied(1))
+		b.after(time.Second, annotation(`"state":"Applied"`, 1))
+		b.after(time.Hour - 2*time.Second)
+		b.after(7*time.Minute, annotation(`"state":"Applied"`, 1))
+	})
+}
+
+// Errors that differ in their numbers alone, as those of ports, make one Event, and content that changes all the time makes few of them.
+func TestReporter_FewEvents(t *testing.T) {
+	run(t, Options{Events: true}, func(b *bench) {
+		for port := range 10 {
+			b.set(func(s *agent.Status) {
+				s.Failure = &agent.FailureError{Step: agent.Reload, Err: fmt.Errorf("from port %d: reset", port)}
+			})
+			time.Sleep(time.Minute) //nolint:forbidigo // of the clock of synctest
+		}
+		b.after(0, "/api/v1/namespaces/shop/events u1: Warning ConfigNotApplied reload: from port 0: reset")
+		for i := range 1800 { // for an hour
+			b.set(applied(i))
+			time.Sleep(time.Second) //nolint:forbidigo // of the clock of synctest
+			b.set(func(s *agent.Status) { s.Wanted = "b" })
+			time.Sleep(time.Second) //nolint:forbidigo // of the clock of synctest
+		}
+		b.fakeCluster.mu.Lock()
+		defer b.fakeCluster.mu.Unlock()
+		if n := len(b.sent); n < 30 || n > 40 {
+			t.Errorf("%d Events", n)
+		}
 	})
 }
 
@@ -217,11 +252,11 @@ func TestReporter_Events(t *testing.T) {
 		b.set(applied(1))
 		b.after(time.Second, events+"Normal ConfigApplied The application works with the content of its sources")
 		b.set(applied(2))
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		b.set(func(s *agent.Status) { s.Failure = &agent.FailureError{Step: agent.Reload, Err: errors.New("x")} })
 		b.after(time.Second, events+"Warning ConfigNotApplied reload: x")
 		b.reporter.Notify()
-		b.after(time.Hour)
+		b.after(20 * time.Minute)
 		b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
 		b.after(time.Second, events+"Warning ConfigSourceMissing a is missing")
 	})
@@ -249,14 +284,14 @@ func TestReporter_EventsFail(t *testing.T) {
 				b.refuseEvents(c.err)
 				b.set(applied(1))
 				b.after(time.Second, annotation(`"state":"Applied"`, 1))
-				b.after(time.Hour)
+				b.after(20 * time.Minute)
 				b.set(func(s *agent.Status) { s.Failure = &agent.FailureError{Step: agent.Reload, Err: errors.New("x")} })
 				b.after(time.Second, annotation(`"state":"Failed","message":"reload: x"`, 1))
-				b.after(time.Hour)
+				b.after(20 * time.Minute)
 				if tries := b.refuseEvents(nil); tries < 2 || tries > c.tries {
 					b.Errorf("%d tries", tries)
 				}
-				b.after(time.Hour, c.later...)
+				b.after(20*time.Minute, c.later...)
 			})
 			if n := strings.Count(log.String(), c.err.Error()); n != 1 {
 				t.Errorf("%d lines of the log in:\n%s", n, log.String())
@@ -275,7 +310,7 @@ func TestReporter_EventsAllowedLater(t *testing.T) {
 		for range 3 {
 			b.refuseEvents(forbidden)
 			b.set(applied(1))
-			b.after(time.Hour)
+			b.after(20 * time.Minute)
 			b.refuseEvents(nil)
 			b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
 			b.after(time.Hour, events+"Warning ConfigSourceMissing a is missing")

@@ -41,7 +41,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.File, "file", o.File, "file of a volume of the downward API with the value of the annotation configdep.io/restart of the pod")
 	f.IntVar(&o.ExitCode, "exit-code", o.ExitCode, "exit code for which restartPolicyRules have the action RestartAllContainers")
 	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often the file is read if the kernel tells of no change")
-	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "minimum time from the start of the containers to their restart")
+	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "minimum time from the start of this program to the restart of the containers")
 	f.DurationVar(&o.Unready, "unready", o.Unready, "for how long /readyz fails before the restart, so that Services send no requests")
 	f.StringVar(&o.DrainURL, "drain-url", o.DrainURL, "URL that is called with POST before the time of --unready, so that the application finishes what it does")
 	f.StringVar(&o.DrainCommand, "drain-command", o.DrainCommand, "command that runs instead of the call of --drain-url: words, or a JSON array")

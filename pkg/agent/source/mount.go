@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/notify"
@@ -60,6 +61,9 @@ func (m *Mount) Health() Health {
 	return m.health
 }
 
+// rest is how long a reader does nothing after a look, at least.
+const rest = 100 * time.Millisecond
+
 // Run reads until the context ends.
 func (m *Mount) Run(ctx context.Context) {
 	// A directory that does not exist yet is found by polling, and then polled.
@@ -67,9 +71,20 @@ func (m *Mount) Run(ctx context.Context) {
 	defer stop()
 	poll := time.NewTicker(m.poll)
 	defer poll.Stop()
+	m.mu.Lock()
+	m.health.Progress = time.Now() // a look that does not end is no progress
+	m.mu.Unlock()
 	for {
+		began := time.Now()
 		if err := m.look(); err != nil {
 			klog.FromContext(ctx).Error(err, "A source cannot be read, will retry", "source", m.spec.String())
+		}
+		// Files may be written all the time, and reading them must not take all of a processor.
+		rest := time.After(max(min(rest, m.poll), time.Since(began)))
+		select {
+		case <-rest:
+		case <-ctx.Done():
+			return
 		}
 		select {
 		case <-notified:
@@ -198,11 +213,14 @@ func (m *Mount) loadFrom(volume *os.Root, set string) (*Object, error) {
 }
 
 func readUpTo(root *os.Root, name string, limit int64) ([]byte, error) {
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() { // a pipe may have taken its place meanwhile
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file anymore", name))
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = errTooLarge

@@ -176,12 +176,17 @@ func kindOf(err error) string {
 	if err == nil {
 		return ""
 	}
+	return WithoutNumbers(err.Error())
+}
+
+// WithoutNumbers returns a text without digits.
+func WithoutNumbers(s string) string {
 	return strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {
 			return -1
 		}
 		return r
-	}, err.Error())
+	}, s)
 }
 
 // query returns the parameters of each request: with a name, a Role with resourceNames is enough.
@@ -231,7 +236,10 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 		}
 	}
 	w.mu.Lock()
-	w.objects, w.synced, w.err = objects, true, nil
+	w.objects, w.synced = objects, true
+	if refused(w.err) {
+		w.err = nil
+	} // another one counts as the same as long as no watch can be opened
 	w.mu.Unlock()
 	w.changed()
 	return version, nil
