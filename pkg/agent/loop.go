@@ -86,7 +86,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 			case a.config.Once, application != nil && !application.Started():
 				return nil, ErrInterrupted
 			case application != nil: // it was started in the same moment
-				return application.End()
+				return application.End() //nolint:contextcheck // the context has ended
 			}
 			return nil, nil //nolint:nilnil // there is no application
 		}
