@@ -31,7 +31,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 func file(t *testing.T, name, content string) string {
 	t.Helper()
@@ -235,10 +235,12 @@ func TestHTTP_Timeout(t *testing.T) {
 	if err := h.Do(ctx); !errors.Is(err, newer) {
 		t.Errorf("error %v of an interrupted request", err)
 	}
-	// The status is known: it is enough.
+	// The status is known: it is enough. On a busy machine it may come later.
 	h.URL, h.Timeout = parse(t, server.URL+"/begins"), 100*time.Millisecond
-	if err := h.Do(t.Context()); err != nil {
-		t.Errorf("error %v after an answer without an end", err)
+	for err := h.Do(t.Context()); err != nil; err = h.Do(t.Context()) {
+		if h.Timeout *= 8; h.Timeout > limit || !strings.Contains(err.Error(), "no answer within") {
+			t.Fatalf("error %v after an answer without an end", err)
+		}
 	}
 }
 

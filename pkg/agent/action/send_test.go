@@ -54,16 +54,16 @@ func TestSend(t *testing.T) {
 	wait := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	big := strings.Repeat(secret, maxAnswer/len(secret))
 	for name, tt := range map[string]struct {
-		answer  func(c net.Conn)
-		expect  string
-		timeout time.Duration
-		err     string
+		answer    func(c net.Conn)
+		expect    string
+		interrupt bool // after the answer
+		err       string
 	}{
 		"no answer":                         {answer: say()},
 		"any answer":                        {answer: say(secret, secret)},
 		"an answer once no more comes":      {answer: func(c net.Conn) { wait(c); say(secret)(c) }},
 		"an answer that is too long":        {answer: func(c net.Conn) { say(big)(c); wait(c) }},
-		"the connection does not end":       {answer: say(secret), timeout: 50 * time.Millisecond, err: "the connection did not end within 50ms"},
+		"the connection does not end":       {answer: say(secret), interrupt: true, err: "newer"},
 		"the expected answer":               {answer: say("\nSuccess=1\n--\n"), expect: "Success=1"},
 		"it is not waited for more":         {answer: func(c net.Conn) { say("OK\r\n")(c); wait(c) }, expect: "OK\r\n"},
 		"in pieces":                         {answer: say("Succ", "ess", "=1"), expect: "Success=1"},
@@ -72,7 +72,7 @@ func TestSend(t *testing.T) {
 		"after too much":                    {answer: func(c net.Conn) { say(big[:maxAnswer-1] + "OK")(c); wait(c) }, expect: "OK", err: "the first 65536 bytes of the answer are not the expected ones"},
 		"another answer":                    {answer: say(secret, "Success=0"), expect: "Success=1", err: "the answer is not the expected one"},
 		"no answer where one was expected":  {answer: say(), expect: "Success=1", err: "the answer is not the expected one"},
-		"the expected answer does not come": {answer: func(c net.Conn) { say(secret)(c); wait(c) }, expect: "OK", timeout: 50 * time.Millisecond, err: "no expected answer within 50ms"},
+		"the expected answer does not come": {answer: say(secret), expect: "OK", interrupt: true, err: "newer"},
 		"the connection is cut": {
 			answer: func(c net.Conn) {
 				if tcp, is := c.(*net.TCPConn); is {
@@ -83,27 +83,45 @@ func TestSend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tt.timeout == 0 {
-				tt.timeout = limit
-			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
 			got, release := make(chan string, 1), make(chan struct{})
 			to := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn) {
 				line, _ := bufio.NewReader(c).ReadString('\n')
 				got <- line
-				if tt.answer(c); tt.timeout != limit {
+				if tt.answer(c); tt.interrupt {
+					cancel(errors.New("newer"))
 					<-release
 				}
 			})
-			s := &Send{Text: []byte("reload " + secret + "\n"), To: to, Expect: []byte(tt.expect), Timeout: tt.timeout}
-			err := s.Do(t.Context())
+			s := &Send{Text: []byte("reload " + secret + "\n"), To: to, Expect: []byte(tt.expect), Timeout: limit}
+			err := s.Do(ctx)
 			close(release)
 			if (err != nil) != (tt.err != "") || err != nil && (!strings.HasPrefix(err.Error(), "bytes to tcp://127.0.0.1:") || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), secret)) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
-			if line := <-got; line != "reload "+secret+"\n" {
-				t.Errorf("it got %q", line)
+			select {
+			case line := <-got:
+				if line != "reload "+secret+"\n" {
+					t.Errorf("it got %q", line)
+				}
+			case <-time.After(limit):
+				t.Error("it got nothing")
 			}
 		})
+	}
+}
+
+// Each try ends in time, and tells what it has waited for. How far it has come by then does not matter.
+func TestSend_Timeout(t *testing.T) {
+	for expect, want := range map[string]string{"": "the connection did not end within 50ms", "OK": "no expected answer within 50ms"} {
+		release := make(chan struct{})
+		s := &Send{Text: []byte("reload\n"), Expect: []byte(expect), Timeout: 50 * time.Millisecond, To: listen(t, "tcp", "127.0.0.1:0", func(net.Conn) { <-release })}
+		err := s.Do(t.Context())
+		close(release)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }
 
