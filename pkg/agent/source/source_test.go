@@ -21,7 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/fileset"
 )
 
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 func object(name string, pairs ...string) *Object {
 	o := &Object{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7", Data: map[string][]byte{}}
@@ -256,7 +256,7 @@ func TestMount(t *testing.T) {
 				}
 			}
 			if volume != dir {
-				await(t, "it is not found", func() bool { objects, synced := m.Objects(); return synced && len(objects) == 0 })
+				await(t, "it is not found", func() bool { objects, synced := m.Objects(); return synced && len(objects) == 0 && changes.Load() == 1 })
 				changes.Store(0)
 				if err := os.Symlink(dir, volume); err != nil {
 					t.Fatal(err)
@@ -265,6 +265,7 @@ func TestMount(t *testing.T) {
 			await(t, "it is read", shows(map[string]string{"a": "1", "b": "1"}))
 			set("..2026_2", map[string]string{"a": "2", "c": "2"})
 			await(t, "the second set is read", shows(map[string]string{"a": "2", "c": "2"}))
+			await(t, "both changes are told", func() bool { return changes.Load() >= 2 }) // which is after the objects are there
 			if n := changes.Load(); n != 2 {
 				t.Errorf("%d changes, want 2", n)
 			}

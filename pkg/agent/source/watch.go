@@ -30,12 +30,13 @@ const (
 // pace is how long things take.
 type pace struct {
 	list     time.Duration // for one page
+	answer   time.Duration // until a watch begins
 	watch    time.Duration // at least, of each watch; at most twice as long
 	idle     time.Duration // how long a watch may be silent: the API server sends a bookmark about every minute. Then the objects are listed
 	min, max time.Duration // between two tries after failures
 }
 
-var defaultPace = pace{list: time.Minute, watch: 5 * time.Minute, idle: 3 * time.Minute, min: time.Second, max: 30 * time.Second}
+var defaultPace = pace{list: time.Minute, answer: time.Minute, watch: 5 * time.Minute, idle: 3 * time.Minute, min: time.Second, max: 30 * time.Second}
 
 // Watcher reads the objects of one source, and keeps its copy of them up to date.
 //
@@ -270,7 +271,7 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 	defer stop(nil)
 	silent := time.AfterFunc(w.pace.idle, func() { stop(errSilent) })
 	defer silent.Stop()
-	unanswered := time.AfterFunc(w.pace.list, func() { stop(fmt.Errorf("no answer within %v", w.pace.list)) })
+	unanswered := time.AfterFunc(w.pace.answer, func() { stop(fmt.Errorf("no answer within %v", w.pace.answer)) })
 	defer unanswered.Stop()
 	answered := false
 	opened := func() {

@@ -200,7 +200,7 @@ func watch(t *testing.T, s *fakeServer, spec Spec, maxBytes int, change func(*pa
 	spec.Kind, spec.Namespace = Secret, "shop"
 	w := &watching{t: t}
 	w.Watcher = NewWatcher(client, &spec, maxBytes, func() { w.changes.Add(1) })
-	w.pace = pace{list: time.Minute, watch: time.Hour, idle: time.Minute, min: time.Millisecond, max: 10 * time.Millisecond}
+	w.pace = pace{list: limit, answer: limit, watch: time.Hour, idle: limit, min: time.Millisecond, max: 10 * time.Millisecond}
 	if change != nil {
 		change(&w.pace)
 	}
@@ -247,6 +247,7 @@ func TestWatcher(t *testing.T) {
 	w.await("b=2")
 	s.set("a", x("4"))
 	w.await("a=4 b=2")
+	await(t, "all changes are told", func() bool { return w.changes.Load() >= 5 }) // which is after the objects are there
 	if n := w.changes.Load(); n != 5 {
 		t.Errorf("%d changes were told, want 5", n)
 	}
@@ -528,7 +529,7 @@ func TestWatcher_NoAnswer(t *testing.T) {
 		s.mu.Lock()
 		return true
 	})
-	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.list, p.idle = 10*time.Millisecond, 20*time.Millisecond })
+	w := watch(t, s, Spec{Name: "a"}, 1000, func(p *pace) { p.answer, p.idle = 10*time.Millisecond, 20*time.Millisecond })
 	await(t, "it is told that there is no answer", func() bool {
 		return w.Health().Err != nil && strings.Contains(w.Health().Err.Error(), "no answer within 10ms")
 	})
