@@ -19,6 +19,9 @@ import (
 	"github.com/configdep/configdep/pkg/agent/source"
 )
 
+// limit is how long anything may take.
+const limit = 5 * time.Minute
+
 // starting is an agent with a real application, in real time.
 type starting struct {
 	*Agent
@@ -79,7 +82,7 @@ func (s *starting) inSync() {
 		case <-s.changes:
 		case <-s.ended:
 			s.t.FailNow()
-		case <-time.After(time.Minute):
+		case <-time.After(limit):
 			s.t.Fatalf("status %+v", s.Status())
 		}
 	}
@@ -123,8 +126,10 @@ func TestStart_WithOlderFiles(t *testing.T) {
 			return content
 		case <-s.ended:
 			t.FailNow()
-			return ""
+		case <-time.After(limit):
+			t.Fatalf("no probe; status %+v", s.Status())
 		}
+		return ""
 	}
 	s := startWith(t, dir, false, 1, func(ctx context.Context) error {
 		select {

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	limit = 2 * time.Minute
+	limit = 5 * time.Minute
 	// The test program does what this variable says, instead of running tests.
 	roleVariable = "PROCESS_TEST_ROLE"
 )
@@ -149,6 +149,7 @@ func TestStandardStreams(t *testing.T) {
 	c.Stdin = strings.NewReader("hello\n")
 	var errs strings.Builder
 	c.Stderr = &errs
+	c.WaitDelay = limit // a busy machine takes its time to copy them, and other children may have them until they run their own program
 	out, err := c.Output()
 	if err != nil || string(out) != "hello\n" || errs.String() != "error\n" {
 		t.Errorf("output %q, error output %q, %v", out, errs.String(), err)
@@ -263,6 +264,17 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// receive receives from a channel.
+func receive[T any](t *testing.T, from <-chan T) (out T) {
+	t.Helper()
+	select {
+	case out = <-from:
+	case <-time.After(limit):
+		t.Fatalf("nothing has come within %v", limit)
+	}
+	return out
+}
+
 // What the child has started ends with it.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
@@ -355,11 +367,11 @@ func TestRun(t *testing.T) {
 	slow := errors.New("took too long")
 	short, stop := context.WithCancelCause(t.Context())
 	go func() {
+		defer stop(slow) // also if the command does not run
 		await(t, "the command runs", func() bool {
 			text, _ := os.ReadFile(file)
 			return strings.HasSuffix(string(text), "\n")
 		})
-		stop(slow)
 	}()
 	if err := Run(short, nil, nil, "sh", "-c", `trap '' TERM; sleep 1000 & echo $! > `+file+`; wait`); !errors.Is(err, slow) {
 		t.Error(err)
@@ -401,7 +413,7 @@ func TestRestart(t *testing.T) {
 	if err := a.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if e := <-a.Ended(); e.Status() != 0 {
+	if e := receive(t, a.Ended()); e.Status() != 0 {
 		t.Errorf("ended with %v", e)
 	}
 	awaitLog("1 starts\n1 ends\n2 starts\n2 ends\n")
@@ -440,7 +452,7 @@ func TestRestartFails(t *testing.T) {
 	default:
 	}
 	a.GiveUp()
-	if e := <-a.Ended(); e.Signal != unix.SIGTERM {
+	if e := receive(t, a.Ended()); e.Signal != unix.SIGTERM {
 		t.Errorf("ended with %v", e)
 	}
 }
@@ -495,7 +507,7 @@ func TestRestartDies(t *testing.T) {
 	if err := a.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if e := <-a.Ended(); e.Signal != unix.SIGTERM {
+	if e := receive(t, a.Ended()); e.Signal != unix.SIGTERM {
 		t.Errorf("ended with %v", e)
 	}
 }
@@ -538,10 +550,10 @@ func TestForward_WhileTheOldChildStops(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-restarted; !errors.Is(err, ErrEnding) {
+			if err := receive(t, restarted); !errors.Is(err, ErrEnding) {
 				t.Errorf("restarted: %v", err)
 			}
-			if e := <-a.Ended(); e.Status() != 7 {
+			if e := receive(t, a.Ended()); e.Status() != 7 {
 				t.Errorf("ended with %v", e)
 			}
 			awaitLog("starts\nends\n")
@@ -561,10 +573,10 @@ func TestForward_WhileTheNewChildIsOnTrial(t *testing.T) {
 			go func() { restarted <- a.Restart(t.Context(), limit) }()
 			awaitLog("1\n2\n")
 			a.forward(s)
-			if err := <-restarted; err == nil {
+			if err := receive(t, restarted); err == nil {
 				t.Error("restarted")
 			}
-			if e := <-a.Ended(); e.Signal != s {
+			if e := receive(t, a.Ended()); e.Signal != s {
 				t.Errorf("ended with %v", e)
 			}
 		})
@@ -589,7 +601,7 @@ func TestForward_WhileNoChildRuns(t *testing.T) {
 			default:
 			}
 			a.forward(s)
-			if e := <-a.Ended(); e.Status() != 3 {
+			if e := receive(t, a.Ended()); e.Status() != 3 {
 				t.Errorf("ended with %v", e)
 			}
 			if err := a.Restart(t.Context(), 0); !errors.Is(err, ErrEnding) {
@@ -609,7 +621,7 @@ func TestForward_BeforeARestart(t *testing.T) {
 	if err := a.Restart(t.Context(), 0); !errors.Is(err, ErrEnding) {
 		t.Errorf("restarted: %v", err)
 	}
-	if e := <-a.Ended(); e.Status() != 7 {
+	if e := receive(t, a.Ended()); e.Status() != 7 {
 		t.Errorf("ended with %v", e)
 	}
 	awaitLog("1\nasked\n")
