@@ -512,6 +512,13 @@ func TestRestartDies(t *testing.T) {
 	}
 }
 
+func forward(t *testing.T, a *Application, s os.Signal) {
+	t.Helper()
+	if err := a.forward(s); err != nil {
+		t.Error(err)
+	}
+}
+
 // script starts an application of a shell script, which appends to the file log of a directory, and has the number of its start as N.
 func script(t *testing.T, dir string, grace time.Duration, text string) (a *Application, awaitLog func(want string)) {
 	t.Helper()
@@ -546,7 +553,7 @@ func TestForward_WhileTheOldChildStops(t *testing.T) {
 			restarted := make(chan error, 1)
 			go func() { restarted <- a.Restart(t.Context(), 0) }()
 			awaitLog("starts\nends\n")
-			a.forward(s)
+			forward(t, a, s)
 			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -572,7 +579,7 @@ func TestForward_WhileTheNewChildIsOnTrial(t *testing.T) {
 			restarted := make(chan error, 1)
 			go func() { restarted <- a.Restart(t.Context(), limit) }()
 			awaitLog("1\n2\n")
-			a.forward(s)
+			forward(t, a, s)
 			if err := receive(t, restarted); err == nil {
 				t.Error("restarted")
 			}
@@ -594,13 +601,13 @@ func TestForward_WhileNoChildRuns(t *testing.T) {
 			if err := a.Restart(t.Context(), limit); err == nil || errors.Is(err, ErrEnding) {
 				t.Fatalf("restarted: %v", err)
 			}
-			a.forward(unix.SIGHUP) // this is no signal to end
+			forward(t, a, unix.SIGHUP) // this is no signal to end
 			select {
 			case e := <-a.Ended():
 				t.Errorf("ended with %v", e)
 			default:
 			}
-			a.forward(s)
+			forward(t, a, s)
 			if e := receive(t, a.Ended()); e.Status() != 3 {
 				t.Errorf("ended with %v", e)
 			}
@@ -616,7 +623,7 @@ func TestForward_BeforeARestart(t *testing.T) {
 	t.Parallel()
 	a, awaitLog := script(t, t.TempDir(), limit, `trap 'echo asked >> log; sleep 0.5; exit 7' INT; echo $N >> log; `+forever)
 	awaitLog("1\n")
-	a.forward(unix.SIGINT)
+	forward(t, a, unix.SIGINT)
 	awaitLog("1\nasked\n")
 	if err := a.Restart(t.Context(), 0); !errors.Is(err, ErrEnding) {
 		t.Errorf("restarted: %v", err)
@@ -632,13 +639,13 @@ func TestForward_ToAnApplicationThatGoesOn(t *testing.T) {
 	t.Parallel()
 	a, awaitLog := script(t, t.TempDir(), 100*time.Millisecond, `trap 'echo dump >> log' QUIT; echo $N >> log; `+forever)
 	awaitLog("1\n")
-	a.forward(unix.SIGQUIT)
+	forward(t, a, unix.SIGQUIT)
 	awaitLog("1\ndump\n")
 	if err := a.Restart(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	awaitLog("1\ndump\n2\n")
-	a.forward(unix.SIGQUIT)
+	forward(t, a, unix.SIGQUIT)
 	awaitLog("1\ndump\n2\ndump\n")
 	if err := a.Restart(t.Context(), 0); err != nil {
 		t.Fatal(err)
