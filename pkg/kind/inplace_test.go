@@ -104,8 +104,13 @@ func TestRead_WhetherThereIsARestarter(t *testing.T) {
 		"a rule for itself": {func(p *corev1.PodSpec) {
 			first(p).RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestart
 		}, kind.Restarter{}},
-		"no mount":      {func(p *corev1.PodSpec) { first(p).VolumeMounts = nil }, kind.Restarter{}},
-		"another mount": {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].Name = "other" }, kind.Restarter{}},
+		"no mount":                 {func(p *corev1.PodSpec) { first(p).VolumeMounts = nil }, kind.Restarter{}},
+		"another mount":            {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].Name = "other" }, kind.Restarter{}},
+		"a file of the volume":     {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPath = "restart" }, kind.Restarter{}},
+		"a file, by an expression": {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(FILE)" }, kind.Restarter{}},
+		"the volume, and a file of it": {func(p *corev1.PodSpec) {
+			first(p).VolumeMounts = append([]corev1.VolumeMount{{Name: "restart", MountPath: "/file", SubPath: "restart"}}, first(p).VolumeMounts...)
+		}, kind.Restarter{Name: "restarter", Sidecar: true}},
 		"another annotation": {func(p *corev1.PodSpec) {
 			p.Volumes[0].DownwardAPI.Items[0].FieldRef.FieldPath = "metadata.annotations['x']"
 		}, kind.Restarter{}},

@@ -41,13 +41,14 @@ func restartsAll(c *corev1.Container) bool {
 	})
 }
 
-// seesRestart reports whether a container mounts a volume with status.RestartAnnotation.
+// seesRestart reports whether a container mounts a volume with status.RestartAnnotation. The kubelet does not update a mount of a single file.
 func seesRestart(pod *corev1.PodSpec, c *corev1.Container) bool {
 	shows := func(f corev1.DownwardAPIVolumeFile) bool {
 		return f.FieldRef != nil && f.FieldRef.FieldPath == "metadata.annotations['"+agentstatus.RestartAnnotation+"']"
 	}
 	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+		mounts := func(m corev1.VolumeMount) bool { return m.Name == v.Name && m.SubPath == "" && m.SubPathExpr == "" }
+		if !slices.ContainsFunc(c.VolumeMounts, mounts) {
 			return false
 		}
 		if v.DownwardAPI != nil {
