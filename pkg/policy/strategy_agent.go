@@ -32,6 +32,8 @@ type Agents struct {
 	Sources []AgentSource
 	// pods is how many pods have an agent, and applied how many of these have applied the current content.
 	pods, applied int
+	// unnamed is how many of those that have applied name no source, which might have changed since.
+	unnamed int
 	// The others, by their names.
 	behind, silent, incomplete, failed []string
 	// ahead are those that report a newer version of a source than has been read.
@@ -87,6 +89,9 @@ func (e *Evaluation) completeAgents() {
 		}
 		switch p.State {
 		case dependency.AgentApplied:
+			if len(p.Sources) == 0 {
+				a.unnamed++
+			}
 			switch fresh {
 			case outdated:
 				a.behind = append(a.behind, p.Name)
@@ -225,10 +230,20 @@ func (e *Evaluation) askAgents(d *Decision, now time.Time) {
 		if total == 1 {
 			d.Message = "The agent of the pod has applied the current content."
 		}
-		if len(e.Agents.Sources) == 0 {
+		if a.unnamed > 0 {
+			d.Message = fmt.Sprintf("The agents of all %d pods have applied what they have read.", total)
+		}
+		if a.unnamed == a.pods {
 			d.Message = "The agents have applied what they have read. They name no ConfigMap and no Secret of this namespace, so it is not known " +
 				"whether that is the current content."
+			a.unnamed = 0 // that is said
 		}
+	}
+	switch {
+	case a.unnamed == 1:
+		d.Message += " One pod names no ConfigMap and no Secret of this namespace, so it is not known whether it has the current content."
+	case a.unnamed > 1:
+		d.Message += fmt.Sprintf(" %d pods name no ConfigMap and no Secret of this namespace, so it is not known whether they have the current content.", a.unnamed)
 	}
 	d.Message += e.notSeen()
 }

@@ -290,7 +290,17 @@ func TestAgent_Volumes(t *testing.T) {
 	a.report(pod2, status.Applied, "")
 	a.expect("applied", policy.InSync, "ContentApplied", notCompared)
 	a.report(pod2, status.Applied, "", a.stored(secret("tls")))
-	a.expect("one names a source", policy.InSync, "ContentApplied", allApplied)
+	const none = " names no ConfigMap and no Secret of this namespace, so it is not known whether it has the current content."
+	a.expect("one names a source", policy.InSync, "ContentApplied", "The agents of all 2 pods have applied what they have read. One pod"+none)
+	a.set(secret("tls", "a", "2"))
+	a.expect("a change", policy.Pending, "AgentsApplying", "1 of 2 pods has applied the current content. Pod "+pod2+" has yet to report that. One pod"+none)
+	a.report(pod2, status.Applied, "", a.stored(secret("tls")))
+	a.expect("applied again", policy.InSync, "ContentApplied", "The agents of all 2 pods have applied what they have read. One pod"+none)
+	a.pod("web-6d4f-3", `{"state":"Applied"}`)
+	a.expect("a third pod", policy.InSync, "ContentApplied", "The agents of all 3 pods have applied what they have read. 2 pods"+
+		" name no ConfigMap and no Secret of this namespace, so it is not known whether they have the current content.")
+	a.apply(pod1, pod2, "web-6d4f-3")
+	a.expect("all name sources", policy.InSync, "ContentApplied", strings.Replace(allApplied, "2", "3", 1))
 }
 
 // A source that is not read may have changed; what agents say of it is believed.
