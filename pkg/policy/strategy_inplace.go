@@ -166,17 +166,34 @@ func (p *PodsInPlace) ProgressPatch(w *dependency.Workload) ([]byte, error) {
 
 // describe says how far a restart is.
 func (p *PodsInPlace) describe(d *Decision) {
-	progress := podsHave(p.Total-len(p.Left), p.Total, "been restarted in place")
+	if halted := p.halted(); halted != "" {
+		d.State, d.Reason, d.Message = Failed, ReasonRestartFailed, halted
+	} else {
+		d.Message = p.progress() + " The others follow one by one, " + asAllowed
+	}
+}
+
+// progress says in a sentence how far a restart is.
+func (p *PodsInPlace) progress() string {
+	return podsHave(p.Total-len(p.Left), p.Total, "been restarted in place") + "."
+}
+
+// halted says why a restart gets no further, how far it is, and when it goes on; empty: it gets further.
+func (p *PodsInPlace) halted() string {
 	switch {
 	case p.Failed != "":
-		d.State, d.Reason = Failed, ReasonRestartFailed
-		d.Message = p.Failed + " " + progress + ". The restart goes on when this pod is ready or has been deleted, or when content changes again."
+		return p.Failed + " " + p.progress() + " The restart goes on when this pod is ready or has been deleted, or when content changes again."
 	case p.Refused != "":
-		d.State, d.Reason = Failed, ReasonRestartFailed
-		d.Message = p.Refused + " " + progress + ". Telling the remaining pods is retried, with increasing delays."
+		return p.Refused + " " + p.progress() + " Telling the remaining pods is retried, with increasing delays."
 	default:
-		d.Message = progress + ". The others follow one by one, " + asAllowed
+		return ""
 	}
+}
+
+// Halted says why a restart in place of a workload gets no further; empty: it does, or none is under way.
+func Halted(w *dependency.Workload) string {
+	pods, _ := PodsInPlaceOf(w)
+	return pods.halted()
 }
 
 // Told describes a pod at the time when it was told to restart in place. Its JSON is the value of RestartingAnnotation.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -170,6 +171,52 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 			}
 			if got.Status.Triggered || !strings.Contains(got.Status.Message, tt.says) {
 				t.Errorf("triggered: %v, message %q, want %q", got.Status.Triggered, got.Status.Message, tt.says)
+			}
+		})
+	}
+}
+
+// A restart in place that gets no further is not said to be on its way: the view calls it Failed.
+func TestIfStaleSaysThatARestartHasHalted(t *testing.T) {
+	const (
+		failed   = "Pod web-0 has not become ready within 10m0s of its restart in place."
+		refused  = "Pod web-0 cannot be told to restart: no."
+		progress = " 1 of 3 pods has been restarted in place. "
+	)
+	for name, tt := range map[string]struct{ failed, refused, want string }{
+		"it goes on": {want: "Not restarted: the pods are already being restarted in place, one by one."},
+		"a pod has not come back": {
+			failed: failed,
+			want:   "Not restarted: a restart in place has halted. " + failed + progress + "The restart goes on when this pod is ready or has been deleted, or when content changes again.",
+		},
+		"a pod cannot be told": {
+			refused: refused,
+			want:    "Not restarted: a restart in place has halted. " + refused + progress + "Telling the remaining pods is retried, with increasing delays.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := policy.PodsInPlace{ID: "0123456789abcdef", Total: 3}
+			pods = pods.Keep([]types.UID{"a", "b"}, tt.failed, tt.refused)
+			live := testDeployment(evicting(present, "in-place"), func(o *appsv1.Deployment) {
+				o.Annotations[policy.RecreatingAnnotation] = pods.Text()
+				o.Spec.Template.Spec = corev1.PodSpec{
+					InitContainers: []corev1.Container{{
+						Name: "restarter", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+						RestartPolicyRules: []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}},
+						VolumeMounts:       []corev1.VolumeMount{{Name: "restart", MountPath: "/etc/configdep"}},
+					}},
+					Volumes: []corev1.Volume{{Name: "restart", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+						Items: []corev1.DownwardAPIVolumeFile{{Path: "restart", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['configdep.io/restart']"}}},
+					}}}},
+				}
+			})
+			view := testView(kind.Deployment)
+			got, err := newServer(view, live).create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Status.Triggered || got.Status.Message != tt.want {
+				t.Errorf("triggered: %v, message %q, want %q", got.Status.Triggered, got.Status.Message, tt.want)
 			}
 		})
 	}

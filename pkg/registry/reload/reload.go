@@ -214,6 +214,8 @@ func unneeded(c *content, l *workload.Live) string {
 	switch {
 	case l.Replicas == 0:
 		return "Not restarted: no pods run, and new pods read the current content."
+	case policy.Halted(l.Workload) != "":
+		return "Not restarted: a restart in place has halted. " + policy.Halted(l.Workload)
 	case underWay != nil:
 		return "Not restarted: " + underWay.Progress().Already + "."
 	case c.previous == "":
