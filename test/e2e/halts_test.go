@@ -38,7 +38,7 @@ func testStrategyInPlaceHalts(t *testing.T) {
 			t.Parallel()
 			const (
 				replicas = 3
-				deadline = 20 * time.Second
+				deadline = time.Minute
 			)
 			ns := newNamespace(t, "in-place-"+mode)
 			set := func(value, mode string) {
@@ -86,6 +86,9 @@ func testStrategyInPlaceHalts(t *testing.T) {
 			before := have("one")
 			shown(v1alpha1.StateInSync, "ContentApplied")
 
+			for _, pod := range before { // else the restarters wait, within the deadline
+				awaitUptime(t, pod, minUptime)
+			}
 			set("two", mode)
 			started := time.Now()
 			message := shown(v1alpha1.StateFailed, "RestartFailed")
