@@ -48,7 +48,8 @@ func testDrain(t *testing.T) {
 		},
 		"command": { // the one program of the image; what it writes stays
 			restarter: func(c *corev1.Container) {
-				c.Args = append(c.Args, "--unready=15s", "--drain-command=/configdep-agent --once --volume=/etc/configdep --dir=/drained --file-mode=0444 --listen=")
+				// Long enough to look meanwhile on a slow machine. Other tests that run at the same time take longer.
+				c.Args = append(c.Args, "--unready=1m", "--drain-command=/configdep-agent --once --volume=/etc/configdep --dir=/drained --file-mode=0444 --listen=")
 				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "drained", MountPath: "/drained"})
 			},
 			drains: func(ctx context.Context, pod *corev1.Pod) error {
