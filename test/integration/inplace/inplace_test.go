@@ -151,7 +151,7 @@ func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.write("2")
+	version := s.write("2")
 	await.Until(t, "the server has looked at the budget, and decided", func(context.Context) error {
 		if n := budgetsListed(t, s.namespace); n < 2 {
 			return fmt.Errorf("it has looked %d times", n)
@@ -163,7 +163,7 @@ func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
 	if err := budgets.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.view(inSync)
+	s.view(inSync, reads(version))
 	s.check(pods, 1)
 }
 
