@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,13 +84,16 @@ func TestServer(t *testing.T) {
 	})
 	first, second := pods.Items[0].Name, pods.Items[1].Name
 	agents := map[string]*running{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	start := func(pod *corev1.Pod) {
+		t.Helper()
 		own := *p
 		own.dir = filepath.Join(t.TempDir(), "files")
 		own.environment = append(os.Environ(), "POD_NAME="+pod.Name, "POD_UID="+string(pod.UID))
 		agents[pod.Name] = own.agent("--configmap=site", "--report", `--check-command=["sh", "-c", "! grep -q BAD {dir}/page"]`)
-		if pod.Name == first {
+	}
+	for i := range pods.Items {
+		start(&pods.Items[i])
+		if pods.Items[i].Name == first {
 			shows("Pending", "AgentsSilent", "1 of 2 pods has applied the current content. Pod "+second+" has reported nothing")
 		}
 	}
@@ -115,30 +118,34 @@ func TestServer(t *testing.T) {
 		p.must(err)
 	}
 
-	// A watch sees that the agents are not done, and then that they are.
-	w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: by.ResourceVersion})
-	p.must(err)
-	defer w.Stop()
-	write("site", "page", "2")
-	states := map[v1alpha1.State]bool{}
-	await.Until(t, "the change is shown, and that it is applied", func(ctx context.Context) error {
-		for {
-			select {
-			case e, ok := <-w.ResultChan():
-				if !ok {
-					return fmt.Errorf("the watch ended; states %v", slices.Collect(maps.Keys(states)))
-				}
-				if o, is := e.Object.(*v1alpha1.ConfigDependency); is {
-					states[o.Status.State] = true
-					if states["Pending"] && o.Status.State == "InSync" {
-						return nil
-					}
-				}
-			case <-ctx.Done():
-				return fmt.Errorf("states %v", slices.Collect(maps.Keys(states)))
+	// A watch sees that an agent is not done, and then that it is. If all were done at once, it might see no change.
+	version := by.ResourceVersion
+	watched := func(reason string) {
+		t.Helper()
+		await.Until(t, "a watch shows "+reason, func(ctx context.Context) error {
+			w, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+			if err != nil {
+				return err
 			}
-		}
-	})
+			defer w.Stop()
+			for e := range w.ResultChan() {
+				o, is := e.Object.(*v1alpha1.ConfigDependency)
+				if !is {
+					version = "" // the next watch begins with what there is
+					return apierrors.FromObject(e.Object)
+				}
+				if version = o.ResourceVersion; o.Status.Reason == reason {
+					return nil
+				}
+			}
+			return fmt.Errorf("the watch has ended at version %s", version)
+		})
+	}
+	agents[second].stop()
+	write("site", "page", "2")
+	watched("AgentsApplying")
+	start(&pods.Items[1])
+	watched("ContentApplied")
 	write("site", "page", "BAD")
 	shows("Failed", "AgentFailed", "cannot apply the current content: check: sh: exit code 1. 0 of 2 pods have applied the current content.")
 	write("site", "page", "3")
