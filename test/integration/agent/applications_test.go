@@ -46,10 +46,10 @@ func body(ctx context.Context, url string) (string, error) {
 	return readAll(answer), nil
 }
 
-// serves waits until an address serves a text.
-func serves(t *testing.T, url, want string) {
-	t.Helper()
-	await.Until(t, url+" serves "+want, func(ctx context.Context) error {
+// serves waits until an application serves a text at an address.
+func (r *running) serves(url, want string) {
+	r.Helper()
+	r.until(url+" serves "+want, func(ctx context.Context) error {
 		got, err := body(ctx, url)
 		if err == nil && !strings.Contains(got, want) {
 			err = fmt.Errorf("it serves %q", got)
@@ -74,19 +74,17 @@ func TestNginx(t *testing.T) {
 	}
 	p.configMap("nginx", "nginx.conf", conf(`return 200 "one";`))
 	r := p.agent("--configmap=nginx", "--check-command="+nginx+" -t -q -c {dir}/nginx.conf", "--reload-signal=HUP", "--probe-url=http://"+address, "--", nginx, "-c", filepath.Join(p.dir, "nginx.conf"), "-g", "daemon off;")
-	serves(t, "http://"+address, "one")
+	r.serves("http://"+address, "one")
 	set(`return 200 "two";`)
-	serves(t, "http://"+address, "two")
+	r.serves("http://"+address, "two")
 	set(`retrun 200 "three";`)
 	r.unready("check: " + nginx + ": exit code 1")
-	if got, err := body(t.Context(), "http://"+address); err != nil || got != "two" {
-		t.Errorf("with wrong configuration it serves %q, %v", got, err)
-	}
+	r.serves("http://"+address, "two")
 	if log := r.text(); !strings.Contains(log, `unknown directive "retrun"`) {
 		t.Errorf("the log lacks what nginx says: %s", log)
 	}
 	set(`return 200 "four";`)
-	serves(t, "http://"+address, "four")
+	r.serves("http://"+address, "four")
 	r.ready("nginx.conf", conf(`return 200 "four";`))
 }
 
@@ -102,7 +100,7 @@ func TestPrometheus(t *testing.T) {
 	p.configMap("prometheus", "prometheus.yml", conf("one"))
 	// As a native sidecar does, the agent makes the files before Prometheus starts.
 	r := p.agent("--configmap=prometheus", "--reload-url=http://"+address+"/-/reload", "--probe-url=http://"+address+"/-/ready", "--rollback-after=2", "--retry-min=100ms")
-	await.Until(t, "the agent has started", func(ctx context.Context) error {
+	r.until("the agent has started", func(ctx context.Context) error {
 		code, text, err := r.probe(ctx, "/startupz")
 		if err == nil && code != http.StatusOK {
 			err = errors.New(text)
@@ -113,19 +111,19 @@ func TestPrometheus(t *testing.T) {
 	p.must(c.Start())
 	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
 	loaded := "http://" + address + "/api/v1/status/config"
-	serves(t, loaded, "stage: one")
+	r.serves(loaded, "stage: one")
 	r.ready("prometheus.yml", conf("one"))
 	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("two")}})
-	serves(t, loaded, "stage: two")
+	r.serves(loaded, "stage: two")
 	r.ready("prometheus.yml", conf("two"))
 	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": "globla: {}\n"}})
 	r.unready("reload: POST http://" + address + "/-/reload: the answer is 500 Internal Server Error; the files that were applied last are back")
 	if got := files(t, p.dir)["prometheus.yml"]; got != conf("two") {
 		t.Errorf("the file is %q", got)
 	}
-	serves(t, loaded, "stage: two")
+	r.serves(loaded, "stage: two")
 	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("three")}})
-	serves(t, loaded, "stage: three")
+	r.serves(loaded, "stage: three")
 	r.ready("prometheus.yml", conf("three"))
 }
 
@@ -155,13 +153,13 @@ func TestHAProxy(t *testing.T) {
 	t.Parallel()
 	h := newHAProxy(t)
 	r := h.agent("--configmap=haproxy", "--check-command="+h.program+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", h.program, "-W", "-f", filepath.Join(h.dir, "haproxy.cfg"))
-	serves(t, "http://"+h.address, "one")
+	r.serves("http://"+h.address, "one")
 	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("two")}})
-	serves(t, "http://"+h.address, "two")
+	r.serves("http://"+h.address, "two")
 	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": "nonsense\n"}})
 	r.unready("check: ")
 	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("three")}})
-	serves(t, "http://"+h.address, "three")
+	r.serves("http://"+h.address, "three")
 }
 
 // HAProxy is told at its master socket, which needs no shell, no signal and no shared process namespace.
@@ -181,10 +179,10 @@ func TestHAProxy_MasterSocket(t *testing.T) {
 		args = append(args, "--reload-send-expect=Success=1")
 	}
 	r := h.agent(append(args, "--", h.program, "-W", "-S", socket, "-f", filepath.Join(h.dir, "haproxy.cfg"))...)
-	serves(t, "http://"+h.address, "one")
+	r.serves("http://"+h.address, "one")
 	for _, text := range []string{"two", "three"} {
 		h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf(text)}})
-		serves(t, "http://"+h.address, text)
+		r.serves("http://"+h.address, text)
 		r.ready("haproxy.cfg", h.conf(text))
 	}
 }

@@ -17,11 +17,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,15 +34,24 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// freeAddress returns an address at which no process listens.
+// freeAddress returns an address at which nothing listens. Until the end of the test a socket has its port, so that others get it only if
+// they ask for it by its number. As that socket does not listen, a program can do so that sets SO_REUSEADDR, as most servers do.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	err = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err = errors.Join(err, unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})); err != nil {
+		t.Fatal(err)
+	}
+	address, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(address.(*unix.SockaddrInet4).Port))
 }
 
 // Objects are created, changed, deleted and created again, and the files follow, with a Role that names the objects.
@@ -240,23 +251,12 @@ func TestOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, may("configmaps", "settings"))
 	once := p.agent("--configmap=settings", "--once")
-	await.Until(t, "it waits for its ConfigMap", func(context.Context) error {
-		if log := once.text(); !strings.Contains(log, "settings does not exist") {
-			return fmt.Errorf("log: %s", log)
-		}
-		return nil
-	})
+	once.says("settings does not exist")
 	p.must(syscall.Kill(once.pid, syscall.SIGTERM))
-	if code := <-once.exit; code != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit code %d without the files", code)
-	}
-	once.exit <- 0 // for the end of the test
+	once.exits(128 + int(syscall.SIGTERM))
 	once = p.agent("--configmap=settings", "--once")
 	p.configMap("settings", "a", "1")
-	if code := <-once.exit; code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	once.exit <- 0 // for the end of the test
+	once.exits(0)
 	if got := files(t, p.dir); got["a"] != "1" {
 		t.Errorf("files %v", got)
 	}
@@ -309,14 +309,9 @@ func TestRestarter(t *testing.T) {
 	}
 	for _, annotate := range []bool{true, false} {
 		file, address := filepath.Join(t.TempDir(), "restart"), freeAddress(t)
-		c := cluster.Command(t.Context(), program, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
-		var log strings.Builder
-		c.Stderr = &log
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		r := &running{place: &place{T: t}, url: "http://" + address}
-		await.Until(t, "the restarter has started", func(ctx context.Context) error {
+		p := &place{T: t}
+		r := p.run(address, program, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
+		r.until("the restarter has started", func(ctx context.Context) error {
 			code, text, err := r.probe(ctx, "/startupz")
 			if err == nil && code != http.StatusOK {
 				err = errors.New(text)
@@ -329,13 +324,10 @@ func TestRestarter(t *testing.T) {
 			if err := os.WriteFile(file, []byte("v1"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		} else if err := syscall.Kill(r.pid, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.Wait()
-		if code := c.ProcessState.ExitCode(); code != want {
-			t.Errorf("exit code %d, want %d: %s", code, want, log.String())
-		}
+		r.exits(want)
 	}
 }
 

@@ -89,7 +89,9 @@ type running struct {
 	log  *os.File
 	stop func() // and wait until it has ended
 	pid  int
-	exit chan int
+
+	ended chan struct{} // closed at its end
+	code  int           // its exit code, once it has ended
 }
 
 // agent starts an agent with flags, and maybe a command after "--".
@@ -97,19 +99,25 @@ func (p *place) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
 	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
+	return p.run(address, slices.Concat(p.wrapper, []string{program}, p.api, all)...)
+}
+
+// run starts a command that serves at an address.
+func (p *place) run(address string, all ...string) *running {
+	p.Helper()
 	log, err := os.Create(filepath.Join(p.TempDir(), "log"))
 	p.must(err)
-	all = slices.Concat(p.wrapper, []string{program}, p.api, all)
 	c := cluster.Command(context.WithoutCancel(p.Context()), all[0], all[1:]...)
 	c.Stdout, c.Stderr = log, log
 	if p.environment != nil {
 		c.Env = p.environment
 	}
 	p.must(c.Start())
-	r := &running{place: p, url: "http://" + address, log: log, pid: c.Process.Pid, exit: make(chan int, 1)}
+	r := &running{place: p, url: "http://" + address, log: log, pid: c.Process.Pid, ended: make(chan struct{})}
 	go func() {
+		defer close(r.ended)
 		_ = c.Wait()
-		r.exit <- c.ProcessState.ExitCode()
+		r.code = c.ProcessState.ExitCode()
 	}()
 	stopped := false
 	r.stop = func() {
@@ -117,7 +125,7 @@ func (p *place) agent(args ...string) *running {
 			stopped = true
 			_ = c.Process.Signal(os.Interrupt)
 			select {
-			case <-r.exit:
+			case <-r.ended:
 			case <-time.After(await.Limit):
 				p.Error("the agent does not end")
 				_ = c.Process.Kill()
@@ -140,10 +148,41 @@ func (r *running) text() string {
 	return string(text)
 }
 
+// exits waits until the agent ends by itself, and fails if its exit code is another one.
+func (r *running) exits(want int) {
+	r.Helper()
+	select {
+	case <-r.ended:
+		if r.code != want {
+			r.Errorf("exit code %d, want %d", r.code, want)
+		}
+	case <-time.After(await.Limit):
+		r.Fatalf("the agent does not end; its log:\n%s", r.text())
+	}
+}
+
+// until waits for something that an agent does, which fails once that has ended.
+func (r *running) until(what string, check func(context.Context) error) {
+	r.Helper()
+	await.Until(r.T, what, func(ctx context.Context) error {
+		over := false
+		select {
+		case <-r.ended:
+			over = true
+		default:
+		}
+		err := check(ctx)
+		if err != nil && over {
+			r.Fatalf("waiting until %s: %v, and the agent has ended with exit code %d", what, err, r.code)
+		}
+		return err
+	})
+}
+
 // says waits until the log of the agent, and of its application, has all texts.
 func (r *running) says(texts ...string) {
 	r.Helper()
-	await.Until(r.T, fmt.Sprintf("the log has %q", texts), func(context.Context) error {
+	r.until(fmt.Sprintf("the log has %q", texts), func(context.Context) error {
 		log := r.text()
 		if slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(log, text) }) {
 			return fmt.Errorf("log: %s", log)
@@ -187,7 +226,7 @@ func (r *running) ready(pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		want[pairs[i]] = pairs[i+1]
 	}
-	await.Until(r.T, fmt.Sprintf("the files are %v", want), func(ctx context.Context) error {
+	r.until(fmt.Sprintf("the files are %v", want), func(ctx context.Context) error {
 		if got := files(r.T, r.dir); !maps.Equal(got, want) {
 			return fmt.Errorf("they are %v", got)
 		}
@@ -202,7 +241,7 @@ func (r *running) ready(pairs ...string) {
 // unready waits until the agent is not ready, and says why.
 func (r *running) unready(why string) {
 	r.Helper()
-	await.Until(r.T, "the agent says "+why, func(ctx context.Context) error {
+	r.until("the agent says "+why, func(ctx context.Context) error {
 		code, text, err := r.probe(ctx, "/readyz")
 		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(text, why)) {
 			err = fmt.Errorf("%d %s", code, text)

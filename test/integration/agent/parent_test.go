@@ -16,8 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/configdep/configdep/test/await"
 )
 
 // An application that the agent runs starts with the files, gets signals and environment variables, and its exit code is the agent's.
@@ -32,7 +30,7 @@ func TestParent(t *testing.T) {
 	r.says("start 1\n") // the agent is ready before the application has read anything
 	p.patch("settings", map[string]any{"data": map[string]any{"a": "2"}})
 	r.ready("a", "2")
-	await.Until(t, "the application has reloaded", func(context.Context) error {
+	r.until("the application has reloaded", func(context.Context) error {
 		if log := r.text(); strings.Count(log, "start 1\n") != 1 || strings.Count(log, "reload 2\n") != 1 {
 			return fmt.Errorf("log: %s", log)
 		}
@@ -41,10 +39,7 @@ func TestParent(t *testing.T) {
 	process, err := os.FindProcess(r.pid)
 	p.must(err)
 	p.must(process.Signal(syscall.SIGTERM))
-	if code := <-r.exit; code != 7 {
-		t.Errorf("exit code %d, want 7", code)
-	}
-	r.exit <- 7 // for the end of the test
+	r.exits(7)
 
 	p.dir += "-2"
 	p.secret("env", "PASSWORD", "one", "not-a-name", "x")
@@ -67,7 +62,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	r.stop()
 	p.api = []string{"--api-server=http://" + freeAddress(t)} // where nothing listens
 	r = p.agent("--configmap=settings")
-	await.Until(t, "the sidecar has started", func(ctx context.Context) error {
+	r.until("the sidecar has started", func(ctx context.Context) error {
 		code, text, err := r.probe(ctx, "/startupz")
 		if err == nil && code != http.StatusOK {
 			err = fmt.Errorf("not started: %s", text)
@@ -125,10 +120,7 @@ func TestParent_EndsWithTheApplication(t *testing.T) {
 	p.patch("settings", map[string]any{"data": map[string]any{"a": "bad"}})
 	r.unready("the application ended after its start")
 	p.patch("settings", map[string]any{"data": map[string]any{"a": "wrong"}})
-	if code := <-r.exit; code != 5 {
-		t.Errorf("exit code %d, want that of the application", code)
-	}
-	r.exit <- 5 // for the end of the test
+	r.exits(5) // as the application
 }
 
 // As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
@@ -145,17 +137,14 @@ func TestFirstProcess(t *testing.T) {
 	r.says("child of 1\n")
 	r.ready("a", "1")
 	child := childOf(t, r.pid)
-	await.Until(t, "no zombie is left", func(context.Context) error {
+	r.until("no zombie is left", func(context.Context) error {
 		if stats := zombiesOf(t, child); len(stats) != 0 {
 			return fmt.Errorf("zombies %v", stats)
 		}
 		return nil
 	})
 	p.must(syscall.Kill(child, syscall.SIGTERM))
-	if code := <-r.exit; code != 9 {
-		t.Errorf("exit code %d, want 9", code)
-	}
-	r.exit <- 9 // for the end of the test
+	r.exits(9)
 	if log := r.text(); !strings.Contains(log, "zombies: 0\n") {
 		t.Errorf("log: %s", log)
 	}
@@ -174,17 +163,14 @@ func TestFirstProcess_Sidecar(t *testing.T) {
 	r := p.agent("--volume="+volume, `--reload-command=["sh", "-c", "for i in $(seq 20); do (setsid true &); done"]`)
 	r.ready("a", "1")
 	first := childOf(t, r.pid)
-	await.Until(t, "no zombie is left", func(context.Context) error {
+	r.until("no zombie is left", func(context.Context) error {
 		if stats := zombiesOf(t, first); len(stats) != 0 {
 			return fmt.Errorf("zombies %v", stats)
 		}
 		return nil
 	})
 	p.must(syscall.Kill(first, syscall.SIGTERM))
-	if code := <-r.exit; code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	r.exit <- 0 // for the end of the test
+	r.exits(0)
 }
 
 // children returns the lines of /proc/*/stat, after the name, of the children of a process.
