@@ -5,20 +5,24 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// AgentAccount creates a ServiceAccount for config agents in a namespace, with a Role of its own, and returns the flags
-// with which an agent uses it that runs in no pod. A token and a certificate are written into a directory for that.
+// AgentAccount creates a ServiceAccount for config agents in a namespace, with a Role of its own, waits until the API
+// server knows its rights, and returns the flags with which an agent uses it that runs in no pod. A token and a certificate are written into a directory for that.
 func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, namespace, dir string, rules ...rbacv1.PolicyRule) (flags []string, err error) {
 	config := cluster.RESTConfig()
 	client, err := kubernetes.NewForConfig(config)
@@ -39,6 +43,11 @@ func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, names
 	}, create); err != nil {
 		return nil, err
 	}
+	for _, rule := range rules {
+		if err := awaitRights(ctx, client, metadata, rule); err != nil {
+			return nil, err
+		}
+	}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, metadata.Name, &authenticationv1.TokenRequest{}, create)
 	if err != nil {
 		return nil, err
@@ -53,4 +62,28 @@ func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, names
 		"--api-server-token-file=" + filepath.Join(dir, "token"),
 		"--api-server-ca-file=" + filepath.Join(dir, "ca.crt"),
 	}, nil
+}
+
+// awaitRights waits until a ServiceAccount may do what a rule says. Before that, the API server would refuse it.
+func awaitRights(ctx context.Context, client kubernetes.Interface, account metav1.ObjectMeta, rule rbacv1.PolicyRule) error {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""} // all of them
+	}
+	for _, verb := range rule.Verbs {
+		for _, name := range names {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: account.Namespace, Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0], Name: name},
+			}}
+			err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+				answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+				return err == nil && answer.Status.Allowed, err
+			})
+			if err != nil {
+				return fmt.Errorf("waiting until the agent may %s %s %s: %w", verb, rule.Resources[0], name, err)
+			}
+		}
+	}
+	return nil
 }

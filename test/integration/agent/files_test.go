@@ -397,14 +397,21 @@ func TestReport(t *testing.T) {
 		})
 	}
 	reports(fmt.Sprintf(`{"state":"Incomplete","message":"ConfigMap %s/settings does not exist"}`, p.namespace))
+	p.tells(pod, "ConfigSourceMissing") // the Event and the annotation come independently
 	p.configMap("settings", "a", "1")
 	reports(`{"state":"Failed","message":"check: false: exit code 1"}`)
+	p.tells(pod, "ConfigNotApplied")
 	failing.stop()
 	p.agent("--configmap=settings", "--report")
 	made, err := client.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
 	p.must(err)
 	reports(fmt.Sprintf(`{"state":"Applied","sources":[{"kind":"ConfigMap","namespace":%q,"name":"settings","uid":%q,"resourceVersion":%q}]}`, p.namespace, made.UID, made.ResourceVersion))
-	await.Until(t, "there are Events", func(ctx context.Context) error {
+}
+
+// tells waits until there is an Event with a reason for a pod.
+func (p *place) tells(pod *corev1.Pod, reason string) {
+	p.Helper()
+	await.Until(p.T, "there is an Event "+reason, func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(p.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -415,7 +422,7 @@ func TestReport(t *testing.T) {
 				got = append(got, e.Reason)
 			}
 		}
-		if !slices.Contains(got, "ConfigSourceMissing") || !slices.Contains(got, "ConfigNotApplied") {
+		if !slices.Contains(got, reason) {
 			return fmt.Errorf("events %v", got)
 		}
 		return nil

@@ -52,16 +52,17 @@ func TestSecrecy(t *testing.T) {
 	r := p.agent("--secret=tls;dir=tls", "--secret=env;env=DB_", "-v=10", "--report", "--events",
 		`--check-command=["sh", "-c", "cat {dir}/tls/key; cat {dir}/tls/key >&2; ! grep -q BAD {dir}/tls/key"]`,
 		"--reload-url="+application.URL, "--reload-by-restart", "--restart-uptime=0s", "--rollback-after=2", "--retry-min=50ms", "--", "sleep", "1000")
-	set := func(name, key, value string) {
+	set := func(name, key, value string) (version string) {
 		t.Helper()
-		_, err := client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
+		updated, err := client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
 		p.must(err)
+		return updated.ResourceVersion
 	}
-	reports := func(state status.State) {
+	reports := func(state status.State, version string) {
 		t.Helper()
-		await.Until(t, "the pod reports "+string(state), func(ctx context.Context) error {
+		r.until("the pod reports "+string(state), func(ctx context.Context) error {
 			pod, err := pods.Get(ctx, "web-1", metav1.GetOptions{})
-			if err == nil && !strings.Contains(pod.Annotations[status.Annotation], fmt.Sprintf(`"state":%q`, state)) {
+			if err == nil && (!strings.Contains(pod.Annotations[status.Annotation], fmt.Sprintf(`"state":%q`, state)) || !strings.Contains(pod.Annotations[status.Annotation], version)) {
 				err = fmt.Errorf("it reports %s", pod.Annotations[status.Annotation])
 			}
 			return err
@@ -76,7 +77,8 @@ func TestSecrecy(t *testing.T) {
 	has(value(3))
 	set("tls", "key", value(4)+"BAD")
 	r.unready("check: sh: exit code 1")
-	reports(status.Failed)
+	reports(status.Failed, "")
+	p.tells(pod, "ConfigNotApplied")
 	for i, answer := range []int{http.StatusInternalServerError, http.StatusFound} {
 		code.Store(int32(answer))
 		set("tls", "key", value(5+i))
@@ -85,8 +87,8 @@ func TestSecrecy(t *testing.T) {
 	code.Store(http.StatusOK)
 	set("tls", "other", value(7)) // without a file that was there, and with a new one
 	r.ready("tls/other", value(7))
-	set("env", "PASSWORD", value(8))
-	reports(status.Applied)
+	version := set("env", "PASSWORD", value(8))
+	reports(status.Applied, fmt.Sprintf(`"resourceVersion":%q`, version)) // what it reports may still be about the content of before
 	places := map[string]string{}
 	for _, path := range []string{"/metrics", "/readyz", "/livez", "/startupz"} {
 		_, text, err := r.probe(t.Context(), path)
@@ -102,7 +104,7 @@ func TestSecrecy(t *testing.T) {
 	r.stop()
 	places["the log"], places["the annotation"], places["the events"], places["the command line"] = r.text(), fmt.Sprint(reported.Annotations), events.String(), string(line)
 	for place, want := range map[string]string{ // otherwise the search proves nothing
-		"the log": "check", "the annotation": "Applied", "the events": "ConfigNotApplied", "/metrics": "configdep_agent_in_sync 1", "the command line": "--report",
+		"the log": "check", "the annotation": "Applied", "the events": "ConfigNotApplied", "/metrics": "\nconfigdep_agent_in_sync 1\n", "the command line": "--report",
 	} {
 		if !strings.Contains(places[place], want) {
 			t.Errorf("%s lacks %s: %s", place, want, places[place])
