@@ -24,7 +24,7 @@ func TestDirectory(t *testing.T) {
 	}
 	select {
 	case <-changed:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Error("not told of a change")
 	}
 }
