@@ -14,10 +14,21 @@ import (
 	"github.com/configdep/configdep/pkg/strategy"
 )
 
+const (
+	// waitPause is the time between steps that are not due, however often the workload changes: a step may list thousands of pods. The first
+	// change since a step that was due, or that made progress, need not wait for that.
+	waitPause = time.Second
+	// waitShare limits how much longer a restart waits than it has to: by the time that it has waited, divided by this, and by longestWait.
+	waitShare   = 24
+	longestWait = time.Minute
+)
+
 // continueRestart takes the next step of a restart that is under way. It returns after which time to take another one.
 func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duration, error) {
 	underWay := policy.UnderWay(s.workload)
 	n := c.note(s.workload.WorkloadKey)
+	early := c.Clock.Now().Before(n.due)
+	n.due, n.hurried = time.Time{}, time.Time{}
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
 		Workload: s.workload, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
 	})
@@ -44,8 +55,15 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 		c.notify(s.workload, notify.RestartFailed, next.Failed)
 	case next.Waits != "":
 		c.tellWaits(s, underWay, next.Waits, next.Why)
+		if next.Why != "" { // a PodDisruptionBudget, of which no change is seen
+			next.After = min(max(next.After, c.Clock.Since(n.waitsSince)/waitShare), longestWait)
+		}
 	default:
 		n.waits = ""
+	}
+	now := c.Clock.Now()
+	if n.due = now.Add(next.After); early {
+		n.hurried = now
 	}
 	return next.After, nil
 }

@@ -87,7 +87,9 @@ type note struct {
 	waits      string
 	waitsSince time.Time
 	waitsTold  bool
-	restart    strategy.Memory
+	// due is when the next step of a restart is, and hurried is when the last one ended, if it began before it was due; zero: it did not.
+	due, hurried time.Time
+	restart      strategy.Memory
 	// nudged is when pods were last nudged, and nudge is the nudge that is under way.
 	nudged time.Time
 	nudge  strategy.Nudge

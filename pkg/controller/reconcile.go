@@ -83,6 +83,9 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 		if wait := n.looked.Add(restlessPause).Sub(c.Clock.Now()); s.Action == policy.Inspect && wait > 0 {
 			return wait, nil
 		}
+		if wait := n.hurried.Add(waitPause).Sub(c.Clock.Now()); s.Action == policy.Continue && wait > 0 {
+			return wait, nil
+		}
 		if s.Action == policy.Verify && found.verified != nil {
 			return restlessPause, nil // the content or the template has been written since
 		}
