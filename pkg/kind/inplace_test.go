@@ -26,7 +26,7 @@ func TestRead_HowManyPodsMayBeUnavailable(t *testing.T) {
 		"a number":                   {new(intstr.FromInt32(2)), 2, 2, 2},
 		"more than all":              {new(intstr.FromInt32(9)), 5, 5, 5},
 		"none":                       {new(intstr.FromInt32(0)), 0, 0, 0},
-		"a percentage":               {new(intstr.FromString("25%")), 1, 2, 2},
+		"a percentage":               {new(intstr.FromString("25%")), 1, 1, 2},
 		"a percentage of less":       {new(intstr.FromString("10%")), 1, 1, 1},
 		"a percentage of none":       {new(intstr.FromString("0%")), 0, 0, 0},
 		"all":                        {new(intstr.FromString("100%")), 5, 5, 5},

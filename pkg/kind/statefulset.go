@@ -33,7 +33,7 @@ var statefulSet = &Kind{
 	maxUnavailable: func(o Object) int32 {
 		s := o.(*appsv1.StatefulSet)
 		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-			return maxUnavailable(r.MaxUnavailable, replicasOf(s.Spec.Replicas), true)
+			return maxUnavailable(r.MaxUnavailable, replicasOf(s.Spec.Replicas), false)
 		}
 		return 1
 	},
