@@ -118,7 +118,7 @@ func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !isRestartID(read.ID) {
 		return PodsInPlace{}, false
 	}
-	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cut(read.Failed), Refused: cutBytes(read.Refused, maxRefused)}
+	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cutBytes(read.Failed, maxFailed), Refused: cutBytes(read.Refused, maxRefused)}
 	if read.Left != "" {
 		p.Left = strings.Split(read.Left, ",")
 	}
@@ -144,6 +144,9 @@ func (p *PodsInPlace) Has(uid types.UID) bool {
 func (p *PodsInPlace) Keep(left []types.UID, failed, refused string) PodsInPlace {
 	return PodsInPlace{p.ID, podIDsOf(left), p.Total, failed, refused}
 }
+
+// maxFailed is for the name of a pod and what is said about it, in bytes. What is written is never longer: it would differ from what is read.
+const maxFailed = 512
 
 // maxRefused is for the name of a pod and maxProblem, in bytes.
 const maxRefused = maxProblem + 512

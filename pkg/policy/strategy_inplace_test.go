@@ -118,7 +118,7 @@ func TestInPlace_Bounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if of, _ := policy.PodsInPlaceOf(&dependency.Workload{Marks: dependency.Marks{Recreating: string(value)}}); len(of.Failed) > 300 || of.Failed == "" {
+	if of, _ := policy.PodsInPlaceOf(&dependency.Workload{Marks: dependency.Marks{Recreating: string(value)}}); len(of.Failed) != 512 {
 		t.Errorf("a text of another client is shown with %d bytes", len(of.Failed))
 	}
 	value = bytes.Replace(value, []byte(`"failed"`), []byte(`"refused"`), 1)
