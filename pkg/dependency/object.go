@@ -129,6 +129,8 @@ type Status struct {
 	// Replicas is how many pods there should be; of a kind that is PerNode, with those that stay on nodes which are
 	// to have none any longer, because of a taint.
 	Replicas int32
+	// MinReady is how long a pod has to be ready before it counts as available.
+	MinReady time.Duration
 	// Paused: the owner has stopped the rollouts.
 	Paused bool
 	// Idle: no pod runs, and none is created until the object is written again.

@@ -66,6 +66,8 @@ func readDaemonSet(o *appsv1.DaemonSet) *dependency.Object {
 		Rollout:  daemonSetRollout(o),
 		Replicas: o.Status.DesiredNumberScheduled + o.Status.NumberMisscheduled,
 		Surplus:  o.Status.NumberMisscheduled > 0,
+		Updated:  updatedAll(o.Status.ObservedGeneration >= o.Generation, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled),
+		MinReady: seconds(o.Spec.MinReadySeconds),
 	}}
 }
 

@@ -4,8 +4,6 @@
 package kind
 
 import (
-	"time"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +60,8 @@ func readDeployment(o *appsv1.Deployment) *dependency.Object {
 		Replicas: replicasOf(o.Spec.Replicas),
 		Paused:   o.Spec.Paused,
 		Revision: o.Annotations[RevisionAnnotation],
-	}, InPlace: dependency.InPlace{Deadline: time.Duration(ptr.Deref(o.Spec.ProgressDeadlineSeconds, 0)) * time.Second}}
+		MinReady: seconds(o.Spec.MinReadySeconds),
+	}, InPlace: dependency.InPlace{Deadline: seconds(ptr.Deref(o.Spec.ProgressDeadlineSeconds, 0))}}
 	if o.Status.ObservedGeneration >= o.Generation {
 		out.Idle = out.Replicas == 0 && o.Status.Replicas == 0
 		switch o.Status.UpdatedReplicas {

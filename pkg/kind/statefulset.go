@@ -50,11 +50,14 @@ var statefulSet = &Kind{
 
 func readStatefulSet(o *appsv1.StatefulSet) *dependency.Object {
 	replicas := replicasOf(o.Spec.Replicas)
+	observed := o.Status.ObservedGeneration >= o.Generation
 	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
 		Rollout:  statefulSetRollout(o),
 		Replicas: replicas,
-		Idle:     replicas == 0 && o.Status.Replicas == 0 && o.Status.ObservedGeneration >= o.Generation,
+		Idle:     replicas == 0 && o.Status.Replicas == 0 && observed,
 		Surplus:  o.Status.Replicas > o.Status.UpdatedReplicas,
+		Updated:  updatedAll(observed, o.Status.UpdatedReplicas, o.Status.Replicas),
+		MinReady: seconds(o.Spec.MinReadySeconds),
 	}}
 }
 

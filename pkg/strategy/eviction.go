@@ -30,17 +30,17 @@ const pause = 5 * time.Second
 const deadAfter = 2 * time.Minute
 
 // eviction evicts the pods that existed when the restart began: one at a time, and a ready pod only while enough
-// others are ready. Evictions respect PodDisruptionBudgets.
+// others are available. Evictions respect PodDisruptionBudgets.
 type eviction struct{ rollout }
 
 // Continue implements Effects.
 func (eviction) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
 	evict, valid := policy.PodsToEvictOf(r.Workload)
-	pods := survey{evict: evict}
+	pods := survey{evict: evict, availability: r.availability()}
 	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
 		return Next{}, err
 	}
-	next, ready := pods.next, pods.ready
+	next, available := pods.next, pods.available
 	dead := int32(0)
 	if !r.ReplacesTerminating {
 		dead = r.Memory.dead(pods.ending, r.Now)
@@ -53,8 +53,8 @@ func (eviction) Continue(ctx context.Context, client workload.Client, r *Restart
 		return Next{Done: true}, nil
 	case r.Superseded:
 		return Next{RollOut: true}, nil
-	case isReady(next) && ready+dead < r.Replicas:
-		return Next{After: pause, Waits: dependency.SomePods(ready, r.Replicas, "ready")}, nil
+	case isReady(next) && available+dead < r.Replicas:
+		return Next{After: pause, Waits: pods.some(available, r.Replicas)}, nil
 	case isReady(next) && dead == 0 && r.Rollout.Phase == dependency.RolloutRunning:
 		return Next{After: pause, Waits: r.Rollout.Message}, nil
 	}
@@ -80,15 +80,45 @@ func refusal(err error) string {
 	return err.Error()
 }
 
+// availability counts pods as the controllers of workloads do.
+type availability struct {
+	now      time.Time
+	minReady time.Duration
+}
+
+func (r *Restart) availability() availability { return availability{r.Now, r.MinReady} }
+
+// isAvailable reports whether a pod has been ready for long enough. A time that is far in the future, of a clock that is wrong, says nothing:
+// the others would wait for a pod that is ready.
+func (a availability) isAvailable(p *corev1.Pod) bool {
+	i := slices.IndexFunc(p.Status.Conditions, isReadyCondition)
+	if i < 0 {
+		return false
+	}
+	since := p.Status.Conditions[i].LastTransitionTime.Time
+	return a.minReady == 0 || a.now.Sub(since) >= a.minReady || since.Sub(a.now) > dependency.ClockMargin
+}
+
+// some says how many pods are available.
+func (a availability) some(available, all int32) string {
+	what := "ready"
+	if a.minReady > 0 {
+		what = "available"
+	}
+	return dependency.SomePods(available, all, what)
+}
+
 // survey summarizes the pods of a workload, for the next step of an eviction.
 type survey struct {
+	availability
+
 	evict policy.PodsToEvict
 	// next is the pod to evict next, or nil. Pods that are not ready come first: they serve no
 	// requests, and those that cannot become ready with old content must not hold up the others.
 	next *corev1.Pod
-	// ready is how many pods are ready and stay.
-	ready  int32
-	ending []endingPod
+	// available is how many pods are available and stay.
+	available int32
+	ending    []endingPod
 }
 
 type endingPod struct {
@@ -102,8 +132,8 @@ func (s *survey) add(p *corev1.Pod) {
 		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
 		return
 	}
-	if isReady(p) {
-		s.ready++
+	if s.isAvailable(p) {
+		s.available++
 	}
 	if s.evict.Has(p.UID) && (s.next == nil || isReady(s.next) && !isReady(p)) {
 		s.next = p.DeepCopy()
@@ -130,7 +160,9 @@ func (m *Memory) dead(pods []endingPod, now time.Time) (n int32) {
 }
 
 func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return slices.ContainsFunc(p.Status.Conditions, isReadyCondition)
+}
+
+func isReadyCondition(c corev1.PodCondition) bool {
+	return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 }

@@ -83,8 +83,8 @@ func TestWhichPodGoesNext(t *testing.T) {
 			if pods.next != nil {
 				got = pods.next.Name
 			}
-			if got != tc.next || pods.ready != tc.ready {
-				t.Errorf("next pod = %q with %d ready pods, want %q and %d", got, pods.ready, tc.next, tc.ready)
+			if got != tc.next || pods.available != tc.ready {
+				t.Errorf("next pod = %q with %d ready pods, want %q and %d", got, pods.available, tc.next, tc.ready)
 			}
 		})
 	}

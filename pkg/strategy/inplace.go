@@ -35,7 +35,7 @@ const (
 )
 
 // inPlace lets the restarters of the pods that existed when the restart began restart them: one at a time, and a ready pod only while
-// enough others are ready and its PodDisruptionBudget allows it.
+// enough others are available and its PodDisruptionBudget allows it.
 type inPlace struct{ rollout }
 
 // Continue implements Effects. The order matters: what has been done is recorded before the next pod is told, so that no step depends on
@@ -48,7 +48,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		}
 	}
 	r.Memory.told = ""
-	pods := restarts{of: of, now: r.Now, refused: r.Memory.refused}
+	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused}
 	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
 		return Next{}, err
 	}
@@ -78,7 +78,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	}
 	p := pods.next()
 	if isReady(p) {
-		waits, why := r.tooFew(pods.ready, dead), ""
+		waits, why := pods.tooFew(r, dead), ""
 		if waits == "" {
 			b, err := budgetOf(ctx, client, p)
 			if err != nil {
@@ -160,11 +160,11 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	return times > 0 && !back && !late && !again && !told.Ahead(r.Now), nil
 }
 
-// tooFew says why no ready pod may become unavailable, with so many ready and dead pods; empty: one may.
-func (r *Restart) tooFew(ready, dead int32) string {
+// tooFew says why no ready pod may become unavailable, with so many dead pods; empty: one may.
+func (s *restarts) tooFew(r *Restart, dead int32) string {
 	switch {
-	case ready+dead <= r.Replicas-max(1, r.MaxUnavailable):
-		return dependency.SomePods(ready, r.Replicas, "ready")
+	case s.available+dead <= r.Replicas-max(1, r.MaxUnavailable):
+		return s.some(s.available, r.Replicas)
 	// Its controller makes pods unavailable, too. If all are up to date, only their number counts; a dead pod keeps a rollout from its end.
 	case r.Rollout.Phase == dependency.RolloutRunning && dead == 0 && (r.MaxUnavailable <= 1 || r.Updated != dependency.UpdatedAll):
 		return r.Rollout.Message
@@ -203,8 +203,9 @@ func write(ctx context.Context, client workload.Client, p *corev1.Pod, patch []b
 
 // restarts summarizes the pods of a workload, for the next step of a restart in place.
 type restarts struct {
-	of  policy.PodsInPlace
-	now time.Time
+	availability
+
+	of policy.PodsInPlace
 	// left are those that have yet to be restarted, and back are those that have been since the last step was recorded.
 	left []types.UID
 	back []PodStep
@@ -213,7 +214,7 @@ type restarts struct {
 	// first is the first in order that has not been told, and later is the first after the place refused; nil: there is none.
 	first, later *corev1.Pod
 	refused      place
-	ready        int32
+	available    int32
 	ending       []endingPod
 }
 
@@ -245,8 +246,8 @@ func (s *restarts) add(p *corev1.Pod) {
 		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
 		return
 	}
-	if isReady(p) {
-		s.ready++
+	if s.isAvailable(p) {
+		s.available++
 	}
 	if !s.of.Has(p.UID) {
 		return
