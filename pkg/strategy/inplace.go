@@ -28,6 +28,8 @@ const (
 	// tellAgain is after which time a pod is told again of which a container still runs that has not restarted: a restarter that is
 	// restarted alone takes what it was told before for done.
 	tellAgain = 3 * time.Minute
+	// tellAtLeast is how often at least a pod is told of which the restart has failed.
+	tellAtLeast = time.Hour
 	// deadline is within which time a pod has to be back if its workload does not say.
 	deadline = 10 * time.Minute
 	// refusedAfter is how long no pod can be told before that is recorded: a webhook may just be restarting.
@@ -110,12 +112,22 @@ func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.
 		told = told.Until(r.Now)
 		next, err := write(ctx, client, p, told.PodPatch(p.UID, p.ResourceVersion, of.ID, times))
 		return r.refused(of, p, next, err)
-	case waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain:
+	case r.isToldAgain(of, p, &told):
 		return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
 	default:
 		r.Memory.told = p.Name
 		return Next{After: pause, Waits: isRestarted(p.Name)}, nil
 	}
+}
+
+// isToldAgain reports whether it is time to tell a pod again. Each time, its restarter lets it drain. So once that has failed, the pauses are
+// doubled: each is as long as it has been since the pod was told first.
+func (r *Restart) isToldAgain(of *policy.PodsInPlace, p *corev1.Pod, told *policy.Told) bool {
+	after := tellAgain
+	if of.Failed != "" {
+		after = min(max(after, told.Again.Sub(told.Since)), tellAtLeast)
+	}
+	return waiting(p, told) && r.Now.Sub(told.Again) >= after
 }
 
 // refused remembers whether a pod could be told, and returns the step. If none could be told for a while, that is recorded, so that every
@@ -156,8 +168,7 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	told, times := policy.ToldOf(p.Annotations, of.ID)
 	back := isReady(p) && restarted(p, &told)
 	late := of.Failed == "" && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
-	again := waiting(p, &told) && r.Now.Sub(told.Again) >= tellAgain
-	return times > 0 && !back && !late && !again && !told.Ahead(r.Now), nil
+	return times > 0 && !back && !late && !r.isToldAgain(of, p, &told) && !told.Ahead(r.Now), nil
 }
 
 // tooFew says why no ready pod may become unavailable, with so many dead pods; empty: one may.
