@@ -71,7 +71,7 @@ const asAllowed = "as maxUnavailable and PodDisruptionBudgets allow. If that tak
 
 func (inPlace) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	out.last.Evicted = true
-	pods := PodsInPlace{ID: restartID(w, &out.last), Left: podIDsOf(r.Pods)}
+	pods := PodsInPlace{ID: restartID(w, &out.last), Began: out.last.Time.UTC(), Left: podIDsOf(r.Pods)}
 	pods.Total = len(pods.Left)
 	out.workload[RecreatingAnnotation] = pods.Text()
 }
@@ -86,8 +86,9 @@ func restartID(w *dependency.Workload, last *LastReload) string {
 
 // PodsInPlace are the pods that RecreatingAnnotation names while they are restarted in place.
 type PodsInPlace struct {
-	// ID identifies the restart.
-	ID string
+	// ID identifies the restart, and Began is when it began; zero: another client has removed that.
+	ID    string
+	Began time.Time
 	// Left are the IDs of the pods that have not been restarted, in order, and Total is how many there were at the beginning.
 	Left  []string
 	Total int
@@ -99,16 +100,17 @@ type PodsInPlace struct {
 
 // podsInPlace is the JSON of PodsInPlace.
 type podsInPlace struct {
-	ID      string `json:"restart"`
-	Left    string `json:"pods"`
-	Total   int    `json:"total"`
-	Failed  string `json:"failed,omitempty"`
-	Refused string `json:"refused,omitempty"`
+	ID      string    `json:"restart"`
+	Began   time.Time `json:"began,omitzero"`
+	Left    string    `json:"pods"`
+	Total   int       `json:"total"`
+	Failed  string    `json:"failed,omitempty"`
+	Refused string    `json:"refused,omitempty"`
 }
 
 // Text returns the value of RecreatingAnnotation.
 func (p *PodsInPlace) Text() string {
-	return mustJSON(podsInPlace{p.ID, strings.Join(p.Left, ","), p.Total, p.Failed, p.Refused})
+	return mustJSON(podsInPlace{p.ID, p.Began, strings.Join(p.Left, ","), p.Total, p.Failed, p.Refused})
 }
 
 // PodsInPlaceOf returns the pods of a workload that are restarted in place. Valid reports whether the value of the annotation has our
@@ -118,7 +120,7 @@ func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !isRestartID(read.ID) {
 		return PodsInPlace{}, false
 	}
-	p = PodsInPlace{ID: read.ID, Total: read.Total, Failed: cutBytes(read.Failed, maxFailed), Refused: cutBytes(read.Refused, maxRefused)}
+	p = PodsInPlace{ID: read.ID, Began: read.Began, Total: read.Total, Failed: cutBytes(read.Failed, maxFailed), Refused: cutBytes(read.Refused, maxRefused)}
 	if read.Left != "" {
 		p.Left = strings.Split(read.Left, ",")
 	}
@@ -142,7 +144,7 @@ func (p *PodsInPlace) Has(uid types.UID) bool {
 
 // Keep returns the same restart with only those pods left that are given, and with what has failed or is refused.
 func (p *PodsInPlace) Keep(left []types.UID, failed, refused string) PodsInPlace {
-	return PodsInPlace{p.ID, podIDsOf(left), p.Total, failed, refused}
+	return PodsInPlace{p.ID, p.Began, podIDsOf(left), p.Total, failed, refused}
 }
 
 // maxFailed is for the name of a pod and what is said about it, in bytes. What is written is never longer: it would differ from what is read.
@@ -204,8 +206,10 @@ type Told struct {
 	// Since is when it was told of this restart first, and Again when it was told last.
 	Since time.Time `json:"since"`
 	Again time.Time `json:"again"`
-	// Restarts are the restart counts of its containers.
+	// Restarts are the restart counts of those of its containers that had ever run.
 	Restarts map[string]int32 `json:"restarts"`
+	// Unfinished: it had been told of another restart before, of which not all had been reported.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // ToldOf returns what the annotations of a pod say about a restart, and how often the pod was told of it; 0: it was not.
@@ -231,7 +235,7 @@ func (t *Told) Until(now time.Time) Told {
 		}
 		return at
 	}
-	return Told{earlier(t.Since), earlier(t.Again), t.Restarts}
+	return Told{earlier(t.Since), earlier(t.Again), t.Restarts, t.Unfinished}
 }
 
 // ToldLast returns what the annotations of a pod say about the last restart of which it was told; false: it was told of none.

@@ -134,5 +134,5 @@ func (b *budget) count(ctx context.Context, client workload.Client, apart *corev
 // mayRestart reports whether a pod was told to restart in place, has not, and may yet: of a restart that was given up, the annotations stay.
 func mayRestart(p *corev1.Pod, now time.Time) bool {
 	told, found := policy.ToldLast(p.Annotations)
-	return found && now.Sub(told.Again).Abs() < deadline && !restarted(p, &told)
+	return found && now.Sub(told.Again).Abs() < deadline && (!restarted(p, &told) || unsure(p, &told, now))
 }

@@ -50,10 +50,11 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		}
 	}
 	r.Memory.told = ""
-	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused}
+	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused, seen: r.Memory.unstarted, unstarted: map[types.UID]string{}}
 	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
 		return Next{}, err
 	}
+	r.Memory.unstarted = pods.unstarted
 	dead := int32(0)
 	if !r.ReplacesTerminating {
 		dead = r.Memory.dead(pods.ending, r.Now)
@@ -79,6 +80,9 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		return r.await(ctx, client, &of, pods.current)
 	}
 	p := pods.next()
+	if p == nil {
+		return Next{After: time.Minute, Waits: "pod " + pods.waiting + " has not started yet"}, nil
+	}
 	if isReady(p) {
 		waits, why := pods.tooFew(r, dead), ""
 		if waits == "" {
@@ -101,7 +105,11 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 			return Next{After: pause, Waits: waits, Why: why}, nil
 		}
 	}
-	next, err := tell(ctx, client, p, of.ID, policy.Told{Since: r.Now, Again: r.Now}, 1)
+	told := policy.Told{Since: r.Now, Again: r.Now}
+	if before, found := policy.ToldLast(p.Annotations); found {
+		told.Unfinished = hasStarted(p, &before) && !restarted(p, &before)
+	}
+	next, err := tell(ctx, client, p, of.ID, told, 1)
 	return r.refused(&of, p, next, err)
 }
 
@@ -166,7 +174,7 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	}
 	p := &found.Items[i]
 	told, times := policy.ToldOf(p.Annotations, of.ID)
-	back := isReady(p) && restarted(p, &told)
+	back := isReady(p) && restarted(p, &told) && !unsure(p, &told, r.Now)
 	late := of.Failed == "" && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
 	return times > 0 && !back && !late && !r.isToldAgain(of, p, &told) && !told.Ahead(r.Now), nil
 }
@@ -188,7 +196,7 @@ func (s *restarts) tooFew(r *Restart, dead int32) string {
 func tell(ctx context.Context, client workload.Client, p *corev1.Pod, restart string, told policy.Told, times int) (Next, error) {
 	told.Restarts = map[string]int32{}
 	for _, c := range lasting(p) {
-		if c.status != nil {
+		if hasRun(c.status) {
 			told.Restarts[c.name] = c.status.RestartCount
 		}
 	}
@@ -222,14 +230,18 @@ type restarts struct {
 	back []PodStep
 	// current is the one that has been told and is not back; nil: there is none.
 	current *corev1.Pod
-	// first is the first in order that has not been told, and later is the first after the place refused; nil: there is none.
+	// first is the first in order that has yet to be told, and later is the first after the place refused; nil: there is none.
 	first, later *corev1.Pod
 	refused      place
-	available    int32
-	ending       []endingPod
+	// waiting is the name of a pod for which nothing can be done until it has started; empty: there is none.
+	waiting string
+	// seen is Memory.unstarted before, and unstarted is the same now.
+	seen, unstarted map[types.UID]string
+	available       int32
+	ending          []endingPod
 }
 
-// next returns the pod to tell next.
+// next returns the pod to tell next, or nil.
 func (s *restarts) next() *corev1.Pod { return cmp.Or(s.later, s.first) }
 
 // place is where a pod comes in the order in which pods are told. Those that are not ready come first: they serve no requests, and those
@@ -263,7 +275,15 @@ func (s *restarts) add(p *corev1.Pod) {
 	if !s.of.Has(p.UID) {
 		return
 	}
+	late, runs := s.startsLate(p)
+	if late && !runs {
+		s.unstarted[p.UID] = s.of.ID
+	}
 	switch told, times := policy.ToldOf(p.Annotations, s.of.ID); {
+	case times == 0 && late && runs:
+		return
+	case times == 0 && late, times > 0 && !hasStarted(p, &told): // the others need not wait for it
+		s.waiting = p.Name
 	case times == 0:
 		at := placeOf(p, s.now)
 		if s.first == nil || at.before(placeOf(s.first, s.now)) {
@@ -272,13 +292,52 @@ func (s *restarts) add(p *corev1.Pod) {
 		if s.refused.before(at) && (s.later == nil || at.before(placeOf(s.later, s.now))) {
 			s.later = p.DeepCopy()
 		}
-	case isReady(p) && restarted(p, &told):
+	case isReady(p) && restarted(p, &told) && !unsure(p, &told, s.now):
 		s.back = append(s.back, PodStep{p.Name, p.UID, true})
 		return
 	case s.current == nil:
 		s.current = p.DeepCopy()
 	}
 	s.left = append(s.left, p.UID)
+}
+
+// startsLate reports whether a pod needs no restart, because none of its containers had run before the restart began, and whether all have run
+// by now. When they started is known by the clock of the node: in doubt it was too early, unless this process has seen that they had not.
+func (s *restarts) startsLate(p *corev1.Pod) (late, run bool) {
+	if _, before := policy.ToldLast(p.Annotations); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
+		return false, false
+	}
+	from := s.of.Began
+	if s.seen[p.UID] != s.of.ID {
+		from = from.Add(dependency.ClockMargin)
+	}
+	restarter := apart(p)
+	run = true
+	for _, all := range []struct {
+		containers []corev1.Container
+		statuses   []corev1.ContainerStatus
+	}{{p.Spec.InitContainers, p.Status.InitContainerStatuses}, {p.Spec.Containers, p.Status.ContainerStatuses}} {
+		for i := range all.containers {
+			switch c := statusOf(all.statuses, all.containers[i].Name); {
+			case all.containers[i].Name == restarter:
+			case !hasRun(c):
+				run = false
+			case c.RestartCount > 0, startOf(c).Before(from):
+				return false, false
+			}
+		}
+	}
+	return true, run
+}
+
+// hasStarted reports whether a container of a pod that was told has ever run. If none has, there is nothing that the others could wait for.
+// While containers restart, they may look as if they never ran.
+func hasStarted(p *corev1.Pod, told *policy.Told) bool {
+	restarter := apart(p)
+	return told.Unfinished || slices.ContainsFunc(lasting(p), func(c container) bool {
+		_, had := told.Restarts[c.name]
+		return c.name != restarter && (had || hasRun(c.status))
+	})
 }
 
 // failed says in a sentence that the pod that was told last has not come back in time; empty: it still has time, or there is none.
@@ -329,6 +388,32 @@ func lasting(p *corev1.Pod) (out []container) {
 	return out
 }
 
+// apart returns the name of the restarter of a pod, which reads no content; empty: no other container lasts, so it may.
+func apart(p *corev1.Pod) string {
+	r, _ := kind.RestarterOf(&p.Spec)
+	if slices.ContainsFunc(lasting(p), func(c container) bool { return c.name != r.Name }) {
+		return r.Name
+	}
+	return ""
+}
+
+// hasRun reports whether a container has ever run, as far as its kubelet has reported.
+func hasRun(s *corev1.ContainerStatus) bool {
+	return s != nil && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0 || s.LastTerminationState != corev1.ContainerState{})
+}
+
+// startOf returns when a container that has run started last; zero: that is not known.
+func startOf(s *corev1.ContainerStatus) time.Time {
+	switch {
+	case s.State.Running != nil:
+		return s.State.Running.StartedAt.Time
+	case s.State.Terminated != nil:
+		return s.State.Terminated.StartedAt.Time
+	default:
+		return time.Time{}
+	}
+}
+
 func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	if i := slices.IndexFunc(all, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
 		return &all[i]
@@ -336,11 +421,25 @@ func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus
 	return nil
 }
 
-// restarted reports whether all containers of a pod have restarted since it was told. A container that had no status then has started
+// restarted reports whether all containers of a pod have restarted since it was told. A container that had never run then has started
 // since.
 func restarted(p *corev1.Pod, told *policy.Told) bool {
 	has, _ := progressOf(p, told)
 	return has
+}
+
+// unsure reports whether a restart of a pod may be that of which it was told before, which had not been reported yet: its containers have
+// restarted once, and started before it was told, by the clock of its node. Then its restarter restarts them again on its own. If it has not
+// after tellAgain, the clock is wrong.
+func unsure(p *corev1.Pod, told *policy.Told, now time.Time) bool {
+	if !told.Unfinished || now.Sub(told.Again) >= tellAgain {
+		return false
+	}
+	return slices.ContainsFunc(lasting(p), func(c container) bool {
+		before, had := told.Restarts[c.name]
+		return had && c.status != nil && c.status.RestartCount <= before+1 && c.status.State.Running != nil &&
+			c.status.State.Running.StartedAt.Time.Before(told.Since.Truncate(time.Second))
+	})
 }
 
 // waiting reports whether a container of a pod still runs as it did when the pod was told. If none does, the containers are restarting, or

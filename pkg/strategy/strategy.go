@@ -79,6 +79,8 @@ type Memory struct {
 	ending map[types.UID]time.Time
 	// told is the name of the pod that has been told to restart in place and is not back; empty: none is known.
 	told string
+	// unstarted are the pods that have been seen to have never run since a restart in place began, with the ID of that.
+	unstarted map[types.UID]string
 	// refused is the place of the pod that could not be told last, and refusedSince is since when none could be; zero: one could, or none
 	// has been tried.
 	refused      place
