@@ -26,7 +26,7 @@ func withManyPods(c *cluster, pods int32, maxUnavailable intstr.IntOrString) {
 		c.set(podInPlace(fmt.Sprint("web-", i)))
 	}
 	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-		d.Spec.Replicas = ptr.To(pods)
+		d.Spec.Replicas = new(pods)
 		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: &maxUnavailable}
 		d.Status = appsv1.DeploymentStatus{Replicas: pods, UpdatedReplicas: pods, AvailableReplicas: pods}
 	})
@@ -139,7 +139,7 @@ func TestRecreate_WaitsUntilPodsAreAvailable(t *testing.T) {
 
 // That the status counts a pod as not available keeps no other from being restarted if two may be unavailable, for all kinds.
 func TestInPlace_UsesMaxUnavailableOfAllKinds(t *testing.T) {
-	two := ptr.To(intstr.FromInt32(2))
+	two := new(intstr.FromInt32(2))
 	for name, tc := range map[string]struct {
 		change func(*appsv1.StatefulSet, *appsv1.DaemonSet)
 		goes   bool
