@@ -128,8 +128,8 @@ func (p *path) lead(ctx context.Context) {
 			Absent: func() { present.Store(nil) },
 		}.Run(ctx)
 	})
-	stop := context.AfterFunc(ctx, queue.ShutDown)
-	defer stop()
+	defer queue.ShutDown() // also if the limiter sees first that the context is done
+	defer context.AfterFunc(ctx, queue.ShutDown)()
 	for {
 		item, shutdown := queue.Get()
 		if shutdown {
