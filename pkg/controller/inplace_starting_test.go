@@ -55,6 +55,9 @@ func (c *cluster) restartTold() (names []string) {
 			return names
 		}
 		for _, name := range tells {
+			if len(live(c, pod(name, "")).Status.ContainerStatuses) == 0 {
+				c.t.Fatalf("told %s, which has never run", name)
+			}
 			c.restart(name, true)
 		}
 		names = append(names, tells...)
@@ -120,6 +123,27 @@ func TestInPlace_LeavesAPodAloneThatStartsMeanwhile(t *testing.T) {
 		c.unavailable(0)
 		if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-2]" {
 			t.Errorf("told %v, want the others", got)
+		}
+		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
+	})
+}
+
+// A pod may have its volumes long before its containers run, while an image is pulled.
+func TestInPlace_RestartsAPodWhoseVolumesWereThereBefore(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPodsInPlace(c)
+		c.status("web-1", false, never("restarter"), never("app"))
+		edit(c, pod("web-1", ""), func(p *corev1.Pod) {
+			p.Spec.NodeName = "node-1"
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "db", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "db"}}})
+		})
+		c.unavailable(1)
+		c.set(secret("db", "2"))
+		c.advance(10 * time.Second)
+		c.status("web-1", true, first("restarter"), first("app"))
+		c.unavailable(0)
+		if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-1 web-2]" {
+			t.Errorf("told %v, want all", got)
 		}
 		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
 	})
@@ -199,7 +223,7 @@ func TestInPlace_LeavesAPodAloneThatStartsLate(t *testing.T) {
 	})
 }
 
-// An init container has read the old content, and the application has never run. The pod is told, but the others do not wait for it.
+// An init container has read the old content, and the application has never run. The others do not wait for the pod, which is told once it runs.
 func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withManyPods(c, 4, intstr.FromInt32(2))
@@ -215,13 +239,11 @@ func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 		c.took()
 		c.set(secret("db", "2"))
 		c.advance(2 * time.Second)
-		for _, want := range []string{"[web-1]", "[web-0]", "[web-2]", "[web-3]"} {
+		for _, want := range []string{"[web-0]", "[web-2]", "[web-3]"} {
 			if got := fmt.Sprint(c.tells()); got != want {
 				t.Fatalf("told %v, want %v", got, want)
 			}
-			if want != "[web-1]" {
-				c.restart(strings.Trim(want, "[]"), true)
-			}
+			c.restart(strings.Trim(want, "[]"), true)
 			c.advance(5 * time.Second)
 		}
 		c.advance(time.Hour)
@@ -229,10 +251,11 @@ func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 		if got := c.tells(); len(got) != 0 {
 			t.Errorf("told %v", got)
 		}
-		c.restart("web-1", true)
-		edit(c, pod("web-1", ""), func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 0 }) // it starts for the first time
+		c.status("web-1", true, first("restarter"), first("app"))
 		c.unavailable(0)
-		c.advance(5 * time.Second)
+		if got := c.restartTold(); fmt.Sprint(got) != "[web-1]" {
+			t.Errorf("told %v once it runs", got)
+		}
 		c.expectState("it runs", policy.InSync, policy.ReasonContentApplied)
 	})
 }

@@ -107,7 +107,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	}
 	told := policy.Told{Since: r.Now, Again: r.Now}
 	if before, found := policy.ToldLast(p.Annotations); found {
-		told.Unfinished = hasStarted(p, &before) && !restarted(p, &before)
+		told.Unfinished = hasStarted(p, &before) && (!restarted(p, &before) || unsure(p, &before, r.Now))
 	}
 	next, err := tell(ctx, client, p, of.ID, told, 1)
 	return r.refused(&of, p, next, err)
@@ -175,7 +175,7 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	p := &found.Items[i]
 	told, times := policy.ToldOf(p.Annotations, of.ID)
 	back := isReady(p) && restarted(p, &told) && !unsure(p, &told, r.Now)
-	late := of.Failed == "" && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
+	late := of.Failed == "" && !(isReady(p) && restarted(p, &told)) && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
 	return times > 0 && !back && !late && !r.isToldAgain(of, p, &told) && !told.Ahead(r.Now), nil
 }
 
@@ -276,13 +276,14 @@ func (s *restarts) add(p *corev1.Pod) {
 		return
 	}
 	late, runs := s.startsLate(p)
-	if late && !runs {
+	if late && !runs && (p.Spec.NodeName == "" || s.seen[p.UID] == s.of.ID) {
 		s.unstarted[p.UID] = s.of.ID
 	}
+	_, before := policy.ToldLast(p.Annotations) // while its containers restart, they may look as if they never ran
 	switch told, times := policy.ToldOf(p.Annotations, s.of.ID); {
 	case times == 0 && late && runs:
 		return
-	case times == 0 && late, times > 0 && !hasStarted(p, &told): // the others need not wait for it
+	case times == 0 && !before && !hasStarted(p, &policy.Told{}), times > 0 && !hasStarted(p, &told): // the others need not wait for it
 		s.waiting = p.Name
 	case times == 0:
 		at := placeOf(p, s.now)
@@ -301,14 +302,20 @@ func (s *restarts) add(p *corev1.Pod) {
 	s.left = append(s.left, p.UID)
 }
 
-// startsLate reports whether a pod needs no restart, because none of its containers had run before the restart began, and whether all have run
-// by now. When they started is known by the clock of the node: in doubt it was too early, unless this process has seen that they had not.
+// startsLate reports whether a pod needs no restart, because it reads the current content when it starts, and whether all of its containers
+// have run by now. A pod may have its volumes long before it runs, while an image is pulled, so this process must have seen it without a node
+// since the restart began. If no source is in a volume, it is enough that its containers started after that, by the clock of the node: in
+// doubt it was before.
 func (s *restarts) startsLate(p *corev1.Pod) (late, run bool) {
 	if _, before := policy.ToldLast(p.Annotations); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
 		return false, false
 	}
 	from := s.of.Began
-	if s.seen[p.UID] != s.of.ID {
+	switch {
+	case s.seen[p.UID] == s.of.ID:
+	case p.Spec.NodeName != "" && mountsSources(p):
+		return false, false
+	default:
 		from = from.Add(dependency.ClockMargin)
 	}
 	restarter := apart(p)
@@ -330,6 +337,15 @@ func (s *restarts) startsLate(p *corev1.Pod) (late, run bool) {
 	return true, run
 }
 
+// mountsSources reports whether a pod has volumes of sources. The certificates of the cluster, which all pods have, do not count.
+func mountsSources(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil || v.Secret != nil || v.CSI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(from corev1.VolumeProjection) bool {
+			return from.Secret != nil || from.ConfigMap != nil && from.ConfigMap.Name != "kube-root-ca.crt"
+		})
+	})
+}
+
 // hasStarted reports whether a container of a pod that was told has ever run. If none has, there is nothing that the others could wait for.
 // While containers restart, they may look as if they never ran.
 func hasStarted(p *corev1.Pod, told *policy.Told) bool {
@@ -348,7 +364,7 @@ func (s *restarts) failed(r *Restart) string {
 	told, _ := policy.ToldOf(s.current.Annotations, s.of.ID)
 	within := cmp.Or(r.Deadline, deadline)
 	switch {
-	case r.Now.Sub(told.Since) < within:
+	case r.Now.Sub(told.Since) < within, isReady(s.current) && restarted(s.current, &told): // then it is only unsure which restart that was
 		return ""
 	case !waiting(s.current, &told): // a container may still start, or end again and again
 		return fmt.Sprintf("Pod %s has not become ready within %v of its restart in place.", s.current.Name, within)
@@ -357,8 +373,11 @@ func (s *restarts) failed(r *Restart) string {
 	}
 }
 
-// refusal returns PodsInPlace.Refused: as it was, until a pod has been told.
+// refusal returns PodsInPlace.Refused: as it was, until a pod has been told, or there is none to tell.
 func (s *restarts) refusal(r *Restart) string {
+	if s.current == nil && s.next() == nil {
+		return ""
+	}
 	if s.current != nil {
 		if told, _ := policy.ToldOf(s.current.Annotations, s.of.ID); !told.Ahead(r.Now) {
 			return ""

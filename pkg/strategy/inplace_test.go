@@ -4,6 +4,7 @@
 package strategy
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -77,5 +78,35 @@ func TestRestarted(t *testing.T) {
 	lacks.Status.ContainerStatuses = nil
 	if restarted(lacks, &policy.Told{}) {
 		t.Error("a container without a status counts as restarted")
+	}
+}
+
+// A pod may restart once more whose kubelet has only reported the restart of which it was told before: others must not use its place in a budget.
+func TestMayRestart_AfterAReportOfAnEarlierRestart(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	told := policy.Told{Since: now, Again: now, Restarts: map[string]int32{"app": 0}, Unfinished: true}
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+	p.Annotations = map[string]string{policy.RestartAnnotation: "0123456789abcdef"}
+	raw, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Annotations[policy.RestartingAnnotation] = string(raw)
+	for name, tc := range map[string]struct {
+		restarts int32
+		started  time.Duration
+		want     bool
+	}{
+		"none is reported":      {0, -time.Hour, true},
+		"the one before":        {1, -time.Second, true},
+		"one that began later":  {1, time.Second, false},
+		"both, by a slow clock": {2, -time.Second, false},
+	} {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: tc.restarts, State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(tc.started))},
+		}}}
+		if got := mayRestart(p, now.Add(time.Minute)); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }

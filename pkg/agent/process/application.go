@@ -252,8 +252,8 @@ func others() (out []os.Signal) {
 
 // Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
 // and then is killed; if that is not possible, cancel is called. SIGPROF is not forwarded, because it belongs to the profiler of the Go
-// runtime. The signals with which containers are stopped, SIGTERM, SIGINT and SIGQUIT, are for this process before its start, and call
-// cancel.
+// runtime. The signals with which containers are stopped, SIGTERM, SIGINT, SIGQUIT and SIGUSR1, are for this process before its start, and
+// call cancel.
 func (a *Application) Forward(ctx context.Context, cancel func()) {
 	signals, stopping := make(chan os.Signal, 64), make(chan os.Signal, 64) // a channel of their own, so that no other takes their place
 	nowhere := make(chan os.Signal, 1)
@@ -272,6 +272,10 @@ func (a *Application) Forward(ctx context.Context, cancel func()) {
 	for {
 		select {
 		case s := <-signals:
+			if s == unix.SIGUSR1 && !a.Started() { // some images say that it stops their containers
+				cancel()
+				continue
+			}
 			forward(s)
 		case s := <-stopping:
 			if !a.Started() {

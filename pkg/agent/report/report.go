@@ -255,12 +255,13 @@ func (e *events) send(ctx context.Context, now *status.Report) error {
 	if now.State == status.Applying {
 		return nil
 	}
-	e.limit.Allow()
 	event, err := json.Marshal(e.event(now))
 	if err != nil {
 		return err
 	}
-	err = e.request(ctx, http.MethodPost, "/events", "application/json", event)
+	if err = e.request(ctx, http.MethodPost, "/events", "application/json", event); err == nil {
+		e.limit.Allow()
+	}
 	forbidden := false
 	if refused, is := errors.AsType[*source.StatusError](err); is && refused.Code == http.StatusForbidden {
 		if !e.forbidden {

@@ -32,7 +32,7 @@ func TestWatcher_MayNotWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := NewWatcher(client, &Spec{Kind: Secret, Namespace: "shop", Name: "a"}, 100, func() {})
-	w.pace = pace{list: time.Minute, watch: time.Hour, idle: time.Minute, min: time.Millisecond, max: time.Millisecond}
+	w.pace = pace{list: time.Minute, answer: time.Minute, watch: time.Hour, idle: time.Minute, min: time.Millisecond, max: time.Millisecond}
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))))
 	defer cancel()
@@ -41,7 +41,7 @@ func TestWatcher_MayNotWatch(t *testing.T) {
 	await(t, "it is tried again and again", func() bool { return len(s.asked()) > 20 })
 	cancel()
 	<-done
-	if n := strings.Count(log.String(), "will retry"); n != 1 {
+	if n := strings.Count(log.String(), "will retry"); n != 1 || !strings.Contains(log.String(), "403") {
 		t.Errorf("it is logged %d times:\n%s", n, &log)
 	}
 }
