@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,27 @@ func TestInPlace_DoesNotMistakeAnEarlierRestart(t *testing.T) {
 		c.restartedAt("web-0", time.Now(), 2)
 		c.advance(5 * time.Second)
 		c.expect("it has restarted again", "2m33.5s progress web", "2m33.5s tell web-1")
+	})
+}
+
+// Nor for the third one, if the second is reported late too.
+func TestInPlace_DoesNotMistakeTheSecondRestart(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		at := toldBeforeTheStatus(c)
+		c.restartedAt("web-0", at, 1)
+		c.advance(20 * time.Second)
+		at = time.Now()
+		c.advance(time.Second)
+		c.set(secret("db", "4"))
+		c.advance(10 * time.Second)
+		if got := fmt.Sprint(c.tells()); got != "[web-0]" {
+			t.Errorf("told %s, want the same pod", got)
+		}
+		c.restartedAt("web-0", at, 2)
+		c.advance(10 * time.Second)
+		if got := c.tells(); len(got) != 0 {
+			t.Errorf("told %v before the third restart", got)
+		}
 	})
 }
 

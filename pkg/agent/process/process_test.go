@@ -460,7 +460,7 @@ func TestRestartFails(t *testing.T) {
 // Every signal with which containers are stopped ends the agent while there is no application.
 func TestForward_BeforeTheStart(t *testing.T) {
 	t.Parallel()
-	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			c := parent(t, "1m", "")

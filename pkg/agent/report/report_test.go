@@ -245,6 +245,19 @@ func TestReporter_FewEvents(t *testing.T) {
 	})
 }
 
+// Tries that fail count for nothing: once the API server answers, all Events come as they should.
+func TestReporter_EventsAfterAnOutage(t *testing.T) {
+	run(t, Options{Events: true}, func(b *bench) {
+		b.refuseEvents(errors.New("x"))
+		b.set(applied(1))
+		b.after(40 * time.Minute)
+		b.refuseEvents(nil)
+		b.after(time.Minute, "/api/v1/namespaces/shop/events u1: Normal ConfigApplied The application works with the content of its sources")
+		b.set(func(s *agent.Status) { s.Unread = errors.New("a is missing") })
+		b.after(time.Second, "/api/v1/namespaces/shop/events u1: Warning ConfigSourceMissing a is missing")
+	})
+}
+
 func TestReporter_Events(t *testing.T) {
 	const events = "/api/v1/namespaces/shop/events u1: "
 	run(t, Options{Events: true}, func(b *bench) {
