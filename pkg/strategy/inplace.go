@@ -175,7 +175,7 @@ func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *poli
 	p := &found.Items[i]
 	told, times := policy.ToldOf(p.Annotations, of.ID)
 	back := isReady(p) && restarted(p, &told) && !unsure(p, &told, r.Now)
-	late := of.Failed == "" && !(isReady(p) && restarted(p, &told)) && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
+	late := of.Failed == "" && (!isReady(p) || !restarted(p, &told)) && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
 	return times > 0 && !back && !late && !r.isToldAgain(of, p, &told) && !told.Ahead(r.Now), nil
 }
 

@@ -169,6 +169,9 @@ func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what, body string) {
 // minPoll is the least time between two reads of a volume. With less, an agent would do nothing else.
 const minPoll = 10 * time.Millisecond
 
+// maxPoll is the longest: a volume that is not read for endpoints.Stuck makes the agent not live.
+const maxPoll = 5 * time.Minute
+
 // flagError names the flag of an error.
 func flagError(flag string, err error) error { return fmt.Errorf("--%s: %w", flag, err) }
 
@@ -212,8 +215,11 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 			fail(flag, fmt.Errorf("%v must not be negative", d))
 		}
 	}
-	if o.Poll > 0 && o.Poll < minPoll {
+	switch {
+	case o.Poll > 0 && o.Poll < minPoll:
 		fail("poll-interval", fmt.Errorf("%v must be at least %v", o.Poll, minPoll))
+	case o.Poll > maxPoll:
+		fail("poll-interval", fmt.Errorf("%v must be at most %v", o.Poll, maxPoll))
 	}
 	if o.RetryMax < o.RetryMin {
 		fail("retry-max", fmt.Errorf("%v is less than --retry-min, %v", o.RetryMax, o.RetryMin))

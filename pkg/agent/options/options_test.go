@@ -265,6 +265,8 @@ func TestReload(t *testing.T) {
 		{args: "--rollback-after=1 --probe-url=http://a/", want: []string{"probe GET http://a/"}},
 		{args: "--poll-interval=9ms", err: "--poll-interval: 9ms must be at least 10ms"},
 		{args: "--poll-interval=10ms"},
+		{args: "--poll-interval=5m"},
+		{args: "--poll-interval=301s", err: "--poll-interval: 5m1s must be at most 5m0s"},
 		{args: `--check-command='nginx`, err: "quotes have no meaning here"},
 		{args: `--reload-command=["'a'"]`, want: []string{"command 'a'", "first"}},
 		{args: "--probe-url=http://a/ --probe-accept=1", err: "--probe-accept"},
