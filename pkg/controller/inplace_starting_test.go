@@ -44,6 +44,17 @@ func first(name string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{Name: name, State: runningSince(time.Now())}
 }
 
+// hasRunInit gives a pod an init container that started at a time, and has ended.
+func (c *cluster) hasRunInit(name string, at time.Time) {
+	c.t.Helper()
+	edit(c, pod(name, ""), func(p *corev1.Pod) {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "init"})
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "init", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{StartedAt: runningSince(at).Running.StartedAt},
+		}})
+	})
+}
+
 // restartTold restarts the pods that are told, until no other is told for a while, and returns their names.
 func (c *cluster) restartTold() (names []string) {
 	c.t.Helper()
@@ -167,12 +178,7 @@ func TestInPlace_RestartsAPodThatMayHaveStartedBefore(t *testing.T) {
 		},
 		"an init container ran before": func(c *cluster) {
 			c.status("web-1", true, first("restarter"), first("app"))
-			edit(c, pod("web-1", ""), func(p *corev1.Pod) {
-				p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "init"})
-				p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "init", State: corev1.ContainerState{
-					Terminated: &corev1.ContainerStateTerminated{StartedAt: runningSince(time.Now().Add(-3 * time.Second)).Running.StartedAt},
-				}})
-			})
+			c.hasRunInit("web-1", time.Now().Add(-3*time.Second))
 		},
 		"it has crashed": func(c *cluster) {
 			again := first("app")
@@ -228,12 +234,7 @@ func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withManyPods(c, 4, intstr.FromInt32(2))
 		c.status("web-1", false, first("restarter"), never("app"))
-		edit(c, pod("web-1", ""), func(p *corev1.Pod) {
-			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "init"})
-			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "init", State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{StartedAt: runningSince(time.Now()).Running.StartedAt},
-			}})
-		})
+		c.hasRunInit("web-1", time.Now())
 		c.unavailable(1)
 		c.advance(time.Minute)
 		c.took()

@@ -69,12 +69,13 @@ func writeMetrics(w io.Writer, a Agent) {
 	}
 	writeSources(w, &s, metric)
 	var oldest time.Time
-	for i, h := range a.Health() {
+	health := a.Health()
+	for i, h := range health {
 		if i == 0 || h.Heard.Before(oldest) {
 			oldest = h.Heard
 		}
 	}
-	if len(a.Health()) > 0 {
+	if len(health) > 0 {
 		gauge("configdep_agent_source_last_heard_timestamp_seconds",
 			"When something was last received from the source that has been silent for the longest time, in seconds since the epoch; 0 if nothing was.", seconds(oldest))
 	}

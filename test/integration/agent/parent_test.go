@@ -123,15 +123,21 @@ func TestParent_EndsWithTheApplication(t *testing.T) {
 	r.exits(5) // as the application
 }
 
+// asFirstProcess lets the agents of a place be the first process of a namespace, as in a container.
+func (p *place) asFirstProcess() {
+	p.Helper()
+	if os.Getuid() != 0 {
+		p.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
+	}
+	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+}
+
 // As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
 func TestFirstProcess(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
-	}
 	p := newPlace(t, may("configmaps", "settings"))
 	p.configMap("settings", "a", "1")
-	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+	p.asFirstProcess()
 	// Twenty orphans end while the application runs; it then sees which zombies the first process has.
 	r := p.agent("--configmap=settings", "--", "sh", "-c", `for i in $(seq 20); do (setsid true &); done; trap 'echo "zombies: $(grep -l "^State:.Z" /proc/[0-9]*/status 2>/dev/null | wc -l)"; exit 9' TERM; echo "child of $PPID"; while :; do sleep 0.05; done`)
 	r.says("child of 1\n")
@@ -153,13 +159,10 @@ func TestFirstProcess(t *testing.T) {
 // A sidecar waits for the orphans of its commands.
 func TestFirstProcess_Sidecar(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
-	}
 	p := newPlace(t)
 	volume := t.TempDir()
 	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
-	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
+	p.asFirstProcess()
 	r := p.agent("--volume="+volume, `--reload-command=["sh", "-c", "for i in $(seq 20); do (setsid true &); done"]`)
 	r.ready("a", "1")
 	first := childOf(t, r.pid)
