@@ -127,7 +127,7 @@ func TestParent_EndsWithTheApplication(t *testing.T) {
 func (p *place) asFirstProcess() {
 	p.Helper()
 	if os.Getuid() != 0 {
-		p.Skip("only root may make process namespaces") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
+		p.Skip("only root may make process namespaces") // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	p.wrapper = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}
 }
