@@ -46,8 +46,7 @@ help: ## Show this help
 
 .PHONY: demo
 demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
-	@$(go_build) -o $(bin)/demo ./test/demo
-	@$(bin)/demo
+	@hack/demo.sh
 
 .PHONY: deploy
 deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and OVERLAY, KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)

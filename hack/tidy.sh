@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+hack/align.sh
 while IFS= read -r -d '' file; do
   (cd "$(dirname "$file")" && go mod tidy)
 done < <(find . -path './.*' -prune -o -name go.mod -print0)

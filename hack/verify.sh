@@ -2,12 +2,13 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Verifies all that can be told without running tests (make verify), in two phases:
+# Verifies everything that needs no test (make verify), quick checks first:
 #
-#   1. Everything is generated again, in a copy of the tree: nothing may come out
+#   1. Checks that only read: scripts, licence headers, versions of modules, the workflows of GitHub, the
+#      English of the documents, the chart.
+#   2. Everything is generated again, in a copy of the tree: nothing may come out
 #      different from what is there, and no file may be new.
-#   2. Checks that only read: go vet, golangci-lint, govulncheck, the alerts and the dashboard,
-#      the chart, licence headers, the workflows of GitHub, the English of the documents, and the syntax of scripts.
+#   3. golangci-lint, and the alerts and the dashboard.
 #
 # Uncommitted work is taken as it is, and is never touched. With CI=true, nothing may be
 # uncommitted in the end: whatever a build leaves in the tree belongs into .cache.
@@ -35,7 +36,42 @@ mkdir -p .cache
 work=$(mktemp -d .cache/verify.XXXXXX)
 trap 'rm -rf "$root/$work"' EXIT
 
-say "phase 1: generating everything, in a copy of the tree"
+say "phase 1: scripts"
+scripts=()
+while IFS= read -r -d '' f; do
+  case $f in
+    *.sh) scripts+=("$f") ;;
+    *) [[ $(head -c 19 "$f" | tr -d '\0') != '#!/usr/bin/env bash' ]] || scripts+=("$f") ;;
+  esac
+done < <(files | present)
+for f in "${scripts[@]}"; do
+  bash -n "$f" || failed "the syntax of $f"
+  [[ $(head -c 2 "$f") != '#!' || -x $f ]] || failed "$f cannot be run: chmod +x $f"
+done
+if command -v shellcheck >/dev/null; then
+  shellcheck --shell=bash "${scripts[@]}" || failed "shellcheck"
+else
+  say "shellcheck is not installed, so scripts are checked for their syntax alone"
+fi
+
+say "phase 1: licence headers"
+hack/licence-headers.sh check || failed "licence headers"
+
+say "phase 1: versions of modules"
+hack/align.sh check || failed "versions of modules differ; run: make tidy"
+
+say "phase 1: the workflows of GitHub"
+if ! actionlint=$(hack/tools/build.sh actionlint) || ! "$actionlint" .github/workflows/*; then
+  failed "actionlint"
+fi
+
+say "phase 1: the English of the documents"
+hack/prose.sh || failed "the English of the documents"
+
+say "phase 1: the Helm chart"
+hack/lint-chart.sh || failed "the Helm chart"
+
+say "phase 2: generating everything, in a copy of the tree"
 copy=$root/$work/tree
 mkdir "$copy"
 files | present | tar --null -T - -cf - | tar -xf - -C "$copy"
@@ -56,61 +92,17 @@ else
   failed "generating"
 fi
 
-say "phase 2: go vet"
-CGO_ENABLED=0 go vet -trimpath -tags grpcnotrace ./... || failed "go vet"
-
-say "phase 2: golangci-lint (built the first time, which takes minutes)"
+say "phase 3: golangci-lint (built the first time, which takes minutes)"
 hack/golangci-lint.sh run || failed "golangci-lint"
 
-# Where the database of vulnerabilities cannot be reached it says so, and passes; with
-# GOVULNCHECK=required it does not.
-say "phase 2: govulncheck"
-hack/govulncheck.sh || failed "govulncheck"
-
-# A module of its own, because it needs Prometheus.
-say "phase 2: alerts and dashboard"
-(export CGO_ENABLED=0; cd test/monitoring && go vet -trimpath ./... && go test -trimpath ./...) || failed "alerts and dashboard"
+# Modules of their own, as the first needs Prometheus, and tools have their own dependencies.
+say "phase 3: alerts and dashboard"
+(export CGO_ENABLED=0; cd test/monitoring && go test -trimpath -tags grpcnotrace ./...) || failed "alerts and dashboard"
 DIR=test/monitoring hack/golangci-lint.sh run || failed "golangci-lint of test/monitoring"
-
-# A module of its own as well, as those of all tools are.
-say "phase 2: the program that makes images"
-(export CGO_ENABLED=0; cd hack/tools/image && go vet -trimpath ./...) || failed "go vet of hack/tools/image"
 DIR=hack/tools/image hack/golangci-lint.sh run || failed "golangci-lint of hack/tools/image"
 
-say "phase 2: the Helm chart"
-hack/lint-chart.sh || failed "the Helm chart"
-
-say "phase 2: licence headers"
-hack/licence-headers.sh check || failed "licence headers"
-
-say "phase 2: the workflows of GitHub"
-if ! actionlint=$(hack/tools/build.sh actionlint) || ! "$actionlint" .github/workflows/*; then
-  failed "actionlint"
-fi
-
-say "phase 2: the English of the documents"
-hack/prose.sh || failed "the English of the documents"
-
-say "phase 2: scripts"
-scripts=()
-while IFS= read -r -d '' f; do
-  case $f in
-    *.sh) scripts+=("$f") ;;
-    *) [[ $(head -c 19 "$f" | tr -d '\0') != '#!/usr/bin/env bash' ]] || scripts+=("$f") ;;
-  esac
-done < <(files | present)
-for f in "${scripts[@]}"; do
-  bash -n "$f" || failed "the syntax of $f"
-  [[ $(head -c 2 "$f") != '#!' || -x $f ]] || failed "$f cannot be run: chmod +x $f"
-done
-if command -v shellcheck >/dev/null; then
-  shellcheck --shell=bash "${scripts[@]}" || failed "shellcheck"
-else
-  say "shellcheck is not installed, so scripts are checked for their syntax alone"
-fi
-
 if [[ ${CI:-} == true ]]; then
-  say "phase 2: nothing is uncommitted"
+  say "phase 3: nothing is uncommitted"
   left=$(git status --porcelain)
   if [[ -n $left ]]; then
     printf '%s\n' "$left" >&2

@@ -2,67 +2,167 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds a real control plane from Go modules and prints the folder of its binaries:
-# etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok.
+# Provides a real control plane and prints the folder of its binaries: etcd, kube-apiserver,
+# kube-controller-manager, kube-scheduler, kubectl and kwok.
 #
-# The versions are those of the go.mod files beside this script; the result is cached
-# under .cache/controlplane/<key>, where the key changes with them, so that it is built
-# once. Where KUBEBUILDER_ASSETS holds a binary of the same name, that one is used.
+# The versions are those of the go.mod files beside this script. Official binaries of Kubernetes and
+# etcd are downloaded and verified against the published checksums. Where that is not possible, and
+# for kwok, the binaries are built from Go modules. The result is cached under
+# .cache/controlplane/<key>, where the key changes with the versions.
+#
+#   CONTROL_PLANE=build      build everything; download nothing
+#   KUBEBUILDER_ASSETS       a folder; its binaries of the same names are used instead
+#   KUBERNETES_DOWNLOADS     where releases of Kubernetes are       https://dl.k8s.io
+#   ETCD_DOWNLOADS           where releases of etcd are             https://github.com/etcd-io/etcd/releases/download
+#
 # Progress goes to standard error; standard output is the folder alone.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 assets=${KUBEBUILDER_ASSETS:-}
+kubernetes=(kube-apiserver kube-controller-manager kube-scheduler kubectl)
 
 say() { printf 'control plane: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+# hack/demo.sh shows steps by a function of its own.
+declare -F progress >/dev/null || progress() { :; }
 
-if [[ -n $assets ]]; then
-  [[ -d $assets ]] || { say "KUBEBUILDER_ASSETS is not a folder: $assets"; exit 1; }
-  assets=$(cd "$assets" && pwd) # links to what it holds must not depend on where this was called
+case ${CONTROL_PLANE:-} in
+  "" | build) ;;
+  *) fail "CONTROL_PLANE=$CONTROL_PLANE: must be build, or empty for official binaries where possible" ;;
+esac
+if [[ $assets ]]; then
+  [[ -d $assets ]] || fail "KUBEBUILDER_ASSETS is not a folder: $assets"
+  assets=$(cd "$assets" && pwd) # links to its files must not depend on where this was called
 fi
+command -v go >/dev/null || fail "go is not installed; see https://go.dev/doc/install"
 
-command -v go >/dev/null || { say "go is not installed; see https://go.dev/doc/install"; exit 1; }
-
-key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets"; } | git hash-object --stdin)
+key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets ${CONTROL_PLANE:-}"; } | git hash-object --stdin)
 out=$root/.cache/controlplane/${key:0:12}
 if [[ -f $out/complete ]]; then
   echo "$out"
   exit 0
 fi
 
-# Built aside and moved into place, so that an interrupted build leaves nothing half done
-# and two builds at once do no harm.
+# Made aside and moved into place, so that an interrupted run leaves nothing incomplete, and two
+# runs at once do no harm.
 mkdir -p "$root/.cache/controlplane"
 tmp=$(mktemp -d "$root/.cache/controlplane/building.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
-kubernetes_version=$(cd "$here/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
-minor=${kubernetes_version#v1.}
-minor=${minor%%.*}
-# Without these the binaries call themselves v0.0.0, and clients fail to parse that.
-v=k8s.io/component-base/version
-kubernetes_ldflags="-s -w -X $v.gitVersion=$kubernetes_version -X $v.gitMajor=1 -X $v.gitMinor=$minor -X $v.gitTreeState=clean"
+version() { (cd "$here/$1" && go list -m -f '{{.Version}}' "$2"); }
+kubernetes_version=$(version kubernetes k8s.io/kubernetes)
+etcd_version=$(version etcd go.etcd.io/etcd/server/v3)
+platform=$(go env GOOS)/$(go env GOARCH)
 
-build() { # module, binary, package, ldflags
-  local started=$SECONDS
-  if [[ -n $assets && -x $assets/$2 ]]; then
-    say "$2: taken from KUBEBUILDER_ASSETS"
-    ln -s "$assets/$2" "$tmp/$2"
-    return
+# missing prints the named binaries that are not there yet.
+missing() { local n; for n; do [[ -e $tmp/$n ]] || echo "$n"; done; }
+
+for name in etcd "${kubernetes[@]}" kwok; do
+  if [[ $assets && -x $assets/$name ]]; then
+    say "$name: taken from KUBEBUILDER_ASSETS"
+    ln -s "$assets/$name" "$tmp/$name"
   fi
-  say "$2: building (minutes the first time, as nothing is in the Go cache yet) ..."
-  (cd "$here/$1" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "$4" -o "$tmp/$2" "$3")
-  say "$2: done in $((SECONDS - started)) s"
+done
+
+# fetch downloads a URL to a file. It tries three times, and gives up a try without a connection
+# within five seconds, or with almost no data for half a minute.
+fetch() { # url, file
+  curl --fail --silent --show-error --location --connect-timeout 5 --speed-limit 1024 --speed-time 30 \
+    --retry 2 --retry-delay 1 --retry-all-errors --output "$2" "$1"
 }
 
-say "building Kubernetes $kubernetes_version, once; it is cached in .cache/controlplane"
-build etcd etcd go.etcd.io/etcd/server/v3 "-s -w"
-build kubernetes kubectl k8s.io/kubernetes/cmd/kubectl "$kubernetes_ldflags"
-build kubernetes kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "$kubernetes_ldflags"
-build kubernetes kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager "$kubernetes_ldflags"
-build kubernetes kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler "$kubernetes_ldflags"
-build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-s -w"
+# verify ends everything if a file does not have its published checksum: such a file must neither be
+# used nor be replaced silently.
+verify() { # file, checksum, where the checksum is from
+  local sum
+  sum=$(sha256sum <"$1" 2>/dev/null || shasum -a 256 <"$1")
+  [[ ${sum%% *} == "$2" ]] || fail "the checksum of $(basename "$1") is ${sum%% *}, and $3 says $2. Try again, or set CONTROL_PLANE=build."
+}
+
+# checksum prints a checksum file. It is small: without an answer within five seconds there is no download.
+checksum() { curl --fail --silent --show-error --location --max-time 5 "$1"; }
+
+download_kubernetes() {
+  local base=${KUBERNETES_DOWNLOADS:-https://dl.k8s.io}/$kubernetes_version/bin/$platform name sum pids=() pid
+  local -A sums
+  for name; do
+    sum=$(checksum "$base/$name.sha256") || return 1
+    sums[$name]=${sum%% *}
+  done
+  say "downloading Kubernetes $kubernetes_version from $base ..."
+  for name; do
+    fetch "$base/$name" "$tmp/$name.part" & pids+=($!)
+  done
+  for pid in "${pids[@]}"; do
+    wait "$pid" || { kill "${pids[@]}" 2>/dev/null || :; wait; rm -f "$tmp"/*.part; return 1; }
+  done
+  for name; do
+    verify "$tmp/$name.part" "${sums[$name]}" "$base/$name.sha256"
+    chmod 755 "$tmp/$name.part"
+    mv "$tmp/$name.part" "$tmp/$name"
+  done
+}
+
+download_etcd() {
+  local base=${ETCD_DOWNLOADS:-https://github.com/etcd-io/etcd/releases/download}/$etcd_version
+  local archive=etcd-$etcd_version-${platform/\//-} sums sum
+  sums=$(checksum "$base/SHA256SUMS") || return 1
+  sum=$(awk -v f="$archive.tar.gz" '$2 == f { print $1 }' <<<"$sums")
+  [[ $sum ]] || { say "$base has no $archive.tar.gz"; return 1; }
+  say "downloading etcd $etcd_version from $base ..."
+  fetch "$base/$archive.tar.gz" "$tmp/$archive.tar.gz.part" || { rm -f "$tmp"/*.part; return 1; }
+  verify "$tmp/$archive.tar.gz.part" "$sum" "$base/SHA256SUMS"
+  tar -xzf "$tmp/$archive.tar.gz.part" -C "$tmp" "$archive/etcd"
+  mv "$tmp/$archive/etcd" "$tmp/etcd"
+  rm -rf "${tmp:?}/$archive" "$tmp/$archive.tar.gz.part"
+}
+
+# build builds the programs of a module. The settings are those of "make build": what the server and
+# the control plane have in common is compiled once.
+build() { # module, ldflags, package of each program
+  local started=$SECONDS
+  (cd "$here/$1" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -buildvcs=false -trimpath -tags grpcnotrace -ldflags "$2" -o "$tmp/" "${@:3}")
+  say "built in $((SECONDS - started)) s"
+}
+
+# Without these the binaries call themselves v0.0.0, and clients fail to parse that.
+v=k8s.io/component-base/version
+minor=${kubernetes_version#v1.}
+kubernetes_ldflags="-s -w -X $v.gitVersion=$kubernetes_version -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*} -X $v.gitTreeState=clean"
+
+# provide downloads what is missing, or builds it.
+provide() { # name, version, command that downloads, binaries
+  local left
+  mapfile -t left < <(missing "${@:4}")
+  ((${#left[@]} > 0)) || return 1
+  if [[ ${CONTROL_PLANE:-} == build ]]; then
+    say "building $1 $2: ${left[*]} ..."
+  elif ! command -v curl >/dev/null; then
+    say "building $1 $2, because curl is not installed: ${left[*]} ..."
+  elif "$3" "${left[@]}"; then
+    return 1
+  else
+    say "building $1 $2, because it could not be downloaded: ${left[*]} ..."
+  fi
+}
+
+progress 2 "providing Kubernetes"
+if provide Kubernetes "$kubernetes_version" download_kubernetes "${kubernetes[@]}"; then
+  mapfile -t packages < <(missing "${kubernetes[@]}" | sed 's,^,k8s.io/kubernetes/cmd/,')
+  build kubernetes "$kubernetes_ldflags" "${packages[@]}"
+fi
+progress 3 "providing etcd"
+if provide etcd "$etcd_version" download_etcd etcd; then
+  build etcd "-s -w" go.etcd.io/etcd/server/v3
+  mv "$tmp/server" "$tmp/etcd"
+fi
+progress 4 "building kwok"
+if [[ $(missing kwok) ]]; then
+  say "building kwok $(version kwok sigs.k8s.io/kwok) ..."
+  build kwok "-s -w" sigs.k8s.io/kwok/cmd/kwok
+fi
 touch "$tmp/complete"
 
 mv -T "$tmp" "$out" 2>/dev/null || [[ -f $out/complete ]] # another process was faster

@@ -6,7 +6,8 @@
 // It starts a real control plane, installs the server, applies artifacts/examples, runs
 // the commands of docs/tour.md and README.md one after the other, and prints their output. Then it runs until it is
 // interrupted. With DEMO_EXIT=1, it exits immediately, with an error if the output of a command differs from the
-// document. With DEMO_UPDATE=1, it writes the output of the commands into the documents.
+// document. With DEMO_UPDATE=1, it writes the output of the commands into the documents. hack/demo.sh builds it and the
+// server, and shows the steps before it starts.
 package main
 
 import (
@@ -24,6 +25,8 @@ import (
 	"github.com/configdep/configdep/test/tour"
 )
 
+const binary = ".cache/bin/configdep-apiserver"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,27 +38,27 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	say("starting a control plane (the first start builds it, which takes minutes)")
+	say("step 5 of 8: starting the control plane")
 	cluster, err := controlplane.Start(ctx, controlplane.Options{Log: os.Stderr})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
-	say("building and installing the server")
-	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2})
+	say("step 6 of 8: installing the server")
+	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2, Binary: binary})
 	if err != nil {
 		return err
 	}
 	defer server.Stop()
 
-	say("applying artifacts/examples")
+	say("step 7 of 8: applying artifacts/examples")
 	if err := applyExamples(ctx, cluster); err != nil {
 		return err
 	}
 	var differs error
+	say("step 8 of 8: the tours of docs/tour.md and README.md")
 	for _, document := range []string{"docs/tour.md", "README.md"} { // the second continues where the first ends
-		say("the tour of " + document + ":")
 		wrong, err := tour.Run(ctx, cluster, document, tour.Options{Root: ".", Update: os.Getenv("DEMO_UPDATE") == "1"})
 		if err != nil {
 			return err

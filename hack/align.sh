@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Keeps the modules below at the versions of the main go.mod. The programs of these modules are built
+# beside the server, and what they have in common with it would be compiled again for each version.
+#
+#   hack/align.sh          write the versions of the main go.mod into the others
+#   hack/align.sh check    fail if a version differs
+#
+# A module may need a later version than the main one: then raise it there (go get MODULE@VERSION).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+modules=(hack/controlplane/{kubernetes,etcd,kwok} hack/tools/{helm,kustomize,codegen} test/monitoring)
+
+# versions prints the path and the version of each module that a go.mod requires, or replaces it with.
+versions() { awk '{ sub(/^.*=> /, ""); sub(/^require /, ""); if ($1 ~ /\./ && $2 ~ /^v[0-9]/ && $2 != "v0.0.0") print $1, $2 }' "$1" | sort -u; }
+
+differs=0
+for module in "${modules[@]}"; do
+  while read -r path want got; do
+    [[ $want != "$got" ]] || continue
+    differs=1
+    if [[ ${1:-} == check ]]; then
+      echo "align: $module has $path $got, the main go.mod $want" >&2
+    elif grep -q "=> $path " "$module/go.mod"; then
+      go mod edit -replace="$path=$path@$want" "$module/go.mod"
+    else
+      go mod edit -require="$path@$want" "$module/go.mod"
+    fi
+  done < <(join <(versions go.mod) <(versions "$module/go.mod"))
+done
+[[ ${1:-} != check || $differs == 0 ]]
