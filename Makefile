@@ -8,18 +8,19 @@ SHELL := bash
 
 module := github.com/configdep/configdep
 bin := .cache/bin
-# Programs are built without cgo, as those of a release, the control plane and the tools are: with
-# other settings, all dependencies would be compiled once more. Tests need cgo for the race detector.
-go_build := CGO_ENABLED=0 go build -trimpath
+# Programs, tests and the control plane have the same settings, so that common packages are compiled once.
+# Only the race detector needs cgo, and compiles all of them again.
+go_flags := -trimpath -tags grpcnotrace
+go_build := CGO_ENABLED=0 go build $(go_flags)
 
 # Nothing but the version of configdep itself is stamped. The generic API server takes
 # that of k8s.io/component-base for the version of Kubernetes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 ldflags = -X $(module)/pkg/version.version=$(VERSION)
 
-# A package of tests may run a control plane, for which it waits more than it computes.
+# Tests with a control plane wait more than they compute, so that two packages run at once even on one core.
 cores := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : $(cores) > 1 ? 2 : 1)))
+TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 2)))
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
@@ -30,11 +31,19 @@ E2E_NODE ?= required
 SOAK_DURATION ?= 30m
 SOAK_SEED ?=
 SOAK_PARTS ?=
-# What is mutated, and how: MUTATE_ARGS="-run Decide ./pkg/policy".
-MUTATE_ARGS ?=
 # The race detector needs a C compiler, without which go turns cgo off.
 race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the tests run without the race detector" >&2)
+go_test = CGO_ENABLED=0 go test $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+go_test_race = go test $(race) $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
+
+# The tiers of tests: units needs nothing but Go; integration a control plane, in most packages; all adds
+# test/extended, which has everything that takes long, and that few changes break.
+units := ./pkg/... ./cmd/... ./hack/... ./test/simulation
+integration = $(shell go list ./test/... | grep -vE '/test/(extended|simulation|bench|e2e|node)(/|$$)')
+extended := ./test/extended/...
+# Where goroutines share memory.
+concurrent := ./pkg/agent/... ./pkg/apiserver/... ./pkg/certificate ./pkg/controller ./pkg/follow ./pkg/ingest ./pkg/notify/... ./pkg/registry/... ./pkg/strategy
 
 ##@ Use
 
@@ -42,7 +51,7 @@ tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the test
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make <target> [NAME=value ...]" } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
@@ -61,7 +70,7 @@ undeploy: ## Remove what deploy has installed: OVERLAY, KUBECTL, WAIT, TIMEOUT (
 .PHONY: build
 build: prerequisites ## Build the programs into .cache/bin, with VERSION from git
 	@mkdir -p $(bin)
-	$(go_build) -tags grpcnotrace -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
+	$(go_build) -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
 image: ## Build the container images of server and agent by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
@@ -86,21 +95,32 @@ clean: ## Remove .cache: what is built, with the control plane of the tests
 ##@ Develop
 
 .PHONY: test
-test: build ## Run all tests, unit tests and those against a real control plane: TEST_FLAGS, TEST_TIMEOUT
-	@hack/controlplane/build.sh >/dev/null
+test: test-unit test-integration ## Run the tests that say whether the program works, in minutes: TEST_FLAGS, TEST_TIMEOUT
+
+.PHONY: test-unit
+test-unit: prerequisites ## Run the unit tests and the simulation alone: TEST_FLAGS
+	$(go_test) $(units)
+
+.PHONY: test-integration
+test-integration: prerequisites ## Run the tests with a real control plane alone: TEST_FLAGS
 	@# What tests run is built before them, so that no time limit of a test includes a build.
+	@hack/controlplane/build.sh >/dev/null
+	@hack/tools/build.sh helm kustomize >/dev/null
+	$(go_test) $(integration)
+
+.PHONY: test-race
+test-race: prerequisites ## Run the unit tests of concurrent packages with the race detector: TEST_FLAGS
+	@$(tell_race)
+	$(go_test_race) $(concurrent)
+
+.PHONY: test-all
+test-all: build ## Run all tests with the race detector, many random ones, and vulncheck; takes hours: TEST_FLAGS
+	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm image kustomize sbom vuln >/dev/null
 	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
-	@# Compiled with all cores first, and silently; then the packages' tests run one after the other.
-	@go build $(race) ./...
-	@# make verify runs go vet; here it would go through all dependencies again, because of -race.
-	go test $(race) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
-
-.PHONY: test-unit
-test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
-	@$(tell_race)
-	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
+	SEEDS=many $(go_test_race) $(units) $(integration) $(extended)
+	@hack/govulncheck.sh
 
 .PHONY: e2e-node
 e2e-node: prerequisites ## Run the tests on a real node, which need Linux and root (see hack/node/test.sh): E2E_NODE=optional, TEST_FLAGS
@@ -110,11 +130,6 @@ e2e-node: prerequisites ## Run the tests on a real node, which need Linux and ro
 soak: prerequisites ## Play everything that is random with new seeds, at length (see hack/soak.sh): SOAK_DURATION of each part, SOAK_SEED, SOAK_PARTS
 	@$(tell_race)
 	@RACE="$(race)" TEST_FLAGS="$(TEST_FLAGS)" SOAK_DURATION="$(SOAK_DURATION)" SOAK_SEED="$(SOAK_SEED)" hack/soak.sh $(SOAK_PARTS)
-
-.PHONY: mutate
-mutate: prerequisites ## Change the code that decides, and see whether tests fail (see hack/mutate): MUTATE_ARGS
-	@$(go_build) -o $(bin)/mutate ./hack/mutate
-	@$(bin)/mutate $(MUTATE_ARGS)
 
 .PHONY: bench
 bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)
