@@ -149,7 +149,7 @@ manifests: prerequisites ## Render the kustomize base and the chart into test/ma
 	hack/render.sh
 
 .PHONY: tidy
-tidy: prerequisites ## Tidy all go.mod and go.sum files, add licence headers, and format the code
+tidy: prerequisites ## Tidy and align all go.mod and go.sum files, and format the code
 	hack/tidy.sh
 
 .PHONY: lint

@@ -2,8 +2,8 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Brings into order what is edited by hand: go.mod and go.sum of every module, licence headers, and
-# the format and the imports of Go code.
+# Brings into order what is edited by hand: go.mod and go.sum of every module, and the
+# format and the imports of Go code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,5 +12,4 @@ while IFS= read -r -d '' file; do
   (cd "$(dirname "$file")" && go mod tidy)
 done < <(find . -path './.*' -prune -o -name go.mod -print0)
 
-hack/licence-headers.sh apply
 hack/golangci-lint.sh fmt

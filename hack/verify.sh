@@ -4,8 +4,8 @@
 
 # Verifies everything that needs no test (make verify), quick checks first:
 #
-#   1. Checks that only read: scripts, licence headers, versions of modules, the workflows of GitHub, the
-#      English of the documents, the chart.
+#   1. Checks that only read: scripts, versions of modules, the workflows of GitHub, the English of the
+#      documents, the chart.
 #   2. Everything is generated again, in a copy of the tree: nothing may come out
 #      different from what is there, and no file may be new.
 #   3. golangci-lint, and the alerts and the dashboard.
@@ -53,9 +53,6 @@ if command -v shellcheck >/dev/null; then
 else
   say "shellcheck is not installed, so scripts are checked for their syntax alone"
 fi
-
-say "phase 1: licence headers"
-hack/licence-headers.sh check || failed "licence headers"
 
 say "phase 1: versions of modules"
 hack/align.sh check || failed "versions of modules differ; run: make tidy"
