@@ -5,24 +5,21 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // Missing sources would make the objects unrealistic and reduce the work.
 func TestDeploymentsUseTwoToFourSourcesThatExist(t *testing.T) {
-	for _, unscaled := range []shape{standard, bigValues, peers} {
+	for _, unscaled := range []shape{peers, standard, bigValues} {
 		for _, scale := range []float64{1, 0.05, 0.001} {
 			s := unscaled.scaled(scale)
 			exist := sourcesOf(s)
@@ -118,18 +115,15 @@ func TestSettings(t *testing.T) {
 		want  settings
 		fails bool
 	}{
-		"defaults":                    {nil, settings{scale: 1, dialect: dialectNative}, false},
-		"scale":                       {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5, dialect: dialectNative}, false},
+		"defaults":                    {nil, settings{scale: 1}, false},
+		"scale":                       {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5}, false},
 		"scale of zero":               {map[string]string{"BENCH_SCALE": "0"}, settings{}, true},
 		"invalid regular expression":  {map[string]string{"BENCH_ONLY": "("}, settings{}, true},
-		"subject without annotations": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x", dialect: dialectNative}, false},
+		"subject without annotations": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x"}, false},
 		"subject": {
 			map[string]string{"BENCH_SUBJECT": "x -y", "BENCH_ANNOTATIONS": "a/b=c=d, e="},
-			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}, dialect: dialectNative}, false,
+			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}}, false,
 		},
-		"dialect":                     {map[string]string{"BENCH_DIALECT": "reloader"}, settings{scale: 1, dialect: dialectReloader}, false},
-		"unknown dialect":             {map[string]string{"BENCH_DIALECT": "wave"}, settings{}, true},
-		"dialect of another subject":  {map[string]string{"BENCH_SUBJECT": "x", "BENCH_DIALECT": "reloader"}, settings{}, true},
 		"annotations without subject": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
 		"annotation without value":    {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
 	} {
@@ -145,41 +139,10 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Otherwise, annotations of two dialects would be compared that do not mean the same.
-func TestDialectsSayTheSame(t *testing.T) {
-	for name, annotations := range map[string]func(dialect) map[string]string{
-		"auto":                   func(d dialect) map[string]string { return d.auto },
-		"a list of names":        func(d dialect) map[string]string { return union(d.listed, d.named("a", "b")) },
-		"one name":               func(d dialect) map[string]string { return union(d.listed, d.named("a", "")) },
-		"globs":                  func(d dialect) map[string]string { return undelayed(d.auto, d.named("a*b", "*")) },
-		"marked sources":         func(d dialect) map[string]string { return undelayed(d.matched) },
-		"auto with an exclusion": func(d dialect) map[string]string { return union(d.auto, d.except("a")) },
-	} {
-		said := func(dialect string) policy.Policy {
-			p := policy.NewPolicy(policy.Annotated{Workload: annotations(dialects[dialect])}, policy.Defaults{Mode: policy.Off, Settle: time.Second})
-			if p.Mode == policy.Off || len(p.Problems) > 0 {
-				t.Errorf("%s, %s: mode %s, problems %v", name, dialect, p.Mode, p.Problems)
-			}
-			slices.SortFunc(p.Sources, func(a, b dependency.Pattern) int {
-				return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
-			})
-			return policy.Policy{Mode: p.Mode, Sources: p.Sources, Exclude: p.Exclude, Settle: p.Settle}
-		}
-		if own, other := said(dialectNative), said(dialectReloader); !reflect.DeepEqual(own, other) {
-			t.Errorf("%s: %+v and %+v", name, own, other)
-		}
-	}
-	for name, d := range dialects {
-		if !policy.Dialects(nil).ReadSource(d.mark).Match {
-			t.Errorf("%s: %v does not mark a source", name, d.mark)
-		}
-	}
-}
-
-// Benchmarks of the server's API are not run for another program.
+// Benchmarks that only the server has are not run for another program.
 func TestBenchmarksOfAnotherSubject(t *testing.T) {
 	s, err := settingsOf(func(key string) string {
-		return map[string]string{"BENCH_SUBJECT": "x", "BENCH_ONLY": "^(list|pairs)$"}[key]
+		return map[string]string{"BENCH_SUBJECT": "x", "BENCH_ONLY": "^(growth|pairs)$"}[key]
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +189,7 @@ func TestTemplatesCountRollouts(t *testing.T) {
 	see(func() { d.Annotations = map[string]string{"a": "b"} })
 	see(func() { d.Spec.Replicas = ptr.To[int32](7) })
 	see(func() { d.Spec.Template.Annotations = map[string]string{} })
-	if n, _, err := seen.rollouts(); n != 0 || err != nil {
+	if n, err := seen.rollouts(); n != 0 || err != nil {
 		t.Errorf("%d rollouts (%v) without a change of the template", n, err)
 	}
 	see(func() { d.Spec.Template.Annotations = map[string]string{"a": "b"} })
@@ -234,110 +197,65 @@ func TestTemplatesCountRollouts(t *testing.T) {
 	d.Name = canary
 	see(func() {})
 	see(func() { d.Spec.Template.Annotations = map[string]string{"a": "b"} })
-	if n, of, err := seen.rollouts(); n != 2 || of != 1 || err != nil {
-		t.Errorf("%d rollouts of %d Deployments (%v), want 2 of 1", n, of, err)
+	if n, err := seen.rollouts(); n != 2 || err != nil {
+		t.Errorf("%d rollouts (%v), want 2", n, err)
 	}
 }
 
-// A line that is longer than the buffer is one event, with its type.
-func TestEventsOfAWatch(t *testing.T) {
-	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
-	long := `{"type":"ADDED","object":"` + strings.Repeat("x", 1000) + "\"}\n"
-	const other = `{"type":"BOOKMARK","object":{"metadata":{}}}` + "\n"
-	lines := bufio.NewReaderSize(strings.NewReader(long+other+bookmark+long[:500]), 128)
-	for i, want := range []struct {
-		kind string
-		size int
-		ends bool
-	}{{"ADDED", len(long), false}, {"BOOKMARK", len(other), false}, {"BOOKMARK", len(bookmark), true}} {
-		got, err := readEvent(lines)
-		if err != nil || got.kind != want.kind || got.size != int64(want.size) || got.endsInitial() != want.ends {
-			t.Errorf("event %d = %s of %d bytes, end of initial events: %v (%v), want %+v", i, got.kind, got.size, got.endsInitial(), err, want)
-		}
-	}
-	for what, text := range map[string]string{
-		"a line that is cut off": long[:500],
-		"an error":               `{"type":"ERROR","object":{"code":410}}` + "\n",
-		"not an event":           "{}\n",
-	} {
-		if got, err := readEvent(bufio.NewReaderSize(strings.NewReader(text), 128)); err == nil {
-			t.Errorf("%s is read as %s of %d bytes, want an error", what, got.kind, got.size)
-		}
-	}
-}
-
-// A watch-list that lacks an object, or contains another event, is an error.
-func TestInitialEvents(t *testing.T) {
-	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
-	const added, modified = `{"type":"ADDED","object":{}}` + "\n", `{"type":"MODIFIED","object":{}}` + "\n"
-	for name, c := range map[string]struct {
-		text  string
-		fails bool
-	}{
-		"all":           {added + added + bookmark + modified, false},
-		"too few":       {added + bookmark, true},
-		"no bookmark":   {added + added, true},
-		"another event": {added + added + modified + bookmark, true},
-	} {
-		if err := readInitial(strings.NewReader(c.text), 2); (err != nil) != c.fails {
-			t.Errorf("%s: error = %v, want an error: %v", name, err, c.fails)
-		}
-	}
-}
-
-// A crowd counts the events of each watch, and no watch may receive too many or too few.
-func TestCrowdCounts(t *testing.T) {
+// An event that is missing, or cut off, is an error.
+func TestReadEvents(t *testing.T) {
 	const added, bookmark = `{"type":"ADDED","object":{}}` + "\n", `{"type":"BOOKMARK","object":{}}` + "\n"
+	long := `{"type":"ADDED","object":"` + strings.Repeat("x", 100_000) + "\"}\n"
 	for name, c := range map[string]struct {
-		watches []string // the events of each; the last watch then ends if an error is expected
-		fails   string
+		watch string
+		fails string
 	}{
-		"all events":              {[]string{added + added, bookmark + added + added}, ""},
-		"an early end of a watch": {[]string{added + added, added}, "ended after 1 events"},
-		"one event too many":      {[]string{added + added, added + added + added}, "3 events of 2 changes"},
-		"an error":                {[]string{added + added, added + `{"type":"ERROR","object":{}}` + "\n"}, "received an error"},
-		"no events":               {[]string{added + added, ""}, "ended after 0 events"},
+		"all events":    {bookmark + added + long, ""},
+		"one is cut":    {added + long[:len(long)-1], "1 events are missing"},
+		"too few":       {added + bookmark, "1 events are missing"},
+		"not an event":  {added + "{}\n", "not an event"},
+		"an error":      {added + `{"type":"ERROR","object":{"kind":"Status","message":"no"}}` + "\n", "no"},
+		"more than two": {added + added + added, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			all := &crowd{size: len(c.watches), reached: make(chan struct{}, 1), failed: make(chan error, 1)}
-			all.ctx, all.cancel = context.WithCancel(t.Context())
-			all.expect(2)
-			var ends []*io.PipeWriter
-			for i, text := range c.watches {
-				body, server := io.Pipe()
-				ends = append(ends, server)
-				all.wg.Go(func() { all.count(body) })
-				all.wg.Go(func() {
-					_, _ = io.WriteString(server, text) // fails if the client stops reading
-					if i == len(c.watches)-1 && c.fails != "" {
-						_ = server.Close()
-					}
-				})
-			}
-			var err error
-			if c.fails == "" {
-				err = all.await(t.Context())
-			} else {
-				err = <-all.failed
-			}
-			if err == nil != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("error = %v, want %q", err, c.fails)
-			}
-			all.cancel()
-			for _, end := range ends {
-				_ = end.Close()
-			}
-			all.wg.Wait()
-		})
+		err := readEvents(linesOf(strings.NewReader(c.watch)), 2)
+		if err == nil != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: error = %v, want %q", name, err, c.fails)
+		}
 	}
 }
 
-func TestMemoryInUse(t *testing.T) {
-	const profile = "heap profile: 1: 2 [3: 4] @ heap/1\n\n# runtime.MemStats\n# Alloc = 9\n# HeapAlloc = 1000\n# Stack = 200 / 300\n"
-	if got, err := sumOf([]byte(profile), "HeapAlloc", "Stack"); got != 1200 || err != nil {
-		t.Errorf("memory in use = %v (%v), want 1200", got, err)
+// A follower has the last state of each object, and knows when a watch must begin with another list.
+func TestFollower(t *testing.T) {
+	object := func(name, version, text string) string {
+		return `{"kind":"ConfigDependency","metadata":{"name":"` + name + `","namespace":"n","resourceVersion":"` + version + `"},"spec":"` + text + `"}`
 	}
-	if got, err := sumOf([]byte("# HeapAlloc = 1"), "HeapAlloc", "Stack"); err == nil {
-		t.Errorf("memory in use of an incomplete profile = %v, want an error", got)
+	listed := func(texts ...string) *copied {
+		c := &copied{states: map[string]held{}}
+		for i, text := range texts {
+			name, _, state, err := parseObject([]byte(object(string(rune('a'+i)), "1", text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.states[name] = state
+		}
+		return c
+	}
+	f := &follower{sizes: &sizes{before: listed("x", "x")}, scope: "n/", changed: map[string]held{}}
+	for _, event := range []string{
+		`{"type":"MODIFIED","object":` + object("a", "2", "y") + "}",
+		`{"type":"MODIFIED","object":` + object("b", "1", "ignored: the version is unchanged") + "}",
+		`{"type":"ADDED","object":` + object("other", "3", "y") + "}",
+	} {
+		if err := f.take([]byte(event)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, truths := range [][2]*copied{{listed("y", "x"), listed("y", "z")}, {listed("x", "x"), listed("z", "x")}, {listed("x", "y"), listed("x", "y")}} {
+		if got := f.missing(truths); got != want || f.version != "3" {
+			t.Errorf("%d objects are missing, at version %s; want %d at 3", got, f.version, want)
+		}
+	}
+	if err := f.take([]byte(`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}`)); !apierrors.IsResourceExpired(err) {
+		t.Errorf("error = %v, want one of an expired version", err)
 	}
 }

@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
@@ -28,13 +29,10 @@ type environment struct {
 	client  kubernetes.Interface // an administrator without a rate limit
 	subject subject
 	install *install.Installation // nil: the subject is another program
-	reader  *rest.Config          // a user with read access
-	user    *requester            // the reader, with a persistent connection
 	filled  shape                 // the content of the cluster
 
 	floorKubeconfig string // for the floor of restarts
 	restarts        int    // of an external subject
-	helm            string // the path of hack/helm.sh, once helm is built
 }
 
 func newEnvironment(ctx context.Context, s settings) (_ *environment, err error) {
@@ -67,34 +65,20 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 		return nil, fmt.Errorf("creating the user of the floor: %w", err)
 	}
 	if s.command != "" {
-		if e.subject, err = newExternal(ctx, e); err != nil {
+		kubeconfig, err := e.administrator(ctx, subjectName)
+		if err != nil {
 			return nil, fmt.Errorf("creating the user of the subject: %w", err)
 		}
+		log := filepath.Join(e.cluster.Dir(), subjectName+".log")
+		e.subject = &external{command: s.command, optIn: s.optIn, kubeconfig: kubeconfig, log: log}
 		return e, e.subject.start()
 	}
-	return e, e.installServer(ctx)
-}
-
-// installServer installs the server, which becomes the subject.
-func (e *environment) installServer(ctx context.Context) error {
 	say("building and installing the server")
-	// The memory in use is read as a profile.
-	options := install.Options{Binary: e.binary, Args: []string{"--profiling=true"}}
-	if e.profile != "" {
-		if err := os.MkdirAll(e.profile, 0o755); err != nil {
-			return fmt.Errorf("creating the folder for profiles: %w", err)
-		}
+	if e.install, err = install.Install(ctx, e.cluster, install.Options{Binary: e.binary}); err != nil {
+		return nil, err
 	}
-	var err error
-	if e.install, err = install.Install(ctx, e.cluster, options); err != nil {
-		return err
-	}
-	e.subject = installed{e.server(), dialects[e.dialect]}
-	if e.reader, err = newReader(ctx, e); err != nil {
-		return fmt.Errorf("creating a user: %w", err)
-	}
-	e.user, err = newRequester(rest.CopyConfig(e.reader))
-	return err
+	e.subject = installed{e.server()}
+	return e, nil
 }
 
 func (e *environment) close() error {
@@ -112,55 +96,31 @@ func (e *environment) close() error {
 // server returns the only replica.
 func (e *environment) server() *install.Replica { return e.install.Replicas[0] }
 
-// serverKubeconfig returns the path of a kubeconfig for the server's ServiceAccount.
-func (e *environment) serverKubeconfig() string {
-	return filepath.Join(e.install.Dir(), "kubeconfig.yaml")
-}
-
-// readerName is the name of all objects that belong to the reader.
-const readerName = "bench-reader"
-
-// newReader creates a user that is not an administrator, because both sides skip authorization for administrators.
-func newReader(ctx context.Context, e *environment) (*rest.Config, error) {
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: readerName},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"", "apps", "configdep.io"},
-			Resources: []string{"configmaps", "deployments", "configdependencies"},
-			Verbs:     []string{"get", "list", "watch"},
-		}},
-	}
-	if _, err := e.client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
+// administrator creates a ServiceAccount with all permissions, and returns the path of its kubeconfig. Unlike for a
+// member of the administrators' group, its requests are authorized as those of any other user.
+func (e *environment) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: readerName},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: readerName},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: readerName}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name}},
 	}
 	if _, err := e.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return nil, err
+		return "", err
 	}
-	token, err := e.newAccount(ctx, readerName)
+	accounts := e.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		return "", err
+	}
+	day := int64(24 * time.Hour / time.Second)
+	granted, err := accounts.CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	config := rest.AnonymousClientConfig(e.cluster.RESTConfig())
-	config.BearerToken = token
-	return config, nil
+	path := filepath.Join(e.cluster.Dir(), name+".yaml")
+	return path, e.cluster.WriteKubeconfig(path, granted.Status.Token)
 }
 
-// readerAtServer returns the configuration of the reader for requests to the server itself, past the aggregator.
-func (e *environment) readerAtServer() *rest.Config {
-	config := e.server().RESTConfig()
-	config.BearerToken = e.reader.BearerToken
-	return config
-}
-
-// ownConnection returns a configuration whose clients share no connection with other clients. By default, all clients
-// of one server share a connection.
-func ownConnection(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Dial = (&net.Dialer{}).DialContext
-	return config
+func accountOf(name string) string {
+	return "system:serviceaccount:" + metav1.NamespaceDefault + ":" + name
 }

@@ -4,127 +4,125 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
-// floorCommand, as the first argument, makes this program the floor of the startup: a process that lists once the
-// objects that the server reads, and exits. The second argument is the mode.
-const floorCommand = "list-everything"
+// patchCommand, as the first argument, makes this program the floor of restarts: a process that watches the ConfigMaps
+// and Secrets of the namespace in the second argument. When one changes, it immediately patches the Deployments whose
+// label sourceLabel names it. It makes no decisions and has no state.
+const patchCommand = "patch-at-once"
 
-// The modes of the floor.
-const (
-	floorPlain      = "plain"      // one request per resource, concurrently, uncompressed
-	floorCompressed = "compressed" // the same with gzip, as clients request by default
-	floorPaged      = "paged"      // pages of 500, uncompressed
-)
+const sourceLabel = "bench-source"
 
-// runFloor runs the floor as the server's ServiceAccount, so that it is treated the same, and returns the time from
-// before the process was started until it had exited.
-func (e *environment) runFloor(ctx context.Context, mode string) (effort, error) {
+// floorPatches is the number of concurrent patches of the floor, which is the server's default.
+const floorPatches = 8
+
+// floorName is the name of all objects that belong to this floor.
+const floorName = "bench-floor"
+
+// startPatchFloor starts the floor and returns when it watches. The function stop ends it.
+func (e *environment) startPatchFloor(ctx context.Context, namespace string) (pid int, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return effort{}, fmt.Errorf("finding this program: %w", err)
+		return 0, nil, fmt.Errorf("finding this program: %w", err)
 	}
-	cmd := e.cluster.Command(ctx, self, floorCommand, mode)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+e.serverKubeconfig(), fmt.Sprintf("BENCH_EXPECT=%d", e.filled.workloads+e.filled.sources))
-	started := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return effort{}, fmt.Errorf("listing everything: %w: %s", err, out)
+	cmd := e.cluster.Command(ctx, self, patchCommand, namespace)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+e.floorKubeconfig)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, nil, err
 	}
-	return effort{time.Since(started), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, nil
+	if err := cmd.Start(); err != nil {
+		return 0, nil, fmt.Errorf("starting the floor: %w", err)
+	}
+	stop = func() { endProcess(cmd) }
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		stop()
+		return 0, nil, fmt.Errorf("waiting for the floor, which wrote %q: %w", line, err)
+	}
+	return cmd.Process.Pid, stop, nil
 }
 
-// listEverything lists the objects that the server reads, with the same selectors, into typed objects.
-func listEverything(ctx context.Context, mode string) error {
-	client, err := floorClient(mode == floorCompressed)
+func endProcess(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // "signal: killed"
+}
+
+// patchAtOnce runs the floor.
+func patchAtOnce(ctx context.Context, namespace string) error {
+	client, err := floorClient()
 	if err != nil {
 		return err
 	}
-	options := metav1.ListOptions{}
-	if mode == floorPaged {
-		options.Limit = 500
-	}
-	var wg sync.WaitGroup
-	lists := everything(client)
-	counts, errs := make([]int, len(lists)), make([]error, len(lists))
-	for i, list := range lists {
-		wg.Go(func() { counts[i], errs[i] = list(ctx, options) })
-	}
-	wg.Wait()
-	total := 0
-	for i := range lists {
-		if errs[i] != nil {
-			return errs[i]
-		}
-		total += counts[i]
-	}
-	// A process that has listed fewer objects would not be a floor.
-	var expected int
-	if _, err := fmt.Sscan(os.Getenv("BENCH_EXPECT"), &expected); err != nil || total < expected {
-		return fmt.Errorf("listed %d objects, want at least %s", total, os.Getenv("BENCH_EXPECT"))
-	}
-	return nil
-}
-
-// floorClient returns a client that is configured as the server's client.
-func floorClient(compressed bool) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	users, version, err := usersIn(ctx, client, namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	config.QPS = -1
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.DisableCompression = !compressed
-	return kubernetes.NewForConfig(config)
+	maps, err := watchFrom(ctx, version, client.CoreV1().ConfigMaps(namespace).Watch)
+	if err != nil {
+		return err
+	}
+	secrets, err := watchFrom(ctx, version, client.CoreV1().Secrets(namespace).Watch)
+	if err != nil {
+		return err
+	}
+	type order struct{ deployment, version string }
+	orders := make(chan order, 10_000)
+	var wg sync.WaitGroup
+	failed := make(chan error, floorPatches+2)
+	for _, w := range []watch.Interface{maps, secrets} {
+		wg.Go(func() {
+			for event := range w.ResultChan() {
+				source, err := meta.Accessor(event.Object)
+				if err != nil || event.Type != watch.Modified {
+					continue
+				}
+				for _, deployment := range users[source.GetName()] {
+					orders <- order{deployment, source.GetResourceVersion()}
+				}
+			}
+			failed <- errors.New("a watch has ended")
+		})
+	}
+	for range floorPatches {
+		wg.Go(func() {
+			for o := range orders {
+				patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"bench-changed":%q}}}}}`, o.version)
+				if _, err := client.AppsV1().Deployments(namespace).Patch(ctx, o.deployment, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	fmt.Println("ready")
+	return <-failed
 }
 
-type lister func(context.Context, metav1.ListOptions) (int, error)
-
-func everything(client kubernetes.Interface) []lister {
-	all := metav1.NamespaceAll
-	apps, batch, core := client.AppsV1(), client.BatchV1(), client.CoreV1()
-	return []lister{
-		listOf(apps.Deployments(all).List, "", ""),
-		listOf(apps.StatefulSets(all).List, "", ""),
-		listOf(apps.DaemonSets(all).List, "", ""),
-		listOf(batch.CronJobs(all).List, "", ""),
-		listOf(batch.Jobs(all).List, "", ""),
-		listOf(apps.ReplicaSets(all).List, "!pod-template-hash", ""),
-		listOf(core.Pods(all).List, "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid", "status.phase!=Succeeded,status.phase!=Failed"),
-		listOf(core.ConfigMaps(all).List, "", ""),
-		listOf(core.Secrets(all).List, "", ""),
-		listOf(core.Namespaces().List, "", ""),
+// usersIn returns the names of the Deployments to patch when a source changes, by source, and the resource version of
+// the list.
+func usersIn(ctx context.Context, client kubernetes.Interface, namespace string) (users map[string][]string, version string, err error) {
+	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel})
+	if err != nil {
+		return nil, "", err
 	}
-}
-
-// listOf counts the objects of one resource, in pages if the options have a limit.
-func listOf[L interface {
-	runtime.Object
-	metav1.ListInterface
-}](list func(context.Context, metav1.ListOptions) (L, error), labels, fields string) lister {
-	return func(ctx context.Context, options metav1.ListOptions) (int, error) {
-		options.LabelSelector, options.FieldSelector = labels, fields
-		total := 0
-		for {
-			page, err := list(ctx, options)
-			if err != nil {
-				return total, fmt.Errorf("listing: %w", err)
-			}
-			total += meta.LenList(page)
-			if options.Continue = page.GetContinue(); options.Continue == "" {
-				return total, nil
-			}
-		}
+	users = map[string][]string{}
+	for i := range list.Items {
+		d := &list.Items[i]
+		users[d.Labels[sourceLabel]] = append(users[d.Labels[sourceLabel]], d.Name)
 	}
+	return users, list.ResourceVersion, nil
 }

@@ -4,21 +4,27 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 )
 
 const (
 	growthRounds = 5
-	// growthLimit is how long a round may take.
-	growthLimit = 2 * time.Minute
+	// growthReaders is the number of workloads when watches begin.
+	growthReaders = 500
+	// growthLimit is how long one operation may take at one size.
+	growthLimit = 10 * time.Minute
 )
 
 // growth is an operation that is measured with n, 2n and 4n of the objects that its cost depends on.
@@ -44,7 +50,7 @@ var growths = []growth{
 		return s.put(ctx, s.secret(fmt.Sprint("one-", round%n), fmt.Sprint("value-", round)))
 	}},
 	{name: "n watches begin", n: 50, times: 1, prepare: func(ctx context.Context, s *scene, _ int) error {
-		return prepareReaders(ctx, s, s.count(500))
+		return prepareReaders(ctx, s, s.count(growthReaders))
 	}},
 	{name: "n namespaces are annotated", n: 100, times: 5, prepare: prepareNamespaces, act: annotateNamespaces, all: true},
 }
@@ -65,8 +71,10 @@ func benchmarkGrowth(ctx context.Context, e *environment) (rows []row, err error
 			for k, one := range used[0] {
 				floor[k] = one * float64(int(1)<<j)
 			}
-			r := row{name: fmt.Sprintf("growth: %s, n = %d", g.name, e.count(g.n)<<j), unit: "ms CPU", n: growthRounds, got: used[j].summary(),
-				floor: floor.summary(), floorName: fmt.Sprintf("%d times that of %d", 1<<j, e.count(g.n)), limit: limit{ratio: 1.5}}
+			r := row{
+				name: fmt.Sprintf("growth: %s, n = %d", g.name, e.count(g.n)<<j), unit: "ms CPU", n: growthRounds, got: used[j].summary(),
+				floor: floor.summary(), floorName: fmt.Sprintf("%d times that of %d", 1<<j, e.count(g.n)), limit: limit{ratio: 1.5},
+			}
 			say("%s: %v %s, %s %v", r.name, r.got, r.unit, r.floorName, r.floor)
 			rows = append(rows, r)
 		}
@@ -78,6 +86,8 @@ func benchmarkGrowth(ctx context.Context, e *environment) (rows []row, err error
 
 // grow measures a growth at one size.
 func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used samples, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, growthLimit, fmt.Errorf("it took more than %v", growthLimit))
+	defer cancel()
 	s, err := e.newScene(ctx, fmt.Sprintf("growth-%d-%d", i, j))
 	if err != nil {
 		return nil, err
@@ -86,17 +96,26 @@ func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used sa
 	if err := errors.Join(g.prepare(ctx, s, n), e.idle(ctx)); err != nil {
 		return nil, err
 	}
-	path := in(s.namespace, dependencies)
+	path := in(s.namespace)
 	if g.all {
 		path = dependencies
 	}
-	witness, err := (&stand{config: e.readerAtServer, list: path, size: 1}).gather(ctx, nil)
+	client, err := newRequester(e.server().AdminConfig())
 	if err != nil {
 		return nil, err
 	}
-	defer witness.disperse()
+	now, err := list(ctx, client, path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := get(client, path+"?watch=true&resourceVersion="+now.Metadata.ResourceVersion).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	witness := linesOf(body)
 	for round := range 1 + growthRounds { // the first round is a warm-up
-		before, err := e.subjectCPU()
+		before, err := cpuTime(e.server().PID())
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +124,7 @@ func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used sa
 				return nil, err
 			}
 		}
-		after, err := e.subjectCPU()
+		after, err := cpuTime(e.server().PID())
 		if err != nil {
 			return nil, err
 		}
@@ -116,22 +135,46 @@ func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used sa
 	return used, nil
 }
 
-func (g *growth) once(ctx context.Context, s *scene, witness *crowd, n, round int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, growthLimit, fmt.Errorf("a round took more than %v", growthLimit))
-	defer cancel()
+// once makes one change and waits until the witness has received all events.
+func (g *growth) once(ctx context.Context, s *scene, witness *bufio.Scanner, n, round int) error {
 	if g.act == nil {
-		path := in(s.namespace, dependencies) + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-		c, err := gather(ctx, s.readerAtServer(), path, n, s.count(500))
-		if err == nil {
-			c.disperse()
-		}
-		return err
+		return s.beginWatches(ctx, n)
 	}
-	witness.expect(n)
 	if err := g.act(ctx, s, n, round); err != nil {
 		return err
 	}
-	return witness.await(ctx)
+	return readEvents(witness, n)
+}
+
+// beginWatches opens n watches that begin with all objects, and closes them when each has received its objects.
+func (s *scene) beginWatches(ctx context.Context, n int) error {
+	path := in(s.namespace) + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+	var clients []rest.Interface
+	for range (n + watchesPerConnection - 1) / watchesPerConnection {
+		client, err := newRequester(s.server().AdminConfig())
+		if err != nil {
+			return err
+		}
+		clients = append(clients, client)
+	}
+	var group errgroup.Group
+	open := make([]io.Closer, n)
+	err := inParallel(ctx, 0, n, func(_ context.Context, i int) error {
+		body, err := get(clients[i/watchesPerConnection], path).Stream(ctx)
+		if err != nil {
+			return err
+		}
+		open[i] = body
+		group.Go(func() error { return readEvents(linesOf(body), s.count(growthReaders)) })
+		return nil
+	})
+	err = errors.Join(err, group.Wait())
+	for _, body := range open {
+		if body != nil {
+			err = errors.Join(err, body.Close())
+		}
+	}
+	return err
 }
 
 // prepareReaders creates workloads that read the Secret shared.
@@ -153,10 +196,9 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 		return err
 	}
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
-		d := bystander(deploymentName(i), reads("", ""))
-		annotations := dialects[s.dialect]
-		d.Annotations = undelayed(annotations.auto, annotations.named(globbed[:1+i%50]+"*"+globbed[:i/50], ""))
+		d := s.deployment(deploymentName(i), reads("", ""), true)
 		d.Spec.Paused = true // so that the change is shown but no workload is restarted
+		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
 		return s.put(ctx, d)
 	})
 }
@@ -164,10 +206,9 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 // prepareShared creates workloads with the same globs, and as many Secrets that match the globs.
 func prepareShared(ctx context.Context, s *scene, n int) error {
 	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
-		d := bystander(deploymentName(i), reads("", ""))
-		annotations := dialects[s.dialect]
-		d.Annotations = undelayed(annotations.auto, annotations.named("*", "*"))
-		d.Spec.Paused = true
+		d := s.deployment(deploymentName(i), reads("", ""), true)
+		d.Spec.Paused = true // so that the change is shown but no workload is restarted
+		d.Annotations["configdep.io/sources"] = "secret/*, configmap/*"
 		return errors.Join(s.put(ctx, s.secret(fmt.Sprint("one-", i), "value")), s.put(ctx, d))
 	})
 }

@@ -23,14 +23,19 @@ const (
 	breath = 20 * time.Millisecond
 )
 
+// quantiles are the quantiles of latencies that have rows.
+var quantiles = []struct {
+	name  string
+	share float64
+}{{"p50", 0.5}, {"p99", 0.99}}
+
 // benchmarkLatency measures the time from a change of a ConfigMap until the only workload that uses it is patched.
 func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
-	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
 	return e.playBeside(ctx, "latency", func(s, floor *scene) error {
 		return inParallel(ctx, 0, latencyWorkloads, func(ctx context.Context, i int) error {
 			return errors.Join(
-				s.put(ctx, s.configMap(name(i), "0"), s.deployment(name(i), reads(name(i), ""), true)),
-				floor.put(ctx, s.configMap(name(i), "0"), labelled(bystander(name(i), reads(name(i), "")), name(i))),
+				s.put(ctx, s.configMap(appName(i), "0"), s.deployment(appName(i), reads(appName(i), ""), true)),
+				floor.put(ctx, s.configMap(appName(i), "0"), labelled(bystander(appName(i), reads(appName(i), "")), appName(i))),
 			)
 		})
 	}, func(s, floor *scene) ([]row, error) {
@@ -38,7 +43,7 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 		turn := func(side *scene, into *samples) error {
 			for range e.count(latencyPerTurn) {
 				changes++
-				of := name(changes % latencyWorkloads)
+				of := appName(changes % latencyWorkloads)
 				took, err := side.follow(ctx, of, func() error { return side.put(ctx, s.configMap(of, strconv.Itoa(changes))) })
 				if err != nil {
 					return err
@@ -51,21 +56,13 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 		if err := e.takeTurns(ctx, s, 1, func() error { return turn(s, &samples{}) }, func() error { return turn(floor, &samples{}) }); err != nil {
 			return nil, err
 		}
-		stop, err := e.profileCPU(ctx, "latency")
-		if err != nil {
-			return nil, err
-		}
-		defer stop()
 		var took, least samples
-		err = e.takeTurns(ctx, s, latencyTurns, func() error { return turn(s, &took) }, func() error { return turn(floor, &least) })
+		err := e.takeTurns(ctx, s, latencyTurns, func() error { return turn(s, &took) }, func() error { return turn(floor, &least) })
 		if err != nil {
 			return nil, err
 		}
 		var rows []row
-		for _, q := range []struct {
-			name  string
-			share float64
-		}{{"p50", 0.5}, {"p99", 0.99}} {
+		for _, q := range quantiles {
 			r := row{
 				name: "change to patch " + q.name, unit: "ms", n: len(took), got: exactly(took.quantile(q.share)),
 				floor: exactly(least.quantile(q.share)), floorName: atOnce, limit: limit{ratio: 1.3},
@@ -89,7 +86,6 @@ const (
 // benchmarkFanOut measures the time from a change of a Secret until the last of its many workloads is patched.
 func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 	const source = "shared"
-	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
 	workloads := e.count(fanOutWorkloads)
 	return e.playBeside(ctx, "fanout", func(s, floor *scene) error {
 		if err := errors.Join(s.put(ctx, s.secret(source, "0")), floor.put(ctx, s.secret(source, "0"))); err != nil {
@@ -97,8 +93,8 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 		}
 		return inParallel(ctx, 0, workloads, func(ctx context.Context, i int) error {
 			return errors.Join(
-				s.put(ctx, s.deployment(name(i), reads("", source), true)),
-				floor.put(ctx, labelled(bystander(name(i), reads("", source)), source)),
+				s.put(ctx, s.deployment(appName(i), reads("", source), true)),
+				floor.put(ctx, labelled(bystander(appName(i), reads("", source)), source)),
 			)
 		})
 	}, func(s, floor *scene) ([]row, error) {
@@ -106,15 +102,10 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 		var took, least samples
 		round := func(side *scene, into *samples) error {
 			changes++
-			one, err := side.followAll(ctx, workloads, name, func() error { return side.put(ctx, s.secret(source, strconv.Itoa(changes))) })
+			one, err := side.followAll(ctx, workloads, appName, func() error { return side.put(ctx, s.secret(source, strconv.Itoa(changes))) })
 			into.addTime(one, time.Second)
 			return err
 		}
-		stop, err := e.profileCPU(ctx, "fanout")
-		if err != nil {
-			return nil, err
-		}
-		defer stop()
 		began := time.Now()
 		for len(took) < fanOutRounds && time.Since(began) < fanOutTime {
 			err := e.takeTurns(ctx, s, 1, func() error { return round(s, &took) }, func() error { return round(floor, &least) })
@@ -123,28 +114,12 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 			}
 			say("%d workloads: the last one after %.2f s, floor %.2f s", workloads, took[len(took)-1], least[len(least)-1])
 		}
-		// One more round, only to count its API calls.
-		if err := e.idle(ctx); err != nil {
-			return nil, err
-		}
-		since := time.Now()
-		if err := round(s, &samples{}); err != nil {
-			return nil, err
-		}
-		if err := e.idle(ctx); err != nil {
-			return nil, err
-		}
-		calls, err := e.calls(since, time.Now())
-		if err != nil {
-			return nil, err
-		}
 		return []row{
 			{
 				name: "one Secret, many Deployments", unit: "s", n: len(took), got: took.summary(),
 				floor: least.summary(), floorName: atOnce, limit: limit{ratio: 1.3},
 				note: fmt.Sprintf("until the last of %d is patched; the floor sends %d patches at a time.", workloads, floorPatches),
 			},
-			{name: "one Secret, many Deployments: API calls", n: 1, got: exactly(float64(total(calls))), note: fmt.Sprint(calls)},
 		}, nil
 	})
 }
@@ -236,11 +211,4 @@ func (s *scene) followAll(ctx context.Context, n int, name func(int) string, cha
 		}
 	}
 	return last.Sub(started), nil
-}
-
-func total(calls map[string]int) (sum int) {
-	for _, n := range calls {
-		sum += n
-	}
-	return sum
 }

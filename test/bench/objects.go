@@ -4,26 +4,29 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
 
-// Objects are numbered. Equal numbers mean equal objects, so that a shape can grow and shrink. The number of an
+// Objects are numbered. Equal numbers mean equal objects, so that a shape can grow. The number of an
 // object's namespace is the object's number modulo this constant.
 const namespaces = 100
 
-// Field managers of the benchmarks' writes.
-const (
-	kubectl       = "kubectl" // the name that kubectl apply --server-side uses
-	argoCDManager = "argocd-controller"
-)
+// kubectl is the field manager of writes: the name that kubectl apply --server-side uses.
+const kubectl = "kubectl"
 
 var (
 	createdBy = metav1.CreateOptions{FieldManager: kubectl}
@@ -156,4 +159,125 @@ func mount(pod *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 	first := &pod.Containers[0]
 	first.VolumeMounts = append(first.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
+}
+
+// shape is the content of the cluster, in addition to the objects of the installation.
+type shape struct {
+	workloads   int // Deployments
+	sources     int // half of them ConfigMaps, half Secrets; at least two per workload
+	sourceBytes int // the size of the content of each
+}
+
+// The shapes at scale 1, in the order in which benchmarks use them.
+var (
+	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which other programs were measured
+	standard  = shape{workloads: 10_000, sources: 20_000, sourceBytes: 4 << 10}
+	bigValues = shape{workloads: 10_000, sources: 20_000, sourceBytes: 20 << 10}
+	largest   = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
+)
+
+func (s shape) String() string {
+	return fmt.Sprintf("%d workloads and %d sources of %d KB", s.workloads, s.sources, s.sourceBytes>>10)
+}
+
+// scaled scales the numbers of objects, not their size, and rounds up, so that all namespaces get the same number.
+func (s shape) scaled(by float64) shape {
+	round := func(n, to int) int { return int(math.Ceil(float64(n)*by/float64(to))) * to }
+	s.workloads, s.sources = round(s.workloads, namespaces), round(s.sources, 2*namespaces)
+	return s
+}
+
+// fillers is the number of concurrent requests that fill the cluster.
+const fillers = 24
+
+// fill brings the cluster into a shape, which has no fewer objects than the one before, and then restarts the server, so
+// that the measurements do not depend on how the objects were created. It is quick if the cluster already has the shape.
+func (e *environment) fill(ctx context.Context, want shape) error {
+	want = want.scaled(e.scale)
+	have := e.filled
+	if have == want {
+		return nil
+	}
+	if have.workloads > want.workloads || have.sources > want.sources {
+		return fmt.Errorf("the cluster has %v already, which is more than %v", have, want)
+	}
+	say("filling the cluster: %v", want)
+	started := time.Now()
+	e.subject.kill()
+	err := inParallel(ctx, 0, namespaces, func(ctx context.Context, i int) error {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
+		_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, createdBy)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("creating namespaces: %w", err)
+	}
+	err = inParallel(ctx, 0, want.sources/2, func(ctx context.Context, i int) error {
+		switch {
+		case i >= have.sources/2:
+			return e.createSources(ctx, i, want.sourceBytes)
+		case have.sourceBytes != want.sourceBytes:
+			return e.updateSources(ctx, i, want.sourceBytes)
+		default:
+			return nil
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("writing sources: %w", err)
+	}
+	err = inParallel(ctx, have.workloads, want.workloads, func(ctx context.Context, i int) error {
+		_, err := e.client.AppsV1().Deployments(namespaceOf(i)).Create(ctx, deployment(i), createdBy)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("creating workloads: %w", err)
+	}
+	e.filled = want
+	say("filled the cluster in %v", time.Since(started).Round(time.Second))
+	if err := e.subject.start(); err != nil {
+		return err
+	}
+	return e.awaitServed(ctx)
+}
+
+func (e *environment) createSources(ctx context.Context, i, size int) error {
+	if _, err := e.client.CoreV1().ConfigMaps(namespaceOf(i)).Create(ctx, configMap(i, size), createdBy); err != nil {
+		return err
+	}
+	_, err := e.client.CoreV1().Secrets(namespaceOf(i)).Create(ctx, secret(i, size), createdBy)
+	return err
+}
+
+func (e *environment) updateSources(ctx context.Context, i, size int) error {
+	if _, err := e.client.CoreV1().ConfigMaps(namespaceOf(i)).Update(ctx, configMap(i, size), updatedBy); err != nil {
+		return err
+	}
+	_, err := e.client.CoreV1().Secrets(namespaceOf(i)).Update(ctx, secret(i, size), updatedBy)
+	return err
+}
+
+// inParallel calls f for each number from begin up to end, several at a time, and returns the first error. It does
+// nothing if end is not greater than begin.
+func inParallel(ctx context.Context, begin, end int, f func(context.Context, int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	next.Store(int64(begin))
+	var wg sync.WaitGroup
+	for range fillers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= end {
+					return
+				}
+				// A retry after a timeout may find that the first attempt has succeeded.
+				if err := f(ctx, i); err != nil && !apierrors.IsAlreadyExists(err) {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
 }

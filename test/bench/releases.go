@@ -4,14 +4,26 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // A release writes ConfigMaps and Secrets first, and the Deployments that read them some time later. If the server
@@ -25,319 +37,239 @@ var settleTimes = []string{"", "0", "1s", "2s", "3s", "5s", "10s"}
 const (
 	// releaseQuiet is the time without changes after which a release is over: longer than the longest settle time.
 	releaseQuiet = 35 * time.Second
-	// farAway is the round-trip time between the API server and a distant tool, such as a CI runner in another region. A
-	// request on a new connection takes longer.
-	farAway = 50 * time.Millisecond
-	// longestSettle is the maximum time that the server waits for content to settle, in settle times.
-	longestSettle = 10
 	// waveDelay is the time that Argo CD waits between two waves (ARGOCD_SYNC_WAVE_DELAY).
 	waveDelay = 2 * time.Second
 )
 
-// releaseWay is a tool, a size of the release and a distance to the API server.
-type releaseWay struct {
+// releaseWays are ways to apply all objects of a release.
+var releaseWays = []struct {
 	name  string
-	shape releaseShape
-	few   bool // only one service for each settle time changes
-	// kept: with the server's default, each release results in one rollout, on any machine.
-	kept bool
-	tool func(s *scene, far string) releaseTool
-	far  bool
+	apply func(context.Context, *scene, *release) error
+}{
+	{"helm upgrade, 49 objects", helmUpgrade},
+	{"Argo CD, Deployments one wave later", argoCD(1)},
+	{"Argo CD, Deployments two waves later", argoCD(2)},
+	{"Argo CD, Deployments three waves later", argoCD(3)},
 }
 
-// releaseTool applies all objects of a release.
-type releaseTool func(ctx context.Context, r *release) error
-
-var releaseWays = []releaseWay{
-	{name: "kubectl apply -k, 200 objects", shape: large, tool: applyK},
-	{name: "kubectl apply -k, 200 objects, 50 ms away", shape: large, tool: applyK, far: true},
-	{name: "kubectl apply -k, 7 services of 200 objects, 50 ms away", shape: large, few: true, tool: applyK, far: true},
-	{name: "helm upgrade, 49 objects", shape: small, kept: true, tool: helmUpgrade},
-	{name: "helm upgrade, 49 objects, 50 ms away", shape: small, kept: true, tool: helmUpgrade, far: true},
-	{name: "Argo CD, Deployments one wave later", shape: small, kept: true, tool: argoCD(1)},
-	{name: "Argo CD, Deployments two waves later", shape: small, kept: true, tool: argoCD(2)},
-	{name: "Argo CD, Deployments three waves later", shape: small, kept: true, tool: argoCD(3)},
-}
-
-func benchmarkReleases(ctx context.Context, e *environment) ([]row, error) {
-	// Tools are compiled before the measurement.
-	root, err := moduleRoot(ctx)
+func benchmarkReleases(ctx context.Context, e *environment) (rows []row, err error) {
+	helm, err := helmPath(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.helm = filepath.Join(root, "hack", "helm.sh")
-	if out, err := exec.CommandContext(ctx, e.helm, "version").CombinedOutput(); err != nil {
+	// Helm is compiled before the measurement.
+	if out, err := exec.CommandContext(ctx, helm, "version").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building helm: %w: %s", err, out)
 	}
-	slow, err := newRelay(strings.TrimPrefix(e.cluster.RESTConfig().Host, "https://"), farAway/2)
-	if err != nil {
-		return nil, err
-	}
-	defer slow.close()
-	config := e.cluster.RESTConfig()
-	config.Host = "https://" + slow.address()
-	far, err := e.cluster.KubeconfigFor("far", config)
-	if err != nil {
-		return nil, err
-	}
-	var rows []row
 	for i, way := range releaseWays {
-		measured, err := e.playRelease(ctx, fmt.Sprintf("release-%d", i), way, far)
+		measured, err := e.play(ctx, fmt.Sprintf("release-%d", i), func(s *scene) ([]row, error) {
+			return s.release(ctx, way.name, &release{namespace: s.namespace, helm: helm}, way.apply)
+		})
 		rows = append(rows, measured...)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", way.name, err)
 		}
 	}
-	measured, err := benchmarkLoneSecret(ctx, e)
-	return append(rows, measured...), err
+	return rows, nil
 }
 
-// moduleRoot returns the folder of this module.
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+// helmPath returns the path of a script that builds and runs helm.
+func helmPath(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the folder of the module: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return filepath.Join(strings.TrimSpace(string(root)), "hack", "helm.sh"), nil
 }
 
-// playRelease installs a release and then upgrades it.
-func (e *environment) playRelease(ctx context.Context, name string, way releaseWay, far string) ([]row, error) {
-	return e.play(ctx, name, func(s *scene) (rows []row, err error) {
-		kubeconfig := e.cluster.Kubeconfig()
-		if way.far {
-			kubeconfig = far
-		}
-		write := way.tool(s, kubeconfig)
-		r := &release{namespace: s.namespace, dialect: dialects[s.dialect], shape: way.shape, few: way.few}
-		defer func() {
-			_, deleteErr := e.cluster.Kubectl(ctx, "delete", "services", "--all", "--namespace", s.namespace, "--wait=false")
-			err = errors.Join(err, deleteErr)
-		}()
-		if err := write(ctx, r); err != nil {
-			return nil, err
-		}
-		if err := s.settledFor(ctx, releaseQuiet); err != nil {
-			return nil, err
-		}
-		j, err := s.followWrites(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer j.stop()
-		before := map[string]int{}
-		for _, name := range r.changing() {
-			before[name], _, _, _ = s.of(name)
-		}
-		r.version++
-		started := time.Now()
-		if err := write(ctx, r); err != nil {
-			return nil, err
-		}
-		took := time.Since(started)
-		if err := s.settledFor(ctx, releaseQuiet); err != nil {
-			return nil, err
-		}
-		return s.judgeRelease(way, r, j, before, took)
-	})
-}
-
-// judgeRelease returns the rows of a release.
-func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[string]int, took time.Duration) ([]row, error) {
-	var gaps, silences samples
-	extra, deployments, together := map[string]int{}, map[string]int{}, map[string]int{}
-	for i, name := range r.changing() {
-		gap, silence, err := j.between(r, i)
-		if err != nil {
-			return nil, err
-		}
-		gaps.addTime(gap, time.Second)
-		silences.addTime(silence, time.Second)
-		after, _, _, err := s.of(name)
-		if err != nil {
-			return nil, err
-		}
-		settle := settleTimes[i%len(settleTimes)]
-		extra[settle] += after - before[name] - 1
-		deployments[settle]++
-		for _, settle := range settleTimes {
-			if d, err := time.ParseDuration(settle); err == nil && (silence >= d || gap >= longestSettle*d) {
-				together[settle]++
-			}
-		}
+// release installs a release, upgrades it, and counts the rollouts of the upgrade.
+func (s *scene) release(ctx context.Context, name string, r *release, apply func(context.Context, *scene, *release) error) (rows []row, err error) {
+	defer func() {
+		_, deleteErr := s.cluster.Kubectl(ctx, "delete", "services", "--all", "--namespace", s.namespace, "--wait=false")
+		err = errors.Join(err, deleteErr)
+	}()
+	if err := errors.Join(apply(ctx, s, r), s.settledFor(ctx, releaseQuiet)); err != nil {
+		return nil, err
 	}
-	rows := []row{
-		{
-			name: way.name + ": source to template", unit: "s", n: len(gaps), got: gaps.summary(),
-			note: fmt.Sprintf("at most %.2f s, from the first write of a source of a Deployment until the write of its template; the tool ran for %.1f s.",
-				gaps.quantile(1), took.Seconds()),
-		},
-		{name: way.name + ": longest silence", unit: "s", n: len(silences), got: silences.summary(),
-			note: fmt.Sprintf("at most %.2f s without a write of a ConfigMap, Secret or Deployment, between these two writes.", silences.quantile(1))},
+	before := make([]int, releaseDeployments)
+	for i := range before {
+		before[i], _, _, _ = s.of(appName(i))
 	}
-	say("%s: source to template %v s, %s longest silence %v s, %s", way.name, rows[0].got, rows[0].note, rows[1].got, rows[1].note)
-	for _, settle := range settleTimes {
-		one := row{name: fmt.Sprintf("%s: rollouts too many, settle %s", way.name, orDefault(settle)), n: deployments[settle], got: exactly(float64(extra[settle]))}
+	r.version++
+	if err := errors.Join(apply(ctx, s, r), s.settledFor(ctx, releaseQuiet)); err != nil {
+		return nil, err
+	}
+	extra := make([]int, len(settleTimes))
+	for i := range before {
+		after, _, _, err := s.of(appName(i))
+		if err != nil {
+			return nil, err
+		}
+		extra[i%len(settleTimes)] += after - before[i] - 1
+	}
+	for i, settle := range settleTimes {
+		r := row{name: fmt.Sprintf("%s: rollouts too many, settle %s", name, settle), n: releaseDeployments / len(settleTimes), got: exactly(float64(extra[i]))}
 		if settle == "" {
-			if way.kept {
-				one.limit = limit{exact: true, value: 0}
-			}
-		} else {
-			one.note = fmt.Sprintf("this settle time would still be too short for %d of all %d if each write of the release in the namespace restarted it, up to %d times its length.",
-				together[settle], len(gaps), longestSettle)
+			r.name += "by default"
+			r.limit = limit{exact: true, value: 0}
 		}
-		say("%s: %v of %d; %s", one.name, one.got, one.n, one.note)
-		rows = append(rows, one)
+		say("%s: %v of %d", r.name, r.got, r.n)
+		rows = append(rows, r)
 	}
 	return rows, nil
 }
 
-func orDefault(settle string) string {
-	if settle == "" {
-		return "by default"
-	}
-	return settle
+// The numbers of objects of a release.
+const (
+	releaseConfigMaps  = 14
+	releaseSecrets     = 7
+	releaseServices    = 14
+	releaseDeployments = 14
+)
+
+// release is one version of all objects of an application. A Deployment reads a ConfigMap and a Secret, which other
+// Deployments may read too.
+type release struct {
+	namespace string
+	helm      string // path
+	version   int
 }
 
-// benchmarkLoneSecret measures the delay by the settle time if no other change follows: a single Secret is written, by
-// an operator that rotates it or by the client that applied the Deployments.
-func benchmarkLoneSecret(ctx context.Context, e *environment) (rows []row, err error) {
-	for _, manager := range []string{"external-secrets", kubectl} {
-		measured, err := playLoneSecret(ctx, e, manager)
-		rows = append(rows, measured...)
-		if err != nil {
-			return rows, err
-		}
-	}
-	return rows, nil
+func (r *release) configOf(i int) string { return fmt.Sprintf("config-%02d", i%releaseConfigMaps) }
+func (r *release) secretOf(i int) string { return fmt.Sprintf("secret-%02d", i%releaseSecrets) }
+
+func (r *release) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: r.namespace, Labels: map[string]string{"app.kubernetes.io/part-of": "shop"}}
 }
 
-func playLoneSecret(ctx context.Context, e *environment, manager string) ([]row, error) {
-	const rounds = 3
-	return e.play(ctx, "lone-"+manager, func(s *scene) (rows []row, err error) {
-		const source = "rotated"
-		name := func(i int) string { return fmt.Sprintf("app-%d", i) }
-		if err := s.put(ctx, s.secret(source, "0")); err != nil {
-			return nil, err
-		}
-		for i, settle := range settleTimes {
-			d := bystander(name(i), reads("", source))
-			d.Annotations = optInWith(dialects[s.dialect], settle)
-			if err := s.put(ctx, d); err != nil {
+func (r *release) configMap(i int) runtime.Object {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: r.meta(r.configOf(i)),
+		Data: map[string]string{"VERSION": strconv.Itoa(r.version), "app.conf": content(i, 0, 1000)},
+	}
+}
+
+func (r *release) secret(i int) runtime.Object {
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: r.meta(r.secretOf(i)),
+		Data: map[string][]byte{"TOKEN": []byte(strconv.Itoa(r.version))},
+	}
+}
+
+func (r *release) service(i int) runtime.Object {
+	return &corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: r.meta(appName(i)),
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app.kubernetes.io/name": appName(i)},
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}
+}
+
+func (r *release) deployment(i int) runtime.Object {
+	main := reads(r.configOf(i), r.secretOf(i))
+	main.Image = fmt.Sprintf("registry.example.com/shop/app:1.%d", r.version)
+	d := bystander(appName(i), main)
+	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
+	d.Namespace = r.namespace
+	d.Annotations = map[string]string{"configdep.io/reload": "auto", "configdep.io/min-interval": "0"}
+	if settle := settleTimes[i%len(settleTimes)]; settle != "" {
+		d.Annotations["configdep.io/settle"] = settle
+	}
+	return d
+}
+
+// releaseKind is a kind of objects of a release.
+type releaseKind struct {
+	n      int
+	object func(i int) runtime.Object
+}
+
+// manifests returns all objects as YAML.
+func (r *release) manifests() ([]byte, error) {
+	var b bytes.Buffer
+	for _, kind := range []releaseKind{
+		{releaseDeployments, r.deployment}, {releaseServices, r.service}, {releaseSecrets, r.secret}, {releaseConfigMaps, r.configMap},
+	} {
+		for i := range kind.n {
+			fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kind.object(i))
+			if err != nil {
 				return nil, err
 			}
-		}
-		if err := s.settled(ctx); err != nil {
-			return nil, err
-		}
-		delays := make([]samples, len(settleTimes))
-		for round := range rounds {
-			started := time.Now()
-			if err := s.putAs(ctx, manager, s.secret(source, fmt.Sprint(round+1))); err != nil {
+			// Manifests contain no status. JSON is valid YAML.
+			maps.DeleteFunc(fields, func(key string, _ any) bool { return key == "status" })
+			data, err := json.Marshal(fields)
+			if err != nil {
 				return nil, err
 			}
-			for i := range settleTimes {
-				wait, cancel := context.WithTimeoutCause(ctx, restartLimit, errNoRestart)
-				at, err := s.await(wait, name(i), round+1)
-				cancel()
-				if err != nil {
-					return nil, err
-				}
-				delays[i].addTime(at.Sub(started), time.Second)
-			}
+			fmt.Fprintf(&b, "---\n%s\n", data)
 		}
-		for i, settle := range settleTimes {
-			r := row{name: "one Secret is changed by " + manager + ", settle " + orDefault(settle) + ": until the patch", unit: "s", n: rounds, got: delays[i].summary()}
-			say("%s: %v s", r.name, r.got)
-			rows = append(rows, r)
-		}
-		return rows, nil
-	})
-}
-
-// applyK runs kubectl apply -k.
-func applyK(s *scene, kubeconfig string) releaseTool {
-	return func(ctx context.Context, r *release) error {
-		dir := filepath.Join(s.cluster.Dir(), s.namespace)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		objects, err := r.manifests()
-		if err != nil {
-			return err
-		}
-		kustomization := "resources: [objects.yaml]\nnamespace: " + r.namespace + "\n"
-		if err := errors.Join(
-			os.WriteFile(filepath.Join(dir, "objects.yaml"), objects, 0o600),
-			os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600),
-		); err != nil {
-			return err
-		}
-		return s.runTool(ctx, kubeconfig, s.cluster.KubectlPath(), "apply", "-k", dir)
 	}
+	return b.Bytes(), nil
 }
 
 // helmUpgrade runs helm upgrade --install with a chart that has all objects in one template.
-func helmUpgrade(s *scene, kubeconfig string) releaseTool {
-	return func(ctx context.Context, r *release) error {
-		dir := filepath.Join(s.cluster.Dir(), s.namespace)
-		if err := os.MkdirAll(filepath.Join(dir, "templates"), 0o700); err != nil {
-			return err
-		}
-		objects, err := r.manifests()
-		if err != nil {
-			return err
-		}
-		chart := fmt.Sprintf("apiVersion: v2\nname: shop\nversion: 0.%d.0\n", r.version)
-		if err := errors.Join(
-			os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(chart), 0o600),
-			os.WriteFile(filepath.Join(dir, "templates", "objects.yaml"), objects, 0o600),
-		); err != nil {
-			return err
-		}
-		return s.runTool(ctx, kubeconfig, s.helm, "upgrade", "--install", "shop", dir, "--namespace", r.namespace)
+func helmUpgrade(ctx context.Context, s *scene, r *release) error {
+	dir := filepath.Join(s.cluster.Dir(), s.namespace)
+	if err := os.MkdirAll(filepath.Join(dir, "templates"), 0o700); err != nil {
+		return err
 	}
-}
-
-// runTool runs a tool until it exits.
-func (s *scene) runTool(ctx context.Context, kubeconfig, path string, args ...string) error {
-	cmd := s.cluster.Command(ctx, path, args...)
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig)
+	objects, err := r.manifests()
+	if err != nil {
+		return err
+	}
+	chart := fmt.Sprintf("apiVersion: v2\nname: shop\nversion: 0.%d.0\n", r.version)
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(chart), 0o600),
+		os.WriteFile(filepath.Join(dir, "templates", "objects.yaml"), objects, 0o600),
+	); err != nil {
+		return err
+	}
+	cmd := s.cluster.Command(ctx, r.helm, "upgrade", "--install", "shop", dir, "--namespace", r.namespace)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+s.cluster.Kubeconfig())
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(path), err, out)
+		return fmt.Errorf("helm upgrade: %w: %s", err, out)
 	}
 	return nil
 }
+
+const argoCDManager = "argocd-controller"
 
 // argoCD applies objects as Argo CD documents: the kinds of a wave one after the other, the objects of a kind at once,
 // and a delay between two waves. ConfigMaps and Secrets are in the first wave, Deployments some waves later. It does
 // not wait for health, because the objects of the first waves are healthy immediately, nor for the controller of Argo
 // CD, which may take longer than the delay.
-func argoCD(waves int) func(*scene, string) releaseTool {
-	return func(s *scene, _ string) releaseTool {
-		return func(ctx context.Context, r *release) error {
-			if err := s.putAtOnce(ctx, r.configMaps()); err != nil {
-				return err
-			}
-			if err := s.putAtOnce(ctx, r.secrets()); err != nil {
-				return err
-			}
-			for range waves {
-				select {
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				case <-time.After(waveDelay):
+func argoCD(waves int) func(context.Context, *scene, *release) error {
+	return func(ctx context.Context, s *scene, r *release) error {
+		put := func(n int, object func(int) runtime.Object) error {
+			return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+				if d, ok := object(i).(*appsv1.Deployment); ok {
+					return s.setImage(ctx, d)
 				}
-			}
-			return s.putAtOnce(ctx, r.deployments())
+				return s.putAs(ctx, argoCDManager, object(i))
+			})
 		}
+		if err := put(releaseConfigMaps, r.configMap); err != nil {
+			return err
+		}
+		if err := put(releaseSecrets, r.secret); err != nil {
+			return err
+		}
+		if err := sleep(ctx, time.Duration(waves)*waveDelay); err != nil {
+			return err
+		}
+		return put(releaseDeployments, r.deployment)
 	}
 }
 
-func optInWith(d dialect, settle string) map[string]string {
-	a := union(d.auto, map[string]string{"configdep.io/min-interval": "0"})
-	if settle != "" {
-		a["configdep.io/settle"] = settle
+// setImage creates a Deployment, or changes only its image and keeps fields that other clients have added.
+func (s *scene) setImage(ctx context.Context, d *appsv1.Deployment) error {
+	container := d.Spec.Template.Spec.Containers[0]
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, container.Name, container.Image)
+	deployments := s.client.AppsV1().Deployments(s.namespace)
+	_, err := deployments.Patch(ctx, d.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: argoCDManager})
+	if apierrors.IsNotFound(err) {
+		_, err = deployments.Create(ctx, d, metav1.CreateOptions{FieldManager: argoCDManager})
 	}
-	return a
+	return err
 }

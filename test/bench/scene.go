@@ -7,15 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 )
 
@@ -138,20 +143,17 @@ func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
 
 // put creates or replaces objects.
 func (s *scene) put(ctx context.Context, objects ...runtime.Object) error {
-	return s.putAs(ctx, kubectl, objects...)
-}
-
-// putAs is put with a field manager.
-func (s *scene) putAs(ctx context.Context, manager string, objects ...runtime.Object) error {
 	for _, o := range objects {
-		if err := s.putOne(ctx, o, metav1.CreateOptions{FieldManager: manager}, metav1.UpdateOptions{FieldManager: manager}); err != nil {
-			return fmt.Errorf("writing to %s: %w", s.namespace, err)
+		if err := s.putAs(ctx, kubectl, o); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *scene) putOne(ctx context.Context, o runtime.Object, create metav1.CreateOptions, update metav1.UpdateOptions) (err error) {
+// putAs creates or replaces an object with a field manager.
+func (s *scene) putAs(ctx context.Context, manager string, o runtime.Object) (err error) {
+	create, update := metav1.CreateOptions{FieldManager: manager}, metav1.UpdateOptions{FieldManager: manager}
 	maps, secrets, deployments := s.client.CoreV1().ConfigMaps(s.namespace), s.client.CoreV1().Secrets(s.namespace), s.client.AppsV1().Deployments(s.namespace)
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
@@ -169,7 +171,10 @@ func (s *scene) putOne(ctx context.Context, o runtime.Object, create metav1.Crea
 	default:
 		err = fmt.Errorf("unsupported type %T", o)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("writing to %s: %w", s.namespace, err)
+	}
+	return nil
 }
 
 func (s *scene) configMap(name, value string) *corev1.ConfigMap {
@@ -194,13 +199,6 @@ func reads(configMap, secret string) corev1.Container {
 	return c
 }
 
-// readsKey returns an environment variable with the value of a key of a ConfigMap.
-func readsKey(configMap, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key,
-	}}}
-}
-
 // deployment returns a Deployment that has opted in.
 func (s *scene) deployment(name string, main corev1.Container, eager bool) *appsv1.Deployment {
 	d := bystander(name, main)
@@ -221,5 +219,125 @@ func bystander(name string, main corev1.Container) *appsv1.Deployment {
 	}
 }
 
-// count scales a number of objects or changes.
-func (s settings) count(n int) int { return max(1, int(math.Ceil(float64(n)*s.scale))) }
+// templates counts changes of the pod templates of the Deployments in a namespace: each change is a rollout. It uses
+// one watch, which does not miss changes.
+type templates struct {
+	stop func() // ends the watch
+
+	mu      sync.Mutex
+	seen    map[string]*template
+	changed chan struct{} // closed and replaced on every change of a template
+	err     error         // why the watch has ended
+}
+
+// template is the pod template of one Deployment.
+type template struct {
+	now     corev1.PodTemplateSpec
+	changes int
+	last    time.Time // when the last change was observed
+}
+
+// watchTemplates starts to count in a namespace, which must not contain Deployments yet.
+func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace string) (*templates, error) {
+	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) > 0 {
+		return nil, fmt.Errorf("namespace %s is not empty", namespace)
+	}
+	w, err := watchFrom(ctx, list.ResourceVersion, client.AppsV1().Deployments(namespace).Watch)
+	if err != nil {
+		return nil, err
+	}
+	t := &templates{stop: w.Stop, seen: map[string]*template{}, changed: make(chan struct{})}
+	go t.run(w)
+	return t, nil
+}
+
+// watchFrom watches from a version on. When the API server ends the watch, for example because it is too slow, a new
+// one resumes where it ended.
+func watchFrom(ctx context.Context, version string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
+	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
+}
+
+func (t *templates) run(w watch.Interface) {
+	for event := range w.ResultChan() {
+		d, ok := event.Object.(*appsv1.Deployment)
+		if !ok {
+			t.fail(fmt.Errorf("watching Deployments: %v", event.Object))
+			return
+		}
+		if event.Type != watch.Deleted {
+			t.see(d, time.Now())
+		}
+	}
+	t.fail(errors.New("the watch of Deployments has ended"))
+}
+
+func (t *templates) see(d *appsv1.Deployment, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.seen[d.Name]
+	switch {
+	case one == nil:
+		t.seen[d.Name] = &template{now: d.Spec.Template}
+	case !equality.Semantic.DeepEqual(one.now, d.Spec.Template):
+		one.now, one.last = d.Spec.Template, at
+		one.changes++
+	default:
+		return
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+func (t *templates) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// of returns how often the template of a Deployment has changed and when it last changed. The channel is closed on the
+// next change of any template.
+func (t *templates) of(name string) (changes int, last time.Time, next <-chan struct{}, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.seen[name]; one != nil {
+		changes, last = one.changes, one.last
+	}
+	return changes, last, t.changed, t.err
+}
+
+// await waits until the template of a Deployment has changed a number of times, and returns the time of the last
+// change.
+func (t *templates) await(ctx context.Context, name string, changes int) (time.Time, error) {
+	for {
+		n, last, next, err := t.of(name)
+		switch {
+		case n >= changes:
+			return last, nil
+		case err != nil:
+			return last, err
+		}
+		select {
+		case <-ctx.Done():
+			return last, context.Cause(ctx)
+		case <-next:
+		}
+	}
+}
+
+// rollouts returns the number of changes of all Deployments but the canary.
+func (t *templates) rollouts() (all int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, one := range t.seen {
+		if name != canary {
+			all += one.changes
+		}
+	}
+	return all, t.err
+}

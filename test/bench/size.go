@@ -6,25 +6,25 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/test/hop"
 	"github.com/configdep/configdep/test/install"
 )
-
-// The largest cluster, at scale 1.
-var sizeShape = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
 
 const (
 	sizeWatches = 2000 // total number of watches; of single namespaces, except for
@@ -34,24 +34,26 @@ const (
 	// One in sizeOptedIn workloads has opted in.
 	sizeOptedIn = 50
 
-	// sizePhase is the duration of each phase: before the first rolling update, after each, and after the kill.
+	// sizePhase is the duration of each phase: before the first rolling update, and after each.
 	sizePhase = time.Minute
 	// sizeMinReady is minReadySeconds of the manifests: how long a replica must be ready before the next is replaced.
 	sizeMinReady = 25 * time.Second
 	// The numbers of changes per second, besides one of a source in a namespace with globs.
 	sizeStatuses, sizeSources = 20, 5
-	// sizeLimit is how long the watches may take to receive all changes at the end.
+	// sizeLimit is how long the watches may take to open, and to receive all changes at the end.
 	sizeLimit = 5 * time.Minute
 )
 
 // sizes is the largest cluster with its replicas and watches.
 type sizes struct {
 	*environment
-	replicas []*install.Replica
-	hopper   *hop.Hopper
-	objects  *spectacle
-	all      []*spectator
-	started  atomic.Int64 // number of changes
+	replicas  []*install.Replica
+	hopper    *hop.Hopper
+	before    *copied
+	followers []*follower
+	open      atomic.Int64 // watches
+	relists   atomic.Int64
+	started   atomic.Int64 // number of changes
 
 	delays struct {
 		sync.Mutex
@@ -59,10 +61,10 @@ type sizes struct {
 	}
 }
 
-// benchmarkSize runs two replicas in a cluster of sizeShape with many watches, through two rolling updates and a kill,
-// and counts relists, missed changes and other effects that clients must not see.
+// benchmarkSize runs two replicas in the largest cluster with many watches, through two rolling updates, and counts
+// relists and missed changes.
 func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) {
-	if err := e.fill(ctx, sizeShape); err != nil {
+	if err := e.fill(ctx, largest); err != nil {
 		return nil, err
 	}
 	s := &sizes{environment: e}
@@ -87,10 +89,6 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows,
-		row{name: "size: start until ready", unit: "s", n: 1, got: exactly(start.Seconds())},
-		row{name: "size: memory without watches", unit: "MB", n: 1, got: exactly(alone.rss)},
-		row{name: "size: memory peak until then", unit: "MB", n: 1, got: exactly(alone.peak)})
 	s.replicas = []*install.Replica{e.server(), extra}
 	if s.hopper, err = hop.New(s.replicas[0].Address(), s.replicas[1].Address()); err != nil {
 		return nil, err
@@ -98,24 +96,22 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	defer s.hopper.Close()
 	ended, err := s.watch(ctx)
 	if err != nil {
-		return rows, err
+		return nil, err
 	}
 	defer ended()
-	played, err := s.play(ctx)
-	return append(rows, played...), err
+	rows, err = s.play(ctx)
+	return append(rows,
+		row{name: "size: start until ready", unit: "s", n: 1, got: exactly(start.Seconds())},
+		row{name: "size: memory without watches", unit: "MB", n: 1, got: exactly(alone.rss)},
+		row{name: "size: memory peak until then", unit: "MB", n: 1, got: exactly(alone.peak)}), err
 }
 
 // annotate opts workloads in, and gives globs to some namespaces.
 func (s *sizes) annotate(ctx context.Context) error {
-	say("opting in")
-	optIn, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": dialects[s.dialect].auto}})
-	if err != nil {
-		return err
-	}
-	err = inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
 		i *= sizeOptedIn - 1 // spread over all namespaces
 		_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType,
-			optIn, metav1.PatchOptions{FieldManager: kubectl})
+			[]byte(`{"metadata":{"annotations":{"configdep.io/reload":"auto"}}}`), metav1.PatchOptions{FieldManager: kubectl})
 		return err
 	})
 	if err != nil {
@@ -131,38 +127,27 @@ func (s *sizes) annotate(ctx context.Context) error {
 // watch starts all watches from the version of one list, as informers that have listed before.
 func (s *sizes) watch(ctx context.Context) (end func(), err error) {
 	say("starting %d watches, of which %d of all namespaces", s.count(sizeWatches), s.count(sizeWide))
-	config := s.readerAtServer()
-	lister, err := newRequester(ownConnection(s.hopper.Config(config)))
-	if err != nil {
-		return nil, err
-	}
-	content, err := lister.read(ctx, request{path: dependencies})
-	if err != nil {
-		return nil, err
-	}
-	if s.objects, err = newSpectacle(content); err != nil {
+	if s.before, err = copyAll(ctx, s.server()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	var client *requester
+	end = func() { cancel(); wg.Wait() }
+	var client rest.Interface
 	for i := range s.count(sizeWatches) {
-		if i%crowdPerConnection == 0 {
-			if client, err = newRequester(ownConnection(s.hopper.Config(config))); err != nil {
-				cancel()
-				wg.Wait()
+		if i%watchesPerConnection == 0 {
+			if client, err = newRequester(s.hopper.Config(s.server().AdminConfig())); err != nil {
+				end()
 				return nil, err
 			}
 		}
-		path := dependencies
+		f := &follower{sizes: s, client: client, path: dependencies, version: s.before.version, changed: map[string]held{}}
 		if i >= s.count(sizeWide) {
-			path = in(namespaceOf(i), dependencies)
+			f.path, f.scope = in(namespaceOf(i)), namespaceOf(i)+"/"
 		}
-		one := s.objects.spectator(client, path)
-		s.all = append(s.all, one)
-		wg.Go(func() { one.run(ctx) })
+		s.followers = append(s.followers, f)
+		wg.Go(func() { f.run(ctx) })
 	}
-	end = func() { cancel(); wg.Wait() }
 	if err := s.allOpen(ctx); err != nil {
 		end()
 		return nil, err
@@ -170,10 +155,13 @@ func (s *sizes) watch(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// allOpen waits until all watches are open.
+// allOpen waits until all watches are open that need not list again.
 func (s *sizes) allOpen(ctx context.Context) error {
-	if err := poll(ctx, 100*time.Millisecond, func() bool { return s.objects.open.Load() == int64(len(s.all)) }); err != nil {
-		return fmt.Errorf("%d of %d watches are open: %w", s.objects.open.Load(), len(s.all), err)
+	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
+	defer cancel()
+	err := poll(ctx, 100*time.Millisecond, func() bool { return s.open.Load()+s.relists.Load() == int64(len(s.followers)) })
+	if err != nil {
+		return fmt.Errorf("%d of %d watches are open: %w", s.open.Load(), len(s.followers), err)
 	}
 	return nil
 }
@@ -181,68 +169,33 @@ func (s *sizes) allOpen(ctx context.Context) error {
 // play makes changes through all phases, and returns the rows with the results of the watches.
 func (s *sizes) play(ctx context.Context) ([]row, error) {
 	changing, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
-	failed := make(chan error, 1)
-	change := func(each time.Duration, f func(context.Context, int) error) {
-		wg.Go(func() {
-			if err := s.change(changing, each, f); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		})
+	changes, changing := errgroup.WithContext(changing)
+	defer func() { stop(); _ = changes.Wait() }()
+	for each, change := range map[time.Duration]func(context.Context, int) error{
+		time.Second / sizeStatuses: s.writeStatus, time.Second / sizeSources: s.writeSource, time.Second: s.writeGlobbed,
+	} {
+		changes.Go(func() error { return s.change(changing, each, change) })
 	}
-	change(time.Second/sizeStatuses, s.writeStatus)
-	change(time.Second/sizeSources, s.writeSource)
-	change(time.Second, s.writeGlobbed)
-
 	phase := time.Duration(float64(sizePhase) * min(1, max(s.scale, 0.1)))
 	pause := func(what string) error {
-		for _, r := range s.replicas {
-			if m, err := memoryOf(r.PID()); err == nil {
-				say("memory of %s: %.0f MB, peak %.0f MB", r.Name(), m.rss, m.peak)
-			}
-		}
-		say("%s; %d changes so far, %d watches are open, %d relists, %d retries", what,
-			s.started.Load(), s.objects.open.Load(), s.objects.relists.Load(), s.objects.retries.Load())
-		select {
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(phase):
-			return nil
-		}
+		say("%s; %d changes so far, %d watches are open, %d relists", what, s.started.Load(), s.open.Load(), s.relists.Load())
+		return sleep(changing, phase) // a change that fails ends the pause
 	}
-	before, err := s.cpuOfReplicas()
-	if err != nil {
-		return nil, err
-	}
-	var probes errgroup.Group
 	probing, stopProbes := context.WithCancel(ctx)
 	defer stopProbes()
+	var probes errgroup.Group
 	for _, r := range s.replicas {
 		probes.Go(func() error { return s.probe(probing, r) })
 	}
-	err = pause("before the first rolling update")
+	err := pause("before the first rolling update")
 	stopProbes()
 	if err := errors.Join(err, probes.Wait()); err != nil {
-		return nil, err
-	}
-	after, err := s.cpuOfReplicas()
-	if err != nil {
 		return nil, err
 	}
 	delays := s.delays.samples
 	for i := range 2 {
 		for _, r := range s.replicas {
-			if err := errors.Join(r.Terminate(), r.Start(), r.AwaitReady(ctx)); err != nil {
-				return nil, err
-			}
-			if err := sleep(ctx, sizeMinReady); err != nil {
+			if err := errors.Join(r.Terminate(), r.Start(), r.AwaitReady(ctx), sleep(ctx, sizeMinReady)); err != nil {
 				return nil, err
 			}
 		}
@@ -250,41 +203,33 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 			return nil, err
 		}
 	}
-	rolled := s.objects.relists.Load()
-	s.replicas[0].Kill()
-	if err := errors.Join(s.replicas[0].Start(), s.replicas[0].AwaitReady(ctx), pause("after the kill")); err != nil {
-		return nil, err
-	}
-	// On a machine with few processors, the watches may take long to list.
-	within, cancel := context.WithTimeout(ctx, sizeLimit)
-	defer cancel()
-	if err := s.allOpen(within); err != nil {
+	if err := s.allOpen(ctx); err != nil {
 		return nil, err
 	}
 	stop()
-	wg.Wait()
-	var rss, peak samples
+	if err := changes.Wait(); err != nil {
+		return nil, err
+	}
+	var peak samples
 	for _, r := range s.replicas {
 		m, err := memoryOf(r.PID())
 		if err != nil {
 			return nil, err
 		}
-		rss, peak = append(rss, m.rss), append(peak, m.peak)
+		peak = append(peak, m.peak)
 	}
 	missed, err := s.missed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cpu := samples{float64(after-before) / float64(time.Millisecond) / phase.Seconds() / float64(len(s.replicas))}
+	n := len(s.followers)
 	rows := []row{
-		{name: "size: delay until a watch shows a change, p99", unit: "ms", n: len(delays),
-			got: summary{delays.quantile(0.99), delays.quantile(0.5), delays.quantile(0.999)}, limit: limit{value: 50}},
-		{name: "size: relists through two rolling updates", unit: "lists", n: len(s.all), got: exactly(float64(rolled)), limit: limit{value: 0, exact: true}},
-		{name: "size: relists after a kill", unit: "lists", n: len(s.all), got: exactly(float64(s.objects.relists.Load() - rolled))},
-		{name: "size: calls of handlers that were missed", unit: "objects", n: len(s.all), got: exactly(float64(missed)), limit: limit{value: 0, exact: true}},
-		{name: "size: versions that two states have", unit: "events", n: int(s.objects.events.Load()), got: exactly(float64(s.objects.repeated.Load())), limit: limit{value: 0, exact: true}},
-		{name: "size: CPU of a replica in a second", unit: "ms", n: 1, got: cpu.summary()},
-		{name: "size: memory of a replica", unit: "MB", n: len(rss), got: rss.summary()},
+		{
+			name: "size: delay until a watch shows a change, p99", unit: "ms", n: len(delays),
+			got: summary{delays.quantile(0.99), delays.quantile(0.5), delays.quantile(0.999)}, limit: limit{value: 50},
+		},
+		{name: "size: relists through two rolling updates", unit: "lists", n: n, got: exactly(float64(s.relists.Load())), limit: limit{exact: true}},
+		{name: "size: calls of handlers that were missed", unit: "objects", n: n, got: exactly(float64(missed)), limit: limit{exact: true}},
 		{name: "size: memory peak of a replica", unit: "MB", n: len(peak), got: peak.summary()},
 	}
 	rows[0].note = fmt.Sprintf(`%v; one in %d namespaces has globs that match all of its sources, and one in %d workloads has opted in.
@@ -295,17 +240,6 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
   versions, because %d informers with all objects would not fit into the memory of the machine.`,
 		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizeSources, s.started.Load(), s.count(sizeWide))
 	return rows, nil
-}
-
-func (s *sizes) cpuOfReplicas() (sum time.Duration, err error) {
-	for _, r := range s.replicas {
-		used, err := cpuTime(r.PID())
-		if err != nil {
-			return 0, err
-		}
-		sum += used
-	}
-	return sum, nil
 }
 
 // change calls a function at an interval until the context is done.
@@ -348,52 +282,43 @@ func (s *sizes) writeGlobbed(ctx context.Context, i int) error {
 }
 
 func (s *sizes) writeSecret(ctx context.Context, i int) error {
-	o := secret(i, sizeShape.sourceBytes)
+	o := secret(i, largest.sourceBytes)
 	o.Data["KEY_3"] = []byte(strconv.FormatInt(s.started.Load(), 10))
 	_, err := s.client.CoreV1().Secrets(namespaceOf(i)).Update(ctx, o, updatedBy)
 	return err
 }
 
-// probe measures the time from a change until a watch of a replica shows it.
+// probe measures the time from a change until a watch of a replica shows it, until the context is done.
 func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
-	config := r.RESTConfig()
-	config.BearerToken = s.reader.BearerToken
-	client, err := newRequester(ownConnection(config))
+	client, err := newRequester(r.AdminConfig())
 	if err != nil {
 		return err
 	}
-	defer client.client.CloseIdleConnections()
-	const namespace = metav1.NamespaceDefault
+	const namespace, label = metav1.NamespaceDefault, "bench-change"
 	d := deployment(0)
 	d.Name = "probe-" + r.Name()
 	if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, createdBy); err != nil {
 		return err
 	}
-	defer func() {
-		_ = s.client.AppsV1().Deployments(namespace).Delete(context.Background(), d.Name, metav1.DeleteOptions{})
-	}()
-	path := in(namespace, dependencies) + "?watch=true&resourceVersion=0&fieldSelector=metadata.name%3Ddeployment." + d.Name
-	body, _, err := client.open(ctx, request{path: path})
+	body, err := get(client, in(namespace)+"?watch=true&resourceVersion=0&fieldSelector=metadata.name%3Ddeployment."+d.Name).Stream(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return err
 	}
 	defer body.Close()
-	lines := newLines(body)
+	lines := linesOf(body)
 	for n := 1; ctx.Err() == nil; n++ {
-		label := fmt.Appendf(nil, "%q:\"%d\"", changeLabel, n)
+		changed := fmt.Appendf(nil, "%q:\"%d\"", label, n)
 		_, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, d.Name, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%s}}}`, label), metav1.PatchOptions{})
+			fmt.Appendf(nil, `{"metadata":{"labels":{%s}}}`, changed), metav1.PatchOptions{})
 		written := time.Now()
-		for seen := err != nil; !seen; {
-			var line []byte
-			line, err = lines.next()
-			seen = err != nil || bytes.Contains(line, label)
+		for seen := err != nil; !seen; seen = bytes.Contains(lines.Bytes(), changed) {
+			if !lines.Scan() {
+				err = errors.Join(errors.New("the watch ended"), lines.Err())
+				break
+			}
 		}
 		if ctx.Err() != nil {
-			break
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("probing %s: %w", r.Name(), err)
@@ -401,10 +326,7 @@ func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 		s.delays.Lock()
 		s.delays.addTime(time.Since(written), time.Millisecond)
 		s.delays.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		_ = sleep(ctx, 100*time.Millisecond)
 	}
 	return nil
 }
@@ -414,47 +336,162 @@ func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 func (s *sizes) missed(ctx context.Context) (missed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
 	defer cancel()
-	counted := false
 	for {
-		var truths []*spectacle
-		for _, r := range s.replicas {
-			truth, err := s.list(ctx, r)
-			switch {
-			case err != nil && counted:
-				return missed, nil //nolint:nilerr // the time is up
-			case err != nil:
-				return 0, fmt.Errorf("listing at %s: %w", r.Name(), err)
+		var truths [2]*copied
+		for i, r := range s.replicas {
+			// A list may be rejected because of too many concurrent ones.
+			listed := poll(ctx, time.Second, func() bool { truths[i], err = copyAll(ctx, r); return err == nil })
+			if listed != nil {
+				return 0, fmt.Errorf("listing at %s: %w", r.Name(), errors.Join(listed, err))
 			}
-			truths = append(truths, truth)
 		}
-		missed, counted = 0, true
-		for _, one := range s.all {
-			missed += one.missing(truths)
+		missed = 0
+		for _, f := range s.followers {
+			missed += f.missing(truths)
 		}
-		say("the watches have missed changes of %d objects; the replicas differ in %d", missed, truths[0].differing(truths[1]))
+		say("the watches have missed changes of %d objects", missed)
 		if missed == 0 || sleep(ctx, 10*time.Second) != nil {
 			return missed, nil
 		}
 	}
 }
 
-// list lists the objects of a replica.
-func (s *sizes) list(ctx context.Context, r *install.Replica) (*spectacle, error) {
-	config := r.RESTConfig()
-	config.BearerToken = s.reader.BearerToken
-	client, err := newRequester(ownConnection(config))
+// copied is a list of all objects.
+type copied struct {
+	version string
+	states  map[string]held // by namespace/name
+}
+
+// held is the state that a client has of an object: digests of its version and of the rest.
+type held struct{ version, content uint64 }
+
+var digests = maphash.MakeSeed()
+
+func copyAll(ctx context.Context, r *install.Replica) (*copied, error) {
+	client, err := newRequester(r.AdminConfig())
 	if err != nil {
 		return nil, err
 	}
-	defer client.client.CloseIdleConnections()
-	for {
-		content, err := client.read(ctx, request{path: dependencies})
-		if err == nil {
-			return newSpectacle(content)
+	all, err := list(ctx, client, dependencies)
+	if err != nil {
+		return nil, err
+	}
+	c := &copied{version: all.Metadata.ResourceVersion, states: make(map[string]held, len(all.Items))}
+	for _, item := range all.Items {
+		name, _, state, err := parseObject(item)
+		if err != nil {
+			return nil, err
 		}
-		// A list may be rejected because of too many concurrent ones.
-		if sleepErr := sleep(ctx, time.Second); sleepErr != nil {
-			return nil, errors.Join(err, sleepErr)
+		c.states[name] = state
+	}
+	return c, nil
+}
+
+// parseObject parses an object as the server encodes it: metadata comes before all other fields that differ, and in it
+// the name, the namespace and the version before any text that a user can write.
+func parseObject(object []byte) (name, version string, state held, err error) {
+	_, fields, _ := bytes.Cut(object, []byte(`"metadata":{`))
+	value := func(field string) string {
+		_, rest, _ := bytes.Cut(fields, []byte(`"`+field+`":"`))
+		text, _, _ := bytes.Cut(rest, []byte(`"`))
+		return string(text)
+	}
+	version = value("resourceVersion")
+	if version == "" {
+		return "", "", state, fmt.Errorf("%.200q has no version", object)
+	}
+	before, after, _ := bytes.Cut(fields, []byte(`"resourceVersion":"`+version+`"`))
+	var h maphash.Hash
+	h.SetSeed(digests)
+	_, _ = h.Write(before)
+	_, _ = h.Write(after)
+	return value("namespace") + "/" + value("name"), version, held{maphash.String(digests, version), h.Sum64()}, nil
+}
+
+// follower watches as an informer that has listed before.
+type follower struct {
+	*sizes
+	client  rest.Interface
+	path    string
+	scope   string // prefix of the names of its objects
+	version string
+
+	mu      sync.Mutex
+	changed map[string]held // since the list
+}
+
+// run watches until the context is done. A follower that must list again ends: the benchmark has failed then.
+func (f *follower) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.watch(ctx)
+		switch {
+		case err == nil: // a regular end
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+			f.relists.Add(1)
+			return
+		default:
+			_ = sleep(ctx, 100*time.Millisecond)
 		}
 	}
+}
+
+// watch watches from the last version until the watch ends.
+func (f *follower) watch(ctx context.Context) error {
+	body, err := get(f.client, f.path+"?watch=true&allowWatchBookmarks=true&resourceVersion="+f.version).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	f.open.Add(1)
+	defer f.open.Add(-1)
+	lines := linesOf(body)
+	for lines.Scan() {
+		if err := f.take(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// take handles an event as a handler of an informer does: it ignores an object with an unchanged version.
+func (f *follower) take(line []byte) error {
+	kind, object, err := parseEvent(line)
+	if err != nil {
+		return err
+	}
+	name, version, state, err := parseObject(object)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version = version
+	if _, known := f.before.states[name]; known && f.state(name).version != state.version {
+		if kind == "DELETED" {
+			state.content = 0
+		}
+		f.changed[name] = state
+	}
+	return nil
+}
+
+// state returns the state that the follower has of an object.
+func (f *follower) state(name string) held {
+	if now, changed := f.changed[name]; changed {
+		return now
+	}
+	return f.before.states[name]
+}
+
+// missing counts the objects whose state differs from all of the lists.
+func (f *follower) missing(truths [2]*copied) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.before.states {
+		has := f.state(name).content
+		if strings.HasPrefix(name, f.scope) && has != truths[0].states[name].content && has != truths[1].states[name].content {
+			n++
+		}
+	}
+	return n
 }

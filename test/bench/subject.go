@@ -4,20 +4,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/test/install"
 )
@@ -30,8 +26,8 @@ type subject interface {
 	kill()
 	// ended returns an error if the subject has exited by itself.
 	ended() error
-	// processes returns the IDs of the subject's processes.
-	processes() ([]int, error)
+	// pid returns the ID of the subject's process, which must be running.
+	pid() int
 	// user returns the name of the subject's user in the API server.
 	user() string
 	// annotations returns the annotations by which a workload opts in. An eager workload is to be restarted
@@ -39,16 +35,13 @@ type subject interface {
 	annotations(eager bool) map[string]string
 }
 
-// installed is the server. Workloads opt in by a dialect that it reads.
-type installed struct {
-	replica *install.Replica
-	dialect dialect
-}
+// installed is the server.
+type installed struct{ replica *install.Replica }
 
-func (s installed) start() error              { return s.replica.Start() }
-func (s installed) kill()                     { s.replica.Kill() }
-func (s installed) ended() error              { return nil }
-func (s installed) processes() ([]int, error) { return []int{s.replica.PID()}, nil }
+func (s installed) start() error { return s.replica.Start() }
+func (s installed) kill()        { s.replica.Kill() }
+func (s installed) ended() error { return nil }
+func (s installed) pid() int     { return s.replica.PID() }
 
 func (s installed) user() string {
 	return "system:serviceaccount:" + install.Namespace + ":" + install.Name
@@ -56,15 +49,14 @@ func (s installed) user() string {
 
 func (s installed) annotations(eager bool) map[string]string {
 	if eager {
-		return undelayed(s.dialect.auto)
+		return map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "0", "configdep.io/min-interval": "0"}
 	}
-	return union(s.dialect.auto, map[string]string{"configdep.io/settle": "1s"})
+	return map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "1s"}
 }
 
-// external is the program of BENCH_SUBJECT. It has all permissions in the cluster, and its own process group, because
-// it may consist of several processes.
+// external is the program of BENCH_SUBJECT. It has all permissions in the cluster.
 type external struct {
-	command    string
+	command    string // with arguments, for /bin/sh
 	optIn      map[string]string
 	kubeconfig string
 	log        string // path
@@ -76,25 +68,14 @@ type external struct {
 // subjectName is the name of all objects that belong to an external subject.
 const subjectName = "bench-subject"
 
-func newExternal(ctx context.Context, e *environment) (*external, error) {
-	kubeconfig, err := e.administrator(ctx, subjectName)
-	if err != nil {
-		return nil, err
-	}
-	return &external{
-		command: e.command, optIn: e.optIn, kubeconfig: kubeconfig, log: filepath.Join(e.cluster.Dir(), subjectName+".log"),
-	}, nil
-}
-
 func (s *external) start() error {
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the log of the subject: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", s.command) // kill ends it
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", "exec "+s.command) // kill ends it
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the subject: %w", err)
@@ -112,15 +93,12 @@ func (s *external) kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
+	_ = s.cmd.Process.Kill() // it may have exited already
 	<-s.exited
 	s.cmd = nil
 }
 
 func (s *external) ended() error {
-	if s.cmd == nil {
-		return errors.New("the subject is not running")
-	}
 	select {
 	case <-s.exited:
 	default:
@@ -130,120 +108,109 @@ func (s *external) ended() error {
 	return fmt.Errorf("the subject has exited: %v; its log ends with:\n%s", s.cmd.ProcessState, log[max(0, len(log)-2000):])
 }
 
-// processes returns the members of the process group. Linux only.
-func (s *external) processes() ([]int, error) {
-	if s.cmd == nil {
-		return nil, s.ended()
-	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	group := strconv.Itoa(s.cmd.Process.Pid)
-	var members []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue // not a process
-		}
-		// A process that cannot be read has exited meanwhile. The third field is its group.
-		if fields, err := statOf(pid); err == nil && fields[2] == group {
-			members = append(members, pid)
-		}
-	}
-	if len(members) == 0 {
-		return nil, errors.New("the subject has no processes")
-	}
-	return members, nil
-}
-
-func (s *external) user() string { return accountOf(subjectName) }
-
+func (s *external) pid() int                           { return s.cmd.Process.Pid }
+func (s *external) user() string                       { return accountOf(subjectName) }
 func (s *external) annotations(bool) map[string]string { return s.optIn }
 
-// administrator creates a ServiceAccount with all permissions, and returns the path of its kubeconfig. Unlike for a
-// member of the administrators' group, its requests are authorized as those of any other user.
-func (e *environment) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name}},
-	}
-	if _, err := e.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	token, err := e.newAccount(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(e.cluster.Dir(), name+".yaml")
-	return path, e.cluster.WriteKubeconfig(path, token)
-}
-
-// newAccount creates a ServiceAccount and returns a token that is valid for a day.
-func (e *environment) newAccount(ctx context.Context, name string) (token string, err error) {
-	accounts := e.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
-	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	day := int64(24 * time.Hour / time.Second)
-	granted, err := accounts.CreateToken(ctx, name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return granted.Status.Token, nil
-}
-
-func accountOf(name string) string {
-	return "system:serviceaccount:" + metav1.NamespaceDefault + ":" + name
-}
-
-// pause stops the processes of the subject until resume is called, so that they do not disturb other measurements.
+// pause stops the process of the subject until resume is called, so that it does not disturb other measurements.
 func (e *environment) pause() (resume func(), err error) {
-	pids, err := e.subject.processes()
-	if err != nil {
-		return nil, err
-	}
-	signal := func(s syscall.Signal) {
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, s)
-		}
-	}
-	signal(syscall.SIGSTOP)
-	return func() { signal(syscall.SIGCONT) }, nil
+	pid := e.subject.pid()
+	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) }, syscall.Kill(pid, syscall.SIGSTOP)
 }
 
-// subjectCPU returns the processor time of the subject since its start.
-func (e *environment) subjectCPU() (time.Duration, error) {
-	pids, err := e.subject.processes()
-	if err != nil {
-		return 0, err
+// restartSubject restarts the subject and returns when it is ready.
+func (e *environment) restartSubject(ctx context.Context) error {
+	e.subject.kill()
+	if err := e.subject.start(); err != nil {
+		return err
 	}
-	var sum time.Duration
-	for _, pid := range pids {
-		one, err := cpuTime(pid)
-		if err != nil {
-			return 0, err
-		}
-		sum += one
+	if e.install != nil {
+		return e.server().AwaitReady(ctx)
 	}
-	return sum, nil
+	e.restarts++
+	_, err := e.play(ctx, fmt.Sprintf("restart-%d", e.restarts), func(*scene) ([]row, error) { return nil, nil })
+	return err
 }
 
-// subjectMemory returns the memory of all processes of the subject.
-func (e *environment) subjectMemory() (memory, error) {
-	pids, err := e.subject.processes()
-	if err != nil {
-		return memory{}, err
+// servedLimit is how long the aggregator may take to reach the server after a restart.
+const servedLimit = 5 * time.Minute
+
+// awaitServed waits until the aggregator forwards requests to the server. Other subjects serve no API.
+func (e *environment) awaitServed(ctx context.Context) error {
+	if e.install == nil {
+		return nil
 	}
-	var sum memory
-	for _, pid := range pids {
-		one, err := memoryOf(pid)
-		if err != nil {
-			return memory{}, err
+	ctx, cancel := context.WithTimeoutCause(ctx, servedLimit, fmt.Errorf("the aggregator did not reach the server within %v", servedLimit))
+	defer cancel()
+	return poll(ctx, 200*time.Millisecond, func() bool {
+		return e.client.CoreV1().RESTClient().Get().AbsPath(dependencies).Param("limit", "1").Do(ctx).Error() == nil
+	})
+}
+
+// sleep waits for a time or until the context is done.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// poll calls done until it returns true.
+func poll(ctx context.Context, every time.Duration, done func() bool) error {
+	for !done() {
+		if err := sleep(ctx, every); err != nil {
+			return err
 		}
-		sum.rss, sum.anonymous, sum.peak = sum.rss+one.rss, sum.anonymous+one.anonymous, sum.peak+one.peak
 	}
-	return sum, nil
+	return nil
+}
+
+// cpuTime returns the processor time of a process since its start. Linux only.
+func cpuTime(pid int) (time.Duration, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of a process: %w", err)
+	}
+	// Before its state is the name of the program, in parentheses, which may contain any character.
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("cannot parse /proc/%d/stat", pid)
+	}
+	// The user and system time, in units of 10 ms on all architectures that Go supports.
+	user, userErr := strconv.Atoi(fields[11])
+	system, systemErr := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * time.Second / 100, errors.Join(userErr, systemErr)
+}
+
+// memory is the memory of a process, in MB of a million bytes.
+type memory struct {
+	rss  float64 // now
+	peak float64 // the maximum since the process was started
+}
+
+// memoryOf reads the memory of a process. Linux only.
+func memoryOf(pid int) (memory, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return memory{}, fmt.Errorf("reading the memory of a process: %w", err)
+	}
+	var m memory
+	for line := range strings.Lines(string(content)) {
+		name, value, _ := strings.Cut(line, ":")
+		kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+		switch {
+		case err != nil:
+		case name == "VmRSS":
+			m.rss = kilobytes * 1024 / 1e6
+		case name == "VmHWM":
+			m.peak = kilobytes * 1024 / 1e6
+		}
+	}
+	if m.rss == 0 || m.peak == 0 {
+		return memory{}, fmt.Errorf("%s lacks VmRSS or VmHWM", path)
+	}
+	return m, nil
 }
