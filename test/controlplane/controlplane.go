@@ -156,17 +156,6 @@ func (c *ControlPlane) Dir() string { return c.dir }
 // Logs returns the path of a component's log file, for example Logs("kube-apiserver").
 func (c *ControlPlane) Logs(component string) string { return c.file("logs", component+".log") }
 
-// PID returns the process ID of a component, for example PID("kube-apiserver"), or 0 if it is not running.
-func (c *ControlPlane) PID(component string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, ok := c.processes[component]
-	if !ok {
-		return 0
-	}
-	return p.cmd.Process.Pid
-}
-
 // RESTConfig returns the configuration of an administrator's client without a rate limit. The caller may change it.
 func (c *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
