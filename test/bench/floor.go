@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,17 +47,15 @@ func (e *environment) startPatchFloor(ctx context.Context, namespace string) (pi
 	if err := cmd.Start(); err != nil {
 		return 0, nil, fmt.Errorf("starting the floor: %w", err)
 	}
-	stop = func() { endProcess(cmd) }
+	stop = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // "signal: killed"
+	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		stop()
 		return 0, nil, fmt.Errorf("waiting for the floor, which wrote %q: %w", line, err)
 	}
 	return cmd.Process.Pid, stop, nil
-}
-
-func endProcess(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // "signal: killed"
 }
 
 // patchAtOnce runs the floor.
