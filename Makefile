@@ -58,11 +58,11 @@ demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it s
 	@hack/demo.sh
 
 .PHONY: deploy
-deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and OVERLAY, KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)
+deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)
 	@hack/deploy.sh
 
 .PHONY: undeploy
-undeploy: ## Remove what deploy has installed: OVERLAY, KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
+undeploy: ## Remove what deploy has installed: KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
 	@hack/undeploy.sh
 
 ##@ Build
@@ -105,7 +105,7 @@ test-unit: prerequisites ## Run the unit tests and the simulation alone: TEST_FL
 test-integration: prerequisites ## Run the tests with a real control plane alone: TEST_FLAGS
 	@# What tests run is built before them, so that no time limit of a test includes a build.
 	@hack/controlplane/build.sh >/dev/null
-	@hack/tools/build.sh helm kustomize >/dev/null
+	@hack/tools/build.sh helm >/dev/null
 	$(go_test) $(integration)
 
 .PHONY: test-race
@@ -116,7 +116,7 @@ test-race: prerequisites ## Run the unit tests of concurrent packages with the r
 .PHONY: test-all
 test-all: build ## Run all tests with the race detector, many random ones, and vulncheck; takes hours: TEST_FLAGS
 	@hack/controlplane/build.sh >/dev/null
-	@hack/tools/build.sh helm image kustomize sbom vuln >/dev/null
+	@hack/tools/build.sh helm image sbom vuln >/dev/null
 	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
 	SEEDS=many $(go_test_race) $(units) $(integration) $(extended)
@@ -145,7 +145,7 @@ generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and
 	hack/generate.sh
 
 .PHONY: manifests
-manifests: prerequisites ## Render the kustomize base and the chart into test/manifests/testdata/rendered
+manifests: prerequisites ## Render the kustomize base from the Helm chart
 	hack/render.sh
 
 .PHONY: tidy

@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-modules=(hack/controlplane/{kubernetes,etcd,kwok} hack/tools/{helm,kustomize,codegen} test/monitoring)
+modules=(hack/controlplane/{kubernetes,etcd,kwok} hack/tools/{helm,codegen} test/monitoring)
 
 # versions prints the path and the version of each module that a go.mod requires, or replaces it with.
 versions() { awk '{ sub(/^.*=> /, ""); sub(/^require /, ""); if ($1 ~ /\./ && $2 ~ /^v[0-9]/ && $2 != "v0.0.0") print $1, $2 }' "$1" | sort -u; }

@@ -7,7 +7,6 @@
 #   IMAGE=... hack/deploy.sh        (make deploy IMAGE=...)
 #
 #   IMAGE     the server's image                             required
-#   OVERLAY   what to apply, a folder below artifacts        base
 #   KUBECTL   the kubectl to use                             kubectl
 #   WAIT      false: do not wait for anything to be ready    true
 #   TIMEOUT   how long each wait may take                    180s
@@ -24,7 +23,6 @@ kubectl=${KUBECTL:-kubectl}
 wait=${WAIT:-true}
 timeout=${TIMEOUT:-180s}
 image=${IMAGE:-}
-overlay=${OVERLAY:-base}
 namespace=configdep-system
 name=configdep-apiserver
 apiservice=v1alpha1.configdep.io
@@ -34,7 +32,6 @@ fail() { printf 'deploy: %s\n' "$*" >&2; exit 1; }
 
 [[ -n $image ]] || fail "IMAGE is not set; for example: make deploy IMAGE=example.com/configdep-apiserver:v0.1.0"
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/@-]*$ ]] || fail "IMAGE=$image is not the name of an image"
-[[ $overlay =~ ^[A-Za-z0-9][A-Za-z0-9._/-]*$ && -f artifacts/$overlay/kustomization.yaml ]] || fail "OVERLAY=$overlay is no folder below artifacts that kustomize reads; for example: OVERLAY=overlays/single-namespace"
 [[ $wait == true || $wait == false ]] || fail "WAIT=$wait is neither true nor false"
 
 # Inside the tree, because kustomize wants the path from an overlay to its base to be relative.
@@ -45,7 +42,7 @@ trap 'rm -rf "$tmp"' EXIT
 # Two overlays of it: all, and all but what leads kube-apiserver to the server.
 mkdir "$tmp/all" "$tmp/server"
 cat >"$tmp/all/kustomization.yaml" <<END
-resources: [../../../artifacts/$overlay]
+resources: [../../../artifacts/base]
 patches:
 - patch: |
     apiVersion: apps/v1
@@ -69,7 +66,7 @@ patches:
     \$patch: delete
 END
 
-say "applying everything of artifacts/$overlay but the APIService and the webhooks, with image $image"
+say "applying everything of artifacts/base but the APIService and the webhooks, with image $image"
 "$kubectl" apply -k "$tmp/server"
 if [[ $wait == true ]]; then
   say "waiting for the server to be ready, at most $timeout"

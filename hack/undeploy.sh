@@ -6,7 +6,6 @@
 #
 #   hack/undeploy.sh                (make undeploy)
 #
-#   OVERLAY   what has been applied, a folder below artifacts    base
 #   KUBECTL   the kubectl to use                             kubectl
 #   WAIT      false: do not wait until the rest is gone      true
 #   TIMEOUT   how long each wait may take                    180s
@@ -22,14 +21,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kubectl=${KUBECTL:-kubectl}
 wait=${WAIT:-true}
 timeout=${TIMEOUT:-180s}
-overlay=${OVERLAY:-base}
 apiservice=v1alpha1.configdep.io
 webhooks=configdep-apiserver
 
 say() { printf 'undeploy: %s\n' "$*"; }
 fail() { printf 'undeploy: %s\n' "$*" >&2; exit 1; }
 
-[[ $overlay =~ ^[A-Za-z0-9][A-Za-z0-9._/-]*$ && -f artifacts/$overlay/kustomization.yaml ]] || fail "OVERLAY=$overlay is no folder below artifacts that kustomize reads; for example: OVERLAY=overlays/single-namespace"
 [[ $wait == true || $wait == false ]] || fail "WAIT=$wait is neither true nor false"
 
 say "deleting APIService $apiservice, and waiting until it is gone"
@@ -39,6 +36,6 @@ say "deleting MutatingWebhookConfiguration $webhooks"
 "$kubectl" delete mutatingwebhookconfiguration "$webhooks" --ignore-not-found --wait=true --timeout="$timeout"
 
 say "deleting the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
-"$kubectl" delete -k "artifacts/$overlay" --ignore-not-found --wait="$wait" --timeout="$timeout"
+"$kubectl" delete -k artifacts/base --ignore-not-found --wait="$wait" --timeout="$timeout"
 
 say "done; workloads run on, and keep their configdep.io annotations"

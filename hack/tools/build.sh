@@ -6,7 +6,7 @@
 # this script; the results are cached under .cache/tools, with a key that changes with these, so
 # that each is built once. A module with a program of its own, such as image, is built from that.
 #
-#   hack/tools/build.sh helm kustomize
+#   hack/tools/build.sh helm actionlint
 #
 # Whatever has a time limit, such as a test, builds its tools before. Progress goes to standard
 # error.

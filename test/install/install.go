@@ -21,7 +21,7 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// Names in artifacts/base.
+// Names in the manifests.
 const (
 	Namespace  = "configdep-system"
 	Name       = "configdep-apiserver" // the Deployment, the Service and the ServiceAccount
@@ -39,8 +39,9 @@ type Options struct {
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
-	// Manifests is the folder with the kustomization, below artifacts; base by default.
-	Manifests string
+	// Values names a file in the folder ci of the chart, such as recreate, with which the chart is rendered. Without it,
+	// artifacts/base is applied.
+	Values string
 	// NoWebhook omits the admission webhook.
 	NoWebhook bool
 	// Args are added to the arguments of the manifest, and override them.
@@ -101,7 +102,11 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err := i.prepare(); err != nil {
 		return nil, fmt.Errorf("preparing the installation: %w", err)
 	}
-	if err := i.apply(ctx, root, withoutEntrances); err != nil {
+	manifests, err := i.source(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.apply(ctx, manifests, withoutEntrances); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {
@@ -130,7 +135,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, root, installed); err != nil {
+	if err := i.apply(ctx, manifests, installed); err != nil {
 		return nil, err
 	}
 	if _, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m"); err == nil && !o.NoWebhook {

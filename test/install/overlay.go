@@ -4,11 +4,14 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Overlays of the manifests: all objects, with a Service that leads to this machine; the same without the
@@ -19,13 +22,9 @@ const (
 	installed        = "installed"
 )
 
-// apply applies one of the overlays.
-func (i *Installation) apply(ctx context.Context, root, overlay string) error {
-	manifests := i.options.Manifests
-	if manifests == "" {
-		manifests = "base"
-	}
-	base, err := filepath.Rel(filepath.Join(i.dir, everything), filepath.Join(root, "artifacts", manifests))
+// apply applies one of the overlays of the manifests in a folder.
+func (i *Installation) apply(ctx context.Context, manifests, overlay string) error {
+	base, err := filepath.Rel(filepath.Join(i.dir, everything), manifests)
 	if err != nil {
 		return err
 	}
@@ -61,6 +60,41 @@ func (i *Installation) apply(ctx context.Context, root, overlay string) error {
 	}
 	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, overlay))
 	return err
+}
+
+// source returns a folder with a kustomization: the base, or the chart with the values of the options, and with the
+// namespace, which Helm creates itself.
+func (i *Installation) source(ctx context.Context, root string) (string, error) {
+	base := filepath.Join(root, "artifacts", "base")
+	if i.options.Values == "" {
+		return base, nil
+	}
+	chart := filepath.Join(root, "artifacts", "charts", "configdep")
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), "template", "configdep", chart,
+		"--namespace", Namespace, "--values", filepath.Join(chart, "ci", i.options.Values+".yaml"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	rendered, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("rendering the chart: %w: %s", err, stderr.Bytes())
+	}
+	namespace, err := os.ReadFile(filepath.Join(base, "namespace.yaml"))
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(i.dir, "chart")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	for name, content := range map[string][]byte{
+		"kustomization.yaml": encode(object{"resources": []string{"configdep.yaml"}}),
+		"configdep.yaml":     slices.Concat(namespace, []byte("---\n"), rendered),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
 }
 
 type object map[string]any

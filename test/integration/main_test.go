@@ -37,9 +37,9 @@ func run(m *testing.M) (code int) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
 	return install.Run(m, controlplane.Options{}, install.Options{
-		Manifests: "overlays/recreate", // has all permissions
-		Replicas:  2,
-		Race:      install.RaceDetector,
+		Values:   "recreate", // has all permissions
+		Replicas: 2,
+		Race:     install.RaceDetector,
 		// The manifest has ten seconds, so that kubelets and endpoints can follow.
 		// A test is not so slow that a release seems to have ended.
 		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},

@@ -48,7 +48,7 @@ func TestPresetsOfTheChart(t *testing.T) {
 	if diff := cmp.Diff(kind.PresetNames(), values.Kinds.Presets); diff != "" {
 		t.Errorf("values.yaml (-server +chart):\n%s", diff)
 	}
-	for _, arg := range arguments(t, rendered(t, "chart-default.yaml")) {
+	for _, arg := range arguments(t, rendered(t, "default.yaml")) {
 		if strings.HasPrefix(arg, "--kinds") {
 			t.Errorf("the default is passed: %s", arg)
 		}
@@ -133,7 +133,7 @@ func sameFields(t *testing.T, path string, of reflect.Type, schema *property) {
 // chartKinds returns the kinds of a rendered chart with values for them.
 func chartKinds(t *testing.T) []*kind.Kind {
 	t.Helper()
-	configMap := rendered(t, "chart-kinds.yaml")[objectKey{"ConfigMap", namespace, "configdep-kinds"}]
+	configMap := rendered(t, "kinds.yaml")[objectKey{"ConfigMap", namespace, "configdep-kinds"}]
 	if configMap == nil {
 		t.Fatal("the chart has no ConfigMap with kinds")
 	}
@@ -151,7 +151,7 @@ func chartKinds(t *testing.T) []*kind.Kind {
 
 // The server accepts what the chart makes of its values, and reads it from the file that the flag names.
 func TestKindsOfTheChartAreValid(t *testing.T) {
-	objects := rendered(t, "chart-kinds.yaml")
+	objects := rendered(t, "kinds.yaml")
 	custom := slices.DeleteFunc(chartKinds(t), func(k *kind.Kind) bool { return !k.Traits.Custom })
 	if len(custom) != 9 {
 		t.Errorf("found %d kinds, want 6 and 3 presets", len(custom))
@@ -199,7 +199,7 @@ func TestRightsOnKinds(t *testing.T) {
 	for _, name := range kind.PresetNames() {
 		presets = append(presets, kind.OfPreset(name))
 	}
-	for file, kinds := range map[string][]*kind.Kind{"base.yaml": presets, "chart-default.yaml": presets, "chart-kinds.yaml": chartKinds(t)} {
+	for file, kinds := range map[string][]*kind.Kind{"default.yaml": presets, "kinds.yaml": chartKinds(t)} {
 		t.Run(file, func(t *testing.T) {
 			want, got := map[schema.GroupResource][]string{}, map[schema.GroupResource][]string{}
 			for _, k := range kinds {

@@ -1,9 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests tests the manifests of an installation: the kustomize base, its overlays and the Helm chart, as
-// hack/render.sh renders them. For reviewers, testdata/rendered has the rendered base and the chart with default
-// values; make verify checks that these files are up to date.
+// Package manifests tests the manifests of an installation: the Helm chart with the values in its folder ci, as
+// hack/render.sh renders it.
 package manifests
 
 import (
@@ -32,7 +31,7 @@ const (
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize"); err != nil {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -66,7 +66,7 @@ func TestSchemaOfNotificationsIsTheServers(t *testing.T) {
 
 // The server accepts what the chart makes of its values.
 func TestNotificationsOfTheChartAreValid(t *testing.T) {
-	secret := rendered(t, "chart-everything.yaml")[objectKey{"Secret", namespace, "configdep-notifications"}]
+	secret := rendered(t, "everything.yaml")[objectKey{"Secret", namespace, "configdep-notifications"}]
 	if secret == nil {
 		t.Fatal("the chart has no Secret with destinations")
 	}

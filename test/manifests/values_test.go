@@ -210,11 +210,6 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"--ca-bundle-file=/etc/configdep/tls/ca.crt", "secretName: mine"},
 			not:  []string{"caBundle:", "manage-serving-certificate", "name: configdep-apiserver:certificates\n  namespace"},
 		},
-		"no webhook": {
-			set:  []string{"webhook.enabled=false", noPolicies},
-			want: []string{"--webhook-configuration=\n"},
-			not:  []string{"MutatingWebhookConfiguration", "9443", "mutatingwebhookconfigurations", "webhook-secure-port"},
-		},
 		"another webhook port applies to the pods and does not collide with the Service's port": {
 			set:  []string{"webhook.port=443"},
 			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n  rules:"},
@@ -249,11 +244,6 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"secretProviderClasses.read=false"},
 			want: []string{"- --read-secretproviderclasses=false"},
 			not:  []string{"secretproviderclasspodstatuses"},
-		},
-		"no ConfigMaps but the release's own": {
-			set:  []string{"configMaps.read=false"},
-			want: []string{"--read-configmaps=false", "so this is every Secret. Their", "resources: [secrets]\n", "resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]"},
-			not:  []string{"[configmaps, secrets]", "--read-secrets"},
 		},
 		"no Jobs": {
 			set:  []string{"workloads.jobs=false"},
@@ -299,13 +289,6 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},
 			want: []string{"--strategies=annotation,recreate", "resources: [pods/eviction]", "name: configdep-apiserver-evictions", "policyName: configdep-apiserver-evictions"},
 		},
-		"Jobs and CronJobs": {
-			set: []string{"reload.jobs=true"},
-			want: []string{
-				"- --reload-jobs\n", "resources: [cronjobs]\n  verbs: [get, patch]", "resources: [jobs]\n  verbs: [get, create, patch, delete]",
-				"name: configdep-apiserver-jobs", "policyName: configdep-apiserver-jobs",
-			},
-		},
 		"only CronJobs": {
 			set:  []string{"reload.jobs=true", "workloads.jobs=false"},
 			want: []string{"- --reload-jobs\n", "resources: [cronjobs]\n  verbs: [get, patch]", "resources: [jobs]\n  verbs: [get, create]\n"},
@@ -315,10 +298,6 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"reload.jobs=true", "workloads.cronJobs=false"},
 			want: []string{"- --reload-jobs\n", "resources: [jobs]\n  verbs: [get, create, patch, delete]"},
 			not:  []string{"resources: [cronjobs]\n  verbs: [get, patch]"},
-		},
-		"neither Jobs nor CronJobs": {not: []string{"--reload-jobs", "resources: [cronjobs]\n", "resources: [jobs]\n", "apiserver-jobs"}},
-		"no evictions": {
-			not: []string{"--strategies", "pods/eviction", "evictions"},
 		},
 		"a server that only observes": {
 			set:  []string{"reload.observe=true"},
@@ -359,11 +338,6 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"workloads that opt in are restarted by default, by annotations": {
 			not: []string{"--observe", "--webhook-url", "--auto-reload-all", "--reload-on-create", "--reload-on-delete", "--reload-strategy"},
-		},
-		"no ControllerRevisions": {
-			set:  []string{"reload.revisions=false"},
-			want: []string{"--controller-revisions=false"},
-			not:  []string{"controllerrevisions"},
 		},
 		"policies without Deny": {
 			set:  []string{"admissionPolicies.validationActions={Audit,Warn}"},
@@ -412,11 +386,6 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"--service-name=cfg", "--webhook-configuration=cfg", "--leader-elect-resource-name=cfg",
 				"resourceNames: [cfg]", "app.kubernetes.io/name: cfg"},
 			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
-		},
-		"cert-manager injects the CA bundles": {
-			set:  []string{"tls.mode=cert-manager", noPolicies},
-			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
-			not:  []string{"--ca-bundle-file", "configdep-serving-cert]", "configdep-serving-ca"},
 		},
 		"Prometheus verifies the certificate by the ConfigMap, which has no private key": {
 			set:  []string{"monitoring.serviceMonitor.enabled=true"},
@@ -614,7 +583,7 @@ func TestDialectsOfTheChart(t *testing.T) {
 	if diff := cmp.Diff(want, allowed); err != nil || diff != "" {
 		t.Errorf("values.schema.json (-server +chart): %v\n%s", err, diff)
 	}
-	for _, arg := range arguments(t, rendered(t, "chart-default.yaml")) {
+	for _, arg := range arguments(t, rendered(t, "default.yaml")) {
 		if strings.HasPrefix(arg, "--dialects=") {
 			t.Errorf("the default is passed: %s", arg)
 		}

@@ -7,21 +7,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 )
 
 // variants lists the changes of each variant, compared with another one.
 var variants = map[string]struct{ than, changes string }{
-	"overlay-cert-manager.yaml": {"base.yaml", `
+	"cert-manager.yaml": {"default.yaml", `
 APIService v1alpha1.configdep.io
   + metadata.annotations: {"cert-manager.io/inject-ca-from":"configdep-system/configdep-serving-cert"}
 + Certificate configdep-ca
@@ -45,19 +41,19 @@ MutatingWebhookConfiguration configdep-apiserver
 - RoleBinding configdep-apiserver:certificates
 - Secret configdep-serving-cert
 `},
-	"overlay-configmaps-only.yaml": {"base.yaml", `
+	"configmaps-only.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
   + rules[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}]
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--read-secrets=false]
+Role configdep-apiserver
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-hmac-key"],"resources":["secrets"],"verbs":["list","watch"]}]
 Role configdep-apiserver:certificates
   + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","list","watch","update"]}]
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
-+ Role configdep-apiserver:own-secrets
-+ RoleBinding configdep-apiserver:own-secrets
 `},
-	"overlay-existing-secret.yaml": {"base.yaml", `
+	"existing-secret.yaml": {"default.yaml", `
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--ca-bundle-file=/etc/configdep/tls/ca.crt]
   - spec.template.spec.containers[configdep-apiserver].args[--manage-serving-certificate]
@@ -69,7 +65,7 @@ Deployment configdep-apiserver
 - RoleBinding configdep-apiserver:certificates
 - Secret configdep-serving-cert
 `},
-	"overlay-high-availability.yaml": {"base.yaml", `
+	"high-availability.yaml": {"default.yaml", `
 Deployment configdep-apiserver
   ~ spec.replicas: 2 -> 3
   ~ spec.strategy.rollingUpdate.maxSurge: 1 -> 0
@@ -79,7 +75,7 @@ Deployment configdep-apiserver
   + spec.template.spec.priorityClassName: system-cluster-critical
 + ResourceQuota configdep-critical-pods
 `},
-	"overlay-in-place.yaml": {"base.yaml", `
+	"in-place.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods"],"verbs":["patch"]}]
   + rules[{"apiGroups":["policy"],"resources":["poddisruptionbudgets"],"verbs":["list"]}]
@@ -88,16 +84,16 @@ Deployment configdep-apiserver
 + ValidatingAdmissionPolicy configdep-apiserver-pods
 + ValidatingAdmissionPolicyBinding configdep-apiserver-pods
 `},
-	"overlay-network-policy.yaml": {"base.yaml", `
+	"network-policy.yaml": {"default.yaml", `
 + NetworkPolicy configdep-apiserver
 `},
-	"overlay-notifications.yaml": {"base.yaml", `
+	"notifications.yaml": {"default.yaml", `
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--notifications-config=/etc/configdep/notifications/config.yaml]
   + spec.template.spec.containers[configdep-apiserver].volumeMounts[notifications]: {"mountPath":"/etc/configdep/notifications","name":"notifications","readOnly":true}
   + spec.template.spec.volumes[notifications]: {"name":"notifications","secret":{"secretName":"configdep-notifications"}}
 `},
-	"overlay-recreate.yaml": {"base.yaml", `
+	"recreate.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}]
 Deployment configdep-apiserver
@@ -105,7 +101,7 @@ Deployment configdep-apiserver
 + ValidatingAdmissionPolicy configdep-apiserver-evictions
 + ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
 `},
-	"overlay-reload-jobs.yaml": {"base.yaml", `
+	"reload-jobs.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":["batch"],"resources":["cronjobs"],"verbs":["get","patch"]}]
   + rules[{"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","create","patch","delete"]}]
@@ -114,7 +110,7 @@ Deployment configdep-apiserver
 + ValidatingAdmissionPolicy configdep-apiserver-jobs
 + ValidatingAdmissionPolicyBinding configdep-apiserver-jobs
 `},
-	"overlay-secrets-only.yaml": {"base.yaml", `
+	"secrets-only.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
   + rules[{"apiGroups":[""],"resources":["secrets"],"verbs":["list","watch"]}]
@@ -124,7 +120,7 @@ Role configdep-apiserver:ca
   + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
 `},
-	"overlay-single-namespace.yaml": {"base.yaml", `
+	"single-namespace.yaml": {"default.yaml", `
 - ClusterRoleBinding configdep-apiserver
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop]
@@ -133,23 +129,23 @@ MutatingWebhookConfiguration configdep-apiserver
   + webhooks[leaderworkersets.leaderworkerset.x-k8s.io.workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
   + webhooks[namespaces.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
   + webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
+Role configdep-apiserver
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-hmac-key"],"resources":["secrets"],"verbs":["list","watch"]}]
 Role configdep-apiserver:ca
   + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
 Role configdep-apiserver:certificates
   + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","list","watch","update"]}]
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
-+ Role configdep-apiserver:secrets
-+ RoleBinding configdep-apiserver:secrets
 + RoleBinding shop/configdep-apiserver:workloads
 `},
-	"overlay-without-revisions.yaml": {"base.yaml", `
+	"without-revisions.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver
   - rules[{"apiGroups":["apps"],"resources":["controllerrevisions"],"verbs":["list"]}]
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--controller-revisions=false]
 `},
-	"overlay-without-webhook.yaml": {"base.yaml", `
+	"without-webhook.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver:cluster
   - rules[{"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["configdep-apiserver"],"resources":["mutatingwebhookconfigurations"],"verbs":["list","watch","patch"]}]
 Deployment configdep-apiserver
@@ -160,7 +156,7 @@ Deployment configdep-apiserver
 Service configdep-apiserver
   - spec.ports[webhook]
 `},
-	"chart-host-network.yaml": {"chart-cert-manager.yaml", `
+	"host-network.yaml": {"cert-manager.yaml", `
 - Certificate configdep-ca
 Certificate configdep-serving-cert
   - spec.issuerRef.group
@@ -178,7 +174,7 @@ Deployment configdep-apiserver
 - Issuer configdep-ca
 - Issuer configdep-selfsigned
 `},
-	"chart-minimal.yaml": {"chart-without-webhook.yaml", `
+	"minimal.yaml": {"without-webhook.yaml", `
 - ClusterRole configdep-apiserver
 - ClusterRole configdep-apiserver:certificates
 - ClusterRole configdep-apiserver:cluster
@@ -216,12 +212,12 @@ Deployment configdep-apiserver
 - ValidatingAdmissionPolicyBinding configdep-apiserver-registrations
 - ValidatingAdmissionPolicyBinding configdep-apiserver-workloads
 `},
-	"chart-monitoring.yaml": {"chart-default.yaml", `
+	"monitoring.yaml": {"default.yaml", `
 + ConfigMap configdep-dashboard
 + PrometheusRule configdep
 + ServiceMonitor configdep-apiserver
 `},
-	"chart-reload-all.yaml": {"chart-single-namespace.yaml", `
+	"reload-all.yaml": {"single-namespace.yaml", `
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--auto-reload-all]
   + spec.template.spec.containers[configdep-apiserver].args[--concurrent-reloads=4]
@@ -243,8 +239,7 @@ MutatingWebhookConfiguration configdep-apiserver
 `},
 }
 
-// A variant has the intended changes and no others. Charts that are equal to an overlay are compared with it by
-// TestChartAndKustomizeSayTheSame, including the objects that the overlay adds.
+// A variant has the intended changes and no others.
 func TestVariantsChangeWhatTheyAreFor(t *testing.T) {
 	for file, variant := range variants {
 		t.Run(file, func(t *testing.T) {
@@ -254,12 +249,9 @@ func TestVariantsChangeWhatTheyAreFor(t *testing.T) {
 			}
 		})
 	}
-	for _, file := range renderedFiles(t, "*.yaml") {
-		_, itself := variants[file]
-		_, overlay := variants[strings.Replace(file, "chart-", "overlay-", 1)]
-		// The first three are the ones that others are compared with, here or by TestChartAndKustomizeSayTheSame,
-		// and the last ones have their own tests.
-		if !itself && !overlay && !slices.Contains([]string{"base.yaml", "monitoring.yaml", "chart-default.yaml", "chart-everything.yaml", "chart-kinds.yaml"}, file) {
+	for _, file := range renderedFiles(t) {
+		// All values together, and those of kinds, have their own tests.
+		if _, ok := variants[file]; !ok && !slices.Contains([]string{"default.yaml", "everything.yaml", "kinds.yaml"}, file) {
 			t.Errorf("the changes of %s are not listed", file)
 		}
 	}
@@ -367,43 +359,4 @@ func union[K comparable, V any](some, others map[K]V) map[K]V {
 	maps.Copy(all, some)
 	maps.Copy(all, others)
 	return all
-}
-
-// The components that leave out ConfigMaps and Secrets cannot be combined, because nothing would restart a workload.
-func TestComponentsLeaveASourceToRead(t *testing.T) {
-	dir := t.TempDir()
-	var components []string
-	for _, component := range []string{"configmaps-only", "secrets-only"} {
-		path, err := filepath.Rel(dir, mustAbs(t, filepath.Join(root, "artifacts", "components", component)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		components = append(components, path)
-	}
-	base, err := filepath.Rel(dir, mustAbs(t, filepath.Join(root, "artifacts", "base")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		components []string
-		want       string
-	}{
-		"no Secrets":    {components[:1], "--read-secrets=false"},
-		"no ConfigMaps": {components[1:], "--read-configmaps=false"},
-		"neither":       {components, "testing value /rules/0/resources failed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kustomization, err := yaml.Marshal(map[string]any{"resources": []string{base}, "components": test.components})
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), kustomization, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "kustomize.sh"), "build", dir).CombinedOutput()
-			if refused := len(test.components) > 1; (err != nil) != refused || !strings.Contains(string(out), test.want) {
-				t.Errorf("error = %v, want one: %v; kustomize printed\n%s\nwant %q in it", err, refused, out, test.want)
-			}
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,12 +31,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-const (
-	customPolicy = "custom-resources"
-	base         = "../../artifacts/base/admissionpolicies.yaml"
-	// withKinds is the chart with kinds that its values describe.
-	withKinds = "../manifests/testdata/rendered/chart-kinds.yaml"
-)
+const customPolicy = "custom-resources"
 
 // documents returns the documents of a file.
 func documents(t *testing.T, path string) (all [][]byte) {
@@ -85,8 +81,8 @@ func chartKinds(t *testing.T) map[string]*kind.Kind {
 	return all
 }
 
-// baseKinds returns the presets, by their resources.
-func baseKinds() map[string]*kind.Kind {
+// presets returns the presets, by their resources.
+func presets() map[string]*kind.Kind {
 	all := map[string]*kind.Kind{}
 	for _, name := range kind.PresetNames() {
 		k := kind.OfPreset(name)
@@ -184,13 +180,13 @@ func mayWrite(k *kind.Kind, p path, remove bool) bool {
 // The server is refused a change of any field of a custom resource but those that the description of its kind names. The kinds are
 // those of the program, so that the manifests cannot allow something else.
 func TestCustomResources_NothingElseMayChange(t *testing.T) {
-	for file, all := range map[string]map[string]*kind.Kind{base: baseKinds(), withKinds: chartKinds(t)} {
+	for file, all := range map[string]map[string]*kind.Kind{withPresets: presets(), withKinds: chartKinds(t)} {
 		compiled := compile(t, readFrom(t, file)[customPolicy])
 		for name, k := range all {
 			if !k.Traits.Rollable && !k.Traits.Fields { // which the server has no right to write
 				continue
 			}
-			t.Run(file[strings.LastIndex(file, "/")+1:]+"/"+name, func(t *testing.T) {
+			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) {
 				raw, tried := resource(k), map[bool]int{}
 				for _, p := range paths(raw, nil) {
 					if len(p) == 1 && (p[0] == "apiVersion" || p[0] == "kind" || p[0] == "metadata") {
@@ -221,7 +217,7 @@ func TestCustomResources_NothingElseMayChange(t *testing.T) {
 
 // A policy applies to a resource in all versions, since the right to patch it does.
 func TestCustomResources_AreCoveredInAllVersions(t *testing.T) {
-	for file, all := range map[string]map[string]*kind.Kind{base: baseKinds(), withKinds: chartKinds(t)} {
+	for file, all := range map[string]map[string]*kind.Kind{withPresets: presets(), withKinds: chartKinds(t)} {
 		covered := map[string]bool{}
 		for _, r := range readFrom(t, file)[customPolicy].Spec.MatchConstraints.ResourceRules {
 			if !slices.Equal(r.APIVersions, []string{"*"}) || len(r.APIGroups) != 1 {
@@ -412,31 +408,23 @@ func TestCustomResources_CostIsBounded(t *testing.T) {
 // kube-apiserver calls the webhooks for custom resources whose pod template a restart changes, wherever it is, and an object without one
 // causes no error, which would keep it from calling them.
 func TestWebhooks_AreCalledForCustomResources(t *testing.T) {
-	var ofChart map[string]webhook.WebhookAccessor
-	for _, document := range documents(t, withKinds) {
-		if bytes.Contains(document, []byte("kind: MutatingWebhookConfiguration\n")) {
-			ofChart = accessors(t, document)
-		}
-	}
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	for what, one := range map[string]struct {
-		hooks map[string]webhook.WebhookAccessor
-		kinds map[string]*kind.Kind
-	}{"base": {webhooks(t), baseKinds()}, "chart": {ofChart, chartKinds(t)}} {
-		for name, k := range one.kinds {
-			t.Run(what+"/"+name, func(t *testing.T) {
+	for file, all := range map[string]map[string]*kind.Kind{withPresets: presets(), withKinds: chartKinds(t)} {
+		hooks := webhooks(t, file)
+		for name, k := range all {
+			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) {
 				path := k.Traits.TemplatePath()
 				for _, version := range k.Versions {
 					want := 2
 					if path == nil || !k.Traits.Rollable {
 						want = 0
 					}
-					if got := called(one.hooks, k.Resource.GroupResource().WithVersion(version)); len(got) != want {
+					if got := called(hooks, k.Resource.GroupResource().WithVersion(version)); len(got) != want {
 						t.Fatalf("%d webhooks are called for version %s, want %d", len(got), version, want)
 					}
 				}
 				if path != nil && k.Traits.Rollable {
-					areCalled(t, compiler, called(one.hooks, k.Resource), k.Resource, path)
+					areCalled(t, compiler, called(hooks, k.Resource), k.Resource, path)
 				}
 			})
 		}

@@ -31,36 +31,31 @@ import (
 // account is the user that the policies restrict.
 const account = "system:serviceaccount:configdep-system:configdep-apiserver"
 
-var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml", "../../artifacts/components/in-place/admissionpolicy.yaml", "../../artifacts/components/reload-jobs/admissionpolicy.yaml"}
-
 // read returns the policies in the manifests, by the last part of their names.
 func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	return readFrom(t, manifests...)
+	return readFrom(t, withPresets)
 }
 
-func readFrom(t testing.TB, manifests ...string) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+func readFrom(t testing.TB, manifests string) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	policies := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
-	for _, manifest := range manifests {
-		content, err := os.ReadFile(manifest)
-		if err != nil {
+	content, err := os.ReadFile(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := decoder.Decode(policy); errors.Is(err, io.EOF) {
+			return policies
+		} else if err != nil {
 			t.Fatal(err)
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-		for {
-			policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-			if err := decoder.Decode(policy); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if policy.Kind == "ValidatingAdmissionPolicy" {
-				policies[strings.TrimPrefix(policy.Name, "configdep-apiserver-")] = policy
-			}
+		if policy.Kind == "ValidatingAdmissionPolicy" {
+			policies[strings.TrimPrefix(policy.Name, "configdep-apiserver-")] = policy
 		}
 	}
-	return policies
 }
 
 // compiled is a policy as kube-apiserver compiles it.

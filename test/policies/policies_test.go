@@ -564,7 +564,7 @@ func TestJobs(t *testing.T) {
 // Policies apply only to requests of the server, and fail closed.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
-	if len(policies) != 7 { // those of the base, and of the components for evictions, restarts in place and Jobs
+	if len(policies) != 7 { // the default ones, and those for evictions, restarts in place and Jobs
 		t.Errorf("the manifests have %d policies, want 7", len(policies))
 	}
 	for name, p := range policies {

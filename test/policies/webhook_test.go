@@ -4,7 +4,7 @@
 package policies
 
 import (
-	"os"
+	"bytes"
 	"slices"
 	"testing"
 
@@ -24,26 +24,21 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// webhooks returns the webhooks of the manifests.
-func webhooks(t *testing.T) (all map[string]webhook.WebhookAccessor) {
+// webhooks returns the webhooks of manifests.
+func webhooks(t *testing.T, manifests string) (all map[string]webhook.WebhookAccessor) {
 	t.Helper()
-	content, err := os.ReadFile("../../artifacts/base/mutatingwebhookconfiguration.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return accessors(t, content)
-}
-
-// accessors returns the webhooks of a webhook configuration.
-func accessors(t *testing.T, manifest []byte) (all map[string]webhook.WebhookAccessor) {
-	t.Helper()
-	var c admissionregistrationv1.MutatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(manifest, &c); err != nil {
-		t.Fatal(err)
-	}
 	all = map[string]webhook.WebhookAccessor{}
-	for i := range c.Webhooks {
-		all[c.Webhooks[i].Name] = webhook.NewMutatingWebhookAccessor("", c.Name, &c.Webhooks[i])
+	for _, document := range documents(t, manifests) {
+		if !bytes.Contains(document, []byte("kind: MutatingWebhookConfiguration\n")) {
+			continue
+		}
+		var c admissionregistrationv1.MutatingWebhookConfiguration
+		if err := yaml.UnmarshalStrict(document, &c); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.Webhooks {
+			all[c.Webhooks[i].Name] = webhook.NewMutatingWebhookAccessor("", c.Name, &c.Webhooks[i])
+		}
 	}
 	return all
 }
@@ -87,7 +82,7 @@ func TestWebhooks_AreCalledForWorkloadsThatOptedIn(t *testing.T) {
 	}
 	record := on(policy.ConfigHashAnnotation, "v1.k.h")
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	all := webhooks(t)
+	all := webhooks(t, withPresets)
 	for name, tt := range map[string]struct {
 		written annotations
 		before  *annotations // nil: it is created
@@ -188,7 +183,7 @@ func TestWebhooks_AreNotCalledForTheServer(t *testing.T) {
 			attributes := &admission.VersionedAttributes{
 				Attributes: a, VersionedKind: o.GroupVersionKind(), VersionedObject: admission.NewLazyObject(o), VersionedOldObject: admission.NewLazyObject(a.GetOldObject()),
 			}
-			for name, w := range ofDeployments(webhooks(t)) {
+			for name, w := range ofDeployments(webhooks(t, withPresets)) {
 				got := w.GetCompiledMatcher(compiler).Match(t.Context(), attributes, nil, nil)
 				if got.Error != nil || got.Matches != (want && name == called) {
 					t.Errorf("%s is called for the field manager %q = %t (error: %v)", name, manager, got.Matches, got.Error)

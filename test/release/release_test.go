@@ -42,7 +42,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "image", "kustomize", "sbom"); err != nil {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "image", "sbom"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -193,7 +193,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("the manifests name the version, with the APIService and the webhooks in a separate file", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, "image: "+repository+":"+version+"\n") ||
+		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") ||
 			strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
 			t.Errorf("want manifests with the image, without an APIService or a webhook; got:\n%s", manifests)
 		}
@@ -262,11 +262,13 @@ func TestRelease(t *testing.T) {
 		}
 
 		var deployment appsv1.Deployment
-		manifest, err := os.ReadFile(filepath.Join(root, "artifacts", "base", "deployment.yaml"))
-		if err != nil {
-			t.Fatal(err)
+		manifests, err := os.ReadFile(filepath.Join(root, "artifacts", "base", "configdep.yaml"))
+		for manifest := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
+			if bytes.Contains(manifest, []byte("\nkind: Deployment\n")) {
+				err = yaml.UnmarshalStrict(manifest, &deployment)
+			}
 		}
-		if err := yaml.UnmarshalStrict(manifest, &deployment); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		pod := deployment.Spec.Template.Spec

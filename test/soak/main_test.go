@@ -60,9 +60,9 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	server, err = install.Install(ctx, cluster, install.Options{
-		Manifests: "overlays/recreate",
-		Replicas:  replicaCount,
-		Race:      install.RaceDetector,
+		Values:   "recreate",
+		Replicas: replicaCount,
+		Race:     install.RaceDetector,
 		Args: []string{
 			"--kinds-config=" + described, "--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",

@@ -42,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(install.Run(m, controlplane.Options{Nodes: 1, APIServerArgs: []string{withoutRules}}, install.Options{
-		Race: install.RaceDetector, Manifests: "overlays/in-place",
+		Race: install.RaceDetector, Values: "in-place",
 		Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
 	}, func(c *controlplane.ControlPlane, _ *install.Installation) {
 		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	code := install.Run(m, controlplane.Options{Nodes: 1, APIServerArgs: args}, install.Options{
 		Race:     install.RaceDetector,
-		Replicas: 2, Manifests: "overlays/in-place",
+		Replicas: 2, Values: "in-place",
 		Args: []string{
 			"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	controlplane.Parallel(4)
 	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
 		Race:     install.RaceDetector,
-		Replicas: 2, Manifests: "overlays/reload-jobs",
+		Replicas: 2, Values: "reload-jobs",
 		// The default is to restart everything, which must not apply to CronJobs and Jobs.
 		Args: []string{"--auto-reload-all", "--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespaced tests the server with the overlay in which it may only see one namespace.
+// Package namespaced tests a server that may only see one namespace.
 package namespaced
 
 import (
@@ -42,7 +42,7 @@ func TestOneNamespace(t *testing.T) {
 		}
 	}
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests: "overlays/single-namespace", Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=1s"},
+		Values: "single-namespace", Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=1s"},
 	})
 	if err != nil {
 		t.Fatal(err)

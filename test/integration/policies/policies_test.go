@@ -42,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
-		Manifests: "overlays/recreate", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
+		Values: "recreate", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
 		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
 		admin = dynamic.NewForConfigOrDie(c.RESTConfig())

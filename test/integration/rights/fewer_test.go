@@ -27,7 +27,7 @@ import (
 // restarted in doubt.
 func TestFewerRights(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests: "overlays/without-revisions", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
+		Values: "without-revisions", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {
 		t.Fatal(err)

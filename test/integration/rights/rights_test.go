@@ -75,7 +75,7 @@ func directly(t *testing.T, r *install.Replica) versioned.Interface {
 
 func TestRights(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests:           "overlays/recreate", // has all permissions
+		Values:              "recreate", // has all permissions
 		ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {

@@ -338,7 +338,7 @@ func TestScope_WithoutConfigMaps(t *testing.T) {
 	const word = "CONTENT-BESIDE-CONFIGMAPS"
 	b := newBranch(t, "scope-configmaps", nil, map[string]map[string]string{"db": nil}, word)
 	r := record(t, word+"-settings", word+"-db")
-	installed(t, r, install.Options{Manifests: "overlays/secrets-only", ManagedCertificates: true, Args: []string{
+	installed(t, r, install.Options{Values: "secrets-only", ManagedCertificates: true, Args: []string{
 		"--namespaces=" + b.namespace, "--default-reload=auto", "--settle=0s", "--release-settle=0s", "--min-interval=0s",
 	}})
 	defer closeEntrances(t)

@@ -251,7 +251,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 	t.Helper()
 	before := s.revision()
 	r := record(t, inToken, inRelease, inDB, ofToken)
-	installed(t, r, install.Options{Manifests: "overlays/configmaps-only", ManagedCertificates: true})
+	installed(t, r, install.Options{Values: "configmaps-only", ManagedCertificates: true})
 	o := s.await("web is tracked", func(o *v1alpha1.ConfigDependency) bool {
 		return inSync("Secret/db")(o) && shown(o)["Secret/db"] == "unknown NotObserved"
 	})
@@ -351,7 +351,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 	}
 }
 
-// These run one after the other in one cluster, like a switch from the base to the overlay.
+// These run one after the other in one cluster, like a switch from the base to values of the chart.
 func TestSecrets(t *testing.T) {
 	s := newShop(t)
 	s.fill()
