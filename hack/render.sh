@@ -24,8 +24,6 @@ chart=artifacts/charts/configdep
 render() { hack/helm.sh template configdep "$chart" --namespace configdep-system "$@"; }
 
 if [[ ! ${1:-} ]]; then
-  # What the chart includes as it is; a chart can have no files from outside of its folder.
-  cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
   # Without what concerns a release of Helm alone.
   {
     echo "# Rendered from $chart by hack/render.sh (make manifests). DO NOT EDIT."

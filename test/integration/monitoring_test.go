@@ -184,7 +184,7 @@ func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector
 // metricUses parses the expressions with the parser of Prometheus.
 func metricUses(t *testing.T) (uses []metricUse) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", ".", filepath.Join("..", "..", "artifacts", "charts", "configdep", "files"))
 	cmd.Dir = filepath.Join("..", "monitoring")
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0") // like the binary of "make test"
 	var stderr bytes.Buffer

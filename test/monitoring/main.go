@@ -1,11 +1,11 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command monitoring prints, as JSON, the metrics and labels that the expressions in artifacts/monitoring use,
+// The command monitoring prints, as JSON, the metrics and labels that the expressions in the files of the chart use,
 // according to the parser of Prometheus. A test in test/integration compares them with the metrics of a running server.
 // The command has its own module, so that Prometheus is not a dependency of configdep.
 //
-//	go run . ../../artifacts/monitoring
+//	go run . ../../artifacts/charts/configdep/files
 package main
 
 import (

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/prometheus/template"
 )
 
-const artifacts = "../../artifacts/monitoring"
+const artifacts = "../../artifacts/charts/configdep/files"
 
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
