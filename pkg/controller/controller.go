@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -42,7 +41,6 @@ type Controller struct {
 
 	fields  *strategy.Fields
 	budgets strategy.Budgets
-	nudges  flowcontrol.PassiveRateLimiter // of pods
 
 	mu    sync.Mutex
 	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
@@ -90,9 +88,6 @@ type note struct {
 	// due is when the next step of a restart is, and hurried is when the last one ended, if it began before it was due; zero: it did not.
 	due, hurried time.Time
 	restart      strategy.Memory
-	// nudged is when pods were last nudged, and nudge is the nudge that is under way.
-	nudged time.Time
-	nudge  strategy.Nudge
 	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
 	// where that was declared.
 	managed    bool
@@ -130,10 +125,7 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 
 // New returns a Controller.
 func New(c Config) *Controller {
-	return &Controller{
-		Config: c, fields: strategy.NewFields(c.Client, c.Clock),
-		nudges: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(nudgesPerSecond, nudgesAtOnce, c.Clock),
-	}
+	return &Controller{Config: c, fields: strategy.NewFields(c.Client, c.Clock)}
 }
 
 // Synced implements ingest.Sink.

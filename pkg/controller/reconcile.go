@@ -41,10 +41,8 @@ type step struct {
 	// evaluation to create it.
 	data []byte
 	err  error
-	// progress is how far a restart in place is, or for which content pods were nudged, if that is written.
+	// progress is how far a restart in place is, if that is written.
 	progress string
-	// live is the hash of the content for which the pods are to be nudged, if they are.
-	live string
 }
 
 // reconcile handles one workload. It returns after which time to do so again, if time alone
@@ -67,11 +65,6 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 				n.pace.failures = 0 // what failed is no longer needed
 				n.shown = ""        // other pods run, so the same content can be a change again
 			}
-			if s.Nudge {
-				after, err := c.nudge(ctx, s)
-				return cmp.Or(after, s.recheck(c.Clock.Now())), err
-			}
-			n.nudge = strategy.Nudge{}
 			return s.recheck(c.Clock.Now()), nil
 		}
 		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
@@ -196,7 +189,7 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 		case policy.RollOut:
 			s.changed, s.only = e.Changed(), e.FieldsOnly()
 		}
-		s.fields, s.live = e.FieldsRecorder(), e.Live
+		s.fields = e.FieldsRecorder()
 	})
 	return s
 }

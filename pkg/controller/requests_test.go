@@ -27,7 +27,7 @@ type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned, in place, progress, tell, nudge, nudged
+	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned, in place, progress, tell
 	err  string // the reason of the error
 }
 
@@ -194,10 +194,6 @@ func kindOf(patch []byte) string {
 		return "mixed"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
 		return "recreated"
-	case strings.Contains(text, policy.NudgedAnnotation) && strings.Contains(text, "resourceVersion"):
-		return "nudged"
-	case strings.Contains(text, policy.NudgedAnnotation):
-		return "nudge"
 	case strings.Contains(text, policy.RestartingAnnotation):
 		return "tell"
 	case strings.Contains(text, `{\"restart\":`) && strings.Contains(text, policy.LastReloadAnnotation):

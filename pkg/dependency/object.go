@@ -174,8 +174,6 @@ type Marks struct {
 	Recreating string
 	// Fields says which values fields have been set to, in JSON.
 	Fields string
-	// Nudged is a hash of the content for which the pods were nudged.
-	Nudged string
 	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and a time that makes the template
 	// differ from all previous ones.
 	TemplateHash, ReloadedAt string

@@ -122,7 +122,7 @@ type DesiredAnnotations struct {
 
 // The annotations that are ours to write.
 var (
-	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, VerifiedAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation, NudgedAnnotation}
+	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, VerifiedAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation}
 	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation, lastReloadedFrom}
 )
 

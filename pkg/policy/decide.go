@@ -19,7 +19,6 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		e.observe(&d)
 	}
 	e.sayNotInPlace(&d)
-	d.Nudge = d.Action == None && !e.defaults.Observe && e.nudges()
 	d.Timed = e.timed(&d)
 	d.Provisional = d.Timed && e.provisional(&d)
 	e.askAgents(&d, o.Now)

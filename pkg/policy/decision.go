@@ -153,8 +153,6 @@ type Decision struct {
 	// some containers may have been started, for WriteMixed.
 	Excursions []Excursion
 	Mixed      []string
-	// Nudge: nothing else is to be done but to nudge the pods.
-	Nudge bool
 	// Timed: a replica that has read the same may decide otherwise, because it has not seen the same happen, or
 	// because it is another time there. What that one decides is Timed as well, unless this one is Provisional:
 	// only what this process has seen speaks for it.

@@ -22,7 +22,6 @@ const (
 	ExcludeAnnotation     = Prefix + "exclude"
 	KindsAnnotation       = Prefix + "kinds"
 	LiveVolumesAnnotation = Prefix + "live-volumes"
-	NudgeAnnotation       = Prefix + "nudge"
 	SettleAnnotation      = Prefix + "settle"
 	MinIntervalAnnotation = Prefix + "min-interval"
 	StrategyAnnotation    = Prefix + "strategy"
@@ -85,7 +84,6 @@ func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 	p.addNative(&r, ExcludeAnnotation, &p.Exclude, p.ExcludedBy)
 	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
 	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
-	p.readNudge(&r, d.defaults)
 	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
 		p.ReleaseSettle = 0
 	}

@@ -44,9 +44,6 @@ type Evaluation struct {
 	// Hash is a hash of the content of all sources that trigger restarts; in mode Off, of
 	// those that would in mode Auto.
 	Hash string
-	// Live is a hash of the content of the sources that are only in files, in the form of Hash, if the policy is to nudge pods; empty:
-	// there are no such sources.
-	Live string
 	// Record is the workload's record of the content with which its pods were started.
 	Record Record
 	// Agents is what the config agents of the pods say.
@@ -118,7 +115,6 @@ func (e *Evaluation) Complete() {
 	e.Sources = make([]Source, len(references))
 	var n naming
 	var content []byte                         // of all that counts
-	var live []byte                            // see Live
 	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
 	owner := e.ownerOf()
 	for i := range references {
@@ -130,9 +126,6 @@ func (e *Evaluation) Complete() {
 		var counts dependency.Reference
 		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
 		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
-		if files := p.onlyFiles(s, n); len(files) > 0 {
-			live = dependency.AppendContent(live, &dependency.Reference{Kind: r.Kind, Name: r.Name, Uses: files}, source)
-		}
 		remembers := false
 		if !s.Observed {
 			remembers = s.Triggers && e.remembersMounts(r)
@@ -176,9 +169,6 @@ func (e *Evaluation) Complete() {
 	}
 	e.tracked = append(e.tracked, slices.DeleteFunc(globs, func(u trackedSource) bool { return u.expanded })...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
-	if len(live) > 0 {
-		e.Live = e.graph.Digester().ContentHash(w.Namespace, live)
-	}
 	e.completeAgents()
 }
 

@@ -77,8 +77,6 @@ type Policy struct {
 	// LiveVolumes: the application reloads mounted files, so only environment variables
 	// and subPath mounts need a restart.
 	LiveVolumes bool
-	// Nudge: pods are annotated when content changes that is only in files, so that their kubelets refresh these at once.
-	Nudge bool
 	// Settle is how long content must have stayed unchanged before a restart.
 	Settle time.Duration
 	// ReleaseSettle applies instead to content that was changed by a client that writes the pod
@@ -264,7 +262,7 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 	}
 	if err != nil {
 		problem := fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err)
-		if errors.Is(err, errNotAllowed) || errors.Is(err, errNoNudge) {
+		if errors.Is(err, errNotAllowed) {
 			problem = fmt.Sprintf("%s %s=%q%s is not allowed: %v", what, key, abbreviate(value), on, err)
 		}
 		*r.problems = append(*r.problems, problem)

@@ -52,7 +52,6 @@ func MarksOf(annotations map[string]string) dependency.Marks {
 		LastReload: annotations[LastReloadAnnotation],
 		Recreating: annotations[RecreatingAnnotation],
 		Fields:     annotations[AppliedFieldsAnnotation],
-		Nudged:     annotations[NudgedAnnotation],
 	}
 }
 

@@ -88,43 +88,30 @@ func Select(ctx context.Context, client Client, w *dependency.Workload, revision
 // during the call. It reads at most limit pods, including pods of other workloads that have
 // the same labels, and reports whether there are more.
 func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*corev1.Pod)) (more bool, err error) {
-	after := ""
-	for read := 0; read < limit; {
-		page, n, err := s.page(ctx, client, after, min(pageSize, limit-read), f)
-		if err != nil || page == "" {
-			return false, err
-		}
-		read, after = read+n, page
-	}
-	return true, nil
-}
-
-// Page is one step of Each: it reads one page of pods, and returns where the next one begins; empty: there is none. After is what the step
-// before has returned, and empty in the first. If that was too long ago, the error is ResourceExpired.
-func (s *Selection) Page(ctx context.Context, client Client, after string, f func(*corev1.Pod)) (next string, err error) {
-	next, _, err = s.page(ctx, client, after, pageSize, f)
-	return next, err
-}
-
-func (s *Selection) page(ctx context.Context, client Client, after string, limit int, f func(*corev1.Pod)) (next string, read int, err error) {
 	if len(s.controllers) == 0 && s.self == "" && !s.any {
-		return "", 0, nil
+		return false, nil
 	}
 	options := s.options
-	options.Limit, options.Continue = int64(limit), after
-	page, err := client.CoreV1().Pods(s.namespace).List(ctx, options)
-	if err != nil {
-		return "", 0, err
-	}
-	for i := range page.Items {
-		if err := ctx.Err(); err != nil { // what is done with a pod may take long
-			return "", 0, err
+	for read := 0; read < limit; {
+		options.Limit = int64(min(pageSize, limit-read))
+		page, err := client.CoreV1().Pods(s.namespace).List(ctx, options)
+		if err != nil {
+			return false, err
 		}
-		if p := &page.Items[i]; s.includes(p) {
-			f(p)
+		for i := range page.Items {
+			if err := ctx.Err(); err != nil { // what is done with a pod may take long
+				return false, err
+			}
+			if p := &page.Items[i]; s.includes(p) {
+				f(p)
+			}
 		}
+		if page.Continue == "" {
+			return false, nil
+		}
+		read, options.Continue = read+len(page.Items), page.Continue
 	}
-	return page.Continue, len(page.Items), nil
+	return true, nil
 }
 
 // includes reports whether a pod belongs to the workload and has not finished. A selector may

@@ -164,7 +164,6 @@ func TestE2E(t *testing.T) {
 		t.Run("in place halts", testStrategyInPlaceHalts)
 		t.Run("no restarter", testStrategyInPlaceWithoutRestarter)
 		t.Run("examples", testExamplesInPlace)
-		t.Run("nudge", testServerNudges)
 	})
 	t.Run("uninstall", testUninstall)
 }

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/configdep/configdep/test/await"
 )
 
 // inPlaceAllowed are the values with which the server may annotate pods.
@@ -97,59 +94,5 @@ func testStrategyInPlace(t *testing.T) {
 	}
 	if sets := kubectl(t, "get", "replicasets", "-n", ns, "-o", "name"); strings.Count(sets, "\n") != 1 {
 		t.Errorf("there are ReplicaSets\n%s", sets)
-	}
-}
-
-// The server nudges kubelets: files change in containers at once, and not after a minute or more.
-func testServerNudges(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, "server-nudges")
-	apply(t, ns, content)
-	apply(t, ns, deployment(1, `configdep.io/reload: auto, configdep.io/live-volumes: "true", configdep.io/nudge: "true"`, "", ""))
-	pod := onePod(t, ns, all("one"))
-	// Environment variables and subPath files need a restart, so that this content is only in the volume.
-	await.Until(t, "the server has noted which files there are", func(ctx context.Context) error {
-		d, err := client.AppsV1().Deployments(ns).Get(ctx, "app", metav1.GetOptions{})
-		if err == nil && d.Annotations["configdep.io/nudged"] == "" {
-			err = fmt.Errorf("it has %v", d.Annotations)
-		}
-		return err
-	})
-	last := ""
-	for i := range 5 {
-		value := fmt.Sprint("nudged-", i)
-		started := time.Now()
-		_, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "app", types.MergePatchType, fmt.Appendf(nil, `{"data":{"file":%q}}`, value), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		await.Until(t, "the container has the file", func(ctx context.Context) error {
-			got, err := get(ctx, pod, "/file/volume/file")
-			if err == nil && got != value {
-				err = fmt.Errorf("it is %q", got)
-			}
-			return err
-		})
-		took := time.Since(started)
-		t.Logf("from the change to the new file: %.2f s", took.Seconds())
-		if took > 30*time.Second {
-			t.Errorf("the file changed after %v, as without a nudge", took)
-		}
-		await.Until(t, "the pod has been nudged", func(ctx context.Context) error {
-			now, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			nudge := now.Annotations["configdep.io/nudged"]
-			if nudge == "" || nudge == last {
-				return fmt.Errorf("its annotation is %q", nudge)
-			}
-			last = nudge
-			return nil
-		})
-	}
-	now, err := client.CoreV1().Pods(ns).Get(t.Context(), pod.Name, metav1.GetOptions{})
-	if err != nil || now.UID != pod.UID || restarts(now) != 0 {
-		t.Errorf("the pod was replaced or restarted: %v, %v", err, now.Status.ContainerStatuses)
 	}
 }

@@ -453,7 +453,6 @@ func TestPods(t *testing.T) {
 		"telling it":           {pod(nil), annotated(policy.RestartAnnotation, "a", policy.RestartingAnnotation, "b"), ""},
 		"telling it again":     {annotated(policy.RestartAnnotation, "a", "x", "y"), annotated(policy.RestartAnnotation, "b", "x", "y"), ""},
 		"removing it":          {annotated(policy.RestartAnnotation, "a"), pod(nil), ""},
-		"a nudge":              {annotated(policy.NudgedAnnotation, "a"), annotated(policy.NudgedAnnotation, "b"), ""},
 		"another annotation":   {pod(nil), annotated("x", "y"), notOurs},
 		"one of the workload":  {pod(nil), annotated(policy.ConfigHashAnnotation, "y"), notOurs},
 		"another value":        {annotated("x", "y"), annotated("x", "z"), notOurs},

@@ -1083,13 +1083,6 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							Format:      "",
 						},
 					},
-					"nudge": {
-						SchemaProps: spec.SchemaProps{
-							Description: "nudge is true if pods are annotated when content changes that only mounted files have, so that the kubelet refreshes these at once.",
-							Type:        []string{"boolean"},
-							Format:      "",
-						},
-					},
 				},
 				Required: []string{"mode"},
 			},

@@ -128,7 +128,7 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 		if p.Pause.Period > 0 {
 			out.PausePeriod = &metav1.Duration{Duration: p.Pause.Period}
 		}
-		out.LiveVolumes, out.Nudge = p.LiveVolumes, p.Nudge
+		out.LiveVolumes = p.LiveVolumes
 		for _, x := range p.Exclude {
 			out.Exclude = append(out.Exclude, string(x.Kind)+"/"+x.Name)
 		}

@@ -5,14 +5,12 @@ package inplace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -88,53 +86,6 @@ func TestPodsThatCannotRestartInPlaceAreReplaced(t *testing.T) {
 			}
 			s.check(s.uids(), 0)
 		})
-	}
-}
-
-// Pods whose files have changed are annotated, so that their kubelets refresh them. Nothing restarts.
-func TestNudge(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, func(d *appsv1.Deployment) {
-		pod := &d.Spec.Template.Spec
-		pod.Containers[0].EnvFrom = nil
-		pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: "/files"}}
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}},
-		}})
-		d.Annotations[policy.LiveVolumesAnnotation], d.Annotations[policy.NudgeAnnotation] = "true", "true"
-	})
-	pods := s.uids()
-	var first string
-	await.Until(t, "the first content is recorded", func(ctx context.Context) error {
-		d, err := client.AppsV1().Deployments(s.namespace).Get(ctx, "web", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if first = d.Annotations[policy.NudgedAnnotation]; first == "" {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-	s.write("2")
-	await.Until(t, "all pods are annotated", func(ctx context.Context) error {
-		list, err := client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if list.Items[i].Annotations[policy.NudgedAnnotation] == "" {
-				return fmt.Errorf("pod %s is not", list.Items[i].Name)
-			}
-		}
-		d, err := client.AppsV1().Deployments(s.namespace).Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && d.Annotations[policy.NudgedAnnotation] == first {
-			err = errors.New("this is not recorded")
-		}
-		return err
-	})
-	s.check(pods, 0)
-	if now := s.uids(); !maps.Equal(now, pods) || s.sets() != 1 {
-		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.sets(), pods)
 	}
 }
 

@@ -172,10 +172,6 @@ type ReloadPolicy struct {
 	// environment variables and subPath mounts need a restart.
 	// +optional
 	LiveVolumes bool `json:"liveVolumes,omitempty"`
-	// nudge is true if pods are annotated when content changes that only mounted files have, so that
-	// the kubelet refreshes these at once.
-	// +optional
-	Nudge bool `json:"nudge,omitempty"`
 }
 
 // SourceKind is the kind of a source.
