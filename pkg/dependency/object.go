@@ -123,6 +123,9 @@ type Restart struct {
 	EventOnly bool
 }
 
+// RestartAt restarts a workload of which RestartsAt is true.
+var RestartAt = &Restart{Field: []string{"spec", "restartAt"}}
+
 // Status is what a workload reports about its pods.
 type Status struct {
 	Rollout Rollout

@@ -220,7 +220,7 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 	read.Kind, read.Traits = k.Name, k.Traits
 	switch {
 	case read.TemplateFrom != nil:
-		read.Traits.Restart = restartAt
+		read.Traits.Restart = dependency.RestartAt
 		// Its controller may take the selector of the other workload, too, which is not known here.
 		read.Traits.UnknownPods = !k.Selects() || k.selector(o) == nil
 	case k.layout != nil && k.layout.isFixed(o):
@@ -242,9 +242,6 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 
 // onlyReported restarts no workload.
 var onlyReported = &dependency.Restart{EventOnly: true}
-
-// restartAt restarts workloads whose pods have the template of another one.
-var restartAt = &dependency.Restart{Field: []string{"spec", "restartAt"}}
 
 // Relate completes an object with the workloads that it refers to.
 func (t Table) Relate(o *dependency.Object) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // The limits of a Path. Descriptors come from a file, and every object of their kind is read along their paths.
@@ -142,7 +144,7 @@ func (k *Kind) Uses(names []string, entry func(i int) bool) bool {
 	begins := func(with []string) bool {
 		return len(with) > 0 && len(with) <= len(names) && slices.Equal(with, names[:len(with)])
 	}
-	return k.layout.tree.reads(names, entry) || k.Traits.Restart != nil && begins(k.Traits.Restart.Field) || k.Traits.RestartsAt && begins(restartAt.Field)
+	return k.layout.tree.reads(names, entry) || k.Traits.Restart != nil && begins(k.Traits.Restart.Field) || k.Traits.RestartsAt && begins(dependency.RestartAt.Field)
 }
 
 // LeadsTo reports whether the path is the beginning of another one, or all of it. Of the other one, entry reports which of its segments are

@@ -80,7 +80,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 				x.annotate(policy.StrategyAnnotation, "magic")
 				x.namespaceAnnotations(map[string]string{policy.LiveVolumesAnnotation: "maybe"})
 			}),
-			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, env-var, restart-at, agent, recreate, in-place; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, env-var, agent, recreate, in-place; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
 		},
 		"the mode is invalid, which does not opt out": {
 			func(x *world) { x.annotate(policy.ReloadAnnotation, "true") },

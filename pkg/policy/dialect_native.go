@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -86,9 +85,6 @@ func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
 	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
 		p.ReleaseSettle = 0
-	}
-	if p.Strategy == RestartAt && !d.RestartsAt {
-		p.Problems = append(p.Problems, fmt.Sprintf("annotation %s=%q: workloads of this kind have no spec.restartAt", StrategyAnnotation, RestartAt.Name()))
 	}
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 	return strategy

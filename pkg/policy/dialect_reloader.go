@@ -117,7 +117,7 @@ func (r *reloader) Declare(d *Declaration) {
 		r.declareKind(d, &k)
 	}
 	if d.Workload[rolloutStrategy] == "restart" && d.RestartsAt {
-		d.policy.Strategy = RestartAt
+		d.policy.Strategy = byKind{dependency.RestartAt}
 	}
 	pause := &d.policy.Pause
 	if pause.Since = d.Workload[r.names.PausedAt]; pause.Since != "" {

@@ -253,20 +253,20 @@ func TestReloader_OtherNamesOfAnnotations(t *testing.T) {
 
 // Reloader's annotation for Argo Rollouts says nothing on workloads that have no spec.restartAt, nor with another value.
 func TestReloader_RolloutStrategy(t *testing.T) {
-	restartable := dependency.Traits{Rollable: true, RestartsAt: true}
+	restartable := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true}
 	for name, tt := range map[string]struct {
 		value  string
 		traits dependency.Traits
-		want   policy.Strategy
+		want   string
 	}{
-		"a Rollout that is to be restarted":     {"restart", restartable, policy.RestartAt},
-		"a Rollout that is to be rolled out":    {"rollout", restartable, policy.Annotate},
-		"a Rollout without the annotation":      {"", restartable, policy.Annotate},
-		"a workload that has no spec.restartAt": {"restart", dependency.Traits{Rollable: true}, policy.Annotate},
+		"a Rollout that is to be restarted":     {"restart", restartable, "field"},
+		"a Rollout that is to be rolled out":    {"rollout", restartable, "annotation"},
+		"a Rollout without the annotation":      {"", restartable, "annotation"},
+		"a workload that has no spec.restartAt": {"restart", dependency.Traits{Rollable: true}, "annotation"},
 	} {
 		a := policy.Annotated{Workload: annotations{reloaderAuto: "true", rolloutStrategy: tt.value}, Traits: tt.traits}
-		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); p.RestartsBy(&dependency.Workload{}) != tt.want || len(p.Problems) > 0 {
-			t.Errorf("%s: strategy %s, problems = %q; want %s and none", name, p.RestartsBy(&dependency.Workload{}).Name(), p.Problems, tt.want.Name())
+		if p := policy.NewPolicy(a, policy.Defaults{Mode: policy.Off}); p.RestartsBy(&dependency.Workload{}).Name() != tt.want || len(p.Problems) > 0 {
+			t.Errorf("%s: strategy %s, problems = %q; want %s and none", name, p.RestartsBy(&dependency.Workload{}).Name(), p.Problems, tt.want)
 		}
 	}
 }

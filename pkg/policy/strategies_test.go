@@ -31,7 +31,7 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 		"another strategy is set":                                   {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
 		"the namespace sets the strategy":                           {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
 		"the namespace sets the strategy, the workload another one": {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
-		"an unknown strategy is still invalid":                      {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, env-var, restart-at, agent, recreate, in-place`, policy.ReasonInvalidAnnotation},
+		"an unknown strategy is still invalid":                      {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, env-var, agent, recreate, in-place`, policy.ReasonInvalidAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))

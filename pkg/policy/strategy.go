@@ -35,7 +35,7 @@ type Strategy interface {
 
 // strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
 var (
-	strategies = []Strategy{Annotate, EnvVar, RestartAt, Agent, Recreate, InPlace}
+	strategies = []Strategy{Annotate, EnvVar, Agent, Recreate, InPlace}
 	continued  = []Strategy{Recreate, InPlace, Rerun}
 )
 

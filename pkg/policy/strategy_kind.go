@@ -11,8 +11,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// byKind restarts a workload of a custom resource as the description of its kind says. No annotation asks for it: it takes the
-// place of Annotate.
+// byKind restarts a workload of a custom resource as the description of its kind says: it takes the place of Annotate. Where a kind has
+// spec.restartAt besides, an annotation of Reloader chooses that.
 type byKind struct{ *dependency.Restart }
 
 // Name implements Strategy.
@@ -94,10 +94,11 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 		return
 	}
 	problem := ""
+	_, chosen := p.Strategy.(byKind)
 	switch {
-	case p.Strategy == Agent && !t.PodsByLabels && !t.UnknownPods && !p.Reruns:
+	case chosen:
 		return
-	case p.Strategy == RestartAt: // whether it is possible has been checked
+	case p.Strategy == Agent && !t.PodsByLabels && !t.UnknownPods && !p.Reruns:
 		return
 	case p.Reruns && p.Strategy != Annotate:
 		problem = "it has no rollout"

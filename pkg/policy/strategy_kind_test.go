@@ -80,8 +80,8 @@ func TestRestartPatch_AsTheKindSays(t *testing.T) {
 // A strategy that is not possible for a kind is a problem if an annotation asks for it. The default of the server does not apply.
 func TestStrategies_OfCustomResources(t *testing.T) {
 	unknown := dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Restart: &dependency.Restart{}}
-	known := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true}
-	reported := dependency.Traits{Rollable: true, Custom: true, RestartsAt: true, Restart: &dependency.Restart{EventOnly: true}}
+	known := dependency.Traits{Rollable: true, Custom: true}
+	reported := dependency.Traits{Rollable: true, Custom: true, Restart: &dependency.Restart{EventOnly: true}}
 	keeps := dependency.Traits{Rollable: true, Custom: true, KeepsPods: ".spec.type is InPlace"}
 	keepsOnly := dependency.Traits{Rollable: true, Custom: true, KeepsPods: ".spec.type is InPlace", PodsByLabels: true}
 	const variables, pods = "the variables of its containers cannot be set", "its pods cannot be looked up"
@@ -101,16 +101,13 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		"recreate without known pods, default": {unknown, "", policy.Recreate, "object-annotation", ""},
 		"recreate of what is only reported":    {reported, "recreate", nil, "event", "its changes are only reported"},
 		"recreate of the same, by default":     {reported, "", policy.Recreate, "event", ""},
-		"restart-at of what is only reported":  {reported, "restart-at", nil, "restart-at", ""},
 		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},
-		"restart-at":                           {known, "restart-at", nil, "restart-at", ""},
 		"of pods that no rollout replaces": {keeps, "", nil, "annotation",
 			`a change of its pod template would not replace its pods, because .spec.type is InPlace: set the annotation configdep.io/strategy="recreate"`},
 		"annotation, of pods that no rollout replaces":               {keeps, "annotation", nil, "annotation", "would not replace its pods"},
 		"recreate, of pods that no rollout replaces":                 {keeps, "recreate", nil, "recreate", ""},
 		"recreate by default, of pods that no rollout replaces":      {keeps, "", policy.Recreate, "recreate", ""},
 		"of pods that no rollout replaces, and that are not certain": {keepsOnly, "", nil, "annotation", "would not replace its pods, because .spec.type is InPlace"},
-		"restart-at without the field":                               {unknown, "restart-at", nil, "restart-at", "workloads of this kind have no spec.restartAt"},
 	} {
 		a := policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: tt.traits}
 		if tt.asked != "" {
@@ -169,7 +166,7 @@ func TestRestartPatch_TwiceInASecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	for by, restart := range map[string]*dependency.Restart{
-		"annotation": {Annotation: "x.io/at"}, "field": {Field: []string{"spec", "restart"}}, "restart-at": nil,
+		"annotation": {Annotation: "x.io/at"}, "field": {Field: []string{"spec", "restart"}}, "the other field": nil,
 	} {
 		for last, want := range map[string]string{
 			"": first, "2026-03-01T11:59:59.900000Z": first, "2026-03-01T12:00:00.250000Z": next, "2026-03-01T12:00:01.000000Z": "2026-03-01T12:00:02Z",
@@ -179,10 +176,8 @@ func TestRestartPatch_TwiceInASecond(t *testing.T) {
 			if last != "" {
 				w.Marks.LastReload = `{"time":"` + last + `","trigger":"Request"}`
 			}
-			p := policy.Policy{Mode: policy.Auto, Strategy: policy.RestartAt}
-			if restart != nil {
-				p = policy.NewPolicy(policy.Annotated{Workload: annotations{policy.ReloadAnnotation: "auto"}, Traits: w.Traits}, policy.Defaults{Mode: policy.Off})
-			}
+			a := annotations{policy.ReloadAnnotation: "auto", rolloutStrategy: "restart"}
+			p := policy.NewPolicy(policy.Annotated{Workload: a, Traits: w.Traits}, policy.Defaults{Mode: policy.Off})
 			data, err := p.RestartPatch(w, &policy.Restart{Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewRequestedReload(nil, at, "me", "")})
 			if err != nil {
 				t.Fatal(err)

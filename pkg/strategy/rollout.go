@@ -9,8 +9,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// rollout has nothing to do: the controller of the workload replaces the pods once the pod template, or spec.restartAt,
-// has changed.
+// rollout has nothing to do: the controller of the workload replaces the pods once the pod template, or the field that its
+// kind names, has changed.
 type rollout struct{}
 
 // Begin implements Effects.

@@ -30,13 +30,12 @@ type Effects interface {
 
 // effects are the effects of each strategy.
 var effects = map[policy.Strategy]Effects{
-	policy.Annotate:  rollout{},
-	policy.EnvVar:    rollout{},
-	policy.RestartAt: rollout{},
-	policy.Agent:     rollout{},
-	policy.Recreate:  eviction{},
-	policy.InPlace:   inPlace{},
-	policy.Rerun:     rerun{},
+	policy.Annotate: rollout{},
+	policy.EnvVar:   rollout{},
+	policy.Agent:    rollout{},
+	policy.Recreate: eviction{},
+	policy.InPlace:  inPlace{},
+	policy.Rerun:    rerun{},
 }
 
 // Of returns the effects of a strategy.

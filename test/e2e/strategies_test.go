@@ -10,11 +10,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 )
 
 // inPlaceAllowed are the values with which the server may annotate pods.
-const inPlaceAllowed = "reload.strategies={annotation,env-var,restart-at,agent,in-place}"
+const inPlaceAllowed = "reload.strategies={annotation,env-var,agent,in-place}"
 
 // budget lets one pod of the application be unavailable.
 const budget = `

@@ -72,7 +72,6 @@ func TestBadValues(t *testing.T) {
 		"reload.settle=soon":                                              "at '/reload/settle'",
 		"reload.concurrency=0":                                            "at '/reload/concurrency'",
 		"reload.observe=yes":                                              "at '/reload/observe': got string, want boolean",
-		"reload.strategy=restart-at":                                      "at '/reload/strategy': value must be one of '', 'annotation', 'env-var', 'recreate', 'in-place'",
 		"reload.strategy=env-vars":                                        "at '/reload/strategy': value must be one of",
 		"reload.strategy=recreate":                                        "reload.strategy: is recreate, which reload.strategies has to contain",
 		"reload.autoReloadAll=yes":                                        "at '/reload/autoReloadAll': got string, want boolean",

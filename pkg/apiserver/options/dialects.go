@@ -103,8 +103,6 @@ func (o *Options) validateDialects() (errs []error) {
 	switch s, err := o.Dialects.strategy(); {
 	case err != nil:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies))
-	case s == policy.RestartAt:
-		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most kinds of workloads have no spec.restartAt"))
 	case s == policy.Agent:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most workloads have no config agent"))
 	case !slices.Contains(o.Reload.Strategies, s):

@@ -14,7 +14,6 @@ func TestDialectFlags_Invalid(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--dialects=reloader,kured":                                `--dialects: "kured" is no dialect: must be any of configdep, reloader, pod-reloader, wave`,
 		"--reload-strategy=reboot":                                 "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate, in-place",
-		"--reload-strategy=restart-at":                             "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate, in-place: most kinds of workloads have no spec.restartAt",
 		"--reload-strategy=agent":                                  "--reload-strategy must be one of annotation, annotations, env-var, env-vars, recreate, in-place: most workloads have no config agent",
 		"--reload-strategy=recreate":                               "--reload-strategy is recreate, which --strategies must then contain",
 		"--auto-annotation=":                                       `--auto-annotation: "" is not the name of an annotation`,

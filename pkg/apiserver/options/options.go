@@ -126,7 +126,7 @@ func NewOptions() *Options {
 		Reload: policy.Defaults{
 			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
 			// Others need additional rights.
-			Strategies: []policy.Strategy{policy.Annotate, policy.EnvVar, policy.RestartAt, policy.Agent},
+			Strategies: []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent},
 		},
 		ControllerRevisions: true,
 		ConcurrentReloads:   8,

@@ -195,7 +195,7 @@ func TestStrategies(t *testing.T) {
 	const wrong = "--strategies must contain annotation"
 	for text, want := range map[string]string{
 		"annotation": "", "annotation,recreate": "", "recreate, annotation": "",
-		"recreate": wrong, "": "must be one of annotation, env-var, restart-at, agent, recreate, in-place", "annotation,": "must be one of annotation, env-var, restart-at, agent, recreate, in-place", "reboot": "must be one of annotation, env-var, restart-at, agent, recreate, in-place",
+		"recreate": wrong, "": "must be one of annotation, env-var, agent, recreate, in-place", "annotation,": "must be one of annotation, env-var, agent, recreate, in-place", "reboot": "must be one of annotation, env-var, agent, recreate, in-place",
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -214,7 +214,7 @@ func TestStrategies(t *testing.T) {
 	if o.Reload.Strategies = []policy.Strategy{policy.Annotate}; o.Scope().Agents {
 		t.Error("agents are read although no workload may ask for them")
 	}
-	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.RestartAt, policy.Agent}) {
+	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)
 	}
 }

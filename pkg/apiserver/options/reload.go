@@ -34,7 +34,7 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"The minimum time between two automatic restarts of a workload; it doubles, up to an hour, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
 	fs.Var((*strategiesValue)(&o.Reload.Strategies), "strategies",
-		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, env-var, restart-at, "+
+		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, env-var, "+
 			"agent, for which the server watches the pods with the label "+status.Label+", recreate, which needs the right to evict pods, and in-place, "+
 			"which needs the rights to patch pods and to list PodDisruptionBudgets. A workload that asks for another strategy is not restarted, and reports that.")
 	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,

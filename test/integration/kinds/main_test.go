@@ -31,7 +31,7 @@ var (
 
 // settings are the arguments of the server. Tests expect a restart at once.
 var settings = []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s", "--max-version-lag=5s",
-	"--strategies=annotation,env-var,restart-at,recreate"}
+	"--strategies=annotation,env-var,recreate"}
 
 // described are kinds that do not come with configdep.
 const described = `apiVersion: config.configdep.io/v1alpha1

@@ -104,8 +104,6 @@ const (
 	StrategyAnnotation ReloadStrategy = "Annotation"
 	// StrategyEnvVar: a rollout like Annotation, which also sets an environment variable for each source that has changed.
 	StrategyEnvVar ReloadStrategy = "EnvVar"
-	// StrategyRestartAt: spec.restartAt of the workload is set.
-	StrategyRestartAt ReloadStrategy = "RestartAt"
 	// StrategyAgent: nothing is restarted; config agents in the pods apply what changes.
 	StrategyAgent ReloadStrategy = "Agent"
 	// StrategyRecreate: the pods are evicted one by one.
@@ -138,7 +136,7 @@ type ReloadPolicy struct {
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// strategy says how the workload is restarted automatically. Annotation: a rollout.
 	// EnvVar: a rollout that also sets an environment variable for each source that has changed.
-	// RestartAt: by spec.restartAt. Agent: not at all, as config agents in its pods apply what changes.
+	// Agent: not at all, as config agents in its pods apply what changes.
 	// Recreate: its pods are evicted one by one. InPlace: all containers of its pods are restarted in
 	// place, one pod after the other, or by a rollout if that is not possible, as status.message says.
 	// Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event:
