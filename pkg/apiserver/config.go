@@ -219,7 +219,7 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	drain := &filters.Drain{}
 	c.Generic.BuildHandlerChainFunc = func(api http.Handler, generic *genericapiserver.Config) http.Handler {
-		return drain.WithClosing(genericapiserver.DefaultBuildHandlerChain(filters.WithWatches(api, c.Extra.MaxWatchesPerUser, codecs), generic))
+		return drain.WithClosing(genericapiserver.DefaultBuildHandlerChain(filters.WithWatchLimit(api, c.Extra.MaxWatchesPerUser, codecs), generic))
 	}
 	return CompletedConfig{&completedConfig{ExtraConfig: &c.Extra, generic: c.Generic.Complete(), drain: drain}}
 }

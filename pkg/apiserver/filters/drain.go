@@ -1,6 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package filters wraps the handlers of the server. It limits watches, and makes clients disconnect before a server shuts down.
 package filters
 
 import (

@@ -25,11 +25,16 @@ type watchLimit struct {
 	users map[string]int // open watches, by the name of the user
 }
 
-// handler rejects watches beyond the limit with 429, and clients retry them later.
+// WithWatchLimit rejects the watches of a user beyond a limit with 429, and clients retry them later. It needs the authenticated user.
+func WithWatchLimit(api http.Handler, maxPerUser int, codecs runtime.NegotiatedSerializer) http.Handler {
+	return (&watchLimit{most: maxPerUser, codecs: codecs}).handler(api)
+}
+
 func (l *watchLimit) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, found := genericapirequest.UserFrom(r.Context())
-		if !found || !isWatch(r) {
+		info, is := genericapirequest.RequestInfoFrom(r.Context())
+		if !found || !is || !info.IsResourceRequest || info.Verb != "watch" {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -12,9 +12,30 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
+
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme)
+}()
+
+// asRequest gives a request to /watch the information that the API server has of watches, and any
+// other that of a get.
+func asRequest(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get"}
+		if r.URL.Path == "/watch" {
+			info.Verb = "watch"
+		}
+		next.ServeHTTP(w, r.WithContext(genericapirequest.WithRequestInfo(r.Context(), info)))
+	})
+}
 
 // One user has so many watches, whatever others have; what is no watch does not count, and one that has ended makes room.
 func TestWatchLimit(t *testing.T) {
