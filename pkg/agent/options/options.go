@@ -54,7 +54,7 @@ type Options struct {
 	Uptime        time.Duration
 	ReloadFirst   string
 
-	Probe        HTTP
+	ProbeURL     string
 	ProbeTimeout time.Duration
 
 	RollbackAfter      int
@@ -90,8 +90,8 @@ func New() *Options {
 	return &Options{
 		FileMode: "0600", MaxBytes: fileset.DefaultMaxBytes, Settle: time.Second, Poll: 10 * time.Second,
 		CheckTimeout: 30 * time.Second, ReloadTimeout: 30 * time.Second, ReloadFirst: "auto",
-		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second}, Probe: HTTP{Method: http.MethodGet, Timeout: 5 * time.Second},
-		Send: Send{Timeout: 10 * time.Second}, ProbeTimeout: 30 * time.Second, Uptime: time.Second,
+		Reload: HTTP{Method: http.MethodPost, Timeout: 10 * time.Second},
+		Send:   Send{Timeout: 10 * time.Second}, ProbeTimeout: 30 * time.Second, Uptime: time.Second,
 		RetryMin: time.Second, RetryMax: time.Minute, Output: "auto", Listen: ":9533", Grace: 25 * time.Second,
 		Pod: report.Pod{Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
 	}
@@ -119,7 +119,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "command that checks new files before they take their place: words, or a JSON array; {dir} stands for the directory of the new files")
 	f.DurationVar(&o.CheckTimeout, "check-timeout", o.CheckTimeout, "how long the check may take")
 
-	o.Reload.addFlags(f, "reload", "request after new files are in place", "; {changed} stands for the paths of the files that have changed, as a JSON array")
+	o.Reload.addFlags(f)
 	f.StringVar(&o.Send.Text, "reload-send", o.Send.Text, `bytes that are sent to --reload-send-to after new files are in place, as in reload\n, with escapes as in Go`)
 	f.StringVar(&o.Send.To, "reload-send-to", o.Send.To, "where the application listens: tcp://HOST:PORT or unix:///PATH")
 	f.StringVar(&o.Send.Expect, "reload-send-expect", o.Send.Expect, "what the answer must contain, with escapes as in Go; by default the application must end the connection, whatever it answers")
@@ -133,7 +133,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
 	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files, but not with a command after --; false: not; auto: only by --reload-url, --reload-send and --reload-command, since a signal may end a program that is not ready for it")
 
-	o.Probe.addFlags(f, "probe", "request that succeeds if the application works with the new files", "")
+	f.StringVar(&o.ProbeURL, "probe-url", o.ProbeURL, "URL of a GET that gets a status code from 200 to 299 if the application works with the new files; with the socket, the credentials and the certificates of --reload-url")
 	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
 
 	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
@@ -147,23 +147,22 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
 }
 
-func (h *HTTP) addFlags(f *pflag.FlagSet, prefix, what, body string) {
-	name := func(s string) string { return prefix + "-" + s }
-	f.StringVar(&h.URL, name("url"), h.URL, "URL of a "+what)
-	f.StringVar(&h.Method, name("method"), h.Method, "method of the request")
-	f.StringArrayVar(&h.Headers, name("header"), h.Headers, `header of the request, as in "Name: value"`)
-	f.StringVar(&h.Body, name("body"), h.Body, "body of the request"+body)
-	f.StringVar(&h.Socket, name("socket"), h.Socket, "path of the unix socket at which the application listens")
-	f.StringVar(&h.Accept, name("accept"), h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
-	f.DurationVar(&h.Timeout, name("timeout"), h.Timeout, "how long each try of the request may take")
-	f.StringVar(&h.UsernameFile, name("username-file"), h.UsernameFile, "file with the user name of basic authentication")
-	f.StringVar(&h.PasswordFile, name("password-file"), h.PasswordFile, "file with the password")
-	f.StringVar(&h.TokenFile, name("token-file"), h.TokenFile, "file with a bearer token")
-	f.StringVar(&h.CAFile, name("ca-file"), h.CAFile, "certificates of authorities to trust, instead of those of the system")
-	f.StringVar(&h.CertFile, name("cert-file"), h.CertFile, "certificate of the client")
-	f.StringVar(&h.KeyFile, name("key-file"), h.KeyFile, "key of that certificate")
-	f.StringVar(&h.ServerName, name("server-name"), h.ServerName, "whom the certificate of the application must be for, instead of the host of the URL")
-	f.BoolVar(&h.Insecure, name("insecure-skip-verify"), h.Insecure, "do not check the certificate of the application")
+func (h *HTTP) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&h.URL, "reload-url", h.URL, "URL of a request after new files are in place")
+	f.StringVar(&h.Method, "reload-method", h.Method, "method of the request")
+	f.StringArrayVar(&h.Headers, "reload-header", h.Headers, `header of the request, as in "Name: value"`)
+	f.StringVar(&h.Body, "reload-body", h.Body, "body of the request; {changed} stands for the paths of the files that have changed, as a JSON array")
+	f.StringVar(&h.Socket, "reload-socket", h.Socket, "path of the unix socket at which the application listens")
+	f.StringVar(&h.Accept, "reload-accept", h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
+	f.DurationVar(&h.Timeout, "reload-timeout", h.Timeout, "how long each try of the request may take")
+	f.StringVar(&h.UsernameFile, "reload-username-file", h.UsernameFile, "file with the user name of basic authentication")
+	f.StringVar(&h.PasswordFile, "reload-password-file", h.PasswordFile, "file with the password")
+	f.StringVar(&h.TokenFile, "reload-token-file", h.TokenFile, "file with a bearer token")
+	f.StringVar(&h.CAFile, "reload-ca-file", h.CAFile, "certificates of authorities to trust, instead of those of the system")
+	f.StringVar(&h.CertFile, "reload-cert-file", h.CertFile, "certificate of the client")
+	f.StringVar(&h.KeyFile, "reload-key-file", h.KeyFile, "key of that certificate")
+	f.StringVar(&h.ServerName, "reload-server-name", h.ServerName, "whom the certificate of the application must be for, instead of the host of the URL")
+	f.BoolVar(&h.Insecure, "reload-insecure-skip-verify", h.Insecure, "do not check the certificate of the application")
 }
 
 // minPoll is the least time between two reads of a volume. With less, an agent would do nothing else.
@@ -204,7 +203,7 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	errs = append(errs, err)
 	for flag, d := range map[string]time.Duration{
 		"poll-interval": o.Poll, "check-timeout": o.CheckTimeout, "reload-command-timeout": o.ReloadTimeout, "retry-min": o.RetryMin,
-		"reload-timeout": o.Reload.Timeout, "reload-send-timeout": o.Send.Timeout, "probe-timeout": o.Probe.Timeout, "probe-within": o.ProbeTimeout,
+		"reload-timeout": o.Reload.Timeout, "reload-send-timeout": o.Send.Timeout, "probe-within": o.ProbeTimeout,
 	} {
 		if d <= 0 {
 			fail(flag, fmt.Errorf("%v must be more than 0", d))
@@ -247,12 +246,10 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 		c.Application = process.NewApplication(command, nil, o.Grace)
 	}
 	errs = append(errs, o.reloads(c, output))
-	if o.Probe.URL != "" {
-		probe, err := o.Probe.action("probe")
+	if o.ProbeURL != "" {
+		probe, err := o.probe()
 		errs = append(errs, err)
 		c.Probe = &action.Within{Action: probe, Limit: o.ProbeTimeout, Pause: 500 * time.Millisecond}
-	} else if !reflect.DeepEqual(o.Probe, New().Probe) {
-		fail("probe-url", errors.New("it is required by other flags of the request"))
 	}
 	if o.RollbackAfter > 0 && len(c.Reload) == 0 && c.Probe == nil {
 		fail("rollback-after", errors.New("there is nothing that could fail: no reload and no --probe-url"))
@@ -379,12 +376,12 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	var errs []error
 	gentle := false
 	if o.Reload.URL != "" {
-		a, err := o.Reload.action("reload")
+		a, err := o.Reload.action("reload-url")
 		errs = append(errs, err)
 		a.TellChanged = true
 		c.Reload = append(c.Reload, a)
 		gentle = true
-	} else if !reflect.DeepEqual(o.Reload, New().Reload) {
+	} else if o.ProbeURL == "" && !reflect.DeepEqual(o.Reload, New().Reload) {
 		errs = append(errs, flagError("reload-url", errors.New("it is required by other flags of the request")))
 	}
 	if o.Send != (Send{Timeout: o.Send.Timeout}) {
@@ -482,12 +479,19 @@ func token(text string) bool {
 	return err == nil
 }
 
-// action makes the action of the flags with a prefix.
-func (h *HTTP) action(prefix string) (*action.HTTP, error) {
+// probe makes the request of --probe-url, with the connection and the credentials of the other one.
+func (o *Options) probe() (*action.HTTP, error) {
+	h := o.Reload
+	h.URL, h.Method, h.Headers, h.Body, h.Accept, h.Timeout = o.ProbeURL, http.MethodGet, nil, "", "", 5*time.Second
+	return h.action("probe-url")
+}
+
+// action makes the action of the flags, whose URL is that of a flag.
+func (h *HTTP) action(urlFlag string) (*action.HTTP, error) {
 	var errs []error
-	fail := func(name string, err error) {
+	fail := func(flag string, err error) {
 		if err != nil {
-			errs = append(errs, flagError(prefix+"-"+name, err))
+			errs = append(errs, flagError(flag, err))
 		}
 	}
 	a := &action.HTTP{
@@ -498,44 +502,44 @@ func (h *HTTP) action(prefix string) (*action.HTTP, error) {
 	u, err := url.Parse(h.URL)
 	switch {
 	case err != nil:
-		fail("url", errors.New("it is not a URL")) // the error would quote it
+		fail(urlFlag, errors.New("it is not a URL")) // the error would quote it
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		fail("url", errors.New("it must begin with http:// or https:// and a host"))
+		fail(urlFlag, errors.New("it must begin with http:// or https:// and a host"))
 	case u.User != nil:
-		fail("url", fmt.Errorf("it must not have credentials: use --%s-username-file and --%[1]s-password-file", prefix))
+		fail(urlFlag, errors.New("it must not have credentials: use --reload-username-file and --reload-password-file"))
 	}
 	a.URL = u
 	if _, err := http.NewRequest(h.Method, "http://localhost", nil); err != nil { //nolint:noctx // it is not sent
-		fail("method", err)
+		fail("reload-method", err)
 	}
 	for _, header := range h.Headers {
 		name, value, found := strings.Cut(header, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !found || name == "":
-			fail("header", errors.New(`it must be as in "Name: value"`))
+			fail("reload-header", errors.New(`it must be as in "Name: value"`))
 		case !token(name): // neither text is quoted: it may be a credential
-			fail("header", errors.New(`the name must be letters, digits and hyphens, as in "Name: value"`))
+			fail("reload-header", errors.New(`the name must be letters, digits and hyphens, as in "Name: value"`))
 		case strings.EqualFold(name, "Authorization"): // flags can be read by others
-			fail("header", fmt.Errorf("the credentials of Authorization come from files: use --%s-token-file, or --%[1]s-username-file and --%[1]s-password-file", prefix))
+			fail("reload-header", errors.New("the credentials of Authorization come from files: use --reload-token-file, or --reload-username-file and --reload-password-file"))
 		case strings.ContainsFunc(value, unicode.IsControl):
-			fail("header", errors.New("the value must have no line breaks and no other control characters"))
+			fail("reload-header", errors.New("the value must have no line breaks and no other control characters"))
 		default:
 			a.Header.Add(name, value)
 		}
 	}
 	if h.Accept != "" {
 		a.Accept, err = action.ParseCodes(h.Accept)
-		fail("accept", err)
+		fail("reload-accept", err)
 	}
 	if (h.UsernameFile == "") != (h.PasswordFile == "") {
-		fail("username-file", fmt.Errorf("it needs --%s-password-file, and the other way round", prefix))
+		fail("reload-username-file", errors.New("it needs --reload-password-file, and the other way round"))
 	}
 	if h.TokenFile != "" && h.UsernameFile != "" {
-		fail("token-file", fmt.Errorf("it cannot be set together with --%s-username-file", prefix))
+		fail("reload-token-file", errors.New("it cannot be set together with --reload-username-file"))
 	}
 	if (h.CertFile == "") != (h.KeyFile == "") {
-		fail("cert-file", fmt.Errorf("it needs --%s-key-file, and the other way round", prefix))
+		fail("reload-cert-file", errors.New("it needs --reload-key-file, and the other way round"))
 	}
 	return a, errors.Join(errs...)
 }

@@ -244,7 +244,10 @@ func TestReload(t *testing.T) {
 		{args: "--reload-url=http://a/ --reload-header=(x):y", err: "--reload-header: the name must be letters"},
 		{args: "--reload-url=http://a/ --reload-header=x:y\x00z", err: "--reload-header: the value must have no line breaks"},
 		{args: "--reload-url=http://a/ --reload-header=authorization:PASSWORD", err: "--reload-header: the credentials of Authorization come from files: use --reload-token-file, or --reload-username-file and --reload-password-file"},
-		{args: "--probe-url=http://a/ --probe-header=Authorization:PASSWORD", err: "--probe-header: the credentials of Authorization come from files: use --probe-token-file"},
+		{args: "--probe-url=http://user:PASSWORD@a/", err: "--probe-url: it must not have credentials"},
+		{args: "--probe-url=http://a/ --reload-token-file=a", want: []string{"probe GET http://a/"}},
+		{args: "--probe-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
+		{args: "--probe-url=http://a/1 --reload-url=http://a/2 --reload-token-file=a", want: []string{"POST http://a/2", "probe GET http://a/1", "first"}},
 		{args: "--reload-url=http://a/ --reload-header=Content-Type:a/b;c=d", want: []string{"POST http://a/", "first"}},
 		{args: "--reload-url=http://a/ --reload-accept=2xx", err: "--reload-accept"},
 		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
@@ -259,7 +262,6 @@ func TestReload(t *testing.T) {
 		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-timeout=0s", err: "--reload-send-timeout"},
 		{args: "--reload-body=x", err: "--reload-url: it is required"},
 		{args: "--reload-header=a:b --reload-command=b", err: "--reload-url: it is required"},
-		{args: "--probe-timeout=1s", err: "--probe-url: it is required"},
 		{args: "--rollback-after=1", err: "--rollback-after: there is nothing that could fail"},
 		{args: "--rollback-after=1 --reload-command=b", want: []string{"command b", "first"}},
 		{args: "--rollback-after=1 --probe-url=http://a/", want: []string{"probe GET http://a/"}},
@@ -269,7 +271,6 @@ func TestReload(t *testing.T) {
 		{args: "--poll-interval=301s", err: "--poll-interval: 5m1s must be at most 5m0s"},
 		{args: `--check-command='nginx`, err: "quotes have no meaning here"},
 		{args: `--reload-command=["'a'"]`, want: []string{"command 'a'", "first"}},
-		{args: "--probe-url=http://a/ --probe-accept=1", err: "--probe-accept"},
 		{args: `--reload-command=["a"`, err: "JSON array"},
 		{args: "--check-command=[]", err: "--check-command"},
 		{args: "--reload-first=yes", err: "must be auto, true or false"},
@@ -368,15 +369,15 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// The body of a reload tells which files have changed. A probe asks for a state, so that its body is as it is given.
+// The body of a reload tells which files have changed. A probe asks for a state, and sends nothing.
 func TestReload_TellsChanges(t *testing.T) {
-	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://localhost", "--reload-body={changed}", "--probe-url=http://localhost", "--probe-body={changed}")
+	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://localhost", "--reload-body={changed}", "--probe-url=http://localhost")
 	if err != nil {
 		t.Fatal(err)
 	}
 	reload, is := c.Reload[0].(*action.HTTP)
 	probe, isToo := c.Probe.(*action.Within).Action.(*action.HTTP)
-	if !is || !isToo || !reload.TellChanged || probe.TellChanged {
+	if !is || !isToo || !reload.TellChanged || probe.TellChanged || probe.Body != "" {
 		t.Errorf("%+v, %+v", reload, probe)
 	}
 }
@@ -453,7 +454,7 @@ func FuzzFlags(f *testing.F) {
 		"--reload-url=http://a/\n--reload-header=Authorization: x\n--reload-accept=200,400-405", "--reload-url=http://u:x@a/",
 		"--reload-url=http://a/?token=x\n--reload-username-file=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
 		"--reload-signal=SIGRTMIN+1\n--pid-file=/run/a.pid", "--owner=:7\n--file-mode=0640\n--max-bytes=1", "--settle=1s\n--retry-min=1m\n--retry-max=1h\n--once",
-		"--reload-send=x\\n\n--reload-send-to=unix:///run/a\n--reload-send-expect=x", "--probe-url=https://a\n--probe-cert-file=a\n--probe-key-file=b\n--rollback-after=3",
+		"--reload-send=x\\n\n--reload-send-to=unix:///run/a\n--reload-send-expect=x", "--probe-url=https://a\n--reload-cert-file=a\n--reload-key-file=b\n--rollback-after=3",
 		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=known\n--poll-interval=1s", "--secret-selector=a in (b);namespace=c;dir={name}",
 	} {
 		f.Add(args, true)
