@@ -27,6 +27,9 @@ type certificates struct {
 	bundleFile string               // where the bundle comes from, without a store
 }
 
+// caConfigMap publishes the CAs for clients other than kube-apiserver, such as Prometheus. The server does not create it.
+const caConfigMap = "configdep-serving-ca"
+
 // newCertificates returns certificates for options, and makes the server use a managed
 // certificate.
 func newCertificates(o options.Completed, client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
@@ -35,7 +38,7 @@ func newCertificates(o options.Completed, client kubernetes.Interface, dynamicCl
 		return c
 	}
 	c.bundles = certificate.NewBundles(dynamicClient, certificate.Targets{
-		APIService: apiService, WebhookConfiguration: o.Certificate.WebhookConfiguration, Namespace: o.Namespace, ConfigMap: o.Certificate.CAConfigMap,
+		APIService: apiService, WebhookConfiguration: o.Certificate.WebhookConfiguration, Namespace: o.Namespace, ConfigMap: caConfigMap,
 	})
 	if o.Certificate.Manage {
 		c.stored = o.Certificate.Secret

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	componentbaseconfig "k8s.io/component-base/config"
 
 	"github.com/configdep/configdep/pkg/apiserver/filters"
 	"github.com/configdep/configdep/pkg/apiserver/options"
@@ -44,7 +43,9 @@ type ExtraConfig struct {
 
 	// Namespace is the namespace of the server, with its Secrets and its Lease.
 	Namespace      string
-	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	LeaderElection options.LeaderElectionOptions
+	// Lease is the name of the Lease.
+	Lease string
 	// Reload has the defaults for what annotations do not set. Scope selects the objects that are read.
 	Reload policy.Defaults
 	Scope  ingest.Scope
@@ -162,6 +163,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		Client:            client,
 		Namespace:         o.Namespace,
 		LeaderElection:    o.LeaderElection,
+		Lease:             o.Certificate.Service,
 		Reload:            o.Reload,
 		Scope:             o.Scope(),
 		NoRevisions:       !o.ControllerRevisions,

@@ -176,9 +176,9 @@ func (s *Server) lead(ctx context.Context) {
 	if o := s.config.LeaderElection; o.LeaderElect {
 		election := controller.Election{
 			Lock:          s.lease(),
-			LeaseDuration: o.LeaseDuration.Duration,
-			RenewDeadline: o.RenewDeadline.Duration,
-			RetryPeriod:   o.RetryPeriod.Duration,
+			LeaseDuration: o.LeaseDuration,
+			RenewDeadline: o.LeaseDuration * 2 / 3,
+			RetryPeriod:   o.LeaseDuration * 2 / 15,
 			StandBy:       func(ctx context.Context) { s.controller.StandBy(ctx, s.index) },
 			AnotherLeads:  s.controller.AnotherLeads,
 		}
@@ -196,7 +196,7 @@ func (s *Server) lease() resourcelock.Interface {
 		host = "configdep"
 	}
 	return &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.LeaderElection.ResourceName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Lease},
 		Client:     s.config.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}

@@ -382,7 +382,7 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"another name is used everywhere": {
 			set: []string{"fullnameOverride=cfg", "tls.mode=managed"},
-			want: []string{"--service-name=cfg", "--webhook-configuration=cfg", "--leader-elect-resource-name=cfg",
+			want: []string{"--service-name=cfg", "--webhook-configuration=cfg",
 				"resourceNames: [cfg]", "app.kubernetes.io/name: cfg"},
 			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
 		},

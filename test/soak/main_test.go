@@ -65,7 +65,7 @@ func run(m *testing.M) (code int, err error) {
 		Race:     install.RaceDetector,
 		Args: []string{
 			"--kinds-config=" + described, "--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
-			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			"--leader-elect-lease-duration=4s",
 		},
 		Kubeconfig: func(_, kubeconfig string) (string, error) {
 			p, err := newProxy(cluster)

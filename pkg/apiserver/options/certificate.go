@@ -22,15 +22,13 @@ type CertificateOptions struct {
 	Manage bool
 	// Secret, in the namespace of the server, contains the managed certificate.
 	Secret string
-	// Service is the Service whose DNS names the certificate is issued for.
+	// Service is the Service whose DNS names the certificate is issued for. The Lease of the leader has the same name.
 	Service string
 	// Lifetime is the lifetime of the certificate, and CALifetime the lifetime of its CA.
 	Lifetime, CALifetime time.Duration
 	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept up to
 	// date, in addition to the APIService; empty: none.
 	WebhookConfiguration string
-	// CAConfigMap, in the namespace of the server, gets the same CAs, for other clients; empty: none.
-	CAConfigMap string
 	// CABundleFile contains the CA bundle to publish, for a certificate from files.
 	CABundleFile string
 }
@@ -42,7 +40,6 @@ func newCertificateOptions() CertificateOptions {
 		Lifetime:             90 * 24 * time.Hour,
 		CALifetime:           5 * 365 * 24 * time.Hour,
 		WebhookConfiguration: "configdep-apiserver",
-		CAConfigMap:          "configdep-serving-ca",
 	}
 }
 
@@ -55,7 +52,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
 		"The Secret, in the namespace of the server, for the certificate of --manage-serving-certificate. The server fills it, but does not create it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
-		"The Service whose DNS names the certificate of --manage-serving-certificate is issued for.")
+		"The Service whose DNS names the certificate of --manage-serving-certificate is issued for. The Lease of the leader has the same name.")
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
 		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
@@ -64,9 +61,6 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
 		"The MutatingWebhookConfiguration in which the leader keeps the path (--webhook-secret-path) and caBundle "+
 			"(--manage-serving-certificate or --ca-bundle-file) up to date. Empty: none.")
-	fs.StringVar(&c.CAConfigMap, "serving-ca-config-map", c.CAConfigMap,
-		"The ConfigMap, in the namespace of the server, whose key ca.crt is kept equal to caBundle, for clients other than kube-apiserver, such as Prometheus; "+
-			"with --manage-serving-certificate or --ca-bundle-file. It contains no private key. The server does not create it. Empty: none.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
 		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
 			"caBundle of the APIService and of the webhooks is kept up to date from it.")
@@ -96,10 +90,8 @@ func (o *Options) validateCertificate() (errs []error) {
 			errs = append(errs, fmt.Errorf("--webhook-configuration %q: %s", c.WebhookConfiguration, problem))
 		}
 	}
-	if c.CAConfigMap != "" {
-		for _, problem := range validation.IsDNS1123Subdomain(c.CAConfigMap) {
-			errs = append(errs, fmt.Errorf("--serving-ca-config-map %q: %s", c.CAConfigMap, problem))
-		}
+	for _, problem := range validation.IsDNS1035Label(c.Service) {
+		errs = append(errs, fmt.Errorf("--service-name %q: %s", c.Service, problem))
 	}
 	if !c.Manage {
 		return errs
@@ -112,9 +104,6 @@ func (o *Options) validateCertificate() (errs []error) {
 	}
 	if c.Secret == ingest.KeySecret {
 		errs = append(errs, fmt.Errorf("--serving-certificate-secret must not be %s, which holds the key of the config hash", c.Secret))
-	}
-	for _, problem := range validation.IsDNS1035Label(c.Service) {
-		errs = append(errs, fmt.Errorf("--service-name %q: %s", c.Service, problem))
 	}
 	profile := o.CertificateProfile()
 	if err := profile.Validate(); err != nil {

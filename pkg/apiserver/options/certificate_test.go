@@ -32,11 +32,9 @@ func TestCertificateFlags(t *testing.T) {
 		"--manage-serving-certificate --serving-ca-lifetime=100h": {"--serving-certificate-lifetime, --serving-ca-lifetime: " +
 			"the lifetime of the CA is 100h0m0s, and must be at least twice the lifetime of the serving certificate, which is 2160h0m0s"},
 		"--manage-serving-certificate --serving-certificate-secret=configdep-hmac-key": {"--serving-certificate-secret must not be configdep-hmac-key, which holds the key of the config hash"},
-		"--manage-serving-certificate --service-name=a.b":                              {`--service-name "a.b": a DNS-1035 label must`},
-		"--manage-serving-certificate --serving-certificate-secret=":                   {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},
-		"--ca-bundle-file=c --serving-ca-config-map=A " + files:                        {`--serving-ca-config-map "A": a lowercase RFC 1123 subdomain must`},
-		"--serving-ca-config-map=":                                                     nil,
-		"--webhook-configuration=A":                                                    {`--webhook-configuration "A": a lowercase RFC 1123 subdomain must`},
+		"--service-name=a.b": {`--service-name "a.b": a DNS-1035 label must`},
+		"--manage-serving-certificate --serving-certificate-secret=": {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},
+		"--webhook-configuration=A":                                  {`--webhook-configuration "A": a lowercase RFC 1123 subdomain must`},
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

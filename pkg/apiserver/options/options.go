@@ -18,7 +18,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
-	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
@@ -61,7 +60,7 @@ type Options struct {
 	ReloadJobs bool
 	// ConcurrentReloads is how many workloads are patched at the same time.
 	ConcurrentReloads int
-	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
+	LeaderElection    LeaderElectionOptions
 	Certificate       CertificateOptions
 	Notifications     NotificationOptions
 	// Kinds are the kinds of workloads that are custom resources.
@@ -133,17 +132,11 @@ func NewOptions() *Options {
 		MaxWatchesPerUser:   5000,
 		WebhookSecretPath:   true,
 		WebhookExempt:       []string{metav1.NamespaceSystem},
-		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
-			LeaderElect:   true,
-			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
-			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
-			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
-			ResourceName:  "configdep-apiserver",
-		},
-		Certificate: newCertificateOptions(),
-		Dialects:    newDialectOptions(),
-		Kinds:       KindOptions{Presets: kind.PresetNames()},
-		Reloader:    newReloaderOptions(),
+		LeaderElection:      LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
+		Certificate:         newCertificateOptions(),
+		Dialects:            newDialectOptions(),
+		Kinds:               KindOptions{Presets: kind.PresetNames()},
+		Reloader:            newReloaderOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Validating policies and webhooks of the cluster may refuse a Reload. Mutating ones have

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -48,18 +49,18 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"How many workloads are patched at the same time.")
 }
 
+// LeaderElectionOptions say whether one replica leads, by a Lease with the name of the Service.
+type LeaderElectionOptions struct {
+	LeaderElect   bool
+	LeaseDuration time.Duration
+}
+
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	l := &o.LeaderElection
 	fs.BoolVar(&l.LeaderElect, "leader-elect", l.LeaderElect,
 		"Let only one replica at a time restart workloads. All replicas serve.")
-	fs.DurationVar(&l.LeaseDuration.Duration, "leader-elect-lease-duration", l.LeaseDuration.Duration,
+	fs.DurationVar(&l.LeaseDuration, "leader-elect-lease-duration", l.LeaseDuration,
 		"How long other replicas wait after the leader last renewed its Lease before one of them takes over.")
-	fs.DurationVar(&l.RenewDeadline.Duration, "leader-elect-renew-deadline", l.RenewDeadline.Duration,
-		"How long the leader tries to renew its Lease before it stops restarting workloads.")
-	fs.DurationVar(&l.RetryPeriod.Duration, "leader-elect-retry-period", l.RetryPeriod.Duration,
-		"The time between attempts to acquire or renew the Lease.")
-	fs.StringVar(&l.ResourceName, "leader-elect-resource-name", l.ResourceName,
-		"The name of the Lease, in the namespace of the server.")
 }
 
 func (o *Options) validateReload() (errs []error) {
@@ -84,14 +85,8 @@ func (o *Options) validateReload() (errs []error) {
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
 	}
-	if l := &o.LeaderElection; l.LeaderElect {
-		if l.RetryPeriod.Duration <= 0 || l.RenewDeadline.Duration <= l.RetryPeriod.Duration*6/5 || l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
-			errs = append(errs, errors.New("--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline, "+
-				"and that more than 1.2 times --leader-elect-retry-period"))
-		}
-		if l.ResourceName == "" {
-			errs = append(errs, errors.New("--leader-elect-resource-name must not be empty"))
-		}
+	if o.LeaderElection.LeaseDuration < time.Second { // a Lease has whole seconds
+		errs = append(errs, errors.New("--leader-elect-lease-duration must be at least 1s"))
 	}
 	return errs
 }

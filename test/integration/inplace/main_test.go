@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		Replicas: 2, Values: "in-place",
 		Args: []string{
 			"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s",
-			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			"--leader-elect-lease-duration=4s",
 		},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
 		cluster, server = c, i

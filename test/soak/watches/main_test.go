@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		Replicas: 3,
 		Args: []string{
 			"--shutdown-delay-duration=0s", "--max-version-lag=" + how.lag.String(),
-			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			"--leader-elect-lease-duration=4s",
 		},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) { cluster, server = c, i }))
 }
