@@ -39,5 +39,5 @@
 // Our CA may sign only for the names of the Service. If these change so that it may not sign for
 // them, another CA is created, as if it were too old.
 //
-// Private keys are never logged. The package imports no other of ours.
+// Private keys are never logged.
 package certificate

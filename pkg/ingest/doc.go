@@ -10,6 +10,5 @@
 // store and never see bookmarks, and the versions of this API depend on both.
 //
 // Index holds the graph, applies one change at a time and notifies a Sink of each, in
-// order. The package imports dependency and policy (whose annotations it notes on
-// workloads), and nothing else of this project.
+// order.
 package ingest

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kind describes the kinds of workloads, one file for each: how to read them, and how their controllers manage
-// pods. Of this project, it imports only package dependency. Code that reads, patches or shows workloads asks this
-// package instead of listing kinds.
+// pods. Code that reads, patches or shows workloads asks this package instead of listing kinds.
 package kind
 
 import (
