@@ -47,87 +47,87 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		defer end()
 	}
 
-	var refused error // not an error of the API server, so retrying does not help
-	err := retryOnConflict(ctx, func() error {
-		live, err := workload.Get(ctx, r.Client, r.Dialects, key)
-		if err != nil {
-			return err
-		}
-		content, synced := r.evaluate(live.Workload)
-		if !synced {
-			refused = view.NotReady()
-			return nil
-		}
-		if refused = checkPreconditions(shown, request, live.Workload, content.present.Hash); refused != nil {
-			return nil
-		}
-		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
-		status.Generation = live.Generation
-		if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
-			status.Message = unneeded(&content, live)
-			return nil
-		}
-		if !live.Rollable || content.policy.OnlyReports(live.Workload) {
-			refused = conflict(shown, "%s %s cannot be restarted because of its specification, although others of its kind can", ref.Kind, ref.Name)
-			return nil
-		}
-		if r.Observe && len(dryRun) == 0 {
-			refused = conflict(shown, "configdep only observes (--observe): only dry runs are possible")
-			return nil
-		}
-		if content.terminating {
-			refused = conflict(shown, "%s %s is being deleted", ref.Kind, ref.Name)
-			return nil
-		}
-		if content.policy.StrategyNotAllowed {
-			refused = conflict(shown, "%s", strings.Join(content.policy.Problems, "; "))
-			return nil
-		}
-		if live.KeepsPods != "" && content.policy.RestartsBy(live.Workload).MarksTemplate() {
-			refused = conflict(shown, "%s %s cannot be restarted: %s", ref.Kind, ref.Name, policy.NoRollout(&live.Traits))
-			return nil
-		}
-		if pause := &content.policy.Pause; live.Paused && pause.Since != "" {
-			refused = conflict(shown, "%s %s was paused when it was restarted, and its pods will be replaced when the pause period of %v is over", ref.Kind, ref.Name, pause.Period)
-			return nil
-		}
-		if live.Paused {
-			refused = conflict(shown, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
-			return nil
-		}
-		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
-		restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
-		if restart.Pods, restart.Unfit, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
-			return err
-		}
-		data, err := content.policy.RestartPatch(live.Workload, &restart)
-		if err != nil {
-			return err
-		}
-		patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
-		if err != nil {
-			return err
-		}
-		status.Triggered, status.Generation = true, patched.GetGeneration()
-		missing := ""
-		if len(content.missing) > 0 {
-			missing = strings.Join(content.missing, "; ") + ", so " + content.consequence
-		}
-		description := content.policy.StrategyOf(live.Workload, &restart).Describe(cmp.Or(missing, live.Caveat))
-		description.Caveat = cmp.Or(missing, description.Caveat)
-		status.Message = doneMessage(&ref, description, len(dryRun) > 0)
-		return nil
-	})
+	err := retryOnConflict(ctx, func() error { return r.try(ctx, key, shown, request, dryRun, &status) })
 	if err != nil {
 		return v1alpha1.ReloadStatus{}, apiError(err, shown)
-	}
-	if refused != nil {
-		return v1alpha1.ReloadStatus{}, refused
 	}
 	if len(dryRun) == 0 {
 		r.tell(ctx, shown, request, &status)
 	}
 	return status, nil
+}
+
+// refusal is the error of a request that is refused. It is not tried again, as it is no conflict of a patch.
+type refusal struct{ error }
+
+// try is one attempt of reload.
+func (r *REST) try(
+	ctx context.Context, key dependency.WorkloadKey, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string, status *v1alpha1.ReloadStatus,
+) error {
+	live, err := workload.Get(ctx, r.Client, r.Dialects, key)
+	if err != nil {
+		return err
+	}
+	content, synced := r.evaluate(live.Workload)
+	if !synced {
+		return refusal{view.NotReady()}
+	}
+	if err := checkPreconditions(shown, request, live.Workload, content.present.Hash); err != nil {
+		return refusal{err}
+	}
+	status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
+	status.Generation = live.Generation
+	if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
+		status.Message = unneeded(&content, live)
+		return nil
+	}
+	if why := r.refuses(status.WorkloadRef, &content, live, len(dryRun) > 0); why != "" {
+		return refusal{conflict(shown, "%s", why)}
+	}
+	last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
+	restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
+	if restart.Pods, restart.Unfit, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
+		return err
+	}
+	data, err := content.policy.RestartPatch(live.Workload, &restart)
+	if err != nil {
+		return err
+	}
+	patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
+	if err != nil {
+		return err
+	}
+	status.Triggered, status.Generation = true, patched.GetGeneration()
+	missing := ""
+	if len(content.missing) > 0 {
+		missing = strings.Join(content.missing, "; ") + ", so " + content.consequence
+	}
+	description := content.policy.StrategyOf(live.Workload, &restart).Describe(cmp.Or(missing, live.Caveat))
+	description.Caveat = cmp.Or(missing, description.Caveat)
+	status.Message = doneMessage(status.WorkloadRef, description, len(dryRun) > 0)
+	return nil
+}
+
+// refuses returns why the workload cannot be restarted, or empty.
+func (r *REST) refuses(ref *v1alpha1.WorkloadReference, c *content, l *workload.Live, dryRun bool) string {
+	is := ref.Kind + " " + ref.Name
+	switch pause := &c.policy.Pause; {
+	case !l.Rollable || c.policy.OnlyReports(l.Workload):
+		return is + " cannot be restarted because of its specification, although others of its kind can"
+	case r.Observe && !dryRun:
+		return "configdep only observes (--observe): only dry runs are possible"
+	case c.terminating:
+		return is + " is being deleted"
+	case c.policy.StrategyNotAllowed:
+		return strings.Join(c.policy.Problems, "; ")
+	case l.KeepsPods != "" && c.policy.RestartsBy(l.Workload).MarksTemplate():
+		return is + " cannot be restarted: " + policy.NoRollout(&l.Traits)
+	case l.Paused && pause.Since != "":
+		return fmt.Sprintf("%s was paused when it was restarted, and its pods will be replaced when the pause period of %v is over", is, pause.Period)
+	case l.Paused:
+		return is + " is paused, so no rollout would begin: resume it first"
+	}
+	return ""
 }
 
 // content holds the results of evaluating the content that a workload consumes.
@@ -285,12 +285,15 @@ func conflict(shown *v1alpha1.ConfigDependency, format string, args ...any) erro
 	return apierrors.NewConflict(v1alpha1.Resource("configdependencies"), shown.Name, fmt.Errorf(format, args...))
 }
 
-// apiError returns the error that the user gets for an error of the API server. Refusals
+// apiError returns the error that the user gets for a refusal, or an error of the API server. Refusals
 // of the patch by quota or admission are passed on.
 func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 	ref := shown.Spec.WorkloadRef
+	var refused refusal
 	var status *apierrors.StatusError
 	switch {
+	case errors.As(err, &refused):
+		return refused.error
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// The client has disconnected, or the request has timed out.
 		return apierrors.NewTimeoutError(fmt.Sprintf("restarting %s %s: %v", ref.Kind, ref.Name, err), 0)
