@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,20 +87,16 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		code int32
 		says string
 	}{
-		"the workload was deleted":                 {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
-		"our service account may not patch":        {deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
-		"the message names the missing permission": {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
-		"our service account may not read":         {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep's service account"},
-		"our service account may not list pods":    {forbidden(`User "x" cannot list resource "pods" in API group ""`), http.StatusInternalServerError, "configdep's service account"},
-		"a policy denies the request":              {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"a quota denies the request":               {deniedByQuota, http.StatusForbidden, "exceeded quota"},
-		"a webhook returns Invalid":                {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
-		"the workload keeps changing":              {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
-		"the API server is busy":                   {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
-		"a wrapped error keeps its status":         {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
-		"the connection failed":                    {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
-		"the client closed the request":            {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
-		"the deadline was exceeded":                {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
+		"the workload was deleted":         {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
+		"a policy denies the request":      {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
+		"a quota denies the request":       {deniedByQuota, http.StatusForbidden, "exceeded quota"},
+		"a webhook returns Invalid":        {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
+		"the workload keeps changing":      {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
+		"the API server is busy":           {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
+		"a wrapped error keeps its status": {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
+		"the connection failed":            {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
+		"the client closed the request":    {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
+		"the deadline was exceeded":        {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -201,23 +198,39 @@ func TestTryingAgainDecidesAgain(t *testing.T) {
 
 // The user gets the error of the patch or of the read before.
 func TestRefusalsOfThePatch(t *testing.T) {
+	const lacksRight = "configdep's service account (not your user) is not authorized"
 	tests := map[string]struct {
-		verb string
-		err  error
-		code int32
-		says string
+		verb, resource string
+		err            error
+		allowed        bool // the API server says that the server may patch the workload
+		code           int32
+		says           string
 	}{
-		"our service account may not patch":         {"patch", deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
-		"a policy denies the patch":                 {"patch", deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"the workload was deleted before the patch": {"patch", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
-		"the workload was deleted before the read":  {"get", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
+		"our service account may not patch":           {"patch", "deployments", deniedByRole, false, http.StatusInternalServerError, lacksRight},
+		"the message names the missing permission":    {"patch", "deployments", deniedByRole, false, http.StatusInternalServerError, `cannot patch resource "deployments"`},
+		"an authorizer with a text of its own":        {"patch", "deployments", forbidden("no"), false, http.StatusInternalServerError, lacksRight},
+		"our service account may not read":            {"get", "deployments", forbidden("no"), true, http.StatusInternalServerError, lacksRight},
+		"our service account may not find the pods":   {"list", "replicasets", forbidden("no"), true, http.StatusInternalServerError, lacksRight},
+		"a policy denies the patch":                   {"patch", "deployments", deniedByAdmission, true, http.StatusForbidden, "no rollouts on Fridays"},
+		"a policy denies it in an authorizer's words": {"patch", "deployments", deniedByRole, true, http.StatusForbidden, `cannot patch resource "deployments"`},
+		"the workload was deleted before the patch":   {"patch", "deployments", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
+		"the workload was deleted before the read":    {"get", "deployments", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			view := testView(kind.Deployment)
-			s := newServer(view, testDeployment())
-			s.client.PrependReactor(tt.verb, "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			s := newServer(view, testDeployment(evicting(hashA, "recreate"), func(o *appsv1.Deployment) { o.Spec.Selector = &metav1.LabelSelector{} }))
+			s.client.PrependReactor(tt.verb, tt.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, tt.err
+			})
+			s.client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+				want := &authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Version: "v1", Resource: "deployments", Namespace: "shop", Name: "web"}
+				if diff := cmp.Diff(want, review.Spec.ResourceAttributes); diff != "" {
+					t.Errorf("what is reviewed (-want +got):\n%s", diff)
+				}
+				review.Status.Allowed = tt.allowed
+				return true, review, nil
 			})
 			_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 			status, ok := err.(apierrors.APIStatus)

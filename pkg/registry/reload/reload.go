@@ -8,12 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
@@ -66,7 +67,7 @@ func (r *REST) try(
 ) error {
 	live, err := workload.Get(ctx, r.Client, r.Dialects, key)
 	if err != nil {
-		return err
+		return unauthorized(err)
 	}
 	content, synced := r.evaluate(live.Workload)
 	if !synced {
@@ -87,7 +88,7 @@ func (r *REST) try(
 	last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 	restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
 	if restart.Pods, restart.Unfit, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
-		return err
+		return unauthorized(err)
 	}
 	data, err := content.policy.RestartPatch(live.Workload, &restart)
 	if err != nil {
@@ -95,6 +96,9 @@ func (r *REST) try(
 	}
 	patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
 	if err != nil {
+		if apierrors.IsForbidden(err) && !r.mayPatch(ctx, key) {
+			return unauthorized(err)
+		}
 		return err
 	}
 	status.Triggered, status.Generation = true, patched.GetGeneration()
@@ -301,18 +305,28 @@ func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 		return apierrors.NewInternalError(fmt.Errorf("restarting %s %s: %w", ref.Kind, ref.Name, err))
 	case apierrors.IsNotFound(status):
 		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), shown.Name)
-	case deniedByRBAC(status):
-		return apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %s", status.ErrStatus.Message))
 	default:
 		return status
 	}
 }
 
-// deniedByRBAC reports whether the server itself lacks a right, "User … cannot patch resource
-// …". A refusal by quota or admission has the same status code. A Reload gets and patches the
-// workload and, with the strategy recreate, lists its pods.
-func deniedByRBAC(status *apierrors.StatusError) bool {
-	return apierrors.IsForbidden(status) && slices.ContainsFunc([]string{"get", "list", "patch"}, func(verb string) bool {
-		return strings.Contains(status.ErrStatus.Message, " cannot "+verb+" resource ")
-	})
+// unauthorized returns what the user gets for an error of a request that the server itself may not make. All reads that are forbidden
+// are of that kind, because no admission applies to them.
+func unauthorized(err error) error {
+	if apierrors.IsForbidden(err) {
+		return refusal{apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %w", err))}
+	}
+	return err
+}
+
+// mayPatch reports whether the server has the right to patch a workload; true if that cannot be found out. It asks the API server, because
+// a refusal by quota or admission has the same status. By default, all authenticated users may ask that (system:basic-user).
+func (r *REST) mayPatch(ctx context.Context, key dependency.WorkloadKey) bool {
+	resource := r.Client.Kinds.Of(key.Kind).Served()
+	review, err := r.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "patch", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: key.Namespace, Name: key.Name,
+		}},
+	}, metav1.CreateOptions{})
+	return err != nil || review.Status.Allowed
 }
