@@ -18,42 +18,25 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
+// agentPart is the pods with agents.
+type agentPart struct{}
+
 // AgentPods is the name of the stream of pods with agents in all namespaces.
 const AgentPods = "pods/agents"
 
 // agentPods returns the stream of the metadata of pods with agents. The API server selects them by a label, and leaves out those that have
 // finished.
-func (c Scope) agentPods() []*stream {
-	if !c.Agents {
-		return nil
-	}
-	s := &stream{
-		name: AgentPods, resource: corev1.SchemeGroupVersion.WithResource("pods"), kind: partialKind, agents: true,
-		labels: status.Label + "=" + status.LabelValue,
-		fields: fields.AndSelectors(
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-		).String(),
-	}
-	s.reduce = func(m metav1.Object) (*object, error) {
-		o := reduced(m)
-		if o.Name != "" { // a bookmark has no name
-			o.agent = c.agentPod(m)
-			o.unowned = o.agent == nil
-		}
-		return o, nil
-	}
-	s.decode = func(raw []byte) (*object, error) {
-		var m metav1.PartialObjectMetadata
-		if err := m.Unmarshal(raw); err != nil {
-			return nil, err
-		}
-		return s.reduce(&m)
-	}
-	return []*stream{s}
+func (c Scope) agentPods() *stream {
+	s := newStream(corev1.SchemeGroupVersion.WithKind(partialKind), "pods", agentPart{}, c.agentPod)
+	s.name, s.labels = AgentPods, status.Label+"="+status.LabelValue
+	s.fields = fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	).String()
+	return s
 }
 
 // agentPod returns what is kept of a pod with an agent; nil: it belongs to no workload of a known kind.
-func (c Scope) agentPod(m metav1.Object) *dependency.AgentPod {
+func (c Scope) agentPod(m *metav1.PartialObjectMetadata) any {
 	key, owner, found := c.Kinds.WorkloadOf(m)
 	if !found {
 		return nil
@@ -92,4 +75,33 @@ func printable(r rune) rune {
 		return r
 	}
 	return ' '
+}
+
+func (agentPart) each(g *dependency.Graph, f func(namespace, name string)) {
+	g.EachAgentPod(func(p *dependency.AgentPod) { f(p.Namespace, p.Name) })
+}
+
+func (agentPart) holds(g *dependency.Graph, o *object) bool {
+	p := g.AgentPod(o.Namespace, o.Name)
+	return p != nil && p.ResourceVersion == o.ResourceVersion
+}
+
+func (agentPart) put(x *Index, o *object, _ dependency.Arrival) touched {
+	p := *o.value.(*dependency.AgentPod)
+	p.Seen = x.clock.Now()
+	return x.known(x.graph.SetAgentPod(&p))
+}
+
+func (agentPart) drop(x *Index, namespace, name, _ string, _ seen) touched {
+	return x.known(x.graph.DeleteAgentPod(namespace, name))
+}
+
+// known returns those of some workloads that are in the graph as what a change affects.
+func (x *Index) known(keys []dependency.WorkloadKey) (what touched) {
+	for _, key := range keys {
+		if x.graph.Workload(key) != nil {
+			what.workloads = append(what.workloads, key)
+		}
+	}
+	return what
 }

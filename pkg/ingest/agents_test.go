@@ -17,17 +17,17 @@ import (
 )
 
 // agentStream returns the stream.
-func agentStream() *stream { return Scope{Agents: true}.agentPods()[0] }
+func agentStream() *stream { return Scope{}.agentPods() }
 
 func TestAgentPods_AreReadWhereTheyAreAskedFor(t *testing.T) {
 	for _, s := range (Scope{}).streams(nil) {
-		if s.agents {
+		if s.part == (agentPart{}) {
 			t.Errorf("%s is read without being asked for", s.name)
 		}
 	}
 	var names []string
 	for _, s := range (Scope{Agents: true, Namespaces: []string{"a", "b"}}).streams(nil) {
-		if s.agents {
+		if s.part == (agentPart{}) {
 			names = append(names, s.name)
 			if s.namespaces() || s.labels != "configdep.io/agent=true" || s.fields != "status.phase!=Succeeded,status.phase!=Failed" ||
 				s.accepts("application/x", false) != "application/x;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" {
@@ -71,10 +71,10 @@ func TestAgentPods_Decode(t *testing.T) {
 				t.Fatal(err)
 			}
 			o, err := agentStream().decode(raw)
-			if err != nil || o.agent == nil || !o.kept() || o.Name != "web-1-a" || o.ResourceVersion != "7" {
+			if err != nil || o.value == nil || o.Name != "web-1-a" || o.ResourceVersion != "7" {
 				t.Fatalf("%+v, %v", o, err)
 			}
-			p := o.agent
+			p := o.value.(*dependency.AgentPod)
 			got := fmt.Sprint(p.State, " ", p.Message)
 			for _, s := range p.Sources {
 				got += fmt.Sprint(" ", s.Kind, "/", s.Name, s.UID, "@", s.Version)
@@ -92,7 +92,7 @@ func TestAgentPods_Decode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := agentStream().decode(raw); err != nil || o.kept() || o.unowned || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if o, err := agentStream().decode(raw); err != nil || o.value != nil || o.Name != "" || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Errorf("a bookmark: %+v, %v", o, err)
 	}
 }

@@ -433,7 +433,7 @@ func TestOptionalKind_RefusalsInARow(t *testing.T) {
 	x := NewIndex(now, &states{})
 	k := boats()
 	x.Within(Scope{Kinds: kind.Table{kind.BuiltIn()[0], k}})
-	s := &stream{name: boatsName, optional: k}
+	s := &stream{name: boatsName, part: workloadPart(k.Name), optional: k}
 	x.optional.read[s.name] = true
 	f := &followed{index: x, reader: &Reader{pace: defaultPace}, ask: make(chan struct{}, 1)}
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "boats"}, "", errors.New("no role"))

@@ -57,7 +57,7 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 	const more = 3
 	workload := func(i, version int) *object {
 		o := naming(deployment(fmt.Sprintf("w-%03d", i), version), fmt.Sprintf("secret/s-%d-*", i))
-		o.workload.Created = metav1.Unix(int64(i/10), 0)
+		workloadOf(o).Created = metav1.Unix(int64(i/10), 0)
 		return o
 	}
 	var workloads []any
@@ -88,7 +88,7 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 			must(t, store.Delete(workload(0, 11)))
 			expect("one has gone", dependency.MaxGlobWork+1, more-1)
 			same := naming(deployment("w-001", 12), "secret/s-2-*")
-			same.workload.Created = metav1.Unix(0, 0)
+			workloadOf(same).Created = metav1.Unix(0, 0)
 			must(t, store.Update(same))
 			expect("two have the same", dependency.MaxGlobWork+2, more-2)
 			must(t, newStore(x, secrets).Update(secret("s-502-a", 13)))

@@ -64,6 +64,9 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 	change := func(s *stream) *object {
 		version++
 		name := pick(r, "a", "b", "c", "d")
+		source, isSource := s.part.(sourcePart)
+		workload, _ := s.part.(workloadPart)
+		kind := dependency.WorkloadKind(workload)
 		switch {
 		case s == namespaces:
 			annotations := map[string]string{}
@@ -74,14 +77,14 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 				annotations = policy.Dialects(nil).ReadNamespace(annotations, nil, r.Intn(2) == 0)
 			}
 			return namespaceObject("ns", version, annotations)
-		case s.sources != "":
-			return sourceObject(s.sources, name, version)
+		case isSource:
+			return sourceObject(dependency.SourceKind(source), name, version)
 		case r.Intn(5) == 0:
-			return controlled(s.workloads, name, version)
+			return controlled(name, version)
 		case r.Intn(4) == 0:
-			return naming(workloadObject(s.workloads, name, version, subset(r, "a", "b", "c")...), pick(r, names...))
+			return naming(workloadObject(kind, name, version, subset(r, "a", "b", "c")...), pick(r, names...))
 		default:
-			return workloadObject(s.workloads, name, version, subset(r, "a", "b", "c")...)
+			return workloadObject(kind, name, version, subset(r, "a", "b", "c")...)
 		}
 	}
 	for step := range 3_000 {
@@ -164,15 +167,15 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	naive := dependency.NewGraph()
 	naive.SetUnreadNamespace(x.scope.unreadNamespace())
 	for _, o := range cluster[namespaces] {
-		naive.SetNamespace(o.Name, *o.namespace)
+		naive.SetNamespace(o.Name, o.value.(*namespace).annotations)
 	}
 	for _, objects := range cluster {
 		for _, o := range objects {
 			switch {
-			case o.workload != nil:
-				naive.SetWorkload(o.workload, patternsOf(naive, o.workload))
-			case o.source != nil:
-				naive.SetSource(o.source)
+			case workloadOf(o) != nil:
+				naive.SetWorkload(workloadOf(o), patternsOf(naive, workloadOf(o)))
+			case sourceOf(o) != nil:
+				naive.SetSource(sourceOf(o))
 			}
 		}
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	deployments = &stream{name: "deployments", workloads: kind.Deployment}
-	jobs        = &stream{name: "jobs", workloads: kind.Job}
-	secrets     = &stream{name: "secrets", sources: dependency.Secret}
-	configMaps  = &stream{name: "configmaps", sources: dependency.ConfigMap}
-	namespaces  = &stream{name: "namespaces"}
+	deployments = &stream{name: "deployments", part: workloadPart(kind.Deployment)}
+	jobs        = &stream{name: "jobs", part: workloadPart(kind.Job)}
+	secrets     = &stream{name: "secrets", part: sourcePart(dependency.Secret), digested: true}
+	configMaps  = &stream{name: "configmaps", part: sourcePart(dependency.ConfigMap), digested: true}
+	namespaces  = &stream{name: "namespaces", part: namespacePart{}, lossy: true}
 )
 
 // now is the time of everything, unless the clock is set.
@@ -140,11 +140,11 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 		"a change of a slow watch":    {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 95)) }, "changed at 100: deployment.web"},
 		"a version that is no number": {func(x *Index) error { return newStore(x, secrets).Bookmark("x") }, "progressed to 100"},
 		"a workload that is not shown": {
-			func(x *Index) error { return newStore(x, jobs).Add(controlled(kind.Job, "run", 101)) }, "progressed to 101",
+			func(x *Index) error { return newStore(x, jobs).Add(controlled("run", 101)) }, "progressed to 101",
 		},
 		"a workload gains a controller": {
 			func(x *Index) error {
-				return newStore(x, deployments).Update(controlled(kind.Deployment, "web", 101))
+				return newStore(x, deployments).Update(controlled("web", 101))
 			}, "changed at 101: -deployment.web",
 		},
 		"a list that lacks workloads": {
@@ -153,7 +153,7 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 		},
 		"a list with a workload that has gained a controller": {
 			func(x *Index) error {
-				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(kind.Deployment, "web", 101)}, "102")
+				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled("web", 101)}, "102")
 			},
 			"changed at 102: -deployment.web",
 		},
@@ -190,7 +190,7 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 		"a list with a workload that was deleted and created again": {
 			func(x *Index) error {
 				again := deployment("web", 1, "db")
-				again.workload.UID = "another"
+				workloadOf(again).UID = "another"
 				return newStore(x, deployments).Replace([]any{again, deployment("api", 2, "db"), deployment("idle", 3)}, "101")
 			},
 			"changed at 101: deployment.web",
@@ -244,7 +244,7 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	if users() != 1 {
 		t.Fatalf("got %d users of the source, want 1", users())
 	}
-	must(t, newStore(x, jobs).Update(controlled(kind.Job, "seed", 102)))
+	must(t, newStore(x, jobs).Update(controlled("seed", 102)))
 	if users() != 0 {
 		t.Errorf("got %d users of the source, want none", users())
 	}
@@ -254,7 +254,7 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 // was found in the first list. A change that is seen before everything is read has a version, but no time.
 func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	digest := func(o *object, content byte) *object {
-		o.source.Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
+		sourceOf(o).Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
 		return o
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}

@@ -95,7 +95,7 @@ func TestReader_CustomResource(t *testing.T) {
 	}
 	check := func(o runtime.Object, name, version string) {
 		t.Helper()
-		w := o.(*object).workload
+		w := workloadOf(o.(*object))
 		if w == nil || w.Kind != "Train" || w.Name != name || w.ResourceVersion != version || !w.Rollable || len(w.References) != 1 ||
 			w.References[0].Name != "db" || len(w.Annotations) != 1 {
 			t.Errorf("workload = %+v", w)
@@ -119,7 +119,7 @@ func TestReader_CustomResource(t *testing.T) {
 		t.Fatalf("first event = %+v", first)
 	}
 	check(first.Object, "express", "8")
-	if e := <-watching.ResultChan(); e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).kept() {
+	if e := <-watching.ResultChan(); e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).value != nil {
 		t.Errorf("%+v", e)
 	}
 	if e := <-watching.ResultChan(); e.Type != watch.Error || e.Object.(*metav1.Status).Code != http.StatusGone {
@@ -311,7 +311,7 @@ func TestNothingIsLeftOfJSON(t *testing.T) {
 				if err != nil {
 					break
 				}
-				if w := o.(*object).workload; w == nil || len(w.Fields.States) != 1 {
+				if w := workloadOf(o.(*object)); w == nil || len(w.Fields.States) != 1 {
 					t.Errorf("event %d is read as %+v", n, w)
 				}
 			}

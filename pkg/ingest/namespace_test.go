@@ -44,17 +44,17 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 	for kind, meanwhile := range map[string]func(*Index){
 		"nothing": func(*Index) {},
 		"a workload is written": func(x *Index) {
-			x.note(x.put(deployment(name(n-1), 102, "db"), x.arrival(true)))
+			x.note(deployments.put(x, deployment(name(n-1), 102, "db"), x.arrival(true)))
 		},
 		"a workload opts out by itself": func(x *Index) {
 			o := deployment(name(n-2), 102, "db")
-			o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "off"}
-			x.note(x.put(o, x.arrival(true)))
+			workloadOf(o).Annotations = map[string]string{policy.ReloadAnnotation: "off"}
+			x.note(deployments.put(x, o, x.arrival(true)))
 		},
-		"a workload is created":                     func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
-		"a workload is deleted":                     func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", seen{})) },
-		"a source that annotations name is deleted": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", seen{})) },
-		"a source is written":                       func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
+		"a workload is created":                     func(x *Index) { x.note(deployments.put(x, deployment("young", 102, "db"), x.arrival(true))) },
+		"a workload is deleted":                     func(x *Index) { x.note(deployments.drop(x, "ns", name(n-1), "102", seen{})) },
+		"a source that annotations name is deleted": func(x *Index) { x.note(secrets.drop(x, "ns", "more", "102", seen{})) },
+		"a source is written":                       func(x *Index) { x.note(secrets.put(x, secret("s-1", 102), x.arrival(true))) },
 	} {
 		for change, annotations := range map[string][2]map[string]string{"on": {nil, mode}, "off": {mode, nil}} {
 			t.Run(change+"/"+kind, func(t *testing.T) {

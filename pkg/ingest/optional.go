@@ -63,7 +63,7 @@ func (x *Index) leave(s *stream) (synced bool) {
 	defer x.mu.Unlock()
 	var touched touched
 	for n := range gone { // nothing else adds or removes objects of the stream
-		touched.add(x.drop(s, n.namespace, n.name, "", seen{}))
+		touched.add(s.drop(x, n.namespace, n.name, "", seen{}))
 		if x.countApplied() {
 			x.tellPart(&touched)
 		}

@@ -83,7 +83,7 @@ func TestLeave_NothingWasRead(t *testing.T) {
 	x.replace(s, []any{boat("ark", 90)}, "105")
 	read := x.current()
 	x.leave(s)
-	if key := boat("ark", 90).workload.WorkloadKey; read.Workload(key) == nil || x.current().Workload(key) != nil {
+	if key := workloadOf(boat("ark", 90)).WorkloadKey; read.Workload(key) == nil || x.current().Workload(key) != nil {
 		t.Error("what was read is still there")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // needs, it is not restarted. So all of this is a change for both.
 func TestOwnedWorkloads_AreTold(t *testing.T) {
 	owned := deployment("web", 6, "db")
-	owned.workload.Owner = &dependency.Owner{WorkloadKey: dependency.WorkloadKey{Kind: "Boat", Namespace: "ns", Name: "ark"}}
+	workloadOf(owned).Owner = &dependency.Owner{WorkloadKey: dependency.WorkloadKey{Kind: "Boat", Namespace: "ns", Name: "ark"}}
 	for name, tt := range map[string]struct {
 		change func(*Index, *stream)
 		want   string
@@ -34,7 +34,7 @@ func TestOwnedWorkloads_AreTold(t *testing.T) {
 			boats := scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
 			x, r := syncedWithin(t, scope, []any{owned, deployment("other", 7, "other")}, []any{secret("db", 5), secret("tls", 5), secret("other", 5)})
 			owner := workloadObject("Boat", "ark", 90, "db", "tls")
-			owner.workload.Custom = true
+			workloadOf(owner).Custom = true
 			x.replace(boats, []any{owner}, "110")
 			r.told()
 			tt.change(x, boats)
@@ -55,13 +55,13 @@ func TestBorrowers_InAnyOrder(t *testing.T) {
 	lender := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}
 	boat := func(i, version int) *object {
 		o := workloadObject("Boat", fmt.Sprintf("b%02d", i), version)
-		o.workload.Custom, o.workload.Borrows, o.workload.TemplateOf = true, true, &lender
+		workloadOf(o).Custom, workloadOf(o).Borrows, workloadOf(o).TemplateOf = true, true, &lender
 		return o
 	}
 	check := func(when, reads string, first int) {
 		t.Helper()
 		for i := range dependency.MaxBorrowers + 2 {
-			w := x.workload(boat(i, 0).workload.WorkloadKey)
+			w := x.workload(workloadOf(boat(i, 0)).WorkloadKey)
 			if w == nil {
 				continue
 			}
@@ -80,9 +80,9 @@ func TestBorrowers_InAnyOrder(t *testing.T) {
 	x.remove(boats, boat(0, 140))
 	check("the first one is gone", "new", 1)
 	elsewhere := boat(1, 150)
-	elsewhere.workload.TemplateOf = &dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "other"}
+	workloadOf(elsewhere).TemplateOf = &dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "other"}
 	x.set(boats, elsewhere)
-	if w := x.workload(boat(dependency.MaxBorrowers+1, 0).workload.WorkloadKey); w.Truncated || len(w.References) != 1 {
+	if w := x.workload(workloadOf(boat(dependency.MaxBorrowers+1, 0)).WorkloadKey); w.Truncated || len(w.References) != 1 {
 		t.Errorf("the last one does not take the place of one that has another template now: %v", w.References)
 	}
 }

@@ -26,6 +26,9 @@ const podStatusKind = "SecretProviderClassPodStatus"
 // PodStatuses is the name of the stream of that resource in all namespaces.
 var PodStatuses = podStatusResource.GroupResource().String()
 
+// podStatusPart is what pods have mounted of SecretProviderClasses.
+type podStatusPart struct{}
+
 // podStatus is what is decoded of a SecretProviderClassPodStatus.
 type podStatus struct {
 	metav1.ObjectMeta `json:"metadata"`
@@ -40,16 +43,12 @@ type podStatus struct {
 }
 
 // podStatuses returns the stream of what pods have mounted of SecretProviderClasses.
-func (c Scope) podStatuses(digester *dependency.Digester) []*stream {
-	if !c.PodStatuses {
-		return nil
-	}
+func podStatuses(digester *dependency.Digester) *stream {
 	s := &stream{
-		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, mounted: true, json: true,
+		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, part: podStatusPart{}, digested: true, json: true,
 		optional: &kind.Kind{Name: podStatusKind, Resource: podStatusResource, Optional: true, Versions: []string{podStatusResource.Version}},
 	}
-	s.reduce = func(m metav1.Object) (*object, error) {
-		o := reduced(m)
+	s.read = func(m metav1.Object) (any, error) {
 		if whole, ok := m.(*unstructured.Unstructured); ok { // of a test
 			p := &podStatus{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(whole.Object, p); err != nil {
@@ -57,11 +56,7 @@ func (c Scope) podStatuses(digester *dependency.Digester) []*stream {
 			}
 			m = p
 		}
-		if p, ok := m.(*podStatus); ok && o.Name != "" { // a bookmark has no name
-			o.mounted = p.reduce(digester)
-			o.unmounted = o.mounted == nil
-		}
-		return o, nil
+		return m.(*podStatus).reduce(digester), nil
 	}
 	s.decode = func(raw []byte) (*object, error) {
 		var p podStatus
@@ -70,13 +65,13 @@ func (c Scope) podStatuses(digester *dependency.Digester) []*stream {
 		}
 		return s.reduce(&p)
 	}
-	return []*stream{s}
+	return s
 }
 
 // reduce returns what is kept of a status; nil: the pod has not mounted anything yet.
-func (p *podStatus) reduce(digester *dependency.Digester) *dependency.PodStatus {
+func (p *podStatus) reduce(digester *dependency.Digester) any {
 	class := p.Status.SecretProviderClassName
-	if !p.Status.Mounted || len(validation.NameIsDNSSubdomain(class, false)) > 0 {
+	if !p.Status.Mounted || len(p.Status.Objects) == 0 || len(validation.NameIsDNSSubdomain(class, false)) > 0 {
 		return nil
 	}
 	objects := make([]dependency.PodObject, len(p.Status.Objects))
@@ -84,4 +79,29 @@ func (p *podStatus) reduce(digester *dependency.Digester) *dependency.PodStatus 
 		objects[i] = dependency.PodObject{ID: o.ID, Version: o.Version}
 	}
 	return dependency.FromPodStatus(digester, &p.ObjectMeta, strings.Clone(class), objects)
+}
+
+func (podStatusPart) each(g *dependency.Graph, f func(namespace, name string)) {
+	g.EachPodStatus(func(p *dependency.PodStatus) { f(p.Namespace, p.Name) })
+}
+
+func (podStatusPart) holds(g *dependency.Graph, o *object) bool {
+	p := g.PodStatus(o.Namespace, o.Name)
+	return p != nil && p.ResourceVersion == o.ResourceVersion
+}
+
+func (podStatusPart) put(x *Index, o *object, at dependency.Arrival) touched {
+	return x.usersOf(x.graph.SetPodStatus(o.value.(*dependency.PodStatus), at))
+}
+
+func (podStatusPart) drop(x *Index, namespace, name, _ string, _ seen) touched {
+	return x.usersOf(x.graph.DeletePodStatus(namespace, name, x.arrival(true)))
+}
+
+// usersOf is users for several sources.
+func (x *Index) usersOf(keys []dependency.SourceKey) (what touched) {
+	for _, key := range keys {
+		what.add(x.users(key))
+	}
+	return what
 }

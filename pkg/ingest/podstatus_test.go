@@ -13,19 +13,19 @@ import (
 
 // podStatusStream returns the stream, with a digester.
 func podStatusStream() *stream {
-	return Scope{PodStatuses: true}.podStatuses(dependency.NewDigester(make([]byte, dependency.KeySize)))[0]
+	return podStatuses(dependency.NewDigester(make([]byte, dependency.KeySize)))
 }
 
 func TestPodStatuses_AreReadWhileTheyAreServed(t *testing.T) {
 	for _, s := range (Scope{}).streams(nil) {
-		if s.mounted {
+		if s.part == (podStatusPart{}) {
 			t.Errorf("%s is read without being asked for", s.name)
 		}
 	}
 	streams := (Scope{PodStatuses: true, Namespaces: []string{"a", "b"}}).streams(nil)
 	var names []string
 	for _, s := range streams {
-		if s.mounted {
+		if s.part == (podStatusPart{}) {
 			names = append(names, s.name)
 			if s.optional == nil || !s.json || s.namespaces() {
 				t.Errorf("%+v", s)
@@ -62,14 +62,15 @@ func TestPodStatuses_Decode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o.ResourceVersion != "7" || o.kept() != (tt.want != "") || o.unmounted != (tt.want == "") {
+			if o.ResourceVersion != "7" || (o.value != nil) != (tt.want != "") {
 				t.Fatalf("%+v", o)
 			}
 			if tt.want == "" {
 				return
 			}
-			got := []string{o.mounted.Class}
-			for _, k := range o.mounted.Keys {
+			p := o.value.(*dependency.PodStatus)
+			got := []string{p.Class}
+			for _, k := range p.Keys {
 				got = append(got, k.Key)
 			}
 			if got := strings.Join(got, " "); got != tt.want {
@@ -97,7 +98,7 @@ func TestPodStatuses_AreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return o.mounted
+		return o.value.(*dependency.PodStatus)
 	}
 	long := strings.Repeat("é", 5000)
 	many := decode(1000, long, long)
@@ -126,12 +127,12 @@ func FuzzPodStatus(f *testing.F) {
 	s := podStatusStream()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o, err := s.decode(raw)
-		if err != nil || o.mounted == nil {
+		if err != nil || o.value == nil {
 			return
 		}
 		g := dependency.NewGraph()
 		g.SetDigester(dependency.NewDigester(make([]byte, dependency.KeySize)))
-		for _, class := range g.SetPodStatus(o.mounted, dependency.Arrival{Live: true, Order: 1}) {
+		for _, class := range g.SetPodStatus(o.value.(*dependency.PodStatus), dependency.Arrival{Live: true, Order: 1}) {
 			if g.Source(class) == nil {
 				t.Errorf("%v has no content", class)
 			}

@@ -80,7 +80,7 @@ func TestProgress(t *testing.T) {
 	step("an object comes", web.Add(deployment("api", 120)), "105-120 since 100: changed")
 	step("an object changes", run.Update(workloadObject(kind.Job, "seed", 121)), "110-121 since 100: changed")
 	step("an object goes, in the version of its deletion", db.Delete(secret("db", 122)), "120-122 since 100: changed")
-	step("an event of what is not shown", run.Add(controlled(kind.Job, "x", 123)), "120-123 since 100: progressed")
+	step("an event of what is not shown", run.Add(controlled("x", 123)), "120-123 since 100: progressed")
 	step("a bookmark that is older", web.Bookmark("60"), "120-123 since 100: progressed")
 	step("a bookmark that is no number", web.Bookmark("x"), "120-123 since 100: progressed")
 	step("a list after a disconnection", db.Replace(nil, "130"), "120-130 since 130: progressed")
@@ -323,7 +323,7 @@ func TestIndex_NoticesARestoredEtcd(t *testing.T) {
 // what was read.
 func TestIndex_NoticesARestoreThatWasOvertaken(t *testing.T) {
 	other := secret("a", 50)
-	other.source.UID = "other"
+	sourceOf(other).UID = "other"
 	for name, tt := range map[string]struct {
 		stream   *stream
 		objects  []any
@@ -340,7 +340,7 @@ func TestIndex_NoticesARestoreThatWasOvertaken(t *testing.T) {
 		"another object has the version":              {secrets, []any{other, secret("b", 90)}, true},
 		"a workload has changed":                      {deployments, []any{deployment("web", 101, "a")}, false},
 		"a workload is older":                         {deployments, []any{deployment("web", 39, "a")}, true},
-		"a workload that is not shown":                {deployments, []any{deployment("web", 40, "a"), controlled(kind.Deployment, "other", 30)}, false},
+		"a workload that is not shown":                {deployments, []any{deployment("web", 40, "a"), controlled("other", 30)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, _ := synced(t, []any{deployment("web", 40, "a")}, []any{secret("a", 50), secret("b", 90)})

@@ -113,7 +113,7 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 	scope := r.scope
 	scope.Namespaces = []string{key.Namespace}
 	for _, s := range scope.streams(digester) {
-		if s.sources != key.Kind {
+		if s.part != sourcePart(key.Kind) {
 			continue
 		}
 		only := fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()
@@ -121,7 +121,8 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 		if err != nil || len(list.Items) == 0 {
 			return nil, err
 		}
-		return list.Items[0].Object.(*object).source, nil
+		source, _ := list.Items[0].Object.(*object).value.(*dependency.Source)
+		return source, nil
 	}
 	return nil, fmt.Errorf("a %s is not read", key.Kind)
 }

@@ -119,7 +119,7 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 		if bytes.Contains(raw, []byte(password)) {
 			t.Errorf("%s: the buffer still holds the password", kind)
 		}
-		if got := o.(*object).source; len(got.Keys) != 2 || !got.Ignored {
+		if got := sourceOf(o.(*object)); len(got.Keys) != 2 || !got.Ignored {
 			t.Errorf("%s: read as %+v", kind, got)
 		}
 	}
@@ -166,13 +166,13 @@ func TestEventsOnTheWire(t *testing.T) {
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-w.ResultChan()
 		o, ok := event.Object.(*object)
-		if !ok || event.Type != typ || o.source == nil || o.Name != "db" || o.ResourceVersion != "7" || len(o.source.Keys) != 1 ||
-			o.source.Keys[0] != dependency.FromSecret(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
+		if !ok || event.Type != typ || sourceOf(o) == nil || o.Name != "db" || o.ResourceVersion != "7" || len(sourceOf(o).Keys) != 1 ||
+			sourceOf(o).Keys[0] != dependency.FromSecret(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
 			t.Errorf("%s: event %s with %+v", typ, event.Type, event.Object)
 		}
 	}
 	event := <-w.ResultChan()
-	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.kept() || o.ResourceVersion != "9" ||
+	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" ||
 		!cmp.Equal(o.Annotations, map[string]string{metav1.InitialEventsAnnotationKey: "true"}) {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}
@@ -210,7 +210,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	}
 	w = newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "79"}}))
 	for _, s := range (Scope{Namespaces: []string{"shop"}}).streams(nil) {
-		if s.sources != dependency.Secret {
+		if s.part != sourcePart(dependency.Secret) {
 			continue
 		}
 		if v, err := w.reader.revision(quiet(t), s); err != nil || v != 79 {

@@ -109,13 +109,13 @@ func objectMeta(name string, version int) metav1.ObjectMeta {
 
 // workloadObject returns a reduced workload that reads Secrets.
 func workloadObject(of dependency.WorkloadKind, name string, version int, secrets ...string) *object {
-	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
+	o := &object{ObjectMeta: objectMeta(name, version), value: &dependency.Workload{
 		WorkloadKey:     dependency.WorkloadKey{Kind: of, Namespace: "ns", Name: name},
 		ResourceVersion: fmt.Sprint(version),
 		Traits:          traitsOf(of),
 	}}
 	for _, s := range secrets {
-		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})
+		workloadOf(o).References = append(workloadOf(o).References, dependency.Reference{Kind: dependency.Secret, Name: s})
 	}
 	return o
 }
@@ -132,7 +132,7 @@ func deployment(name string, version int, secrets ...string) *object {
 }
 
 func sourceObject(kind dependency.SourceKind, name string, version int) *object {
-	return &object{ObjectMeta: objectMeta(name, version), source: &dependency.Source{
+	return &object{ObjectMeta: objectMeta(name, version), value: &dependency.Source{
 		SourceKey:       dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name},
 		ResourceVersion: fmt.Sprint(version),
 	}}
@@ -142,21 +142,28 @@ func secret(name string, version int) *object { return sourceObject(dependency.S
 
 // naming returns a workload whose annotation names sources.
 func naming(o *object, sources string) *object {
-	o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: sources}
+	workloadOf(o).Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: sources}
 	return o
 }
 
 // namespaceObject returns a reduced namespace.
 func namespaceObject(name string, version int, annotations map[string]string) *object {
-	return &object{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(version)}, namespace: &annotations}
+	return &object{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(version)}, value: &namespace{annotations: annotations}}
 }
 
 // controlled returns a workload that is not shown because it has a controller.
-func controlled(kind dependency.WorkloadKind, name string, version int) *object {
-	return &object{
-		ObjectMeta: objectMeta(name, version),
-		dropped:    dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name},
-	}
+func controlled(name string, version int) *object {
+	return &object{ObjectMeta: objectMeta(name, version)}
+}
+
+func workloadOf(o *object) *dependency.Workload {
+	w, _ := o.value.(*dependency.Workload)
+	return w
+}
+
+func sourceOf(o *object) *dependency.Source {
+	s, _ := o.value.(*dependency.Source)
+	return s
 }
 
 func newStore(x *Index, s *stream) *store { return &store{x, s, make(chan struct{})} }

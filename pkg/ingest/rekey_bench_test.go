@@ -119,7 +119,7 @@ func (c *crowd) deployment(i int, version string) *object {
 	namespace, name := c.key(i)
 	return &object{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version},
-		workload: &dependency.Workload{
+		value: &dependency.Workload{
 			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: name},
 			UID:         types.UID(name), ResourceVersion: version,
 			Annotations: map[string]string{policy.ReloadAnnotation: "auto"}, Marks: c.marks[i],
@@ -133,7 +133,7 @@ func (c *crowd) secret(i int, version, content string) *object {
 	namespace, name := c.key(i)
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: version}
 	keys := []dependency.KeyDigest{{Key: "a", Digest: c.digester.Content([]byte(content))}}
-	return &object{ObjectMeta: meta, source: dependency.NewSource(testDigester(), dependency.Secret, &meta, dependency.SourceMarks{}, keys)}
+	return &object{ObjectMeta: meta, value: dependency.NewSource(testDigester(), dependency.Secret, &meta, dependency.SourceMarks{}, keys)}
 }
 
 func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }

@@ -247,7 +247,7 @@ func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
 	if !x.Read(func(known policy.Evaluator) {
 		g := known.Graph
 		for i := range n {
-			w := g.Workload(c.deployment(i, "").workload.WorkloadKey)
+			w := g.Workload(workloadOf(c.deployment(i, "")).WorkloadKey)
 			ids, known := policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w).Stale()
 			if !known || (len(ids) > 0) != (i%3 == 0) {
 				t.Errorf("%s: changed sources = %v (known: %v)", w.Name, ids, known)

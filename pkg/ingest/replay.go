@@ -102,7 +102,7 @@ func (r *Replay) Set(o runtime.Object) error {
 func (r *Replay) Delete(o runtime.Object) error {
 	s, m, err := r.streamOf(o)
 	if err == nil {
-		r.index.remove(s, reduced(m))
+		r.index.remove(s, metadata(m))
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (r *Replay) Serve(resource, version string) error {
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
-	if !r.Encoded || s.sources == "" || !ok {
+	if _, source := s.part.(sourcePart); !r.Encoded || !source || !ok {
 		return s.reduce(m)
 	}
 	raw, err := o.Marshal()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -50,21 +49,6 @@ func (c Scope) kinds() []*kind.Kind {
 	return slices.DeleteFunc(c.Kinds.All(), func(k *kind.Kind) bool { return slices.Contains(c.IgnoredWorkloads, k.Name) })
 }
 
-// configMaps returns the stream for ConfigMaps.
-func (c Scope) configMaps(digester *dependency.Digester) []*stream {
-	if c.WithoutConfigMaps {
-		return nil
-	}
-	return []*stream{newSources(c, dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap)}
-}
-
-func (c Scope) sourceLabels() string {
-	if c.SourceSelector == nil {
-		return ""
-	}
-	return c.SourceSelector.String()
-}
-
 // without returns a stream of all namespaces but some. The API server leaves out what is in these.
 func (s *stream) without(namespaces []string) *stream {
 	if len(namespaces) == 0 {
@@ -84,68 +68,6 @@ func (s *stream) without(namespaces []string) *stream {
 
 // namespaceField is the field of objects by which the API server selects namespaces.
 const namespaceField = "metadata.namespace"
-
-// unreadNamespace returns what counts for the workloads of a namespace that has not been read: nothing, and with a selector that
-// it is not selected.
-func (c Scope) unreadNamespace() map[string]string {
-	if c.NamespaceSelector == nil {
-		return nil
-	}
-	return c.Dialects.ReadNamespace(nil, nil, false)
-}
-
-// readNamespace reads the defaults for the workloads of a namespace.
-func (c Scope) readNamespace(n *corev1.Namespace, o *object) {
-	selected := c.NamespaceSelector == nil || c.NamespaceSelector.Matches(labels.Set(n.Labels))
-	annotations := c.Dialects.ReadNamespace(n.Annotations, n.Labels, selected)
-	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
-}
-
-// secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
-// type. The API server selects by type, so it sends no content of those that are not read.
-func (c Scope) secrets(digester *dependency.Digester) []*stream {
-	if c.WithoutSecrets {
-		return nil
-	}
-	whole := newSources(c, dependency.Secret, "secrets", digester, dependency.FromSecret)
-	all := []*stream{whole}
-	read := make([]fields.Selector, len(c.UnreadTypes))
-	for i, typ := range c.UnreadTypes {
-		read[i] = fields.OneTermNotEqualSelector(typeField, typ)
-		all = append(all, unread(typ))
-	}
-	whole.fields = fields.AndSelectors(read...).String()
-	return all
-}
-
-// typeField is the field of Secrets by which the API server selects types.
-const typeField = "type"
-
-// unread returns a stream of the metadata of Secrets of a type. A Secret has one type for all its life.
-func unread(typ string) *stream {
-	s := &stream{
-		name: "secrets/" + typ, resource: corev1.SchemeGroupVersion.WithResource("secrets"), unread: typ,
-		kind: partialKind, fields: fields.OneTermEqualSelector(typeField, typ).String(),
-	}
-	s.reduce = func(m metav1.Object) (*object, error) {
-		o := reduced(m)
-		if o.Name != "" { // a bookmark has no name
-			o.unread = &dependency.Unread{
-				SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: o.Namespace, Name: o.Name},
-				Type:      typ, UID: m.GetUID(), ResourceVersion: o.ResourceVersion, Created: m.GetCreationTimestamp(),
-			}
-		}
-		return o, nil
-	}
-	s.decode = func(raw []byte) (*object, error) {
-		m, err := decodeMetadata(raw, nil)
-		if err != nil {
-			return nil, err
-		}
-		return s.reduce(m)
-	}
-	return s
-}
 
 // partialKind is the kind of objects of which only the metadata is asked for.
 const partialKind = "PartialObjectMetadata"

@@ -65,7 +65,7 @@ func TestScope_Secrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string][]string{}
 			for _, s := range tt.scope.streams(testDigester()) {
-				if s.sources != dependency.Secret && s.unread == "" {
+				if _, unread := s.part.(unreadPart); s.part != sourcePart(dependency.Secret) && !unread {
 					continue
 				}
 				w := newWireOf(t, s, http.StatusForbidden, "text/plain", nil)
@@ -138,7 +138,7 @@ func TestUnreadOnTheWire(t *testing.T) {
 	if err != nil || got.ResourceVersion != "42" || len(got.Items) != 1 {
 		t.Fatalf("list = %+v, error %v", got, err)
 	}
-	if diff := cmp.Diff(&want, got.Items[0].Object.(*object).unread); diff != "" {
+	if diff := cmp.Diff(&want, got.Items[0].Object.(*object).value); diff != "" {
 		t.Errorf("objects in a list (-want +got):\n%s", diff)
 	}
 
@@ -153,14 +153,14 @@ func TestUnreadOnTheWire(t *testing.T) {
 	}
 	defer events.Stop()
 	event := <-events.ResultChan()
-	if diff := cmp.Diff(&want, event.Object.(*object).unread); diff != "" || event.Type != watch.Modified {
+	if diff := cmp.Diff(&want, event.Object.(*object).value); diff != "" || event.Type != watch.Modified {
 		t.Errorf("object in an event %s (-want +got):\n%s", event.Type, diff)
 	}
 	if strings.Contains(dump.Pretty(event.Object), password) {
 		t.Error("the event contains the password")
 	}
 	event = <-events.ResultChan()
-	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.kept() || o.ResourceVersion != "9" {
+	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}
 	if event = <-events.ResultChan(); event.Type != watch.Error {

@@ -4,12 +4,10 @@
 package ingest
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,24 +21,57 @@ type stream struct {
 	resource  schema.GroupVersionResource
 	namespace string // to which it is limited; empty: it is not
 	kind      string
-	labels    string                  // and fields select what is read
-	fields    string                  //
-	workloads dependency.WorkloadKind // or
-	sources   dependency.SourceKind   // or
-	unread    string                  // the type of Secrets that are not read, or
-	mounted   bool                    // it is what pods have mounted of SecretProviderClasses, or
-	agents    bool                    // it is pods with agents, or none of them: namespaces
-	json      bool                    // it comes in JSON, and not in protobuf
-	optional  *kind.Kind              // whose definition may come and go; nil: it is always there
-	again     bool                    // the next list is in another version, so that all of it is read again
-	// reduce reduces an object, and decode an encoded one, whose content it overwrites.
-	reduce func(metav1.Object) (*object, error)
+	labels    string     // and fields select what is read
+	fields    string     //
+	json      bool       // it comes in JSON, and not in protobuf
+	optional  *kind.Kind // whose definition may come and go; nil: it is always there
+	again     bool       // the next list is in another version, so that all of it is read again
+	part                 // of the graph, which it fills
+	// digested: the graph has digests of its objects, so that they are read again with another key.
+	digested bool
+	// lossy: the graph may lack an object that has been read, or its version. If it does, that is no sign of a restore of etcd.
+	lossy bool
+	// read returns what the graph keeps of an object that has a name; nil: nothing.
+	read func(metav1.Object) (any, error)
+	// decode reduces an encoded object, whose content it overwrites.
 	decode func([]byte) (*object, error)
 }
 
+// part is a part of the graph: objects of which it keeps values of one type. Each has a file of its own, and a line in Scope.resources.
+type part interface {
+	// each calls f with the namespace and the name of each object.
+	each(g *dependency.Graph, f func(namespace, name string))
+	// holds reports whether the graph has an object in just the version in which it was listed.
+	holds(g *dependency.Graph, o *object) bool
+	// put adds or replaces an object, and returns what that affects.
+	put(x *Index, o *object, at dependency.Arrival) touched
+	// drop removes an object, which existed at a time, and returns what that affects.
+	drop(x *Index, namespace, name, version string, since seen) touched
+}
+
+// holds reports whether the graph has an object in just the version in which it was listed. If nothing is kept of the object, it has not.
+func (s *stream) holds(g *dependency.Graph, o *object) bool {
+	return o.value != nil && s.part.holds(g, o)
+}
+
+// put adds or replaces an object, or drops it if nothing is kept of it, and returns what that affects.
+func (s *stream) put(x *Index, o *object, at dependency.Arrival) touched {
+	switch {
+	case o.value != nil:
+		return s.part.put(x, o, at)
+	case o.Name != "":
+		return s.drop(x, o.Namespace, o.Name, o.ResourceVersion, seen{})
+	}
+	return touched{} // a bookmark
+}
+
+// reduce reduces an object.
+func (s *stream) reduce(m metav1.Object) (*object, error) { return reduced(m, s.read) }
+
 // namespaces reports whether it is the stream of namespaces, which are cluster-scoped.
 func (s *stream) namespaces() bool {
-	return s.workloads == "" && s.sources == "" && s.unread == "" && !s.mounted && !s.agents
+	_, is := s.part.(namespacePart)
+	return is
 }
 
 type name struct{ namespace, name string }
@@ -48,44 +79,13 @@ type name struct{ namespace, name string }
 // names returns the names of the stream's objects in the graph.
 func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 	names := map[name]struct{}{}
-	switch {
-	case s.sources != "":
-		g.EachSource(func(source *dependency.Source) {
-			if source.Kind == s.sources && s.within(source.Namespace) {
-				names[name{source.Namespace, source.Name}] = struct{}{}
-			}
-		})
-	case s.unread != "":
-		g.EachUnread(func(u *dependency.Unread) {
-			if u.Type == s.unread && s.within(u.Namespace) {
-				names[name{u.Namespace, u.Name}] = struct{}{}
-			}
-		})
-	case s.workloads != "":
-		g.EachWorkload(func(w *dependency.Workload) {
-			if w.Kind == s.workloads && s.within(w.Namespace) {
-				names[name{w.Namespace, w.Name}] = struct{}{}
-			}
-		})
-	case s.mounted:
-		g.EachPodStatus(func(p *dependency.PodStatus) {
-			if s.within(p.Namespace) {
-				names[name{p.Namespace, p.Name}] = struct{}{}
-			}
-		})
-	case s.agents:
-		g.EachAgentPod(func(p *dependency.AgentPod) {
-			if s.within(p.Namespace) {
-				names[name{p.Namespace, p.Name}] = struct{}{}
-			}
-		})
-	default:
-		g.EachNamespace(func(n string) { names[name{"", n}] = struct{}{} })
-	}
+	s.each(g, func(namespace, n string) {
+		if s.namespace == "" || s.namespace == namespace {
+			names[name{namespace, n}] = struct{}{}
+		}
+	})
 	return names
 }
-
-func (s *stream) within(namespace string) bool { return s.namespace == "" || s.namespace == namespace }
 
 // in returns the stream of one namespace.
 func (s *stream) in(namespace string) *stream {
@@ -124,11 +124,19 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	for _, k := range c.kinds() {
 		all = append(all, c.workloads(k, digester))
 	}
-	all = append(all, c.configMaps(digester)...)
-	all = append(all, c.secrets(digester)...)
-	all = append(all, c.podStatuses(digester)...)
-	all = append(all, c.agentPods()...)
-	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", c.readNamespace))
+	if !c.WithoutConfigMaps {
+		all = append(all, newSources(c, dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap))
+	}
+	if !c.WithoutSecrets {
+		all = append(all, c.secrets(digester)...)
+	}
+	if c.PodStatuses {
+		all = append(all, podStatuses(digester))
+	}
+	if c.Agents {
+		all = append(all, c.agentPods())
+	}
+	return append(all, c.namespaces())
 }
 
 // message is a pointer to an API object.
@@ -138,15 +146,15 @@ type message[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// newStream returns a stream of objects of a Go type, of which read notes what remains.
-func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string, read func(P, *object)) *stream {
-	s := &stream{name: resource, resource: gvk.GroupVersion().WithResource(resource), kind: gvk.Kind}
-	s.reduce = func(m metav1.Object) (*object, error) {
-		o := reduced(m)
-		if p, ok := m.(P); ok && o.Name != "" { // a bookmark has no name
-			read(p, o)
+// newStream returns a stream of objects of a Go type, of which read returns what the graph keeps.
+func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string, of part, read func(P) any) *stream {
+	s := &stream{name: resource, resource: gvk.GroupVersion().WithResource(resource), kind: gvk.Kind, part: of}
+	s.read = func(m metav1.Object) (any, error) {
+		p, ok := m.(P)
+		if !ok {
+			return nil, fmt.Errorf("a %T came instead of a %s", m, gvk.Kind)
 		}
-		return o, nil
+		return read(p), nil
 	}
 	s.decode = func(raw []byte) (*object, error) {
 		p := P(new(T))
@@ -155,109 +163,6 @@ func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string
 		}
 		return s.reduce(p)
 	}
-	return s
-}
-
-// StreamOf returns the name of the stream of a kind in all namespaces: the resource, and if the kind is Optional RESOURCE.GROUP,
-// because several groups may have a resource of that name.
-func StreamOf(k *kind.Kind) string {
-	if k.Optional {
-		return k.Resource.GroupResource().String()
-	}
-	return k.Resource.Resource
-}
-
-// workloads returns a stream of a kind of workloads, with a digester for the values of their fields.
-func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
-	s := &stream{
-		name: StreamOf(k), resource: k.Served(), kind: k.GroupVersionKind().Kind, workloads: k.Name,
-		labels: k.LabelSelector, fields: k.FieldSelector,
-	}
-	if k.Optional {
-		s.optional = k
-	}
-	reduce := func(m metav1.Object, complete func(*dependency.Object)) (*object, error) {
-		o := reduced(m)
-		if o.Name == "" { // a bookmark has no name
-			return o, nil
-		}
-		whole, ok := m.(kind.Object)
-		if !ok {
-			return nil, fmt.Errorf("a %T came instead of a %s", m, k.Name)
-		}
-		read, err := k.Read(whole)
-		switch {
-		case err != nil:
-			return nil, err
-		case read == nil:
-			o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
-		default:
-			c.Kinds.Relate(read)
-			complete(read)
-			o.workload = c.Dialects.ReadWorkload(read)
-		}
-		return o, nil
-	}
-	s.reduce = func(m metav1.Object) (*object, error) { return reduce(m, func(*dependency.Object) {}) }
-	if _, protobuf := k.New().(unmarshaler); !protobuf {
-		s.json = true
-		decode := k.Decode
-		if decode == nil {
-			decode = func(raw []byte) (kind.Object, error) {
-				o := k.New()
-				return o, json.Unmarshal(raw, o)
-			}
-		}
-		s.decode = func(raw []byte) (*object, error) {
-			if k.Traits.Fields {
-				defer clear(raw) // it may contain values of Secrets
-			}
-			o, err := decode(raw)
-			if err != nil {
-				return nil, err
-			}
-			return reduce(o, func(read *dependency.Object) {
-				if k.Traits.Fields {
-					read.Fields = fieldsOf(digester, raw, read.Meta)
-				}
-			})
-		}
-		return s
-	}
-	s.decode = func(raw []byte) (*object, error) {
-		if k.Hidden != nil {
-			// For objects that are not shown, only the metadata is decoded, which is the first field of
-			// all objects.
-			var m metav1.PartialObjectMetadata
-			if err := m.Unmarshal(raw); err != nil {
-				return nil, err
-			}
-			if k.IsHidden(&m) {
-				o := reduced(&m)
-				o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
-				return o, nil
-			}
-		}
-		o := k.New()
-		if err := o.(unmarshaler).Unmarshal(raw); err != nil {
-			return nil, err
-		}
-		return s.reduce(o)
-	}
-	return s
-}
-
-// unmarshaler decodes itself from protobuf.
-type unmarshaler interface{ Unmarshal(raw []byte) error }
-
-// newSources returns a stream of a kind of sources.
-func newSources[T any, P message[T]](
-	c Scope, source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
-) *stream {
-	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, func(p P, o *object) {
-		o.source = from(digester, p, c.Dialects.ReadSource(p.GetAnnotations()))
-	})
-	s.sources, s.labels, s.decode = source, c.sourceLabels(), (&sourceDecoder{source, c.Dialects, digester}).decode
 	return s
 }
 

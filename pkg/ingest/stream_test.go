@@ -67,7 +67,7 @@ func TestNothingOfASecretPasses(t *testing.T) {
 			t.Errorf("%s: the decoded objects contain the password:\n%s", how, held)
 		}
 		// Make sure that objects were decoded:
-		if o.source == nil || o.source.Name != "db" || len(o.source.Keys) != 1 {
+		if sourceOf(o) == nil || sourceOf(o).Name != "db" || len(sourceOf(o).Keys) != 1 {
 			t.Errorf("%s: object = %+v", how, o)
 		}
 	}
@@ -93,9 +93,6 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%s: list = %s, watch = %v", s.name, list, query)
 		}
 		got[strings.TrimPrefix(asked.Path, "/behind/a/prefix")] = list
-		if (s.sources != "") == (s.workloads != "") && s.name != "namespaces" {
-			t.Errorf("stream %s must have either sources or workloads: %+v", s.name, s)
-		}
 	}
 	want := map[string]string{
 		"/apis/apps/v1/deployments": "|", "/apis/apps/v1/statefulsets": "|", "/apis/apps/v1/daemonsets": "|", "/apis/batch/v1/cronjobs": "|",
@@ -163,9 +160,11 @@ func TestModeOfANamespaceByItsLabel(t *testing.T) {
 		"an annotation":               {nil, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
 		"both, which differ":          {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
 	} {
-		var o object
-		Scope{}.readNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}}, &o)
-		if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
+		o, err := streamOf(t, "namespaces").reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, o.value.(*namespace).annotations); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -183,9 +182,8 @@ func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dropped := o.dropped == dependency.WorkloadKey{Kind: kind.Job, Namespace: "shop", Name: "run"}
-		if o.kept() != shown || dropped == shown {
-			t.Errorf("owner %q: shown: %v, dropped: %v", owner, o.kept(), o.dropped)
+		if (o.value != nil) != shown || o.Namespace != "shop" || o.Name != "run" {
+			t.Errorf("owner %q: reduced object = %+v", owner, o)
 		}
 	}
 }
@@ -206,9 +204,9 @@ func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o.namespace == nil || !o.kept() || o.Name != "shop" || o.ResourceVersion != "5" {
+		if n, is := o.value.(*namespace); !is || o.Name != "shop" || o.ResourceVersion != "5" {
 			t.Errorf("%s: reduced object = %+v", name, o)
-		} else if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
+		} else if diff := cmp.Diff(tt.want, n.annotations); diff != "" {
 			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
 		}
 	}

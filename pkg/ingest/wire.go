@@ -159,11 +159,9 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := reduced(&m)
-	if m.Name != "" { // a bookmark has no name
-		o.source = dependency.NewSource(d.digester, d.kind, &m, d.dialects.ReadSource(m.Annotations), keys)
-	}
-	return o, nil
+	return reduced(&m, func(metav1.Object) (any, error) {
+		return dependency.NewSource(d.digester, d.kind, &m, d.dialects.ReadSource(m.Annotations), keys), nil
+	})
 }
 
 // decodeMetadata decodes the metadata of an object, and nothing else.

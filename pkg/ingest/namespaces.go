@@ -1,0 +1,90 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// namespacePart is the namespaces, of which the graph keeps no versions, so it is lossy.
+type namespacePart struct{}
+
+// namespace is what is kept of a namespace: annotations, which are defaults for the workloads in it, and whether it is being deleted.
+type namespace struct {
+	annotations map[string]string
+	terminating bool
+}
+
+// namespaces returns the stream of namespaces.
+func (c Scope) namespaces() *stream {
+	s := newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", namespacePart{}, func(n *corev1.Namespace) any {
+		selected := c.NamespaceSelector == nil || c.NamespaceSelector.Matches(labels.Set(n.Labels))
+		return &namespace{c.Dialects.ReadNamespace(n.Annotations, n.Labels, selected), n.DeletionTimestamp != nil}
+	})
+	s.lossy = true
+	return s
+}
+
+// unreadNamespace returns what counts for the workloads of a namespace that has not been read: nothing, and with a selector that
+// it is not selected.
+func (c Scope) unreadNamespace() map[string]string {
+	if c.NamespaceSelector == nil {
+		return nil
+	}
+	return c.Dialects.ReadNamespace(nil, nil, false)
+}
+
+func (namespacePart) each(g *dependency.Graph, f func(namespace, name string)) {
+	g.EachNamespace(func(name string) { f("", name) })
+}
+
+func (namespacePart) holds(*dependency.Graph, *object) bool { return false }
+
+func (namespacePart) put(x *Index, o *object, at dependency.Arrival) touched {
+	return x.setNamespace(o.Name, o.value.(*namespace), o.ResourceVersion, at)
+}
+
+func (namespacePart) drop(x *Index, _, name, version string, _ seen) touched {
+	return x.setNamespace(name, &namespace{annotations: x.scope.unreadNamespace()}, version, x.arrival(true))
+}
+
+// changingNamespace is a change of the annotations of a namespace that is being applied to its workloads. All
+// namespaces are one stream, so there is one such change at a time.
+type changingNamespace struct {
+	version string
+	at      dependency.Arrival
+}
+
+// setNamespace applies the annotations of a namespace, which are defaults for all workloads in it, and whether it is
+// being deleted. There may be many workloads, so it lets others use the index in between. It returns what the sinks
+// have yet to be notified of.
+func (x *Index) setNamespace(name string, n *namespace, version string, at dependency.Arrival) (out touched) {
+	annotated, ending := x.graph.BeginNamespace(name, n.annotations, at.Order), x.graph.SetTerminating(name, n.terminating)
+	if !annotated && !ending {
+		return touched{}
+	}
+	graph := x.graph
+	if annotated {
+		x.changing = &changingNamespace{version, at}
+	}
+	graph.Snapshot().EachWorkloadIn(name, func(w *dependency.Workload) {
+		if x.graph != graph { // everything has been forgotten meanwhile
+			return
+		}
+		x.workload(w.WorkloadKey)
+		out.workloads = append(out.workloads, w.WorkloadKey)
+		if x.countApplied() {
+			x.tellPart(&out)
+		}
+	})
+	if x.graph != graph {
+		return touched{}
+	}
+	graph.EndNamespace(name)
+	x.changing = nil
+	return out
+}

@@ -1,0 +1,90 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// sourcePart is the ConfigMaps or Secrets that are read.
+type sourcePart dependency.SourceKind
+
+// secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
+// type. The API server selects by type, so it sends no content of those that are not read.
+func (c Scope) secrets(digester *dependency.Digester) []*stream {
+	whole := newSources(c, dependency.Secret, "secrets", digester, dependency.FromSecret)
+	all := []*stream{whole}
+	read := make([]fields.Selector, len(c.UnreadTypes))
+	for i, typ := range c.UnreadTypes {
+		read[i] = fields.OneTermNotEqualSelector(typeField, typ)
+		all = append(all, unread(typ))
+	}
+	whole.fields = fields.AndSelectors(read...).String()
+	return all
+}
+
+// newSources returns a stream of a kind of sources.
+func newSources[T any, P message[T]](
+	c Scope, source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
+) *stream {
+	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, sourcePart(source), func(p P) any {
+		return from(digester, p, c.Dialects.ReadSource(p.GetAnnotations()))
+	})
+	s.digested, s.decode = true, (&sourceDecoder{source, c.Dialects, digester}).decode
+	if c.SourceSelector != nil {
+		s.labels = c.SourceSelector.String()
+	}
+	return s
+}
+
+func (p sourcePart) each(g *dependency.Graph, f func(namespace, name string)) {
+	g.EachSource(func(s *dependency.Source) {
+		if s.Kind == dependency.SourceKind(p) {
+			f(s.Namespace, s.Name)
+		}
+	})
+}
+
+func (sourcePart) holds(g *dependency.Graph, o *object) bool {
+	read := o.value.(*dependency.Source)
+	s := g.Source(read.SourceKey)
+	return s != nil && s.UID == read.UID && s.ResourceVersion == o.ResourceVersion
+}
+
+func (sourcePart) put(x *Index, o *object, at dependency.Arrival) touched {
+	s := o.value.(*dependency.Source)
+	s.After(x.graph.Source(s.SourceKey), x.graph.DeletedBefore(s.SourceKey), at)
+	x.graph.SetSource(s)
+	return x.users(s.SourceKey)
+}
+
+func (p sourcePart) drop(x *Index, namespace, name, version string, since seen) touched {
+	key := dependency.SourceKey{Kind: dependency.SourceKind(p), Namespace: namespace, Name: name}
+	x.graph.DeleteSource(key, x.deletion(version, since))
+	return x.users(key)
+}
+
+// deletion returns when an object was deleted that existed at a time.
+func (x *Index) deletion(version string, since seen) dependency.Change {
+	at := x.arrival(true)
+	return dependency.Change{Version: dependency.ParseVersion(version), Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
+}
+
+// users returns the workloads that use a source. They are found without the lock, because
+// there may be many.
+func (x *Index) users(key dependency.SourceKey) (what touched) {
+	if len(x.waiting) > 0 { // the sinks are told nothing before everything has been read
+		return what
+	}
+	if x.tellsOfSources {
+		what.changed = []dependency.SourceKey{key}
+	}
+	if x.graph.Used(key) {
+		what.sources = []dependency.SourceKey{key}
+	}
+	return what
+}
