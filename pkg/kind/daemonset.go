@@ -28,7 +28,8 @@ var daemonSet = &Kind{
 	current:   daemonSetCurrent,
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.DaemonSet)
-		if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		// The API server keeps the field when the type becomes OnDelete, for which it says nothing.
+		if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil && d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 			return maxUnavailable(r.MaxUnavailable, d.Status.DesiredNumberScheduled, true)
 		}
 		return 1

@@ -57,6 +57,21 @@ func TestRead_HowManyPodsMayBeUnavailable(t *testing.T) {
 	}
 }
 
+func TestRead_OnDeleteRestartsPodsOneByOne(t *testing.T) {
+	s := ingesttest.StatefulSet("web", inPlace())
+	s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	ds := ingesttest.DaemonSet("web", inPlace())
+	ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
+		Type:          appsv1.OnDeleteDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: new(intstr.FromInt32(0))},
+	}
+	for _, o := range []kind.Object{s, ds} {
+		if read, err := kind.Table(nil).OfObject(o).Read(o); err != nil || read.MaxUnavailable != 1 || read.NotInPlace != "" {
+			t.Errorf("%T: %d, %q (%v), want 1 and in place", o, read.MaxUnavailable, read.NotInPlace, err)
+		}
+	}
+}
+
 func TestRead_DeadlineOfADeployment(t *testing.T) {
 	d := ingesttest.Deployment("web", inPlace())
 	d.Spec.ProgressDeadlineSeconds = new(int32(90))
