@@ -39,6 +39,11 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			return "a source that was absent has come back with other content than the record has"
 		}
 	}
+	for s := range scopes {
+		if changed := r.seen.sources[s].changed; d.kind == boat && scopes[s].counts() && d.truth.shown < changed && changed < d.truth.templated {
+			return "pods were replaced after the change, but not for a change of the pod template"
+		}
+	}
 	if saysLeft(d.annotations[hashAnnotation]) {
 		return "the record says that pods are left which were to be evicted"
 	}

@@ -153,7 +153,7 @@ func (d *workload) restored(w *world, now *workload) {
 		d.truth.adopted = now.truth.adopted
 		d.started = now.started
 	}
-	d.truth.templated, d.truth.rolled = w.revision, w.revision
+	d.truth.templated, d.truth.shown, d.truth.rolled = w.revision, w.revision, w.revision
 	d.maybe = startedWith(w.contents())
 	for i, p := range d.pods {
 		if now != nil {

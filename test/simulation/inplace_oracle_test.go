@@ -56,8 +56,8 @@ func (o *oracle) judgeTold(r *request, d *workload, p *pod, id string) {
 	if p.inPlace.id == id {
 		o.tally.ToldAgain++
 		switch {
-		case !was.remains && !was.looksOld:
-			o.fail("%s: pod %d is told again, but all its containers have restarted", name, p.uid)
+		case !was.unfinished && !was.looksOld:
+			o.fail("%s: pod %d is told again, but all its containers have restarted since it was told last", name, p.uid)
 		case o.world.skews.right() && time.Since(p.inPlace.last) < tellAgain:
 			o.fail("%s: pod %d is told again after %v, want %v", name, p.uid, time.Since(p.inPlace.last), tellAgain)
 		}
@@ -75,7 +75,7 @@ func (o *oracle) judgeTold(r *request, d *workload, p *pod, id string) {
 	if !listed.free {
 		o.fail("%s: pod %d is told to restart, although its PodDisruptionBudget does not allow that or was not read", name, p.uid)
 	}
-	if least := listed.replicas - max(1, d.unavailable); listed.replicas >= 0 && listed.ready-1+listed.dead < least {
+	if least := listed.replicas - max(1, d.mostUnavailable()); listed.replicas >= 0 && listed.ready-1+listed.dead < least {
 		o.fail("%s: pod %d is told to restart, and %d of %d pods were ready", name, p.uid, listed.ready, listed.replicas)
 	}
 }

@@ -42,12 +42,11 @@ type podInPlace struct {
 	stuck bool   // its containers do not start again
 	// unready: its containers have started again, and are not ready yet.
 	unready bool
-	// id is the restart of which the pod was told last, told the revision at which it was first, and again how often it was again.
-	id          string
-	told        uint64
-	again       int
-	since, last time.Time
-	by          *server
+	// id is the restart of which the pod was told last, told and toldLast the revisions at which it was first and last.
+	id             string
+	told, toldLast uint64
+	since, last    time.Time
+	by             *server
 }
 
 // start notes that a container has started.
@@ -157,6 +156,14 @@ func (m *manifest) maxUnavailable() *intstr.IntOrString {
 	return new(intstr.FromInt(max(0, m.unavailable)))
 }
 
+// mostUnavailable returns how many pods of a workload may be unavailable while pods are updated. With OnDelete, nothing says that.
+func (m *manifest) mostUnavailable() int {
+	if m.unavailable == 0 || m.onDelete {
+		return 1
+	}
+	return max(0, m.unavailable)
+}
+
 func (m *manifest) strategy() (s appsv1.DeploymentStrategy) {
 	if field := m.maxUnavailable(); field != nil {
 		s.Type, s.RollingUpdate = appsv1.RollingUpdateDeploymentStrategyType, &appsv1.RollingUpdateDeployment{MaxUnavailable: field}
@@ -169,7 +176,7 @@ func (d *workload) restartsBy(r rules) string {
 	switch {
 	case r.recreate:
 		return "recreate"
-	case r.inPlace && hasRestarter(d.template.variant) && d.unavailable >= 0:
+	case r.inPlace && hasRestarter(d.template.variant) && d.mostUnavailable() > 0:
 		return "in-place"
 	default:
 		return ""
@@ -224,8 +231,11 @@ func (p *pod) renewed(recreating string) bool {
 }
 
 // remains reports whether a container has not been started since the pod was told.
-func (p *pod) remains() bool {
-	return slices.ContainsFunc(p.containers, func(c container) bool { return c.started < p.inPlace.told })
+func (p *pod) remains() bool { return p.isOlder(p.inPlace.told) }
+
+// isOlder reports whether a container has not been started since a revision.
+func (p *pod) isOlder(revision uint64) bool {
+	return slices.ContainsFunc(p.containers, func(c container) bool { return c.started < revision })
 }
 
 // looksOld reports whether a container started before the restarter did, as if it had not been restarted with it: the restarter was
@@ -251,7 +261,9 @@ type listedPod struct {
 	ready, terminating bool
 	id                 string // the restart of which it was told
 	remains, looksOld  bool
-	restarter          bool
+	// unfinished: a container has not been started since the pod was told last.
+	unfinished bool
+	restarter  bool
 }
 
 // listing returns where the pods are that a server has listed for a request, or last.
@@ -278,7 +290,7 @@ func (w *world) listing(r *request, d *workload) *listing {
 		}
 	}
 	for _, p := range d.pods {
-		l.pods[p.uid] = listedPod{p.ready(), p.terminating, p.inPlace.id, p.remains(), p.looksOld(), hasRestarter(p.template.variant)}
+		l.pods[p.uid] = listedPod{p.ready(), p.terminating, p.inPlace.id, p.remains(), p.looksOld(), p.isOlder(p.inPlace.toldLast), hasRestarter(p.template.variant)}
 		if p.ready() {
 			l.ready++
 		}
@@ -362,11 +374,9 @@ func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (ru
 	w.revision++
 	t := &p.inPlace
 	if t.id != id {
-		t.id, t.told, t.since, t.again = id, w.revision, time.Now(), 0
-	} else {
-		t.again++
+		t.id, t.told, t.since = id, w.revision, time.Now()
 	}
-	t.last, t.by = time.Now(), r.server
+	t.toldLast, t.last, t.by = w.revision, time.Now(), r.server
 	w.annotatePod(d, p, merged(p.annotations, body.Metadata.Annotations))
 	o := p.object(d)
 	return &o, nil

@@ -76,6 +76,9 @@ type truth struct {
 	// templated is the revision of the template, and rolled the revision at which the current pods were created
 	// from it.
 	templated, rolled uint64
+	// shown is the revision of the pod template. Of a Boat that only names something else itself, servers do not see that its
+	// controller replaces the pods.
+	shown uint64
 	// exposed is the identity of the template of a Deployment when it was last not paused: as far as servers can
 	// see, its pods were created from that template.
 	exposed string

@@ -35,6 +35,15 @@ func (t *template) identity() string {
 	return b.String()
 }
 
+// pods is identity without what a custom resource names itself.
+func (t *template) pods() string {
+	pods := *t
+	if pods.variant < 2*ordinaryVariants {
+		pods.variant %= ordinaryVariants
+	}
+	return pods.identity()
+}
+
 // manifest is a workload as the API shows it. Its maps are immutable.
 type manifest struct {
 	kind        string
@@ -198,6 +207,7 @@ func (w *world) createWorkload(slot int) bool {
 	w.workloads[slot] = d
 	w.admit(d, nil)
 	d.truth.templated, d.truth.exposed, d.maybe = w.revision+1, d.template.identity(), startedWith(w.contents())
+	d.truth.shown = d.truth.templated
 	w.wroteWorkload(d)
 	return true
 }
@@ -255,6 +265,9 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	was, is := before.template.identity(), now.template.identity()
 	if was != is {
 		d.truth.templated = w.revision + 1
+	}
+	if before.template.pods() != now.template.pods() {
+		d.truth.shown = w.revision + 1
 	}
 	if !now.paused {
 		if was != is || before.paused && d.truth.exposed != is {
