@@ -260,8 +260,9 @@ func TestWatcher(t *testing.T) {
 	s.compact()
 	s.will(nil)
 	w.await("a=4 c=5")
-	if h := w.Health(); h.Err != nil || h.Heard.IsZero() {
-		t.Errorf("health %+v", h)
+	await(t, "its watch is open again", func() bool { return w.Health().Err == nil }) // which is after the objects are there
+	if w.Health().Heard.IsZero() {
+		t.Error("the API server has not been heard")
 	}
 	asked := s.asked()
 	if q := asked[0]; q.Get("labelSelector") != "app=web" || q.Get("limit") == "" || q.Get("watch") != "" {
