@@ -4,8 +4,9 @@
 // Package seeds selects the seeds of property tests.
 //
 // By default, as in CI, a test runs with the same seeds each time: seeds that have failed before, and then 1 to n. So
-// correct code cannot fail at random. Two environment variables change that for all property tests:
+// correct code cannot fail at random. Environment variables change that for all property tests:
 //
+//   - SEEDS_FACTOR=10 (make test-all) runs so many times as many of these seeds: 1 to 10n.
 //   - SOAK_DURATION=30m (make soak) draws new seeds for that time. Tests of packages share it: each runs for a part
 //     of it.
 //   - SOAK_SEED=n is the first seed; without SOAK_DURATION, it is the only one.
@@ -30,6 +31,7 @@ const (
 	Variable = "SOAK_SEED"
 
 	durationVariable = "SOAK_DURATION"
+	factorVariable   = "SEEDS_FACTOR"
 
 	// parts is the number of parts into which tests of packages split the duration: there are about as many of these
 	// tests, so that together they take about that time.
@@ -47,13 +49,20 @@ type Settings struct {
 	Duration time.Duration
 	// Given is true if the environment sets the first seed.
 	Given bool
+	// Factor is how many times as many seeds are to be tested as by default.
+	Factor int
 }
 
 // Read returns the settings. With a duration but no seed, it draws the first one.
 func Read() (Settings, error) { return read(os.Getenv) }
 
 func read(getenv func(string) string) (s Settings, err error) {
-	s.First = 1
+	s.First, s.Factor = 1, 1
+	if text := getenv(factorVariable); text != "" {
+		if s.Factor, err = strconv.Atoi(text); err != nil || s.Factor < 1 {
+			return s, fmt.Errorf("%s=%q is not a positive number", factorVariable, text)
+		}
+	}
 	if text := getenv(durationVariable); text != "" {
 		if s.Duration, err = time.ParseDuration(text); err != nil || s.Duration <= 0 {
 			return s, fmt.Errorf("%s=%q is not a positive duration such as 30m", durationVariable, text)
@@ -69,8 +78,8 @@ func read(getenv func(string) string) (s Settings, err error) {
 	return s, nil
 }
 
-// Each runs a test with the seeds that have failed before and then with n others, each in a subtest that is named after
-// the seed. It stops after the first failure. A test that takes all randomness from its seed fails again with that
+// Each runs a test with the seeds that have failed before and then with n others (or n times SEEDS_FACTOR), each in a subtest
+// that is named after the seed. It stops after the first failure. A test that takes all randomness from its seed fails again with that
 // seed.
 func Each(t *testing.T, n int, test func(*testing.T, uint64), failed ...uint64) {
 	t.Helper()
@@ -110,7 +119,7 @@ func (s Settings) all(n int, failed []uint64, timeLeft func() bool) iter.Seq[uin
 					return
 				}
 			}
-			for seed := range uint64(n) {
+			for seed := range uint64(n * s.Factor) {
 				if !yield(seed + 1) {
 					return
 				}

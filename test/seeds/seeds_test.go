@@ -22,9 +22,11 @@ func TestRead(t *testing.T) {
 		want        Settings
 		wantError   string
 	}{
-		"the default":           {nil, Settings{First: 1}, ""},
-		"a seed":                {map[string]string{Variable: "7"}, Settings{First: 7, Given: true}, ""},
-		"a seed and a duration": {map[string]string{Variable: "7", durationVariable: "30m"}, Settings{First: 7, Duration: 30 * time.Minute, Given: true}, ""},
+		"the default":           {nil, Settings{First: 1, Factor: 1}, ""},
+		"a seed":                {map[string]string{Variable: "7"}, Settings{First: 7, Given: true, Factor: 1}, ""},
+		"a seed and a duration": {map[string]string{Variable: "7", durationVariable: "30m"}, Settings{First: 7, Duration: 30 * time.Minute, Given: true, Factor: 1}, ""},
+		"a factor":              {map[string]string{factorVariable: "10"}, Settings{First: 1, Factor: 10}, ""},
+		"not a factor":          {map[string]string{factorVariable: "0"}, Settings{}, `SEEDS_FACTOR="0" is not a positive number`},
 		"not a seed":            {map[string]string{Variable: "x"}, Settings{}, `SOAK_SEED="x" is not a seed`},
 		"not a duration":        {map[string]string{durationVariable: "30"}, Settings{}, `SOAK_DURATION="30" is not a positive duration`},
 		"a duration of zero":    {map[string]string{durationVariable: "0s"}, Settings{}, `SOAK_DURATION="0s" is not a positive duration`},
@@ -65,9 +67,10 @@ func TestSettings_All(t *testing.T) {
 		rounds   int // how often there is time left
 		want     []uint64
 	}{
-		"the default: failed seeds, and then the first ones": {Settings{First: 1}, 0, []uint64{99, 5, 1, 2, 3}},
-		"only a seed": {Settings{First: 7, Given: true}, 0, []uint64{7}},
-		"a duration":  {Settings{First: 7, Duration: time.Hour}, 3, []uint64{7, 8, 9, 10}},
+		"the default: failed seeds, and then the first ones": {Settings{First: 1, Factor: 1}, 0, []uint64{99, 5, 1, 2, 3}},
+		"twice as many": {Settings{First: 1, Factor: 2}, 0, []uint64{99, 5, 1, 2, 3, 4, 5, 6}},
+		"only a seed":   {Settings{First: 7, Given: true}, 0, []uint64{7}},
+		"a duration":    {Settings{First: 7, Duration: time.Hour}, 3, []uint64{7, 8, 9, 10}},
 		"a duration that is too short for one seed": {Settings{First: 7, Duration: 1}, 0, []uint64{7}},
 	} {
 		t.Run(name, func(t *testing.T) {

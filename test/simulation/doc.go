@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulation checks the controller, the webhook and Reloads against an oracle, in
-// thousands of random histories and without a cluster.
+// hundreds of random histories (times SEEDS_FACTOR) and without a cluster.
 //
 // A world simulates the cluster: ConfigMaps, Secrets and workloads with versions and managed
 // fields as kube-apiserver sets them, the controllers that replace pods one by one, and

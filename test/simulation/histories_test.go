@@ -19,11 +19,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 const (
-	defaultCount = 2500 // histories
-	maxFailures  = 3    // the test ends after this number of failures, unless SIMULATION_FAILURES is set
+	defaultCount = 500 // histories, times SEEDS_FACTOR
+	maxFailures  = 3   // the test ends after this number of failures, unless SIMULATION_FAILURES is set
 )
 
 // outcome is the result of a history.
@@ -85,7 +87,11 @@ func TestHistories(t *testing.T) {
 		report(t, h, out.violation)
 		return
 	}
-	count := defaultCount
+	settings, err := seeds.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := defaultCount * settings.Factor
 	if n, given := number(t, "SIMULATION_COUNT"); given {
 		count = int(n)
 	}
@@ -210,15 +216,15 @@ func (t *tally) check(test *testing.T, histories int) {
 		"pods that were told again":           {t.ToldAgain, histories / 200},
 		"restarts in place that halted":       {t.Halted, histories / 200},
 		"rollouts instead":                    {t.NotInPlace, histories / 200},
-		"pauses":                              {t.Pauses, histories / 40},
-		"ends of pauses":                      {t.Resumes, histories / 40},
+		"pauses":                              {t.Pauses, histories / 100},
+		"ends of pauses":                      {t.Resumes, histories / 100},
 		"definitions that go":                 {t.Withdrawals, histories / 8},
 		"definitions that come":               {t.Definitions, histories / 8},
 		"versions that change":                {t.Versions, histories / 20},
 		"rights that are taken away":          {t.Denials, histories / 8},
 		"lists after the first ones":          {t.LateLists, histories / 4},
 		"restarts of custom resources":        {t.CustomRestarts, histories / 8},
-		"restarts after such a list":          {t.LateRestarts, histories / 100},
+		"restarts after such a list":          {t.LateRestarts, histories / 200},
 		"restarts that were necessary":        {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
 		"restarts for a weak reason, negated": {-t.Ambiguous, -t.Restarts / 6},
 	} {
