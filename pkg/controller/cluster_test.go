@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -38,7 +39,7 @@ type cluster struct {
 
 	t          *testing.T
 	start      time.Time
-	client     *fake.Clientset
+	client     *client
 	controller *Controller
 	log        lockedBuffer
 
@@ -63,13 +64,29 @@ type cluster struct {
 	hear func(reason string) // of events; set while nothing is running
 }
 
+// client is a fake client without managed fields, which the cluster sets itself: fake.NewClientset would list all types of Kubernetes for
+// each write, which takes half of the time of the tests.
+type client struct {
+	fake.Clientset
+	tracker clienttesting.ObjectTracker
+}
+
+func newClient() *client {
+	c := &client{tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+	c.AddReactor("*", "*", clienttesting.ObjectReaction(c.tracker))
+	return c
+}
+
+// Tracker returns what is stored.
+func (c *client) Tracker() clienttesting.ObjectTracker { return c.tracker }
+
 // inCluster runs a test in a bubble, with a controller that is not running.
 func inCluster(t *testing.T, test func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
 			Cluster: ingesttest.New(t, clock.RealClock{}),
-			t:       t, start: time.Now(), client: fake.NewClientset(), clock: clock.RealClock{},
+			t:       t, start: time.Now(), client: newClient(), clock: clock.RealClock{},
 			defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
 		}
 		c.Wrote = c.mirror
