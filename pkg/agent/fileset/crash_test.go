@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // crash stops a change in the middle.
@@ -268,28 +270,21 @@ func writeForever(dir string) {
 	os.Exit(1)
 }
 
-// buildWriter builds the test program without the race detector, which would take nearly all of the time of thousands of starts.
-func buildWriter(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "writer")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-trimpath", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
-}
-
-// A process that writes is killed at any moment, thousands of times. Each time readers see one whole set, and the next process
+// A process that writes is killed at any moment, many times. Each time readers see one whole set, and the next process
 // repairs the rest. The steps themselves are tried one by one in TestCrashAtEveryStep.
 func TestKill(t *testing.T) {
-	writer := buildWriter(t)
+	writer, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := seeds.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := tempDir(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(settings.First, 0))
 	seen := map[string]bool{}
-	for range 2000 {
+	for range 100 * settings.Factor {
 		c := exec.CommandContext(t.Context(), writer)
 		c.Env = append(os.Environ(), writerVariable+"="+dir)
 		out, err := c.StdoutPipe()
@@ -303,7 +298,7 @@ func TestKill(t *testing.T) {
 		if !lines.Scan() || lines.Text() != "ready" {
 			t.Fatalf("the writer says %q", lines.Text())
 		}
-		<-time.After(time.Duration(r.Int64N(int64(3 * time.Millisecond))))
+		<-time.After(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
 		if err := c.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
