@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -361,6 +362,7 @@ func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
 	shared := sharedBy(client)
 	stop := watching(t, shared)
 	await(t, "it is known to be missing", shared.Missing)
+	await(t, "it is watched", func() bool { return slices.Contains(verbs(client), "watch") }) // which is after the list that shows it
 	stop()
 	if diff := cmp.Diff([]string{"list", "watch"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

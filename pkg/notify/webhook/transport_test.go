@@ -85,7 +85,7 @@ func TestTransport_SlowBody(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	if result, reason := deliver(t, server, Config{Timeout: 100 * time.Millisecond}); result != metrics.NotificationDelivered {
+	if result, reason := deliver(t, server, Config{Timeout: time.Second}); result != metrics.NotificationDelivered {
 		t.Errorf("result = %s, %s", result, reason)
 	}
 }
