@@ -323,7 +323,7 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 		g.DeleteWorkload(key(i))
 	}
 	g.SetNamespace("ns", nil)
-	if held := g.users.len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.gone.len() + g.namespaces.len(); held != 0 {
+	if held := g.users.items.Len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.gone.len() + g.namespaces.len(); held != 0 {
 		t.Errorf("graph after all deletions = %+v", g)
 	}
 }

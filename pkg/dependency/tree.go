@@ -106,8 +106,6 @@ func (u user) before(other user) bool {
 
 func (t users) clone() users { return users{t.items.Clone()} }
 
-func (t users) len() int { return t.items.Len() }
-
 // replace replaces the workload with the same key and its references. Either may be none.
 func (t users) replace(before, now use) {
 	if before.workload == now.workload {

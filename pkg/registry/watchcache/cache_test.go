@@ -90,6 +90,15 @@ func showObject(o *configMap) string {
 	return fmt.Sprintf("%s/%s=%s@%s", o.Namespace, o.Name, o.value, show(o.ResourceVersion))
 }
 
+// contents returns the objects of a snapshot.
+func contents(s *snapshot[*configMap]) (out []*configMap) {
+	ascend(s.objects, scope{}, "", func(o *configMap) bool {
+		out = append(out, o)
+		return true
+	})
+	return out
+}
+
 func showAll(objects []*configMap) (out []string) {
 	for _, o := range objects {
 		out = append(out, showObject(o))

@@ -323,7 +323,7 @@ func states(c *Cache[*configMap], r *rand.Rand, steps int, note func(version str
 			c.Apply(watermark, []Change[*configMap]{change})
 		}
 		now := c.latest.Load()
-		note(now.version.String(), showAll(now.collect(scope{}, nil)))
+		note(now.version.String(), showAll(contents(now)))
 	}
 }
 

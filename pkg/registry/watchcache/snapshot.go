@@ -95,10 +95,6 @@ func (s *snapshot[T]) get(key string) (T, bool) {
 }
 
 // ascend calls f for the objects of a scope after a key.
-func (s *snapshot[T]) ascend(within scope, after string, f func(T) bool) {
-	ascend(s.objects, within, after, f)
-}
-
 func ascend[T Object](objects *btree.BTreeG[item[T]], within scope, after string, f func(T) bool) {
 	start := within.String()
 	if after != "" {
@@ -107,17 +103,6 @@ func ascend[T Object](objects *btree.BTreeG[item[T]], within scope, after string
 	objects.AscendGreaterOrEqual(item[T]{key: start}, func(i item[T]) bool {
 		return within.has(i.key) && f(i.object)
 	})
-}
-
-// collect returns the objects of a scope that match.
-func (s *snapshot[T]) collect(within scope, matches func(T) bool) (out []T) {
-	s.ascend(within, "", func(o T) bool {
-		if matches == nil || matches(o) {
-			out = append(out, o)
-		}
-		return true
-	})
-	return out
 }
 
 // asOf returns the objects as they were at a version of this replica.

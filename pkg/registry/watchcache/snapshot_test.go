@@ -17,7 +17,7 @@ func TestASnapshotStays(t *testing.T) {
 	c.MinEvents, c.MaxEvents = 40, 40
 	tell := func(s *snapshot[*configMap]) (out []string) {
 		s.events.each(func(e *event[*configMap]) { out = append(out, fmt.Sprint(showObject(e.object), e.cause)) })
-		return append(append(out, s.version.String()), showAll(s.collect(scope{}, nil))...)
+		return append(append(out, s.version.String()), showAll(contents(s))...)
 	}
 	var snapshots []*snapshot[*configMap]
 	var told [][]string
