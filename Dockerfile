@@ -3,7 +3,7 @@
 #   make image IMAGE=example.com/configdep-apiserver:v0.1.0            both, for this machine's platform
 #   make image IMAGE=... PLATFORMS=linux/amd64,linux/arm64 PUSH=true   for several, into a registry
 #
-# hack/image-archive.sh makes the same images without docker, and a test (test/release) compares both.
+# hack/image-archive.sh makes the same images without docker, and a test (test/extended/release) compares both.
 #
 # Both base images are pinned by tag. A tag can be moved, so a release names them by digest,
 # as "docker buildx imagetools inspect IMAGE" shows it, and keeps what it has used:

@@ -7,8 +7,8 @@
 #
 #   properties    every property test of pkg (see test/seeds), and every fuzz test (hack/oss-fuzz/build.sh --list)
 #   simulation    random histories of the controller beside an oracle (test/simulation)
-#   histories     random histories against a real control plane (test/soak)
-#   watches       many clients of the real server (test/soak/watches, test/integration)
+#   histories     random histories against a real control plane (test/extended/soak)
+#   watches       many clients of the real server (test/extended/soak/watches, test/integration)
 #
 #   hack/soak.sh [PART...]    all by default
 #
@@ -71,15 +71,15 @@ simulation() {
 
 histories() {
   hack/controlplane/build.sh >/dev/null
-  run histories go test "${race[@]}" -count 1 -timeout 0 -v "${flags[@]}" ./test/soak
+  run histories go test "${race[@]}" -count 1 -timeout 0 -v "${flags[@]}" ./test/extended/soak
 }
 
 # Without the race detector: this judges the memory, and its clients would have no processor
 # left for the server.
 watches() {
   hack/controlplane/build.sh >/dev/null
-  run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/soak/watches
-  run watches go test -count 1 -timeout 0 -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/integration/etcds
+  run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/extended/soak/watches
+  run watches go test -count 1 -timeout 0 -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/extended/etcds
 }
 
 (($# > 0)) || set -- properties simulation histories watches

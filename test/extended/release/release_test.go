@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 // A release for one platform is built twice, inspected, and compared with the image.
 func TestRelease(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 
 // The archives that are made without docker are reproducible, say the same as the Dockerfile, and their programs run.
 func TestImageArchives(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestImageArchives(t *testing.T) {
 // An image that is made on a base has the layers and settings of that, whichever way the base is given.
 func TestImageOnABase(t *testing.T) {
 	t.Parallel()
-	root, dir := "../..", t.TempDir()
+	root, dir := "../../..", t.TempDir()
 	tool := strings.TrimSpace(execute(t, root, os.Environ(), "hack/tools/build.sh", "image"))
 	run := func(args ...string) { t.Helper(); execute(t, dir, os.Environ(), append([]string{tool}, args...)...) }
 	for file, content := range map[string]string{"tree/a/file": "1", "tree/program": "2", "more": "3"} {
@@ -198,7 +198,7 @@ func TestAgentImageName(t *testing.T) {
 		"set, and neither has any tag": {"example.com/server", "other.example/agent", "other.example/agent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.TrimSpace(execute(t, "../..", append(os.Environ(), "AGENT_IMAGE="+test.agent), "hack/agent-image.sh", test.image)); got != test.want {
+			if got := strings.TrimSpace(execute(t, "../../..", append(os.Environ(), "AGENT_IMAGE="+test.agent), "hack/agent-image.sh", test.image)); got != test.want {
 				t.Errorf("name = %s, want %s", got, test.want)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 func TestReleaseNotes(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()
-	copyFile(t, "../../hack/release-notes.sh", filepath.Join(tree, "hack", "release-notes.sh"))
+	copyFile(t, "../../../hack/release-notes.sh", filepath.Join(tree, "hack", "release-notes.sh"))
 	changelog := "# Changelog\n\n## [Unreleased]\n\n- later\n\n## [0.2.0] - 2027-01-02\n\n### Added\n\n- more\n\n" +
 		"## [0.1.0] - 2027-01-01\n\n- all\n\n## [0.0.9]\n\n[0.1.0]: https://example.com\n"
 	if err := os.WriteFile(filepath.Join(tree, "CHANGELOG.md"), []byte(changelog), 0o600); err != nil {
@@ -43,7 +43,7 @@ func TestReleaseNotes(t *testing.T) {
 // The script finds the digests of base images by their tags, and prints the variables that a release needs.
 func TestBaseImages(t *testing.T) {
 	t.Parallel()
-	root, bin := "../..", t.TempDir()
+	root, bin := "../../..", t.TempDir()
 	digest := "sha256:" + strings.Repeat("1", 64)
 	docker := "#!/bin/sh\n[ \"$2 $3\" != 'imagetools inspect' ] || echo \"$DIGEST\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(docker), 0o700); err != nil {
@@ -73,7 +73,7 @@ func TestImagesByDocker(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(docker), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, "../..", append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VERSION=v0.0.0-test", "IMAGE=example.com:5000/server:x",
+	execute(t, "../../..", append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VERSION=v0.0.0-test", "IMAGE=example.com:5000/server:x",
 		"METADATA=server.json", "AGENT_METADATA=agent.json", "BASE_IMAGE=example.com/base"), "hack/image.sh")
 	content, err := os.ReadFile(log)
 	if err != nil {

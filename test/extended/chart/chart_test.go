@@ -36,7 +36,7 @@ import (
 )
 
 const (
-	root       = "../.."
+	root       = "../../.."
 	namespace  = "configdep-system"
 	apiService = "v1alpha1.configdep.io"
 	limit      = 3 * time.Minute

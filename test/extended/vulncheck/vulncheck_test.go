@@ -151,7 +151,7 @@ func modules(t *testing.T, path, version string, files map[string][]byte) []stri
 func run(t *testing.T, env ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "hack/govulncheck.sh", scanned)
-	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = filepath.Join("..", "..", ".."), append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

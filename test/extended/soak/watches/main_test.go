@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/soak/watches\n", how.seed, seeds.Variable)
+	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/extended/soak/watches\n", how.seed, seeds.Variable)
 	// Without the race detector, which needs memory itself.
 	os.Exit(install.Run(m, controlplane.Options{APIServerOnly: true}, install.Options{
 		Replicas: 3,

@@ -39,7 +39,7 @@ func TestHistory(t *testing.T) {
 		for _, use := range webhooksOf(webhook, seed) {
 			h := generate(seed)
 			h.webhook = use
-			again := fmt.Sprintf("%s=%d %s=%t go test ./test/soak", seeds.Variable, seed, webhookVariable, use)
+			again := fmt.Sprintf("%s=%d %s=%t go test ./test/extended/soak", seeds.Variable, seed, webhookVariable, use)
 			fmt.Fprintf(os.Stderr, "seed %d; again: %s\n", seed, again)
 			if !t.Run(fmt.Sprintf("%d/webhook=%t", seed, use), func(t *testing.T) { play(t, h, again) }) {
 				return

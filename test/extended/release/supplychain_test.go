@@ -122,7 +122,7 @@ func checkProvenance(t *testing.T, root string, provenance []byte, files map[str
 // A release is refused before anything is built unless it can be traced to a commit, to base images and to a signer.
 func TestReleaseIsRefused(t *testing.T) {
 	const tag = "v0.0.1"
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
