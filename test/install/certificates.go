@@ -79,13 +79,13 @@ func (i *Installation) bundle() []byte {
 // trustBundle returns the configuration of a client that trusts the CAs that exist at the time of each connection.
 func (i *Installation) trustBundle() *tls.Config {
 	return &tls.Config{
-		ServerName: serverName,
+		ServerName: i.serverName(),
 		// The connection is verified below, because a pool of CAs cannot change once it is in use.
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection: func(s tls.ConnectionState) error {
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(i.bundle())
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: serverName, Roots: roots})
+			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: i.serverName(), Roots: roots})
 			return err
 		},
 	}

@@ -26,9 +26,6 @@ const (
 	Namespace  = "configdep-system"
 	Name       = "configdep-apiserver" // the Deployment, the Service and the ServiceAccount
 	APIService = "v1alpha1.configdep.io"
-
-	// The name that the aggregator expects in the certificate of the server.
-	serverName = Name + "." + Namespace + ".svc"
 )
 
 // Options are the options of Install.
@@ -64,6 +61,7 @@ type Installation struct {
 
 	cluster    *controlplane.ControlPlane
 	options    Options
+	name       string // of the Deployment and the Service
 	dir        string
 	authority  *pki.Authority // of the serving certificate
 	args       []string       // of the Deployment
@@ -72,6 +70,7 @@ type Installation struct {
 	balancer   *balancer // of the API
 	webhook    *balancer
 	trusted    trusted
+	started    int // replicas of AddReplica
 
 	mu     sync.Mutex
 	extras []*Replica
@@ -93,7 +92,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 	}
-	i := &Installation{cluster: cluster, options: o, dir: filepath.Join(cluster.Dir(), "configdep")}
+	i := &Installation{cluster: cluster, options: o, name: Name, dir: filepath.Join(cluster.Dir(), "configdep")}
 	defer func() {
 		if err != nil {
 			i.Stop()
@@ -154,7 +153,7 @@ func (i *Installation) prepare() error {
 	if i.authority, err = pki.NewAuthority("configdep"); err != nil {
 		return err
 	}
-	pair, err := i.authority.ServingCert([]string{serverName}, nil)
+	pair, err := i.authority.ServingCert([]string{i.serverName()}, nil)
 	if err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	deployment, err := client.AppsV1().Deployments(Namespace).Get(ctx, Name, metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(Namespace).Get(ctx, i.name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -192,6 +191,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	i.kubeconfig = filepath.Join(i.dir, "kubeconfig.yaml")
 	return i.cluster.WriteKubeconfig(i.kubeconfig, token.Status.Token)
 }
+
+// serverName is the name that the aggregator expects in the certificate of the server.
+func (i *Installation) serverName() string { return i.name + "." + Namespace + ".svc" }
 
 // Dir returns the folder with the certificate (tls.crt, tls.key, ca.crt) and the logs.
 func (i *Installation) Dir() string { return i.dir }

@@ -91,7 +91,7 @@ func (r *Replica) RESTConfig() *rest.Config {
 		Host: "https://" + r.Address(),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:     r.installation.bundle(),
-			ServerName: serverName,
+			ServerName: r.installation.serverName(),
 		},
 		QPS: -1, // no limit
 	}

@@ -1,0 +1,118 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/pki"
+)
+
+// The scripts deploy and undeploy the manifests, in steps that build on one another. No replica runs, and no pod becomes ready.
+func TestDeployAndUndeploy(t *testing.T) {
+	node := strings.TrimSpace(kubectl(t, "get", "nodes", "-o", "name"))
+	kubectl(t, "cordon", node)
+	defer kubectl(t, "uncordon", node)
+	// found returns the names of the manifests' objects that are in the cluster.
+	found := func(t *testing.T) []string {
+		t.Helper()
+		return strings.Fields(kubectl(t, "get", "-k", base, "--ignore-not-found", "-o", "name"))
+	}
+	// deploy deploys without waiting, because no pods will run.
+	deploy := func(t *testing.T, image string) {
+		t.Helper()
+		out, err := script(t, "deploy.sh", "IMAGE="+image, "WAIT=false")
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		// The API server warns of fields that are deprecated or unknown, and of pod security.
+		if strings.Contains(out, "Warning:") {
+			t.Errorf("warnings:\n%s", out)
+		}
+		if got := kubectl(t, "-n", install.Namespace, "get", "deployment", install.Name, "-o", "jsonpath={..image}"); got != image {
+			t.Errorf("image = %s, want %s", got, image)
+		}
+	}
+	t.Run("deploy requires an image", func(t *testing.T) {
+		for _, env := range [][]string{{"IMAGE="}, {"IMAGE=a b"}, {"IMAGE=x", "WAIT=maybe"}} {
+			if out, err := script(t, "deploy.sh", env...); err == nil {
+				t.Errorf("%v: deploy succeeded:\n%s", env, out)
+			}
+		}
+		if left := found(t); len(left) > 0 {
+			t.Errorf("objects left: %v", left)
+		}
+	})
+	t.Run("deploy creates every object of the manifests", func(t *testing.T) {
+		deploy(t, "configdep/configdep-apiserver:one")
+		want := strings.Fields(kubectl(t, "create", "-k", base, "--dry-run=client", "-o", "name"))
+		if got := found(t); !slices.Equal(got, want) || len(want) < 10 {
+			t.Errorf("objects = %v\nwant %v", got, want)
+		}
+	})
+	t.Run("no manifest contains a CA", func(t *testing.T) {
+		if got := bundles(t, install.Name); len(got) < 2 || strings.Join(got, "") != "" {
+			t.Errorf("bundles = %q", got)
+		}
+		if insecure := kubectl(t, "get", "apiservice", install.APIService, "-o", "jsonpath={.spec.insecureSkipTLSVerify}"); insecure == "true" {
+			t.Error("the API is reached without verifying the server")
+		}
+	})
+	t.Run("pods are admitted under the restricted pod security standard", func(t *testing.T) {
+		await.Until(t, "there are two pods", func(ctx context.Context) error {
+			pods, err := client.CoreV1().Pods(install.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + install.Name})
+			if err == nil && len(pods.Items) != 2 {
+				err = fmt.Errorf("got %d pods", len(pods.Items))
+			}
+			return err
+		})
+	})
+	// A diff must only show actual changes. kubectl sends the selector of a PodDisruptionBudget each time
+	// (patchStrategy: replace), whatever the manifest contains; the API server then changes nothing.
+	t.Run("applying the same manifests changes nothing", func(t *testing.T) {
+		kubectl(t, "apply", "-k", base)
+		for line := range strings.Lines(kubectl(t, "apply", "-k", base)) {
+			if !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
+				t.Errorf("applied again: %s", line)
+			}
+		}
+	})
+	t.Run("deploying again updates the server, and keeps the CA that the server has published", func(t *testing.T) {
+		authority, err := pki.NewAuthority("configdep")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca := encoded(authority.BundlePEM())
+		kubectl(t, "patch", "apiservice", install.APIService, "--type=json", "-p", `[{"op":"add","path":"/spec/caBundle","value":"`+ca+`"}]`)
+		for i := range len(bundles(t, install.Name)) - 1 {
+			kubectl(t, "patch", "mutatingwebhookconfiguration", install.Name, "--type=json", "-p",
+				fmt.Sprintf(`[{"op":"add","path":"/webhooks/%d/clientConfig/caBundle","value":%q}]`, i, ca))
+		}
+		deploy(t, "configdep/configdep-apiserver:two")
+		for i, got := range bundles(t, install.Name) {
+			if got != ca {
+				t.Errorf("bundle %d = %q", i, got)
+			}
+		}
+	})
+	t.Run("deploy reports why the server does not become ready", func(t *testing.T) {
+		out, err := script(t, "deploy.sh", "IMAGE=configdep/configdep-apiserver:two", "TIMEOUT=1s")
+		if err == nil || !strings.Contains(out, "deploy: the server is not ready, so the APIService was left as it is") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	})
+	t.Run("undeploy removes everything, and succeeds again", func(t *testing.T) {
+		undeploy(t)
+		nothingLeft(t)
+		undeploy(t)
+	})
+}
