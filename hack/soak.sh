@@ -79,7 +79,7 @@ histories() {
 watches() {
   hack/controlplane/build.sh >/dev/null
   run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/extended/soak/watches
-  run watches go test -count 1 -timeout 0 -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/extended/etcds
+  run watches go test -count 1 -timeout 0 -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/extended/clusters
 }
 
 (($# > 0)) || set -- properties simulation histories watches

@@ -6,7 +6,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -51,8 +50,6 @@ type Options struct {
 	// ManagedCertificates lets the server manage the serving certificate, as the manifests do. Otherwise the
 	// certificate comes from files.
 	ManagedCertificates bool
-	// Log receives lines about progress.
-	Log io.Writer
 }
 
 // Installation is the installed server.
@@ -80,9 +77,6 @@ type Installation struct {
 // Install applies the manifests, starts the replicas, and returns when the API is available. The replicas are
 // killed when the control plane stops; Stop lets them drain.
 func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options) (_ *Installation, err error) {
-	if o.Log == nil {
-		o.Log = io.Discard
-	}
 	root, err := controlplane.RepositoryRoot()
 	if err != nil {
 		return nil, err

@@ -73,11 +73,11 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.server, err = install.Install(t.Context(), cluster, install.Options{
-		Values: "recreate", Replicas: 2, ManagedCertificates: true, Log: t.Output(),
+		Manifests: "overlays/recreate", Replicas: 2, ManagedCertificates: true,
 		Args: []string{
 			"-v=10", "--audit-policy-file=" + policy, "--audit-log-path=-", "--shutdown-delay-duration=0s",
 			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s",
-			"--leader-elect-lease-duration=3s",
+			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
 		},
 		Env: []string{"GOTRACEBACK=crash"},
 	})

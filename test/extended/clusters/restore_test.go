@@ -1,8 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restore tests what becomes of the views, of restarts and of the config agent when etcd is restored from a backup.
-package restore
+package clusters
 
 import (
 	"context"
@@ -18,37 +17,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
 
-var (
-	cluster *controlplane.ControlPlane
-	server  *install.Installation
-	client  kubernetes.Interface
-)
-
-const ns = metav1.NamespaceDefault
-
-func TestMain(m *testing.M) {
-	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
-		Race: install.RaceDetector, Replicas: 2,
-		Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
-	}, func(c *controlplane.ControlPlane, i *install.Installation) {
-		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
-	}))
-}
+// restored is the namespace of TestRestore.
+const restored = "restored"
 
 // What replicas show, and what the agent has written, is what etcd holds after a restore, and what changes then is followed: also where other
 // clients have written so much since that revisions have overtaken those from before, at which watches wait.
 func TestRestore(t *testing.T) {
-	s := newScene(t)
+	s := newRestore(t)
 	s.follows("1")
 	for _, tt := range []struct {
 		name   string
@@ -71,7 +54,7 @@ func TestRestore(t *testing.T) {
 			s.follows(before)
 			for i, api := range s.replicas {
 				await.Until(t, fmt.Sprintf("replica %d does not show what etcd lacks", i), func(ctx context.Context) error {
-					_, err := api.ConfigdepV1alpha1().ConfigDependencies(ns).Get(ctx, "deployment.late", metav1.GetOptions{})
+					_, err := api.ConfigdepV1alpha1().ConfigDependencies(restored).Get(ctx, "deployment.late", metav1.GetOptions{})
 					if apierrors.IsNotFound(err) {
 						return nil
 					}
@@ -83,38 +66,40 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// scene is a Deployment that reads a ConfigMap, and an agent that writes its content.
-type scene struct {
+// restore is a Deployment that reads a ConfigMap, and an agent that writes its content.
+type restore struct {
 	*testing.T
 	file     string
 	replicas []versioned.Interface
 }
 
-func newScene(t *testing.T) *scene {
+func newRestore(t *testing.T) *restore {
 	t.Helper()
-	s := &scene{T: t, file: filepath.Join(t.TempDir(), "files", "key")}
+	s := &restore{T: t, file: filepath.Join(t.TempDir(), "files", "key")}
 	for _, r := range server.Replicas {
 		s.replicas = append(s.replicas, versioned.NewForConfigOrDie(r.AdminConfig()))
 	}
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: restored}}, metav1.CreateOptions{})
+	s.must(err)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"key": "1"}}
-	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), config, metav1.CreateOptions{})
+	_, err = client.CoreV1().ConfigMaps(restored).Create(t.Context(), config, metav1.CreateOptions{})
 	s.must(err)
 	s.deployment("web")
 	s.agent()
 	return s
 }
 
-func (s *scene) must(err error) {
+func (s *restore) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *scene) deployment(name string) {
+func (s *restore) deployment(name string) {
 	s.Helper()
 	label := map[string]string{"app": name}
-	_, err := client.AppsV1().Deployments(ns).Create(s.Context(), &appsv1.Deployment{
+	_, err := client.AppsV1().Deployments(restored).Create(s.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{policy.ReloadAnnotation: "auto"}},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: label}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: label},
@@ -127,11 +112,11 @@ func (s *scene) deployment(name string) {
 }
 
 // agent starts an agent with rights of its own.
-func (s *scene) agent() {
+func (s *restore) agent() {
 	s.Helper()
 	ctx := s.Context()
 	dir := s.TempDir()
-	flags, err := install.AgentAccount(ctx, cluster, ns, dir, rbacv1.PolicyRule{
+	flags, err := install.AgentAccount(ctx, cluster, restored, dir, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"settings"}, Verbs: []string{"list", "watch"},
 	})
 	s.must(err)
@@ -139,7 +124,7 @@ func (s *scene) agent() {
 	s.must(err)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	s.must(err)
-	flags = append(flags, "--dir="+filepath.Dir(s.file), "--namespace="+ns, "--configmap=settings", "--listen=", "--settle=100ms")
+	flags = append(flags, "--dir="+filepath.Dir(s.file), "--namespace="+restored, "--configmap=settings", "--listen=", "--settle=100ms")
 	c := cluster.Command(context.WithoutCancel(ctx), program, flags...)
 	c.Stdout, c.Stderr = log, log
 	s.must(c.Start())
@@ -156,15 +141,15 @@ func (s *scene) agent() {
 }
 
 // change changes the ConfigMap.
-func (s *scene) change(to string) string {
+func (s *restore) change(to string) string {
 	s.Helper()
-	_, err := client.CoreV1().ConfigMaps(ns).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data":{"key":"`+to+`"}}`), metav1.PatchOptions{})
+	_, err := client.CoreV1().ConfigMaps(restored).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data":{"key":"`+to+`"}}`), metav1.PatchOptions{})
 	s.must(err)
 	return to
 }
 
 // write writes another object so many times.
-func (s *scene) write(times int) {
+func (s *restore) write(times int) {
 	s.Helper()
 	var writers sync.WaitGroup
 	for n := range 8 {
@@ -186,9 +171,9 @@ func (s *scene) write(times int) {
 }
 
 // follows waits until the ConfigMap has a content, each replica shows that the Deployment is in sync with it, and the agent has written it.
-func (s *scene) follows(content string) {
+func (s *restore) follows(content string) {
 	s.Helper()
-	config, err := client.CoreV1().ConfigMaps(ns).Get(s.Context(), "settings", metav1.GetOptions{})
+	config, err := client.CoreV1().ConfigMaps(restored).Get(s.Context(), "settings", metav1.GetOptions{})
 	if err != nil || config.Data["key"] != content {
 		s.Fatalf("the ConfigMap has %v, want %q (%v)", config.Data, content, err)
 	}
@@ -201,7 +186,7 @@ func (s *scene) follows(content string) {
 	})
 	for i, api := range s.replicas {
 		await.Passes(s.T, fmt.Sprintf("replica %d shows the Deployment in sync with %s", i, content), func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-			return api.ConfigdepV1alpha1().ConfigDependencies(ns).Get(ctx, "deployment.web", metav1.GetOptions{})
+			return api.ConfigdepV1alpha1().ConfigDependencies(restored).Get(ctx, "deployment.web", metav1.GetOptions{})
 		}, func(o *v1alpha1.ConfigDependency) error {
 			s := &o.Status
 			if s.State != v1alpha1.StateInSync || len(s.Sources) != 1 || s.Sources[0].ResourceVersion != config.ResourceVersion {

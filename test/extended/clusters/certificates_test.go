@@ -1,18 +1,12 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates tests the certificates that the server creates, with replicas whose certificates live for a
-// minute: requests continue while certificates and their CA are replaced, and users delete, damage and overwrite
-// the objects.
-package certificates
+package clusters
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,14 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
-	"github.com/configdep/configdep/test/pki"
 )
 
 const (
 	// lifetime is the lifetime of serving certificates. They are renewed when a third of it is left.
-	lifetime = time.Minute
+	lifetime = 40 * time.Second
 	// pause is the time between two requests of a client.
 	pause = 100 * time.Millisecond
 
@@ -42,19 +34,10 @@ var (
 	webhooks    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 )
 
+// Requests continue while certificates and their CA are replaced, users damage and overwrite the objects, and a leader is killed.
 func TestRotation(t *testing.T) {
-	s := newScene(t, func(*controlplane.ControlPlane) install.Options {
-		return install.Options{
-			Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(),
-			Args: []string{
-				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(), "--shutdown-delay-duration=0s",
-				// A certificate is renewed when a third of its lifetime is left, and then the leader may be
-				// killed. The rest of the lifetime must suffice until another replica leads and a new CA has been
-				// trusted for a twentieth of its lifetime, even on a busy machine.
-				"--leader-elect-lease-duration=3s",
-			},
-		}
-	})
+	t.Parallel() // most of the time it waits
+	s := newRotation(t)
 	first := certs(s.secret().Data["ca.crt"])
 	var pids []int
 	var mu sync.Mutex
@@ -126,8 +109,6 @@ func TestRotation(t *testing.T) {
 		})
 	}
 
-	s.deleted()
-	s.check("after the deletion of the Secret")
 	s.damaged()
 	s.check("after damage to the Secret")
 	s.overwritten()
@@ -135,45 +116,4 @@ func TestRotation(t *testing.T) {
 	s.leaderKilled()
 	s.check("after the leader was killed")
 	s.noRightIsMissing()
-	s.withoutARight()
-}
-
-// With a certificate from files, caBundle comes from a file too.
-func TestBundleFromAFile(t *testing.T) {
-	var file string
-	s := newScene(t, func(c *controlplane.ControlPlane) install.Options {
-		file = filepath.Join(c.Dir(), "configdep", "ca.crt")
-		return install.Options{Race: install.RaceDetector, Log: t.Output(), Args: []string{"--ca-bundle-file=" + file, "--shutdown-delay-duration=0s"}}
-	})
-	ours, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := pki.NewAuthority("other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	everywhere := func(want []byte) {
-		t.Helper()
-		await.Until(s.t, "the bundle is in place", func(ctx context.Context) error {
-			bundles, err := s.bundles(ctx)
-			for i, b := range bundles {
-				if !bytes.Equal(b, want) {
-					err = fmt.Errorf("bundle %d has %d CAs", i, len(certs(b)))
-				}
-			}
-			return err
-		})
-	}
-	everywhere(ours)
-	s.overwritten()
-	everywhere(ours)
-	both := append(bytes.Clone(ours), other.BundlePEM()...)
-	if err := os.WriteFile(file, both, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	everywhere(both)
-	if expiry, err := s.metric(t.Context(), s.server.Replicas[0], "configdep_serving_certificate_expiry_timestamp_seconds"); err != nil || expiry < float64(time.Now().Unix()) {
-		t.Errorf("metric = %f (%v)", expiry, err)
-	}
 }

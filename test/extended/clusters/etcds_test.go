@@ -1,9 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcds tests the server where kube-apiserver stores one resource in a separate etcd. That etcd has its
-// own revision counter, so versions of one replica have no meaning for the other.
-package etcds
+package clusters
 
 import (
 	"context"
@@ -34,25 +32,23 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
+// Where kube-apiserver stores one resource in a separate etcd, that etcd has its own revision counter, so versions of one replica
+// have no meaning for the other.
 func TestOneResourceInAnotherEtcd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		resource  string
 		revisions int // by which the other etcd is ahead
-		test      func(*scene)
+		test      func(*counters)
 	}{
 		{"configmaps", 0, manyChanges},
 		{"secrets", 5000, hopping},
 	} {
 		t.Run(fmt.Sprintf("%s, %d revisions ahead", tt.resource, tt.revisions), func(t *testing.T) {
 			t.Parallel() // most of the time it waits
-			other, err := controlplane.Start(t.Context(), controlplane.Options{EtcdOnly: true, Log: t.Output()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { stop(t, other) })
+			other := start(t, controlplane.Options{EtcdOnly: true})
 			advance(t, other.EtcdURL(), tt.revisions)
-			s := newScene(t, "--etcd-servers-overrides=/"+tt.resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+tt.resource)
+			s := newCounters(t, "--etcd-servers-overrides=/"+tt.resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+tt.resource)
 			s.awaitNotice()
 			for i, r := range s.server.Replicas {
 				s.ownVersions(s.clients[i], r)
@@ -61,13 +57,6 @@ func TestOneResourceInAnotherEtcd(t *testing.T) {
 			tt.test(s)
 			s.noticedOnce()
 		})
-	}
-}
-
-func stop(t *testing.T, c *controlplane.ControlPlane) {
-	t.Helper()
-	if err := c.Stop(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -97,8 +86,8 @@ func advance(t *testing.T, url string, revisions int) {
 	wg.Wait()
 }
 
-// scene is a cluster with two replicas, and a client of each.
-type scene struct {
+// counters is a cluster with two replicas, and a client of each.
+type counters struct {
 	t       *testing.T
 	cluster *controlplane.ControlPlane
 	server  *install.Installation
@@ -109,25 +98,11 @@ type scene struct {
 // crowd is the number of workloads in each namespace.
 const crowd = 60
 
-func newScene(t *testing.T, apiServerArgs ...string) *scene {
+func newCounters(t *testing.T, apiServerArgs ...string) *counters {
 	t.Helper()
-	s := &scene{t: t}
-	var err error
-	s.cluster, err = controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, APIServerArgs: apiServerArgs, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stop(t, s.cluster) })
-	s.server, err = install.Install(t.Context(), s.cluster, install.Options{Replicas: 2, Args: []string{"--shutdown-delay-duration=0s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.server.Stop()
-		if err := s.server.CheckLogs(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := &counters{t: t}
+	s.cluster = start(t, controlplane.Options{APIServerOnly: true, APIServerArgs: apiServerArgs})
+	s.server = installed(t, s.cluster, install.Options{Args: []string{"--max-version-lag=5s"}})
 	for _, r := range s.server.Replicas {
 		s.clients = append(s.clients, s.client(r.AdminConfig()))
 	}
@@ -147,7 +122,7 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 	return s
 }
 
-func (s *scene) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
+func (s *counters) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	s.t.Helper()
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
@@ -157,7 +132,7 @@ func (s *scene) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1I
 }
 
 // notices returns how often a replica has logged as an error that there are several revision counters.
-func (s *scene) notices(r *install.Replica) (n int) {
+func (s *counters) notices(r *install.Replica) (n int) {
 	s.t.Helper()
 	log, err := os.ReadFile(r.Log())
 	if err != nil {
@@ -171,7 +146,7 @@ func (s *scene) notices(r *install.Replica) (n int) {
 	return n
 }
 
-func (s *scene) awaitNotice() {
+func (s *counters) awaitNotice() {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
 		await.Until(s.t, r.Name()+" has noticed", func(context.Context) error {
@@ -183,7 +158,7 @@ func (s *scene) awaitNotice() {
 	}
 }
 
-func (s *scene) noticedOnce() {
+func (s *counters) noticedOnce() {
 	s.t.Helper()
 	for _, r := range s.server.Replicas {
 		if n := s.notices(r); n != 1 {
@@ -192,7 +167,7 @@ func (s *scene) noticedOnce() {
 	}
 }
 
-func (s *scene) step() {
+func (s *counters) step() {
 	s.t.Helper()
 	if _, err := s.churn.Step(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -200,7 +175,7 @@ func (s *scene) step() {
 }
 
 // awaitTruth waits until both replicas show the current state, and returns it.
-func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
+func (s *counters) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
 	s.t.Helper()
 	for i, c := range s.clients {
 		await.Until(s.t, fmt.Sprintf("replica %d shows the current state", i), func(ctx context.Context) (err error) {
@@ -215,7 +190,7 @@ func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
 
 // ownVersions follows one replica with its own versions: a follower misses nothing and never has to list again,
 // wherever the watch is cut, and whether the list is in one answer or in pages.
-func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface, r *install.Replica) {
+func (s *counters) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface, r *install.Replica) {
 	s.t.Helper()
 	h, err := hop.New(r.Address())
 	if err != nil {
@@ -271,7 +246,7 @@ func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface,
 // versionsOfOthers checks that versions of the other replica are expired: a watch gets that as an event, as
 // clients expect. A get, for which clients do not expect that error, gets a timeout because the version has not
 // been read yet.
-func (s *scene) versionsOfOthers() {
+func (s *counters) versionsOfOthers() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	for i, c := range s.clients {
@@ -314,7 +289,7 @@ func (s *scene) versionsOfOthers() {
 
 // manyChanges creates more events than versions can count while the watermark does not move, because nothing is
 // written in the resource whose counter is behind.
-func manyChanges(s *scene) {
+func manyChanges(s *counters) {
 	s.t.Helper()
 	events := 0
 	for views := s.awaitTruth(); events < 2500; events += len(views) - 1 { // that of the server itself has no sources
@@ -329,7 +304,7 @@ func manyChanges(s *scene) {
 }
 
 // hopping lets clients switch between the replicas all the time.
-func hopping(s *scene) {
+func hopping(s *counters) {
 	s.t.Helper()
 	replicas := s.server.Replicas
 	h, err := hop.New(replicas[0].Address(), replicas[1].Address())

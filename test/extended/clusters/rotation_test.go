@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package certificates
+package clusters
 
 import (
 	"bytes"
@@ -38,8 +38,8 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// scene is a cluster with replicas.
-type scene struct {
+// rotation is a cluster with replicas.
+type rotation struct {
 	t       *testing.T
 	cluster *controlplane.ControlPlane
 	server  *install.Installation
@@ -50,29 +50,21 @@ type scene struct {
 	failures          chan error
 }
 
-func newScene(t *testing.T, options func(*controlplane.ControlPlane) install.Options) *scene {
+func newRotation(t *testing.T) *rotation {
 	t.Helper()
-	s := &scene{t: t, failures: make(chan error, 1000)}
+	s := &rotation{t: t, failures: make(chan error, 1000)}
+	s.cluster = start(t, controlplane.Options{APIServerOnly: true})
+	s.server = installed(t, s.cluster, install.Options{
+		Race: install.RaceDetector, ManagedCertificates: true,
+		Args: []string{
+			"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(),
+			// A certificate is renewed when a third of its lifetime is left, and then the leader may be
+			// killed. The rest of the lifetime must suffice until another replica leads and a new CA has been
+			// trusted for a twentieth of its lifetime, even on a busy machine.
+			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
+		},
+	})
 	var err error
-	s.cluster, err = controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	s.server, err = install.Install(t.Context(), s.cluster, options(s.cluster))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.server.Stop()
-		if err := s.server.CheckLogs(); err != nil {
-			t.Error(err)
-		}
-	})
 	if s.core, err = kubernetes.NewForConfig(s.cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,18 +74,8 @@ func newScene(t *testing.T, options func(*controlplane.ControlPlane) install.Opt
 	return s
 }
 
-// kubectl runs kubectl and returns what it prints.
-func (s *scene) kubectl(args ...string) string {
-	s.t.Helper()
-	out, err := s.cluster.Kubectl(s.t.Context(), args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return out
-}
-
 // bundles returns every caBundle in the cluster, and the one of the ConfigMap for other clients.
-func (s *scene) bundles(ctx context.Context) (bundles [][]byte, err error) {
+func (s *rotation) bundles(ctx context.Context) (bundles [][]byte, err error) {
 	service, err := s.dynamic.Resource(apiServices).Get(ctx, install.APIService, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -138,7 +120,7 @@ func certs(data []byte) (all []*x509.Certificate) {
 	}
 }
 
-func (s *scene) secret() *corev1.Secret {
+func (s *rotation) secret() *corev1.Secret {
 	s.t.Helper()
 	secret, err := s.core.CoreV1().Secrets(install.Namespace).Get(s.t.Context(), install.CertificateSecret, metav1.GetOptions{})
 	if err != nil {
@@ -149,7 +131,7 @@ func (s *scene) secret() *corev1.Secret {
 
 // dial opens a new connection to a replica, as the aggregator and the webhook client do: with each caBundle in the
 // cluster.
-func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
+func (s *rotation) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	bundles, err := s.bundles(ctx)
@@ -188,7 +170,7 @@ func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate
 
 // keep runs do repeatedly, until the returned function is called. A failure fails the test, unless failures are
 // forgiven at the time.
-func (s *scene) keep(what string, do func(context.Context) error) (stop func()) {
+func (s *rotation) keep(what string, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -218,7 +200,7 @@ func (s *scene) keep(what string, do func(context.Context) error) (stop func()) 
 }
 
 // connected returns a client with a lasting connection to a replica, which trusts the first CAs.
-func (s *scene) connected(r *install.Replica) (get func(context.Context) error, dialed *atomic.Int64) {
+func (s *rotation) connected(r *install.Replica) (get func(context.Context) error, dialed *atomic.Int64) {
 	s.t.Helper()
 	dialed = &atomic.Int64{}
 	config := r.AdminConfig() // connections of unauthenticated clients are closed
@@ -248,7 +230,7 @@ func (s *scene) connected(r *install.Replica) (get func(context.Context) error, 
 }
 
 // forgive allows requests to fail during do, and until they succeed again.
-func (s *scene) forgive(do func()) {
+func (s *rotation) forgive(do func()) {
 	s.t.Helper()
 	s.lenient.Add(1)
 	do()
@@ -269,7 +251,7 @@ func (s *scene) forgive(do func()) {
 }
 
 // get sends a request through the aggregator.
-func (s *scene) get(ctx context.Context) error {
+func (s *rotation) get(ctx context.Context) error {
 	client, err := versioned.NewForConfig(s.cluster.RESTConfig())
 	if err != nil {
 		return err
@@ -278,7 +260,7 @@ func (s *scene) get(ctx context.Context) error {
 	return err
 }
 
-func (s *scene) check(after string) {
+func (s *rotation) check(after string) {
 	s.t.Helper()
 	s.t.Logf("%s: %d requests so far", after, s.requests.Load())
 	for {
@@ -295,7 +277,7 @@ func (s *scene) check(after string) {
 }
 
 // metric returns the value of a metric of a replica.
-func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (float64, error) {
+func (s *rotation) metric(ctx context.Context, r *install.Replica, name string) (float64, error) {
 	config := r.AdminConfig()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -323,7 +305,7 @@ func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (fl
 }
 
 // leader returns the leader and the other replica.
-func (s *scene) leader() (leader, other *install.Replica) {
+func (s *rotation) leader() (leader, other *install.Replica) {
 	s.t.Helper()
 	await.Until(s.t, "one replica leads", func(ctx context.Context) error {
 		for i, r := range s.server.Replicas {
@@ -342,7 +324,7 @@ func (s *scene) leader() (leader, other *install.Replica) {
 }
 
 // noRightIsMissing checks that the logs contain no request that the manifests do not allow.
-func (s *scene) noRightIsMissing() {
+func (s *rotation) noRightIsMissing() {
 	logs, err := filepath.Glob(filepath.Join(s.server.Dir(), "*.log"))
 	if err != nil || len(logs) == 0 {
 		s.t.Errorf("no logs (%v)", err)

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package certificates
+package clusters
 
 import (
 	"bytes"
@@ -10,10 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,71 +21,14 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// deleted: the deleted Secret is filled again with the same content after the manifests are applied; until then,
-// replicas report that the Secret is missing.
-func (s *scene) deleted() {
-	s.t.Helper()
-	s.renewed() // certificates cannot be renewed without the Secret
-	before := s.secret()
-	if err := s.core.CoreV1().Secrets(install.Namespace).Delete(s.t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	s.missing(before.Name, 1)
-	s.kubectl("apply", "-k", s.server.Manifests())
-	await.Until(s.t, "the Secret is filled", func(context.Context) error {
-		after := s.secret()
-		switch ca := certs(after.Data["ca.crt"]); {
-		case len(ca) == 0:
-			return errors.New("the Secret is empty")
-		case after.UID == before.UID:
-			return errors.New("the certificate is the same")
-		case !has(ca, last(certs(before.Data["ca.crt"]))): // earlier ones may have been replaced in the meantime
-			s.t.Error("the Secret has another CA")
-		}
-		return nil
-	})
-	s.missing(before.Name, 0)
-}
-
 func last(all []*x509.Certificate) *x509.Certificate { return all[len(all)-1] }
 
 func has(all []*x509.Certificate, one *x509.Certificate) bool {
 	return slices.ContainsFunc(all, one.Equal)
 }
 
-// renewed waits until every replica has just got another certificate.
-func (s *scene) renewed() {
-	s.t.Helper()
-	for _, r := range s.server.Replicas {
-		await.Until(s.t, "the certificate of "+r.Name()+" has been renewed", func(ctx context.Context) error {
-			leaf, err := s.dial(ctx, r)
-			if err != nil {
-				return err
-			}
-			if left := time.Until(leaf.NotAfter); left < lifetime*5/6 {
-				return fmt.Errorf("the certificate is valid for %v more", left)
-			}
-			return nil
-		})
-	}
-}
-
-// missing waits until the metric of every replica shows whether a Secret is missing.
-func (s *scene) missing(name string, want float64) {
-	s.t.Helper()
-	for _, r := range s.server.Replicas {
-		await.Until(s.t, fmt.Sprintf("the metric of %s shows whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
-			value, err := s.metric(ctx, r, `configdep_server_secret_missing\{secret="`+name+`"\}`)
-			if err == nil && value != want {
-				err = fmt.Errorf("metric = %v", value)
-			}
-			return err
-		})
-	}
-}
-
 // damaged: the Secret is restored from the certificate in use.
-func (s *scene) damaged() {
+func (s *rotation) damaged() {
 	s.t.Helper()
 	before := s.secret()
 	damaged := before.DeepCopy()
@@ -108,7 +48,7 @@ func (s *scene) damaged() {
 }
 
 // overwritten: caBundle is restored.
-func (s *scene) overwritten() {
+func (s *rotation) overwritten() {
 	s.t.Helper()
 	stranger, err := pki.NewAuthority("stranger")
 	if err != nil {
@@ -158,7 +98,7 @@ func (s *scene) overwritten() {
 }
 
 // leaderKilled: another replica continues the rotation. Requests to the killed replica fail; all others succeed.
-func (s *scene) leaderKilled() {
+func (s *rotation) leaderKilled() {
 	s.t.Helper()
 	leader, other := s.leader()
 	s.forgive(func() {
@@ -192,29 +132,4 @@ func (s *scene) leaderKilled() {
 			s.t.Fatal(err)
 		}
 	})
-}
-
-// withoutARight: a replica without a certificate serves no requests, keeps trying, and stops when it is told to.
-func (s *scene) withoutARight() {
-	s.t.Helper()
-	r, err := s.server.StartExtra("without-a-right", install.ReplicaOptions{Args: []string{"--serving-certificate-secret=of-another-program"}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	await.Until(s.t, "the replica has tried twice", func(context.Context) error {
-		log, err := os.ReadFile(r.Log())
-		if err != nil {
-			return err
-		}
-		if strings.Count(string(log), "Reading the serving certificate failed, will retry") < 2 {
-			return errors.New("the log has fewer than two failures")
-		}
-		return nil
-	})
-	if err := r.Terminate(); err != nil {
-		s.t.Errorf("the replica did not stop in order: %v", err)
-	}
-	if log, err := os.ReadFile(r.Log()); err != nil || strings.Contains(string(log), "Serving securely") {
-		s.t.Errorf("the replica has served (%v)", err)
-	}
 }

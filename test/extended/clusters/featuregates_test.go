@@ -1,12 +1,10 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package featuregates tests restarts in place where kube-apiserver lacks the features that they need.
-package featuregates
+package clusters
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -15,39 +13,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
-	"github.com/configdep/configdep/test/install"
 )
 
-const (
-	withoutRestartAll = "--feature-gates=RestartAllContainersOnContainerExits=false"
-	withoutRules      = withoutRestartAll + ",ContainerRestartRules=false"
-)
-
-// These are of the cluster in which kube-apiserver has neither feature.
-var (
-	client kubernetes.Interface
-	api    versioned.Interface
-)
-
-func TestMain(m *testing.M) {
-	os.Exit(install.Run(m, controlplane.Options{Nodes: 1, APIServerArgs: []string{withoutRules}}, install.Options{
-		Race: install.RaceDetector, Values: "in-place",
-		Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
-	}, func(c *controlplane.ControlPlane, _ *install.Installation) {
-		client, api = kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())
-	}))
-}
+// withoutFeatures are flags of kube-apiserver without what restarts in place need.
+const withoutFeatures = "--feature-gates=RestartAllContainersOnContainerExits=false,ContainerRestartRules=false"
 
 // template returns that of a pod with the restarter of docs/agent.md, which reads the ConfigMap config.
 func template(t *testing.T) corev1.PodTemplateSpec {
@@ -74,14 +50,6 @@ func template(t *testing.T) corev1.PodTemplateSpec {
 	return pod
 }
 
-func deployment(t *testing.T, name string) *appsv1.Deployment {
-	t.Helper()
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "in-place"}},
-		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template(t)},
-	}
-}
-
 // If kube-apiserver drops the rules of the restarter, the workload is restarted by rollouts, and the view says why.
 func TestRulesAreDropped(t *testing.T) {
 	const ns = metav1.NamespaceDefault
@@ -89,7 +57,10 @@ func TestRulesAreDropped(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	made, err := client.AppsV1().Deployments(ns).Create(t.Context(), deployment(t, "web"), metav1.CreateOptions{})
+	made, err := client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "in-place"}},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template(t)},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,47 +111,4 @@ func TestRulesAreDropped(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// kube-apiserver refuses new workloads and pods with the rule, if it lacks only the feature of its action. It keeps those that have it, and
-// lets them be changed, and their pods be told to restart.
-func TestRulesAreRefused(t *testing.T) {
-	const ns = metav1.NamespaceDefault
-	cluster, err := controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
-	deployments, pods := client.AppsV1().Deployments(ns), client.CoreV1().Pods(ns)
-	create := func(name string) (ofDeployment, ofPod error) {
-		_, ofDeployment = deployments.Create(t.Context(), deployment(t, name), metav1.CreateOptions{})
-		_, ofPod = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: template(t).Spec}, metav1.CreateOptions{})
-		return ofDeployment, ofPod
-	}
-	if err := errors.Join(create("old")); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.RestartAPIServer(t.Context(), withoutRestartAll); err != nil {
-		t.Fatal(err)
-	}
-	ofDeployment, ofPod := create("new")
-	for prefix, err := range map[string]error{"spec.template.": ofDeployment, "": ofPod} {
-		const why = "spec.initContainers[0].restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with restart policy Always"
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), prefix+why) {
-			t.Errorf("creating it: %v, want %s", err, prefix+why)
-		}
-	}
-	d, err := deployments.Patch(t.Context(), "old", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`), metav1.PatchOptions{})
-	if err != nil || len(d.Spec.Template.Spec.InitContainers[0].RestartPolicyRules) != 1 {
-		t.Errorf("changing the template of a Deployment with a rule: %v; it has %+v", err, d.Spec.Template.Spec.InitContainers)
-	}
-	p, err := pods.Patch(t.Context(), "old", types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+policy.RestartAnnotation+`":"1"}}}`), metav1.PatchOptions{})
-	if err != nil || len(p.Spec.InitContainers[0].RestartPolicyRules) != 1 {
-		t.Errorf("telling a pod with a rule to restart: %v; it has %+v", err, p.Spec.InitContainers)
-	}
 }
