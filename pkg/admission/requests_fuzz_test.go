@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package hostile
+package admission
 
 import (
 	"bytes"
@@ -23,7 +23,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -102,7 +101,7 @@ func FuzzWebhookRequests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := admission.NewHandler(admission.Config{ // new for each input, so that rate limits do not carry over
+		handler := NewHandler(Config{ // new for each input, so that rate limits do not carry over
 			Index: synced{graph}, Finder: reader, Clock: clock.RealClock{},
 		})
 		text := func(s string) string {
@@ -116,7 +115,7 @@ func FuzzWebhookRequests(f *testing.F) {
 			"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "namespace": ` + text(namespace) + `,
 			"object": {"metadata": {"annotations": {"configdep.io/reload": ` + text(mode) + `, "configdep.io/sources": ` + text(sources) + `}},
 				"spec": {"template": {"metadata": {"annotations": {}}, "spec": ` + strings.ReplaceAll(string(pod), "cache", strings.Trim(text(name), `"`)) + `}}}}}`
-		made := httptest.NewRequest(http.MethodPost, admission.Path, bytes.NewReader([]byte(body)))
+		made := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader([]byte(body)))
 		made.Header.Set("Content-Type", "application/json")
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, made.WithContext(klog.NewContext(t.Context(), klog.Logger{})))
