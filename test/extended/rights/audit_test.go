@@ -161,30 +161,17 @@ func grants(ctx context.Context) (all []grant, err error) {
 	return all, nil
 }
 
-// without removes a rule until giveBack is called.
-func (g *grant) without(ctx context.Context) (giveBack func() error, err error) {
-	if g.namespace == "" {
-		return without(ctx, client.RbacV1().ClusterRoles(), g, func(r *rbacv1.ClusterRole) *[]rbacv1.PolicyRule { return &r.Rules })
-	}
-	return without(ctx, client.RbacV1().Roles(g.namespace), g, func(r *rbacv1.Role) *[]rbacv1.PolicyRule { return &r.Rules })
+// permits reports whether the rule permits a call of the server.
+func (g *grant) permits(c *call) bool {
+	return c.User.Username == account && c.needs(&g.rule) && (g.namespace == "" || g.namespace == c.ObjectRef.Namespace)
 }
 
-func without[T any](ctx context.Context, roles interface {
-	Get(context.Context, string, metav1.GetOptions) (*T, error)
-	Update(context.Context, *T, metav1.UpdateOptions) (*T, error)
-}, g *grant, rulesOf func(*T) *[]rbacv1.PolicyRule,
-) (giveBack func() error, err error) {
-	role, err := roles.Get(ctx, g.role, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
+// permitting returns how many rules permit a call.
+func permitting(all []grant, c *call) (n int) {
+	for i := range all {
+		if all[i].permits(c) {
+			n++
+		}
 	}
-	rules := rulesOf(role)
-	all := *rules
-	*rules = slices.Delete(slices.Clone(all), g.index, g.index+1)
-	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	return func() error {
-		*rulesOf(role) = all
-		_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
-		return err
-	}, err
+	return n
 }

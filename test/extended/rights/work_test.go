@@ -28,7 +28,6 @@ import (
 type shop struct {
 	namespace string
 	turn      int
-	key       map[string][]byte // of the config hash
 }
 
 func labels(name string) map[string]string { return map[string]string{"app": name} }
@@ -96,8 +95,7 @@ func (s *shop) setPassword(ctx context.Context, secret string) error {
 }
 
 // whileAway makes changes while no server runs: content changes, and in another second templates change, so that
-// the server must look up which came first. The Lease, the certificate and the CAs for other clients are deleted;
-// the key remains, because records could not be compared without it.
+// the server must look up which came first. The Lease, the certificate and the CAs for other clients are deleted.
 func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
@@ -108,30 +106,10 @@ func (s *shop) whileAway(ctx context.Context) error {
 	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
 	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
 	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err2) { // the last server had no permission to create it
-		err2 = nil
-	}
 	empty := []byte(`{"data": null}`)
 	_, err3 := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, empty, metav1.PatchOptions{})
 	_, err4 := client.CoreV1().ConfigMaps(install.Namespace).Patch(ctx, "configdep-serving-ca", types.MergePatchType, empty, metav1.PatchOptions{})
-	return errors.Join(err1, err2, err3, err4, s.keepKey(ctx))
-}
-
-// keepKey restores the first key of the config hash.
-func (s *shop) keepKey(ctx context.Context) error {
-	secrets := client.CoreV1().Secrets(install.Namespace)
-	now, err := secrets.Get(ctx, ingest.KeySecret, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		return err
-	case s.key == nil && len(now.Data) == 0:
-		return errors.New("the server has not created a key")
-	case s.key == nil:
-		s.key = now.Data
-	}
-	now.Data = s.key
-	_, err = secrets.Update(ctx, now, metav1.UpdateOptions{})
-	return err
+	return errors.Join(err1, err2, err3, err4)
 }
 
 // loseKey empties the Secret with the key. A replica that has read the key restores it; another would create a new
@@ -141,8 +119,7 @@ func (s *shop) loseKey(ctx context.Context) error {
 	return err
 }
 
-// provoke makes the server use every permission that it uses while it runs, as far as possible. Most requests may
-// fail if a permission is missing.
+// provoke makes the server use every permission that it uses while it runs.
 func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 	err := s.setPassword(ctx, "db") // another change
 	// Flow schemas without a priority level, which one of the API servers reports first. They are created before
