@@ -161,28 +161,6 @@ func TestImageOnABase(t *testing.T) {
 	}, made.modes); diff != "" || made.layers != 2 || string(made.files["srv/a/file"])+string(made.files["srv/a/more"]) != "13" {
 		t.Errorf("%d layers with other files (-want +got):\n%s", made.layers, diff)
 	}
-
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"a base for another platform":  {[]string{"-base", "layout", "more=/more"}, "it has no image for linux/amd64"},
-		"two files in one place":       {[]string{"more=/srv/program", "tree/=/srv"}, "are to be /srv/program"},
-		"a folder without a slash":     {[]string{"tree=/srv"}, "folders, and nothing else, end in a slash"},
-		"a path that is not absolute":  {[]string{"more=srv"}, "is not FILE=/path"},
-		"a variable without a value":   {[]string{"-env", "A", "more=/more"}, `"A" is not NAME=VALUE`},
-		"a file that does not exist":   {[]string{"none=/more"}, "no such file"},
-		"a name that is no image name": {[]string{"-name", "A B", "more=/more"}, "repository can only contain"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), tool, append([]string{"-output", "refused.tar", "-name", "example.com/image:v1"}, test.args...)...)
-			cmd.Dir = dir
-			out, err := cmd.CombinedOutput()
-			if _, there := os.Stat(filepath.Join(dir, "refused.tar")); err == nil || there == nil || !strings.Contains(string(out), test.want) {
-				t.Errorf("error = %v, archive = %v, output = %s, want no archive and %q", err, there, out, test.want)
-			}
-		})
-	}
 }
 
 // The name of the agent's image follows from the server's, or is set.
