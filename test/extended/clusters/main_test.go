@@ -26,7 +26,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(install.Run(m, controlplane.Options{Nodes: 1, APIServerArgs: []string{withoutFeatures}}, install.Options{
-		Race: install.RaceDetector, Manifests: "overlays/in-place", Replicas: 2,
+		Race: install.RaceDetector, Values: "in-place", Replicas: 2,
 		Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
 		cluster, server, client, api = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig()), versioned.NewForConfigOrDie(c.RESTConfig())

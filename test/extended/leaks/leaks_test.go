@@ -73,7 +73,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.server, err = install.Install(t.Context(), cluster, install.Options{
-		Manifests: "overlays/recreate", Replicas: 2, ManagedCertificates: true,
+		Values: "recreate", Replicas: 2, ManagedCertificates: true,
 		Args: []string{
 			"-v=10", "--audit-policy-file=" + policy, "--audit-log-path=-", "--shutdown-delay-duration=0s",
 			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s",
