@@ -144,7 +144,8 @@ func (a *arena) flood(t *testing.T) {
 		open, refused := 0, ""
 		a.takes(t, 64<<20, func() {
 			for range 250 {
-				w, err := mallory.ConfigDependencies(namespace).Watch(ctx, metav1.ListOptions{})
+				// Otherwise the client would ask again, when the answer says so.
+				w, err := mallory.RESTClient().Get().Namespace(namespace).Resource("configdependencies").Param("watch", "true").MaxRetries(0).Watch(ctx)
 				if err != nil {
 					refused = err.Error()
 					break
