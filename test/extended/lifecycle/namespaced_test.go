@@ -15,11 +15,10 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// With the overlay single-namespace, the server sees, shows and restarts the workloads of one namespace only.
+// A server that may only see one namespace shows and restarts only the workloads in it.
 func TestOneNamespace(t *testing.T) {
-	const overlay = "overlays/single-namespace"
 	makeNamespaces(t, "shop", "other")
-	installed(t, install.Options{Manifests: overlay})
+	installed(t, install.Options{Values: "single-namespace"})
 	w := newWeb(t, "shop", nil)
 	if w.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
 		t.Errorf("annotations of the template = %v, want the hash", w.Spec.Template.Annotations)
@@ -82,7 +81,7 @@ func TestOneNamespace(t *testing.T) {
 			t.Errorf("%+v: allowed = %t", tt, review.Status.Allowed)
 		}
 	}
-	undeploy(t, "OVERLAY="+overlay)
+	undeploy(t)
 	nothingLeft(t)
 	kubectl(t, "delete", "namespace", "shop", "other", "--timeout=2m")
 }
