@@ -32,6 +32,9 @@ const (
 func TestMain(m *testing.M) {
 	switch role, argument, _ := strings.Cut(os.Getenv(roleVariable), " "); role {
 	case "":
+		if signal.Ignored(unix.SIGINT) { // as a script's job in the background, whose children would ignore it, too
+			signal.Notify(make(chan os.Signal, 1), unix.SIGINT)
+		}
 		os.Exit(m.Run())
 	case "parent": // as the agent is: it runs the rest of its arguments
 		os.Exit(beParent(argument))
