@@ -20,7 +20,7 @@ import (
 
 // Which workloads have room for their globs depends only on the workloads of the namespace, not on the order in
 // which they arrived. When that changes for a workload, TakeChangedGlobs reports a glob of it.
-func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 20, admitsGlobs) }
+func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 5, admitsGlobs) }
 
 func admitsGlobs(t *testing.T, r *rand.Rand) {
 	t.Helper()

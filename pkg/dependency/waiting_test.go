@@ -138,7 +138,7 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 
 // The results are the same however late workloads are updated about the sources for which they wait, and so they
 // are in snapshots.
-func TestGraph_TellsWaitingLater(t *testing.T) { withSeeds(t, 30, tellsWaitingLater) }
+func TestGraph_TellsWaitingLater(t *testing.T) { withSeeds(t, 10, tellsWaitingLater) }
 
 func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // vault is a world in which pods mount a SecretProviderClass, with the Secrets Store CSI driver.
@@ -296,72 +297,70 @@ func TestDecide_MountedClassesAreAdopted(t *testing.T) {
 // The number of restarts is that of rotations, in whatever order pods report them, start and go, and however often the server is
 // started.
 func TestDecide_OneRestartForEachRotation(t *testing.T) {
-	for seed := range uint64(200) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1))
-			v := newVault(t)
-			v.verified = new(true) // the template changes only with the restarts
-			old := map[string]bool{"web-1": true, "web-2": true, "web-3": true, "other": true}
-			names := func(is bool) (names []string) {
-				for name, stale := range old {
-					if stale == is {
-						names = append(names, name)
-					}
+	seeds.Each(t, 50, func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		v := newVault(t)
+		v.verified = new(true) // the template changes only with the restarts
+		old := map[string]bool{"web-1": true, "web-2": true, "web-3": true, "other": true}
+		names := func(is bool) (names []string) {
+			for name, stale := range old {
+				if stale == is {
+					names = append(names, name)
 				}
-				slices.Sort(names)
-				return names
 			}
-			restarts, rotations := 0, 0
-			for next := 4; rotations < 6; {
-				v.rotate()
-				rotations++
-				for name := range old {
-					old[name] = true
+			slices.Sort(names)
+			return names
+		}
+		restarts, rotations := 0, 0
+		for next := 4; rotations < 6; {
+			v.rotate()
+			rotations++
+			for name := range old {
+				old[name] = true
+			}
+			reported := false
+			for len(names(true)) > 0 {
+				pods := names(true)
+				pod := pods[random.IntN(len(pods))]
+				switch random.IntN(6) {
+				case 0:
+					next++
+					v.mount(fmt.Sprint("web-", next))
+					old[fmt.Sprint("web-", next)] = false
+				case 1: // the last pod that is older goes only after the rotation was seen
+					if reported || len(pods) > 1 {
+						v.unmount(pod)
+						delete(old, pod)
+					}
+				case 2:
+					v.restart()
+					if seed%4 == 0 {
+						v.SeparateCounters()
+					}
+				default:
+					v.update(pod)
+					old[pod], reported = false, true
 				}
-				reported := false
-				for len(names(true)) > 0 {
-					pods := names(true)
-					pod := pods[random.IntN(len(pods))]
-					switch random.IntN(6) {
-					case 0:
-						next++
-						v.mount(fmt.Sprint("web-", next))
-						old[fmt.Sprint("web-", next)] = false
-					case 1: // the last pod that is older goes only after the rotation was seen
-						if reported || len(pods) > 1 {
+				v.tick(time.Second)
+				n := v.settle()
+				restarts += n
+				if n > 0 { // the rollout replaces the pods of the workload
+					for _, pod := range slices.Concat(names(true), names(false)) {
+						if pod != "other" && random.IntN(2) == 0 {
 							v.unmount(pod)
 							delete(old, pod)
-						}
-					case 2:
-						v.restart()
-						if seed%4 == 0 {
-							v.SeparateCounters()
-						}
-					default:
-						v.update(pod)
-						old[pod], reported = false, true
-					}
-					v.tick(time.Second)
-					n := v.settle()
-					restarts += n
-					if n > 0 { // the rollout replaces the pods of the workload
-						for _, pod := range slices.Concat(names(true), names(false)) {
-							if pod != "other" && random.IntN(2) == 0 {
-								v.unmount(pod)
-								delete(old, pod)
-								next++
-								v.mount(fmt.Sprint("web-", next))
-								old[fmt.Sprint("web-", next)] = false
-							}
+							next++
+							v.mount(fmt.Sprint("web-", next))
+							old[fmt.Sprint("web-", next)] = false
 						}
 					}
-				}
-				if restarts != rotations {
-					t.Fatalf("%d restarts after %d rotations", restarts, rotations)
 				}
 			}
-		})
-	}
+			if restarts != rotations {
+				t.Fatalf("%d restarts after %d rotations", restarts, rotations)
+			}
+		}
+	})
 }
 
 // A workload is restarted because of a class only if annotations say so.

@@ -148,7 +148,7 @@ func TestAnswersAreCopies(t *testing.T) {
 // on. Each list is in order, of one moment, and no list is older than the one before.
 func TestReadingWhileTheClusterChanges(t *testing.T) {
 	c := newCluster(t)
-	const changes, readers = 2000, 4
+	const changes, readers = 500, 4
 	done := make(chan struct{})
 	started := make(chan struct{}, readers)
 	var wg sync.WaitGroup

@@ -17,14 +17,14 @@ import (
 // any interleaving of the inputs' delays, lost streams and restarts, and then compares
 // what they hold with the truth.
 func TestClientConverges(t *testing.T) {
-	runHistories(t, 3000, false, 39042)
+	runHistories(t, 800, false, 39042)
 }
 
 // TestClientConvergesWithSeveralCounters does so where each stream has revisions of its own
 // counter, and replicas notice that at any time, or never: a watermark then tells of each
 // stream how far it has arrived by its counter, so that nothing is wrong before they do.
 func TestClientConvergesWithSeveralCounters(t *testing.T) {
-	runHistories(t, 1000, true)
+	runHistories(t, 300, true)
 }
 
 func runHistories(t *testing.T, n int, several bool, failed ...uint64) {
