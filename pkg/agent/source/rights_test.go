@@ -20,13 +20,7 @@ func TestWatcher_MayNotWatch(t *testing.T) {
 	t.Parallel()
 	s := newFakeServer(t)
 	s.set("a", x("1"))
-	s.will(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("watch") == "" {
-			return false
-		}
-		w.WriteHeader(http.StatusForbidden)
-		return true
-	})
+	s.willWatch(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	client, err := NewClient(Server{URL: s.URL})
 	if err != nil {
 		t.Fatal(err)
