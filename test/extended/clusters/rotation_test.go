@@ -61,7 +61,7 @@ func newRotation(t *testing.T) *rotation {
 			// A certificate is renewed when a third of its lifetime is left, and then the leader may be
 			// killed. The rest of the lifetime must suffice until another replica leads and a new CA has been
 			// trusted for a twentieth of its lifetime, even on a busy machine.
-			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
+			"--leader-elect-lease-duration=3s",
 		},
 	})
 	var err error

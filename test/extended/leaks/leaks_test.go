@@ -77,7 +77,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		Args: []string{
 			"-v=10", "--audit-policy-file=" + policy, "--audit-log-path=-", "--shutdown-delay-duration=0s",
 			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s",
-			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
+			"--leader-elect-lease-duration=3s",
 		},
 		Env: []string{"GOTRACEBACK=crash"},
 	})
