@@ -133,7 +133,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Uptime, "restart-uptime", o.Uptime, "for how long the command must run after a restart to count as started")
 	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files, but not with a command after --; false: not; auto: only by --reload-url, --reload-send and --reload-command, since a signal may end a program that is not ready for it")
 
-	f.StringVar(&o.ProbeURL, "probe-url", o.ProbeURL, "URL of a GET that gets a status code from 200 to 299 if the application works with the new files; with the socket, the credentials and the certificates of --reload-url")
+	f.StringVar(&o.ProbeURL, "probe-url", o.ProbeURL, "URL of a GET that gets a status code from 200 to 299 if the application works with the new files; with the socket and the CA of --reload-url, and, on the same host, its credentials")
 	f.DurationVar(&o.ProbeTimeout, "probe-within", o.ProbeTimeout, "how long it may take until the request succeeds")
 
 	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
@@ -479,11 +479,23 @@ func token(text string) bool {
 	return err == nil
 }
 
-// probe makes the request of --probe-url, with the connection and the credentials of the other one.
+// probe makes the request of --probe-url, with the connection of the other one. Another host gets none of its credentials.
 func (o *Options) probe() (*action.HTTP, error) {
 	h := o.Reload
+	if h.URL != "" && host(o.ProbeURL) != host(h.URL) {
+		h.UsernameFile, h.PasswordFile, h.TokenFile, h.CertFile, h.KeyFile = "", "", "", "", ""
+	}
 	h.URL, h.Method, h.Headers, h.Body, h.Accept, h.Timeout = o.ProbeURL, http.MethodGet, nil, "", "", 5*time.Second
 	return h.action("probe-url")
+}
+
+// host returns the host and the port of a URL, which action validates.
+func host(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // action makes the action of the flags, whose URL is that of a flag.

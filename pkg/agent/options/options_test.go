@@ -382,6 +382,19 @@ func TestReload_TellsChanges(t *testing.T) {
 	}
 }
 
+// Another host than that of the reload gets none of its credentials.
+func TestProbe_Credentials(t *testing.T) {
+	for url, want := range map[string]string{"http://a:1/ready": "/token", "http://a:2/ready": "", "http://b:1/ready": ""} {
+		c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://a:1/reload", "--reload-token-file=/token", "--probe-url="+url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Probe.(*action.Within).Action.(*action.HTTP).TokenFile; got != want {
+			t.Errorf("%s: the token is read from %q, want %q", url, got, want)
+		}
+	}
+}
+
 // The output of commands may quote Secrets.
 func TestOutput(t *testing.T) {
 	for args, want := range map[string]bool{
