@@ -169,7 +169,7 @@ func want(t *testing.T, prints map[string]string, how string) {
 // Official binaries are used if they have the published checksums, also if they come slowly. The second run has them.
 func TestBuild_Downloads(t *testing.T) {
 	t.Parallel()
-	slow := &site{serve: func(w http.ResponseWriter, r *http.Request, content []byte) {
+	slow := &site{serve: func(w http.ResponseWriter, _ *http.Request, content []byte) {
 		for i := range content {
 			_, _ = w.Write(content[i : i+1])
 			w.(http.Flusher).Flush()
