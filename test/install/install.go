@@ -38,10 +38,14 @@ type Options struct {
 	// Values names a file in the folder ci of the chart, such as recreate, with which the chart is rendered. Without it,
 	// artifacts/base is applied.
 	Values string
+	// Set are values of the chart, as those of helm's --set: reload.jobs=true.
+	Set []string
 	// NoWebhook omits the admission webhook.
 	NoWebhook bool
 	// Args are added to the arguments of the manifest, and override them.
 	Args []string
+	// OwnArgs are added to the arguments of the installed replicas, but not of extra ones.
+	OwnArgs []string
 	// Env is added to the environment of the processes.
 	Env []string
 	// Kubeconfig, if set, chooses how a replica reaches the cluster: it is called with the name of the replica and
@@ -112,7 +116,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 				return nil, fmt.Errorf("making a kubeconfig for %s: %w", name, err)
 			}
 		}
-		r, err := i.newReplica(name, ReplicaOptions{Kubeconfig: kubeconfig})
+		r, err := i.newReplica(name, ReplicaOptions{Kubeconfig: kubeconfig, Args: o.OwnArgs})
 		if err != nil {
 			return nil, err
 		}

@@ -66,12 +66,18 @@ func (i *Installation) apply(ctx context.Context, manifests, overlay string) err
 // namespace, which Helm creates itself.
 func (i *Installation) source(ctx context.Context, root string) (string, error) {
 	base := filepath.Join(root, "artifacts", "base")
-	if i.options.Values == "" {
+	if i.options.Values == "" && len(i.options.Set) == 0 {
 		return base, nil
 	}
 	chart := filepath.Join(root, "artifacts", "charts", "configdep")
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), "template", "configdep", chart,
-		"--namespace", Namespace, "--values", filepath.Join(chart, "ci", i.options.Values+".yaml"))
+	args := []string{"template", "configdep", chart, "--namespace", Namespace}
+	if i.options.Values != "" {
+		args = append(args, "--values", filepath.Join(chart, "ci", i.options.Values+".yaml"))
+	}
+	for _, value := range i.options.Set {
+		args = append(args, "--set", value)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	rendered, err := cmd.Output()
