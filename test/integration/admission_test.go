@@ -25,7 +25,7 @@ import (
 // admit creates a policy for one namespace: objects must satisfy an expression.
 func admit(t *testing.T, namespace string, operation admissionv1.OperationType, group, version, resource, expression, message string) {
 	t.Helper()
-	client := kube(t).AdmissionregistrationV1()
+	client := kube.AdmissionregistrationV1()
 	name := namespace // one policy per namespace
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{operation},
@@ -60,7 +60,7 @@ func admit(t *testing.T, namespace string, operation admissionv1.OperationType, 
 // refusedEverywhere waits until each endpoint rejects a reload as a dry run, and then also a real one.
 func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason metav1.StatusReason, messages ...string) {
 	t.Helper()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		client := where.ConfigdepV1alpha1().ConfigDependencies(namespace)
 		await.Until(t, where.name+" refuses a reload", func(ctx context.Context) error {
 			_, err := client.Reload(ctx, name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -81,7 +81,7 @@ func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason 
 func TestReloadIsSubjectToPoliciesOnWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	admit(t, namespace, admissionv1.Update, "apps", "v1", "deployments",
 		"!has(object.spec.template.metadata.annotations)", "nothing is rolled out on a Friday")
@@ -97,7 +97,7 @@ func TestReloadIsSubjectToPoliciesOnWorkloads(t *testing.T) {
 func TestReloadIsSubjectToPoliciesOnReloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	admit(t, namespace, admissionv1.Create, "configdep.io", "v1alpha1", "configdependencies/reload",
 		"has(object.spec.reason) && object.spec.reason.startsWith('CHG-') && object.spec.mode == 'Always' && object.metadata.name == 'deployment.web'",
@@ -117,12 +117,12 @@ func TestReloadIsSubjectToPoliciesOnReloads(t *testing.T) {
 func TestReloadInANamespaceThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
+	deployments := kube.AppsV1().Deployments(namespace)
 	held := asleep("web")
 	held.Finalizers = []string{"configdep.test/hold"}
 	create(t, deployments.Create, held)
 	view(t, namespace, "deployment.web")
-	remove(t, kube(t).CoreV1().Namespaces().Delete, namespace)
+	remove(t, kube.CoreV1().Namespaces().Delete, namespace)
 	refusedEverywhere(t, namespace, "deployment.web", http.StatusForbidden, metav1.StatusReasonForbidden,
 		"unable to create new content in namespace "+namespace+" because it is being terminated")
 	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Finalizers = nil })
@@ -133,9 +133,9 @@ func TestReloadInANamespaceThatIsDeleted(t *testing.T) {
 // test removes the permission from all replicas, so it does not run in parallel.
 func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
-	roles := kube(t).RbacV1().ClusterRoles()
+	roles := kube.RbacV1().ClusterRoles()
 	original, err := roles.Get(t.Context(), install.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 				"system:serviceaccount:configdep-system:configdep-apiserver")
 
 			edit(t, roles, install.Name, func(role *rbacv1.ClusterRole) { role.Rules = original.Rules })
-			for _, where := range everywhere(t) {
+			for _, where := range everywhere {
 				await.Until(t, where.name+" may reload again", func(ctx context.Context) error {
 					_, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).
 						Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -174,10 +174,10 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 func TestReloadForbiddenByAPolicyOnWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	admit(t, namespace, admissionv1.Update, "apps", "v1", "deployments", "!has(object.spec.template.metadata.annotations)", "not before noon")
-	edit(t, kube(t).AdmissionregistrationV1().ValidatingAdmissionPolicies(), namespace, func(p *admissionv1.ValidatingAdmissionPolicy) {
+	edit(t, kube.AdmissionregistrationV1().ValidatingAdmissionPolicies(), namespace, func(p *admissionv1.ValidatingAdmissionPolicy) {
 		p.Spec.Validations[0].Reason = new(metav1.StatusReasonForbidden)
 	})
 	refusedEverywhere(t, namespace, "deployment.web", http.StatusForbidden, metav1.StatusReasonForbidden, "not before noon")

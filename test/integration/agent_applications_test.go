@@ -1,7 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+//go:build extended
+
+package integration
 
 import (
 	"context"
@@ -14,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/debian"
@@ -32,37 +36,23 @@ func application(t *testing.T, packages ...string) string {
 	return root
 }
 
-// body returns what is served at an address.
-func body(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	return readAll(answer), nil
-}
-
 // serves waits until an application serves a text at an address.
 func (r *running) serves(url, want string) {
 	r.Helper()
 	r.until(url+" serves "+want, func(ctx context.Context) error {
-		got, err := body(ctx, url)
-		if err == nil && !strings.Contains(got, want) {
-			err = fmt.Errorf("it serves %q", got)
+		got, err := try(ctx, &rest.Config{Host: url}, request{})
+		if err == nil && !strings.Contains(string(got.body), want) {
+			err = fmt.Errorf("it serves %q", got.body)
 		}
 		return err
 	})
 }
 
 // nginx gets a signal after its own check has found new configuration to be good, and goes on with the old one if it is not.
-func TestNginx(t *testing.T) {
+func TestAgent_Nginx(t *testing.T) {
 	t.Parallel()
 	nginx := filepath.Join(application(t, "nginx"), "usr", "sbin", "nginx")
-	p := newPlace(t, may("configmaps", "nginx"))
+	p := newAgentShop(t, may("configmaps", "nginx"))
 	address := freeAddress(t)
 	run := t.TempDir()
 	conf := func(text string) string {
@@ -70,9 +60,9 @@ func TestNginx(t *testing.T) {
 	}
 	set := func(text string) {
 		t.Helper()
-		p.patch("nginx", map[string]any{"data": map[string]any{"nginx.conf": conf(text)}})
+		p.write("ConfigMap/nginx", "nginx.conf", conf(text))
 	}
-	p.configMap("nginx", "nginx.conf", conf(`return 200 "one";`))
+	p.write("ConfigMap/nginx", "nginx.conf", conf(`return 200 "one";`))
 	r := p.agent("--configmap=nginx", "--check-command="+nginx+" -t -q -c {dir}/nginx.conf", "--reload-signal=HUP", "--probe-url=http://"+address, "--", nginx, "-c", filepath.Join(p.dir, "nginx.conf"), "-g", "daemon off;")
 	r.serves("http://"+address, "one")
 	set(`return 200 "two";`)
@@ -89,15 +79,15 @@ func TestNginx(t *testing.T) {
 }
 
 // Prometheus is asked over HTTP, by an agent that runs beside it. Configuration that it refuses comes back as it was.
-func TestPrometheus(t *testing.T) {
+func TestAgent_Prometheus(t *testing.T) {
 	t.Parallel()
 	prometheus := filepath.Join(application(t, "prometheus"), "usr", "bin", "prometheus")
-	p := newPlace(t, may("configmaps", "prometheus"))
+	p := newAgentShop(t, may("configmaps", "prometheus"))
 	address := freeAddress(t)
 	conf := func(label string) string {
 		return "global: {external_labels: {stage: " + label + "}}\n"
 	}
-	p.configMap("prometheus", "prometheus.yml", conf("one"))
+	p.write("ConfigMap/prometheus", "prometheus.yml", conf("one"))
 	// As a native sidecar does, the agent makes the files before Prometheus starts.
 	r := p.agent("--configmap=prometheus", "--reload-url=http://"+address+"/-/reload", "--probe-url=http://"+address+"/-/ready", "--rollback-after=2", "--retry-min=100ms")
 	r.until("the agent has started", func(ctx context.Context) error {
@@ -113,31 +103,31 @@ func TestPrometheus(t *testing.T) {
 	loaded := "http://" + address + "/api/v1/status/config"
 	r.serves(loaded, "stage: one")
 	r.ready("prometheus.yml", conf("one"))
-	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("two")}})
+	p.write("ConfigMap/prometheus", "prometheus.yml", conf("two"))
 	r.serves(loaded, "stage: two")
 	r.ready("prometheus.yml", conf("two"))
-	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": "globla: {}\n"}})
+	p.write("ConfigMap/prometheus", "prometheus.yml", "globla: {}\n")
 	r.unready("reload: POST http://" + address + "/-/reload: the answer is 500 Internal Server Error; the files that were applied last are back")
 	if got := files(t, p.dir)["prometheus.yml"]; got != conf("two") {
 		t.Errorf("the file is %q", got)
 	}
 	r.serves(loaded, "stage: two")
-	p.patch("prometheus", map[string]any{"data": map[string]any{"prometheus.yml": conf("three")}})
+	p.write("ConfigMap/prometheus", "prometheus.yml", conf("three"))
 	r.serves(loaded, "stage: three")
 	r.ready("prometheus.yml", conf("three"))
 }
 
-// haproxy is the program of HAProxy, and a place whose ConfigMap has its configuration: it answers "one".
+// haproxy is the agent of HAProxy, and a place whose ConfigMap has its configuration: it answers "one".
 type haproxy struct {
-	*place
+	*agentShop
 	program, address string
 }
 
 func newHAProxy(t *testing.T) *haproxy {
 	t.Helper()
 	root := application(t, "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
-	h := &haproxy{newPlace(t, may("configmaps", "haproxy")), filepath.Join(root, "usr", "sbin", "haproxy"), freeAddress(t)}
-	h.configMap("haproxy", "haproxy.cfg", h.conf("one"))
+	h := &haproxy{newAgentShop(t, may("configmaps", "haproxy")), filepath.Join(root, "usr", "sbin", "haproxy"), freeAddress(t)}
+	h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf("one"))
 	h.environment = debian.Environment(root)
 	return h
 }
@@ -149,21 +139,21 @@ func (h *haproxy) conf(text string) string {
 }
 
 // HAProxy starts new workers when its master gets a signal.
-func TestHAProxy(t *testing.T) {
+func TestAgent_HAProxy(t *testing.T) {
 	t.Parallel()
 	h := newHAProxy(t)
 	r := h.agent("--configmap=haproxy", "--check-command="+h.program+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", h.program, "-W", "-f", filepath.Join(h.dir, "haproxy.cfg"))
 	r.serves("http://"+h.address, "one")
-	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("two")}})
+	h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf("two"))
 	r.serves("http://"+h.address, "two")
-	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": "nonsense\n"}})
+	h.write("ConfigMap/haproxy", "haproxy.cfg", "nonsense\n")
 	r.unready("check: ")
-	h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf("three")}})
+	h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf("three"))
 	r.serves("http://"+h.address, "three")
 }
 
 // HAProxy is told at its master socket, which needs no shell, no signal and no shared process namespace.
-func TestHAProxy_MasterSocket(t *testing.T) {
+func TestAgent_HAProxyMasterSocket(t *testing.T) {
 	t.Parallel()
 	h := newHAProxy(t)
 	run, err := os.MkdirTemp("/tmp", "haproxy-") //nolint:usetesting // sockets have short paths
@@ -181,21 +171,21 @@ func TestHAProxy_MasterSocket(t *testing.T) {
 	r := h.agent(append(args, "--", h.program, "-W", "-S", socket, "-f", filepath.Join(h.dir, "haproxy.cfg"))...)
 	r.serves("http://"+h.address, "one")
 	for _, text := range []string{"two", "three"} {
-		h.patch("haproxy", map[string]any{"data": map[string]any{"haproxy.cfg": h.conf(text)}})
+		h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf(text))
 		r.serves("http://"+h.address, text)
 		r.ready("haproxy.cfg", h.conf(text))
 	}
 }
 
 // PostgreSQL reads its settings again after SIGHUP. It runs as another user, who owns the files.
-func TestPostgreSQL(t *testing.T) {
+func TestAgent_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root may give files to the user of PostgreSQL") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
 	}
 	root := application(t, "postgresql-15", "postgresql-client-15", "libpq5", "libllvm14", "libz3-4")
 	bin := filepath.Join(root, "usr", "lib", "postgresql", "15", "bin")
-	p := newPlace(t, may("configmaps", "postgresql"))
+	p := newAgentShop(t, may("configmaps", "postgresql"))
 	p.environment = debian.Environment(root)
 	const user = "65534"
 	work, err := os.MkdirTemp("/tmp", "pg-") //nolint:usetesting // sockets have short paths, and the user may enter it
@@ -215,7 +205,7 @@ func TestPostgreSQL(t *testing.T) {
 	conf := func(memory string) string {
 		return fmt.Sprintf("data_directory = '%s'\nhba_file = '%[1]s/pg_hba.conf'\nident_file = '%[1]s/pg_ident.conf'\nlisten_addresses = ''\nunix_socket_directories = '%s'\nport = %s\njit = off\nfsync = off\nwork_mem = '%s'\n", data, work, port, memory)
 	}
-	p.configMap("postgresql", "postgresql.conf", conf("1MB"))
+	p.write("ConfigMap/postgresql", "postgresql.conf", conf("1MB"))
 	p.agent(append([]string{"--configmap=postgresql", "--owner=" + user + ":" + user, "--reload-signal=HUP", "--"}, append(as, filepath.Join(bin, "postgres"), "-c", "config_file="+filepath.Join(p.dir, "postgresql.conf"))...)...)
 	shows := func(want string) {
 		t.Helper()
@@ -230,6 +220,6 @@ func TestPostgreSQL(t *testing.T) {
 		})
 	}
 	shows("1MB")
-	p.patch("postgresql", map[string]any{"data": map[string]any{"postgresql.conf": conf("2MB")}})
+	p.write("ConfigMap/postgresql", "postgresql.conf", conf("2MB"))
 	shows("2MB")
 }

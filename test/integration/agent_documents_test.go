@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"context"
@@ -28,13 +28,13 @@ import (
 )
 
 // The API server takes the parts of manifests in docs/agent.md, and the agent takes the flags in them.
-func TestDocument(t *testing.T) {
+func TestAgent_Document(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/agent.md")
+	text, err := os.ReadFile("../../docs/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPlace(t)
+	p := newAgentShop(t)
 	p.serviceAccount("default")
 	podSpec := regexp.MustCompile("(?m)^(initContainers|containers):$")
 	pods, roles := 0, 0
@@ -53,7 +53,7 @@ func TestDocument(t *testing.T) {
 			}
 			p.tryFlags(spec)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
-			made, err := client.CoreV1().Pods(p.namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			made, err := kube.CoreV1().Pods(p.namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil {
 				t.Errorf("%v in:\n%s", err, part)
 				continue
@@ -74,7 +74,7 @@ func TestDocument(t *testing.T) {
 				continue
 			}
 			role.Name = "x"
-			if _, err := client.RbacV1().Roles(p.namespace).Create(t.Context(), &role, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := kube.RbacV1().Roles(p.namespace).Create(t.Context(), &role, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Errorf("%v in:\n%s", err, part)
 			}
 		case strings.HasPrefix(part, "env:"):
@@ -107,21 +107,21 @@ func TestDocument(t *testing.T) {
 
 // The complete manifests of all modes are taken as they are, also where pods must be restricted. Each agent may read what its flags name, and
 // the pods of restarters have no token.
-func TestExamples(t *testing.T) {
+func TestAgent_Examples(t *testing.T) {
 	t.Parallel()
-	const folder = "../../../artifacts/examples/agent"
+	const folder = "../../artifacts/examples/agent"
 	for _, mode := range []string{"sidecar", "parent", "restarter"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t)
-			_, err := client.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
+			p := newAgentShop(t)
+			_, err := kube.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 			p.must(err)
 			_, err = cluster.Kubectl(t.Context(), "apply", "-n", p.namespace, "-k", path.Join(folder, mode))
 			p.must(err)
 			for name, pods := range map[string]int{"nginx": 2, "prometheus": 1, "postgresql": 1} {
 				var found *corev1.PodList
 				await.Until(t, "the pods of "+name+" run", func(ctx context.Context) (err error) {
-					found, err = client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, FieldSelector: "status.phase=Running"})
+					found, err = kube.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, FieldSelector: "status.phase=Running"})
 					if err == nil && len(found.Items) != pods {
 						err = fmt.Errorf("%d do", len(found.Items))
 					}
@@ -146,7 +146,7 @@ func TestExamples(t *testing.T) {
 }
 
 // reads checks that the agent in a pod of an example may read the ConfigMap, and report.
-func (p *place) reads(pod *corev1.Pod, name string) {
+func (p *agentShop) reads(pod *corev1.Pod, name string) {
 	p.Helper()
 	if pod.Labels[status.Label] != status.LabelValue {
 		p.Errorf("the server does not watch the pods of %s, which have the labels %v", name, pod.Labels)
@@ -160,7 +160,7 @@ func (p *place) reads(pod *corev1.Pod, name string) {
 }
 
 // restarts checks that a pod of an example has a restarter, no token, and the ConfigMap as a volume.
-func (p *place) restarts(pod *corev1.Pod, name string) {
+func (p *agentShop) restarts(pod *corev1.Pod, name string) {
 	p.Helper()
 	if rules := pod.Spec.InitContainers[0].RestartPolicyRules; len(rules) != 1 || rules[0].Action != corev1.ContainerRestartRuleActionRestartAllContainers {
 		p.Errorf("the restarter of %s has the rules %+v", name, rules)
@@ -178,7 +178,7 @@ func (p *place) restarts(pod *corev1.Pod, name string) {
 }
 
 // tryFlags runs the agent with the flags of containers, as far as it takes them: in a directory that it cannot make, it ends.
-func (p *place) tryFlags(spec corev1.PodSpec) {
+func (p *agentShop) tryFlags(spec corev1.PodSpec) {
 	p.Helper()
 	tried := 0
 	for _, c := range append(spec.InitContainers, spec.Containers...) {
@@ -201,7 +201,7 @@ func (p *place) tryFlags(spec corev1.PodSpec) {
 			}
 			continue
 		}
-		all := append([]string{"--dir=/proc/none", "--listen=", "--namespace=x"}, p.api...)
+		all := append([]string{"--dir=/proc/none", "--listen=", "--namespace=x"}, p.connect...)
 		for i, arg := range args {
 			if arg == "--" {
 				all = append(all, args[i:]...)
@@ -211,7 +211,7 @@ func (p *place) tryFlags(spec corev1.PodSpec) {
 				all = append(all, arg)
 			}
 		}
-		run := cluster.Command(p.Context(), program, all...)
+		run := cluster.Command(p.Context(), agent, all...)
 		run.Env = append(run.Environ(), "POD_NAME=web", "POD_UID=x")
 		out, err := run.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "/proc/none") {

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ import (
 )
 
 // freeAddress returns an address at which nothing listens. Until the end of the test a socket has its port, so that others get it only if
-// they ask for it by its number. As that socket does not listen, a program can do so that sets SO_REUSEADDR, as most servers do.
+// they ask for it by its number. As that socket does not listen, a agent can do so that sets SO_REUSEADDR, as most servers do.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -55,25 +55,25 @@ func freeAddress(t *testing.T) string {
 }
 
 // Objects are created, changed, deleted and created again, and the files follow, with a Role that names the objects.
-func TestFilesFollow(t *testing.T) {
+func TestAgent_FilesFollow(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings", "extra"), may("secrets", "tls"))
-	p.configMap("settings", "app.conf", "1", "gone", "x")
+	p := newAgentShop(t, may("configmaps", "settings", "extra"), may("secrets", "tls"))
+	p.write("ConfigMap/settings", "app.conf", "1", "gone", "x")
 	r := p.agent("--configmap=settings", "--secret=tls;dir=tls;key=tls.crt:server.pem;mode=0440", "--configmap=extra;optional")
 	r.unready("Secret " + p.namespace + "/tls does not exist")
 	if code, _, err := r.probe(t.Context(), "/startupz"); err != nil || code != http.StatusServiceUnavailable {
 		t.Errorf("started without files: %d, %v", code, err)
 	}
-	p.secret("tls", "tls.crt", "certificate", "tls.key", "key")
+	p.write("Secret/tls", "tls.crt", "certificate", "tls.key", "key")
 	r.ready("app.conf", "1", "gone", "x", "tls/server.pem", "certificate")
 	for path, want := range map[string]os.FileMode{"app.conf": 0o600, "tls/server.pem": 0o440} {
 		if info, err := os.Stat(filepath.Join(p.dir, path)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, want)
 		}
 	}
-	p.patch("settings", map[string]any{"data": map[string]any{"app.conf": "2", "gone": nil}, "binaryData": map[string]any{"binary": "AP8="}})
+	p.patchSource("ConfigMap/settings", map[string]any{"data": map[string]any{"app.conf": "2", "gone": nil}, "binaryData": map[string]any{"binary": "AP8="}})
 	r.ready("app.conf", "2", "binary", "\x00\xff", "tls/server.pem", "certificate")
-	p.configMap("extra", "more", "m")
+	p.write("ConfigMap/extra", "more", "m")
 	r.ready("app.conf", "2", "binary", "\x00\xff", "more", "m", "tls/server.pem", "certificate")
 	p.remove("extra")
 	r.ready("app.conf", "2", "binary", "\x00\xff", "tls/server.pem", "certificate")
@@ -82,10 +82,10 @@ func TestFilesFollow(t *testing.T) {
 	if got := files(t, p.dir)["app.conf"]; got != "2" {
 		t.Errorf("without its ConfigMap, app.conf is %q", got)
 	}
-	p.configMap("settings", "app.conf", "3")
+	p.write("ConfigMap/settings", "app.conf", "3")
 	r.ready("app.conf", "3", "tls/server.pem", "certificate")
-	p.must(client.CoreV1().Secrets(p.namespace).Delete(t.Context(), "tls", metav1.DeleteOptions{}))
-	p.secret("tls", "tls.key", "key")
+	p.must(kube.CoreV1().Secrets(p.namespace).Delete(t.Context(), "tls", metav1.DeleteOptions{}))
+	p.write("Secret/tls", "tls.key", "key")
 	r.unready(`has no key "tls.crt"`)
 	if log := r.text(); strings.Contains(log, "certificate\n") || strings.Contains(log, `"key"`) {
 		t.Errorf("the log has content of the Secret: %s", log)
@@ -93,9 +93,9 @@ func TestFilesFollow(t *testing.T) {
 }
 
 // Content is unpacked, variables are substituted, the application is told which files have changed, and metrics which versions it has.
-func TestContentIsMade(t *testing.T) {
+func TestAgent_ContentIsMade(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "rules", "settings"))
+	p := newAgentShop(t, may("configmaps", "rules", "settings"))
 	pack := func(text string) []byte {
 		var out bytes.Buffer
 		w := gzip.NewWriter(&out)
@@ -120,22 +120,22 @@ func TestContentIsMade(t *testing.T) {
 			t.Fatalf("not told %s", want)
 		}
 	}
-	p.configMap("settings", "app.conf", "1")
-	p.configMap("rules")
-	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\n")}})
+	p.write("ConfigMap/settings", "app.conf", "1")
+	p.write("ConfigMap/rules")
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\n")}})
 	p.environment = append(os.Environ(), "SHARD=VALUE-OF-SHARD")
 	r := p.agent("--configmap=settings", "--configmap=rules;dir=rules;gunzip;substitute", "--reload-url="+application.URL, `--reload-body={"files": {changed}}`)
 	r.ready("app.conf", "1", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
 	tells(`{"files": ["app.conf","rules/rules.yaml"]}`)
-	p.patch("settings", map[string]any{"data": map[string]any{"app.conf": "2"}})
+	p.write("ConfigMap/settings", "app.conf", "2")
 	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
 	tells(`{"files": ["app.conf"]}`)
-	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\nname: $(NAME)\n")}})
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\nname: $(NAME)\n")}})
 	r.unready(`ConfigMap ` + p.namespace + `/rules: key "rules.yaml.gz" refers to an environment variable NAME that is not set, in line 2`)
-	p.patch("rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": nil, "other.yaml": pack("$$(SHARD)")}})
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": nil, "other.yaml": pack("$$(SHARD)")}})
 	r.ready("app.conf", "2", "rules/other.yaml", "$VALUE-OF-SHARD")
 	tells(`{"files": ["rules/other.yaml","rules/rules.yaml"]}`)
-	rules, err := client.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "rules", metav1.GetOptions{})
+	rules, err := kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "rules", metav1.GetOptions{})
 	p.must(err)
 	want := fmt.Sprintf("configdep_agent_source_info{kind=\"ConfigMap\",namespace=%q,name=\"rules\",resource_version=%q} 1\n", p.namespace, rules.ResourceVersion)
 	if _, text, err := r.probe(t.Context(), "/metrics"); err != nil || !strings.Contains(text, want) || strings.Contains(text, "VALUE") {
@@ -147,40 +147,38 @@ func TestContentIsMade(t *testing.T) {
 }
 
 // Objects with a label come and go. Two of them must not have the same file.
-func TestSelector(t *testing.T) {
+func TestAgent_Selector(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps"))
+	p := newAgentShop(t, may("configmaps"))
 	labelled := func(value string) map[string]any {
 		return map[string]any{"metadata": map[string]any{"labels": map[string]any{"dashboard": value}, "annotations": map[string]any{"folder": "team/" + value}}}
 	}
-	p.configMap("other", "x", "y")
+	p.write("ConfigMap/other", "x", "y")
 	r := p.agent("--configmap-selector=dashboard in (yes, maybe);dir={name};dir-annotation=folder", "--configmap-selector=flat=yes")
 	r.ready()
-	p.configMap("a", "a.json", "1")
-	p.configMap("b", "a.json", "2")
-	p.patch("a", labelled("yes"))
-	p.patch("b", labelled("maybe"))
+	p.write("ConfigMap/a", "a.json", "1")
+	p.write("ConfigMap/b", "a.json", "2")
+	p.patchSource("ConfigMap/a", labelled("yes"))
+	p.patchSource("ConfigMap/b", labelled("maybe"))
 	r.ready("a/team/yes/a.json", "1", "b/team/maybe/a.json", "2")
-	p.patch("b", labelled("no"))
+	p.patchSource("ConfigMap/b", labelled("no"))
 	r.ready("a/team/yes/a.json", "1")
-	p.patch("a", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"folder": "../../outside"}}})
+	p.patchSource("ConfigMap/a", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"folder": "../../outside"}}})
 	r.unready("it must be relative to the directory")
-	p.patch("a", map[string]any{"metadata": map[string]any{"annotations": nil, "labels": map[string]any{"flat": "yes", "dashboard": nil}}})
+	p.patchSource("ConfigMap/a", map[string]any{"metadata": map[string]any{"annotations": nil, "labels": map[string]any{"flat": "yes", "dashboard": nil}}})
 	r.ready("a.json", "1")
-	p.patch("b", map[string]any{"metadata": map[string]any{"labels": map[string]any{"flat": "yes"}}})
+	p.patchSource("ConfigMap/b", map[string]any{"metadata": map[string]any{"labels": map[string]any{"flat": "yes"}}})
 	r.unready(fmt.Sprintf(`file "a.json" is in both ConfigMap %s/a and ConfigMap %[1]s/b`, p.namespace))
 	p.remove("a")
 	r.ready("a.json", "2")
 }
 
-// What happens while the API server cannot be reached, or the agent does not run, is made up for.
-func TestInterruptions(t *testing.T) { //nolint:paralleltest // it restarts kube-apiserver
-	p := newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "1")
+// What happens while the agent does not run is made up for.
+func TestAgent_Interruptions(t *testing.T) {
+	t.Parallel()
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "2")
 	r := p.agent("--configmap=settings")
-	r.ready("a", "1")
-	p.must(cluster.RestartAPIServer(t.Context()))
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "2"}})
 	r.ready("a", "2")
 	before := sets(t, p.dir)
 	r.stop()
@@ -190,7 +188,7 @@ func TestInterruptions(t *testing.T) { //nolint:paralleltest // it restarts kube
 		t.Errorf("sets %v, before the restart %v: the same content was written again", after, before)
 	}
 	r.stop()
-	p.patch("settings", map[string]any{"data": map[string]any{"a": nil, "b": "3"}})
+	p.patchSource("ConfigMap/settings", map[string]any{"data": map[string]any{"a": nil, "b": "3"}})
 	p.must(os.WriteFile(filepath.Join(p.dir, "mine"), []byte("of another"), 0o600))
 	r = p.agent("--configmap=settings")
 	r.ready("b", "3")
@@ -203,39 +201,39 @@ func TestInterruptions(t *testing.T) { //nolint:paralleltest // it restarts kube
 }
 
 // Without a right, the agent says which one it lacks, is alive, and goes on when it has it.
-func TestForbidden(t *testing.T) {
+func TestAgent_Forbidden(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.configMap("settings", "a", "1")
+	p := newAgentShop(t)
+	p.write("ConfigMap/settings", "a", "1")
 	r := p.agent("--configmap=settings")
 	r.unready("is forbidden")
 	if code, text, err := r.probe(t.Context(), "/livez"); err != nil || code != http.StatusOK {
 		t.Errorf("livez: %d %s, %v", code, text, err)
 	}
-	role, err := client.RbacV1().Roles(p.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
+	role, err := kube.RbacV1().Roles(p.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
 	p.must(err)
 	role.Rules = append(role.Rules, may("configmaps", "settings"))
-	_, err = client.RbacV1().Roles(p.namespace).Update(t.Context(), role, metav1.UpdateOptions{})
+	_, err = kube.RbacV1().Roles(p.namespace).Update(t.Context(), role, metav1.UpdateOptions{})
 	p.must(err)
 	r.ready("a", "1")
 }
 
 // A source may be of another namespace, where a Role allows it. Of two sources with the same file, an error names both.
-func TestSourceOfAnotherNamespace(t *testing.T) {
+func TestAgent_SourceOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	p, other := newPlace(t, may("configmaps", "settings")), newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "1")
-	other.configMap("settings", "a", "other")
+	p, other := newAgentShop(t, may("configmaps", "settings")), newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "1")
+	other.write("ConfigMap/settings", "a", "other")
 	theirs := "--configmap=" + other.namespace + "/settings"
 	r := p.agent("--configmap=settings", theirs+";dir=shared")
 	r.unready("is forbidden")
-	binding, err := client.RbacV1().RoleBindings(other.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
+	binding, err := kube.RbacV1().RoleBindings(other.namespace).Get(t.Context(), "agent", metav1.GetOptions{})
 	p.must(err)
 	binding.Subjects[0].Namespace = p.namespace
-	_, err = client.RbacV1().RoleBindings(other.namespace).Update(t.Context(), binding, metav1.UpdateOptions{})
+	_, err = kube.RbacV1().RoleBindings(other.namespace).Update(t.Context(), binding, metav1.UpdateOptions{})
 	p.must(err)
 	r.ready("a", "1", "shared/a", "other")
-	other.patch("settings", map[string]any{"data": map[string]any{"a": "changed"}})
+	other.write("ConfigMap/settings", "a", "changed")
 	r.ready("a", "1", "shared/a", "changed")
 	r.stop()
 
@@ -247,15 +245,15 @@ func TestSourceOfAnotherNamespace(t *testing.T) {
 }
 
 // An init container ends once all files are there. Its files are the start of a sidecar's.
-func TestOnce(t *testing.T) {
+func TestAgent_Once(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"))
+	p := newAgentShop(t, may("configmaps", "settings"))
 	once := p.agent("--configmap=settings", "--once")
 	once.says("settings does not exist")
 	p.must(syscall.Kill(once.pid, syscall.SIGTERM))
 	once.exits(128 + int(syscall.SIGTERM))
 	once = p.agent("--configmap=settings", "--once")
-	p.configMap("settings", "a", "1")
+	p.write("ConfigMap/settings", "a", "1")
 	once.exits(0)
 	if got := files(t, p.dir); got["a"] != "1" {
 		t.Errorf("files %v", got)
@@ -269,11 +267,11 @@ func TestOnce(t *testing.T) {
 }
 
 // A volume needs no API server, and no right.
-func TestVolume(t *testing.T) {
+func TestAgent_Volume(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()
-	p := newPlace(t)
-	p.api = nil
+	p := newAgentShop(t)
+	p.connect = nil
 	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
 	r := p.agent("--volume=" + volume + ";dir=copy")
 	r.ready("copy/a", "1")
@@ -282,7 +280,7 @@ func TestVolume(t *testing.T) {
 }
 
 // Wrong flags are told, each by its name, with the exit code 2.
-func TestWrongFlags(t *testing.T) {
+func TestAgent_WrongFlags(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args, want string
@@ -293,7 +291,7 @@ func TestWrongFlags(t *testing.T) {
 		{"--dir=/tmp/x --configmap=A", `name "A"`},
 		{"--unknown", "unknown flag: --unknown"},
 	} {
-		c := cluster.Command(t.Context(), program, strings.Fields(tt.args)...)
+		c := cluster.Command(t.Context(), agent, strings.Fields(tt.args)...)
 		out, err := c.CombinedOutput()
 		if err == nil || !strings.HasPrefix(string(out), "configdep-agent: ") || !strings.Contains(string(out), tt.want) || strings.Contains(string(out), "Usage:") {
 			t.Errorf("%s: %v: %s", tt.args, err, out)
@@ -302,15 +300,15 @@ func TestWrongFlags(t *testing.T) {
 }
 
 // The restarter ends with its exit code once the annotation changes, and with 0 when the pod ends.
-func TestRestarter(t *testing.T) {
+func TestAgent_Restarter(t *testing.T) {
 	t.Parallel()
 	if _, err := install.Build(t.Context(), "./cmd/configdep-restarter", install.RaceDetector); err != nil {
 		t.Fatal(err)
 	}
 	for _, annotate := range []bool{true, false} {
 		file, address := filepath.Join(t.TempDir(), "restart"), freeAddress(t)
-		p := &place{T: t}
-		r := p.run(address, program, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
+		p := &agentShop{shop: &shop{T: t}}
+		r := p.run(address, agent, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
 		r.until("the restarter has started", func(ctx context.Context) error {
 			code, text, err := r.probe(ctx, "/startupz")
 			if err == nil && code != http.StatusOK {
@@ -332,7 +330,7 @@ func TestRestarter(t *testing.T) {
 }
 
 // The exit code tells what kept an agent from starting, as documented.
-func TestExitCodes(t *testing.T) {
+func TestAgent_ExitCodes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	volume, text := filepath.Join(dir, "volume"), filepath.Join(dir, "text")
@@ -355,7 +353,7 @@ func TestExitCodes(t *testing.T) {
 		{append(slices.Clone(sources), "--", "sh", "-c", "exit 5"), 5},
 		{append(slices.Clone(sources), "--once"), 0},
 	} {
-		out, err := exec.CommandContext(t.Context(), program, tt.args...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), agent, tt.args...).CombinedOutput()
 		code := 0
 		if exit, is := errors.AsType[*exec.ExitError](err); is {
 			code = exit.ExitCode()
@@ -369,13 +367,13 @@ func TestExitCodes(t *testing.T) {
 }
 
 // The pod of an agent shows what it has applied, and why not, and so do Events.
-func TestReport(t *testing.T) {
+func TestAgent_Report(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"),
+	p := newAgentShop(t, may("configmaps", "settings"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"web-1"}, Verbs: []string{"patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
-	pods := client.CoreV1().Pods(p.namespace)
-	_, err := client.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	pods := kube.CoreV1().Pods(p.namespace)
+	_, err := kube.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -397,34 +395,13 @@ func TestReport(t *testing.T) {
 		})
 	}
 	reports(fmt.Sprintf(`{"state":"Incomplete","message":"ConfigMap %s/settings does not exist"}`, p.namespace))
-	p.tells(pod, "ConfigSourceMissing") // the Event and the annotation come independently
-	p.configMap("settings", "a", "1")
+	p.told("Pod", pod.Name, "ConfigSourceMissing") // the Event and the annotation come independently
+	p.write("ConfigMap/settings", "a", "1")
 	reports(`{"state":"Failed","message":"check: false: exit code 1"}`)
-	p.tells(pod, "ConfigNotApplied")
+	p.told("Pod", pod.Name, "ConfigNotApplied")
 	failing.stop()
 	p.agent("--configmap=settings", "--report")
-	made, err := client.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
+	made, err := kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
 	p.must(err)
 	reports(fmt.Sprintf(`{"state":"Applied","sources":[{"kind":"ConfigMap","namespace":%q,"name":"settings","uid":%q,"resourceVersion":%q}]}`, p.namespace, made.UID, made.ResourceVersion))
-}
-
-// tells waits until there is an Event with a reason for a pod.
-func (p *place) tells(pod *corev1.Pod, reason string) {
-	p.Helper()
-	await.Until(p.T, "there is an Event "+reason, func(ctx context.Context) error {
-		events, err := client.CoreV1().Events(p.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var got []string
-		for _, e := range events.Items {
-			if e.InvolvedObject.UID == pod.UID {
-				got = append(got, e.Reason)
-			}
-		}
-		if !slices.Contains(got, reason) {
-			return fmt.Errorf("events %v", got)
-		}
-		return nil
-	})
 }

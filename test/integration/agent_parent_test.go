@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 )
 
 // An application that the agent runs starts with the files, gets signals and environment variables, and its exit code is the agent's.
-func TestParent(t *testing.T) {
+func TestAgent_Parent(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"), may("secrets", "env"))
+	p := newAgentShop(t, may("configmaps", "settings"), may("secrets", "env"))
 	r := p.agent("--configmap=settings", "--reload-signal=USR1", "--", "sh", "-c",
 		`trap 'echo "reload $(cat `+p.dir+`/a)"' USR1; trap 'exit 7' TERM; echo "start $(cat `+p.dir+`/a)"; while :; do sleep 0.01; done`)
 	r.unready("does not exist")
-	p.configMap("settings", "a", "1")
+	p.write("ConfigMap/settings", "a", "1")
 	r.ready("a", "1")
 	r.says("start 1\n") // the agent is ready before the application has read anything
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "2"}})
+	p.write("ConfigMap/settings", "a", "2")
 	r.ready("a", "2")
 	r.until("the application has reloaded", func(context.Context) error {
 		if log := r.text(); strings.Count(log, "start 1\n") != 1 || strings.Count(log, "reload 2\n") != 1 {
@@ -42,25 +42,25 @@ func TestParent(t *testing.T) {
 	r.exits(7)
 
 	p.dir += "-2"
-	p.secret("env", "PASSWORD", "one", "not-a-name", "x")
+	p.write("Secret/env", "PASSWORD", "one", "not-a-name", "x")
 	r = p.agent("--configmap=settings", "--secret=env;env=DB_", "--reload-by-restart", "--restart-uptime=100ms", "--", "sh", "-c", `echo "start $DB_PASSWORD"; exec sleep 1000`)
 	r.ready("a", "2")
 	r.says("start one\n")
-	_, err = client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "env"}, StringData: map[string]string{"PASSWORD": "two"}}, metav1.UpdateOptions{})
+	_, err = kube.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "env"}, StringData: map[string]string{"PASSWORD": "two"}}, metav1.UpdateOptions{})
 	p.must(err)
 	r.says("start two\n")
 	r.ready("a", "2")
 }
 
 // A container that restarts while the API server is away starts with the files that it had: as a sidecar, and with the application.
-func TestRestartWithoutAPIServer(t *testing.T) {
+func TestAgent_RestartWithoutAPIServer(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "1")
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "1")
 	r := p.agent("--configmap=settings")
 	r.ready("a", "1")
 	r.stop()
-	p.api = []string{"--api-server=http://" + freeAddress(t)} // where nothing listens
+	p.connect = []string{"--api-server=http://" + freeAddress(t)} // where nothing listens
 	r = p.agent("--configmap=settings")
 	r.until("the sidecar has started", func(ctx context.Context) error {
 		code, text, err := r.probe(ctx, "/startupz")
@@ -84,16 +84,16 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 }
 
 // An application that refuses new content works with the old, also after its container has restarted.
-func TestParent_KeepsWhatItCanRollBackTo(t *testing.T) {
+func TestAgent_ParentKeepsWhatItCanRollBackTo(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "good")
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "good")
 	args := []string{"--configmap=settings", "--reload-by-restart", "--restart-uptime=5s", "--rollback-after=1", "--",
 		"sh", "-c", `grep -q bad ` + p.dir + `/a && exit 5; trap 'exit 0' INT TERM; echo "start $(cat ` + p.dir + `/a)"; while :; do sleep 0.01; done`}
 	r := p.agent(args...)
 	r.says("start good\n")
 	r.ready("a", "good")
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "bad"}})
+	p.write("ConfigMap/settings", "a", "bad")
 	for range 2 {
 		r.unready("the files that were applied last are back")
 		if got := files(t, p.dir)["a"]; got != "good" {
@@ -103,28 +103,28 @@ func TestParent_KeepsWhatItCanRollBackTo(t *testing.T) {
 		r = p.agent(args...)
 		r.says("start good\n")
 	}
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "better"}})
+	p.write("ConfigMap/settings", "a", "better")
 	r.ready("a", "better")
 	r.says("start better\n")
 }
 
 // If newer content cannot be written after the application has stopped, its container ends.
-func TestParent_EndsWithTheApplication(t *testing.T) {
+func TestAgent_ParentEndsWithTheApplication(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "good")
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "good")
 	r := p.agent("--configmap=settings", "--reload-by-restart", "--restart-uptime=5s", "--rollback-after=9", "--retry-min=1m", "--retry-max=1m",
 		`--check-command=["sh", "-c", "! grep -q wrong {dir}/a"]`, "--",
 		"sh", "-c", `grep -q bad `+p.dir+`/a && exit 5; trap 'exit 0' INT TERM; while :; do sleep 0.01; done`)
 	r.ready("a", "good")
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "bad"}})
+	p.write("ConfigMap/settings", "a", "bad")
 	r.unready("the application ended after its start")
-	p.patch("settings", map[string]any{"data": map[string]any{"a": "wrong"}})
+	p.write("ConfigMap/settings", "a", "wrong")
 	r.exits(5) // as the application
 }
 
 // asFirstProcess lets the agents of a place be the first process of a namespace, as in a container.
-func (p *place) asFirstProcess() {
+func (p *agentShop) asFirstProcess() {
 	p.Helper()
 	if os.Getuid() != 0 {
 		p.Skip("only root may make process namespaces") // the kernel refuses it to others; CI in a container, or any run as root, tests it
@@ -133,10 +133,10 @@ func (p *place) asFirstProcess() {
 }
 
 // As the first process of a container, the agent waits for the orphans of all others, and ends with its child.
-func TestFirstProcess(t *testing.T) {
+func TestAgent_FirstProcess(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, may("configmaps", "settings"))
-	p.configMap("settings", "a", "1")
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "1")
 	p.asFirstProcess()
 	// Twenty orphans end while the application runs; it then sees which zombies the first process has.
 	r := p.agent("--configmap=settings", "--", "sh", "-c", `for i in $(seq 20); do (setsid true &); done; trap 'echo "zombies: $(grep -l "^State:.Z" /proc/[0-9]*/status 2>/dev/null | wc -l)"; exit 9' TERM; echo "child of $PPID"; while :; do sleep 0.05; done`)
@@ -157,9 +157,9 @@ func TestFirstProcess(t *testing.T) {
 }
 
 // A sidecar waits for the orphans of its commands.
-func TestFirstProcess_Sidecar(t *testing.T) {
+func TestAgent_FirstProcessSidecar(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newAgentShop(t)
 	volume := t.TempDir()
 	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
 	p.asFirstProcess()

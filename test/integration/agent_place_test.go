@@ -1,13 +1,10 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent tests configdep-agent against a control plane: what it reads and with which rights, the files it keeps, and the
-// applications that read them.
-package agent
+package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,61 +17,31 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
 
-// All tests share these.
-var (
-	cluster *controlplane.ControlPlane
-	client  kubernetes.Interface
-	program string
-)
-
-func TestMain(m *testing.M) {
-	controlplane.Parallel(4)
-	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) {
-		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
-		var err error
-		if program, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {
-			panic(err)
-		}
-	}))
+// agentShop is a shop with the files of an agent.
+type agentShop struct {
+	*shop
+	dir         string
+	connect     []string // flags
+	environment []string // of the agent, if not that of the test
+	wrapper     []string // a command that runs the agent
 }
 
-// place is a namespace with the files of an agent.
-type place struct {
-	*testing.T
-	namespace, dir string
-	api            []string // flags
-	environment    []string // of the agent, if not that of the test
-	wrapper        []string // a command that runs the agent
-}
-
-// newPlace returns a namespace, and a directory for files. The agent may do in it what the rules say.
-func newPlace(t *testing.T, rules ...rbacv1.PolicyRule) *place {
+// newAgentShop returns a shop, and a directory for files. The agent may do in the shop what the rules say.
+func newAgentShop(t *testing.T, rules ...rbacv1.PolicyRule) *agentShop {
 	t.Helper()
-	p := &place{T: t, dir: filepath.Join(t.TempDir(), "files")}
-	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
-	p.must(err)
-	p.namespace = namespace.Name
-	p.api, err = install.AgentAccount(t.Context(), cluster, p.namespace, t.TempDir(), rules...)
+	p := &agentShop{shop: newShop(t), dir: filepath.Join(t.TempDir(), "files")}
+	var err error
+	p.connect, err = install.AgentAccount(t.Context(), cluster, p.namespace, t.TempDir(), rules...)
 	p.must(err)
 	return p
-}
-
-func (p *place) must(err error) {
-	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
 }
 
 // may returns a rule for what an agent needs, for the named objects or for all.
@@ -84,7 +51,7 @@ func may(resource string, names ...string) rbacv1.PolicyRule {
 
 // running is an agent that runs.
 type running struct {
-	*place
+	*agentShop
 	url  string
 	log  *os.File
 	stop func() // and wait until it has ended
@@ -95,15 +62,15 @@ type running struct {
 }
 
 // agent starts an agent with flags, and maybe a command after "--".
-func (p *place) agent(args ...string) *running {
+func (p *agentShop) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
 	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
-	return p.run(address, slices.Concat(p.wrapper, []string{program}, p.api, all)...)
+	return p.run(address, slices.Concat(p.wrapper, []string{agent}, p.connect, all)...)
 }
 
 // run starts a command that serves at an address.
-func (p *place) run(address string, all ...string) *running {
+func (p *agentShop) run(address string, all ...string) *running {
 	p.Helper()
 	log, err := os.Create(filepath.Join(p.TempDir(), "log"))
 	p.must(err)
@@ -113,7 +80,7 @@ func (p *place) run(address string, all ...string) *running {
 		c.Env = p.environment
 	}
 	p.must(c.Start())
-	r := &running{place: p, url: "http://" + address, log: log, pid: c.Process.Pid, ended: make(chan struct{})}
+	r := &running{agentShop: p, url: "http://" + address, log: log, pid: c.Process.Pid, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		_ = c.Wait()
@@ -193,30 +160,11 @@ func (r *running) says(texts ...string) {
 
 // probe returns the status code and the answer of a probe.
 func (r *running) probe(ctx context.Context, path string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	got, err := try(ctx, &rest.Config{Host: r.url}, request{path: path})
 	if err != nil {
 		return 0, "", err
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	var text strings.Builder
-	_, err = fmt.Fprint(&text, readAll(answer))
-	return answer.StatusCode, strings.TrimSpace(text.String()), err
-}
-
-func readAll(answer *http.Response) string {
-	var out strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := answer.Body.Read(buffer)
-		out.Write(buffer[:n])
-		if err != nil {
-			return out.String()
-		}
-	}
+	return got.code, strings.TrimSpace(string(got.body)), nil
 }
 
 // ready waits until the agent is ready, and then compares the files: path, content.
@@ -274,38 +222,9 @@ func files(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-func (p *place) configMap(name string, pairs ...string) {
+func (p *agentShop) remove(name string) {
 	p.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{}}
-	for i := 0; i < len(pairs); i += 2 {
-		o.Data[pairs[i]] = pairs[i+1]
-	}
-	_, err := client.CoreV1().ConfigMaps(p.namespace).Create(p.Context(), o, metav1.CreateOptions{})
-	p.must(err)
-}
-
-func (p *place) secret(name string, pairs ...string) {
-	p.Helper()
-	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{}}
-	for i := 0; i < len(pairs); i += 2 {
-		o.StringData[pairs[i]] = pairs[i+1]
-	}
-	_, err := client.CoreV1().Secrets(p.namespace).Create(p.Context(), o, metav1.CreateOptions{})
-	p.must(err)
-}
-
-// patch patches a ConfigMap.
-func (p *place) patch(name string, patch map[string]any) {
-	p.Helper()
-	text, err := json.Marshal(patch)
-	p.must(err)
-	_, err = client.CoreV1().ConfigMaps(p.namespace).Patch(p.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
-	p.must(err)
-}
-
-func (p *place) remove(name string) {
-	p.Helper()
-	p.must(client.CoreV1().ConfigMaps(p.namespace).Delete(p.Context(), name, metav1.DeleteOptions{}))
+	p.must(kube.CoreV1().ConfigMaps(p.namespace).Delete(p.Context(), name, metav1.DeleteOptions{}))
 }
 
 // sets returns the names of the sets in a directory.

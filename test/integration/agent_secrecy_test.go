@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"context"
@@ -24,14 +24,14 @@ import (
 
 // Values of Secrets are in the files, and nowhere else: not if a check, an application or the API server quotes them, and not with the
 // most detailed log.
-func TestSecrecy(t *testing.T) {
+func TestAgent_Secrecy(t *testing.T) {
 	t.Parallel()
 	const marker = "ZQ7VALUEOFASECRET"
 	value := func(i int) string { return fmt.Sprintf("%s-%06d", marker, i) }
-	p := newPlace(t, may("secrets", "tls", "env"),
+	p := newAgentShop(t, may("secrets", "tls", "env"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
-	pods := client.CoreV1().Pods(p.namespace)
+	pods := kube.CoreV1().Pods(p.namespace)
 	p.serviceAccount("default")
 	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
 	p.must(err)
@@ -46,15 +46,15 @@ func TestSecrecy(t *testing.T) {
 		_, _ = fmt.Fprintf(w, "wrong key %s", text)
 	}))
 	defer application.Close()
-	p.secret("tls", "key", value(1))
-	p.secret("env", "PASSWORD", value(2), "1-is-no-name", value(9))
+	p.write("Secret/tls", "key", value(1))
+	p.write("Secret/env", "PASSWORD", value(2), "1-is-no-name", value(9))
 	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
 	r := p.agent("--secret=tls;dir=tls", "--secret=env;env=DB_", "-v=10", "--report", "--events",
 		`--check-command=["sh", "-c", "cat {dir}/tls/key; cat {dir}/tls/key >&2; ! grep -q BAD {dir}/tls/key"]`,
 		"--reload-url="+application.URL, "--reload-by-restart", "--restart-uptime=0s", "--rollback-after=2", "--retry-min=50ms", "--", "sleep", "1000")
 	set := func(name, key, value string) (version string) {
 		t.Helper()
-		updated, err := client.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
+		updated, err := kube.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})
 		p.must(err)
 		return updated.ResourceVersion
 	}
@@ -78,7 +78,7 @@ func TestSecrecy(t *testing.T) {
 	set("tls", "key", value(4)+"BAD")
 	r.unready("check: sh: exit code 1")
 	reports(status.Failed, "")
-	p.tells(pod, "ConfigNotApplied")
+	p.told("Pod", pod.Name, "ConfigNotApplied")
 	for i, answer := range []int{http.StatusInternalServerError, http.StatusFound} {
 		code.Store(int32(answer))
 		set("tls", "key", value(5+i))
@@ -97,7 +97,7 @@ func TestSecrecy(t *testing.T) {
 	}
 	reported, err := pods.Get(t.Context(), "web-1", metav1.GetOptions{})
 	p.must(err)
-	events, err := client.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
+	events, err := kube.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
 	p.must(err)
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.pid))
 	p.must(err)
@@ -120,10 +120,10 @@ func TestSecrecy(t *testing.T) {
 }
 
 // serviceAccount makes sure that a ServiceAccount exists, which a controller may have created.
-func (p *place) serviceAccount(name string) {
+func (p *agentShop) serviceAccount(name string) {
 	p.Helper()
 	await.Until(p.T, "there is a ServiceAccount "+name, func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(p.namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := kube.CoreV1().ServiceAccounts(p.namespace).Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
 }

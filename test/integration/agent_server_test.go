@@ -1,10 +1,11 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,63 +21,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/install"
 )
 
 // The server shows whether the agents of all pods have applied what their sources have now, and restarts nothing.
-func TestServer(t *testing.T) {
+func TestAgent_Server(t *testing.T) {
 	t.Parallel()
-	server, err := install.Install(t.Context(), cluster, install.Options{
-		Race: install.RaceDetector, Replicas: 2, Args: []string{"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--shutdown-delay-duration=0s"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Stop()
-		if err := server.CheckLogs(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := newPlace(t, may("configmaps", "site"),
+	p := newAgentShop(t, may("configmaps", "site"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
-	p.configMap("site", "page", "1")
-	p.configMap("settings", "mode", "1")
-	labels := map[string]string{"app": "web", "configdep.io/agent": "true"}
-	deployment, err := client.AppsV1().Deployments(p.namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"configdep.io/reload": "auto", "configdep.io/strategy": "agent"}},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				AutomountServiceAccountToken: new(false),
-				Containers: []corev1.Container{{Name: "app", Image: "app", EnvFrom: []corev1.EnvFromSource{{
-					ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}},
-				}}}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	p.must(err)
-	api := versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1().ConfigDependencies(p.namespace)
+	p.write("ConfigMap/site", "page", "1")
+	p.write("ConfigMap/settings", "mode", "1")
+	web := deployment("web", envFromConfigMap("settings"))
+	web.Annotations = map[string]string{"configdep.io/reload": "auto", "configdep.io/strategy": "agent"}
+	web.Spec.Template.Labels["configdep.io/agent"] = "true"
+	made := p.create(web)
+	api := configdep.ConfigDependencies(p.namespace)
 	shows := func(state v1alpha1.State, reason, message string) *v1alpha1.ConfigDependency {
 		t.Helper()
-		var found *v1alpha1.ConfigDependency
-		await.Until(t, fmt.Sprintf("it is %s: %s, %s", state, reason, message), func(ctx context.Context) (err error) {
-			if found, err = api.Get(ctx, "deployment.web", metav1.GetOptions{}); err != nil {
-				return err
-			}
-			if s := &found.Status; s.State != state || s.Reason != reason || !strings.Contains(s.Message, message) {
-				return fmt.Errorf("it is %s: %s, %s", s.State, s.Reason, s.Message)
+		return p.view("deployment.web", is(state, reason), func(o *v1alpha1.ConfigDependency) error {
+			if !strings.Contains(o.Status.Message, message) {
+				return errors.New(o.Status.Message)
 			}
 			return nil
 		})
-		return found
 	}
 	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.")
 	var pods *corev1.PodList
 	await.Until(t, "there are two pods", func(ctx context.Context) (err error) {
-		if pods, err = client.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"}); err == nil && len(pods.Items) != 2 {
+		if pods, err = kube.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"}); err == nil && len(pods.Items) != 2 {
 			err = fmt.Errorf("there are %d", len(pods.Items))
 		}
 		return err
@@ -112,12 +83,6 @@ func TestServer(t *testing.T) {
 		t.Errorf("%d workloads use the ConfigMap", len(by.Items))
 	}
 
-	write := func(name, key, value string) {
-		t.Helper()
-		_, err := client.CoreV1().ConfigMaps(p.namespace).Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{key: value}}, metav1.UpdateOptions{})
-		p.must(err)
-	}
-
 	// A watch sees that an agent is not done, and then that it is. If all were done at once, it might see no change.
 	version := by.ResourceVersion
 	watched := func(reason string) {
@@ -142,27 +107,26 @@ func TestServer(t *testing.T) {
 		})
 	}
 	agents[second].stop()
-	write("site", "page", "2")
+	p.write("ConfigMap/site", "page", "2")
 	watched("AgentsApplying")
 	start(&pods.Items[1])
 	watched("ContentApplied")
-	write("site", "page", "BAD")
+	p.write("ConfigMap/site", "page", "BAD")
 	shows("Failed", "AgentFailed", "cannot apply the current content: check: sh: exit code 1. 0 of 2 pods have applied the current content.")
-	write("site", "page", "3")
+	p.write("ConfigMap/site", "page", "3")
 	shows("InSync", "ContentApplied", all)
 	agents[second].stop()
-	write("site", "page", "4")
+	p.write("ConfigMap/site", "page", "4")
 	shows("Pending", "AgentsApplying", "1 of 2 pods has applied the current content. Pod "+second+" has yet to report that.")
 
 	// Nothing has restarted the pods, also for what they read themselves.
-	write("settings", "mode", "2")
+	p.write("ConfigMap/settings", "mode", "2")
 	shows("Blocked", "NotByAgents", "ConfigMap/settings has changed.")
-	now, err := client.AppsV1().Deployments(p.namespace).Get(t.Context(), "web", metav1.GetOptions{})
-	p.must(err)
-	if diff := cmp.Diff(deployment.Spec.Template, now.Spec.Template); diff != "" {
+	now := p.deployment("web")
+	if diff := cmp.Diff(made.Spec.Template, now.Spec.Template); diff != "" {
 		t.Errorf("the pod template has changed (-before +now):\n%s", diff)
 	}
-	_, err = client.AppsV1().Deployments(p.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"note":"x"}}}}}`), metav1.PatchOptions{})
+	_, err = kube.AppsV1().Deployments(p.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"note":"x"}}}}}`), metav1.PatchOptions{})
 	p.must(err)
 	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.")
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package integration
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // Images say by which signal their containers are stopped, and a sidecar may be in the image of the application.
-func TestStopSignals(t *testing.T) {
+func TestAgent_StopSignals(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1} {
 		for name, c := range map[string]struct {
@@ -33,7 +33,7 @@ func TestStopSignals(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer log.Close()
-				agent := cluster.Command(t.Context(), program, append(c.args, "--dir="+t.TempDir())...)
+				agent := cluster.Command(t.Context(), agent, append(c.args, "--dir="+t.TempDir())...)
 				agent.Stderr = log
 				if err := agent.Start(); err != nil {
 					t.Fatal(err)

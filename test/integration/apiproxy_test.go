@@ -5,6 +5,8 @@ package integration
 
 import (
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -55,6 +57,7 @@ func newAPIProxy(t *testing.T, interfere func(*http.Request) interference) *apiP
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the original token
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch pass at once
+		ErrorLog:      log.New(io.Discard, "", 0),
 	}
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch p.now(r) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,26 +20,19 @@ import (
 // view returns a ConfigDependency once every replica shows one that passes all checks.
 func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	t.Helper()
-	var found *v1alpha1.ConfigDependency
-	for _, where := range everywhere(t) {
-		await.Until(t, fmt.Sprintf("%s shows %s/%s as expected", where.name, namespace, name), func(ctx context.Context) error {
-			var err error
-			if found, err = where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-				return err
-			}
-			for _, check := range checks {
-				err = errors.Join(err, check(found))
-			}
-			return err
-		})
-	}
-	return found
+	return (&shop{t, namespace, everywhere}).view(name, checks...)
+}
+
+// write creates a ConfigMap or a Secret with pairs of keys and values, or sets these and keeps the others. It returns the stored object.
+func write(t *testing.T, namespace string, r ref, keysAndValues ...string) metav1.Object {
+	t.Helper()
+	return (&shop{t, namespace, nil}).write(r, keysAndValues...)
 }
 
 // viewGone waits until no replica shows a ConfigDependency.
 func viewGone(t *testing.T, namespace, name string) {
 	t.Helper()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		await.Until(t, fmt.Sprintf("%s shows %s/%s no longer", where.name, namespace, name), func(ctx context.Context) error {
 			found, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -55,7 +49,7 @@ func viewGone(t *testing.T, namespace, name string) {
 // viewNames returns the names of all ConfigDependencies of a namespace.
 func viewNames(t *testing.T, namespace string) []string {
 	t.Helper()
-	list, err := configdep(t).ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
+	list, err := configdep.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +84,12 @@ func present(kind v1alpha1.SourceKind, name string, want bool) func(*v1alpha1.Co
 	}
 }
 
-// at checks that a source is shown at the version of the object.
-func at(kind v1alpha1.SourceKind, o metav1.Object) func(*v1alpha1.ConfigDependency) error {
+// at checks that a ConfigMap or a Secret is shown as it was stored.
+func at(o metav1.Object) func(*v1alpha1.ConfigDependency) error {
+	kind := v1alpha1.SourceConfigMap
+	if _, is := o.(*corev1.Secret); is {
+		kind = v1alpha1.SourceSecret
+	}
 	return func(v *v1alpha1.ConfigDependency) error {
 		_, status, err := source(v, kind, o.GetName())
 		if err == nil && status.ResourceVersion != o.GetResourceVersion() {
@@ -119,4 +117,47 @@ func condition(o *v1alpha1.ConfigDependency, typ string) (metav1.Condition, erro
 		}
 	}
 	return metav1.Condition{}, fmt.Errorf("no condition %s", typ)
+}
+
+// is checks the state and its reason; an empty reason is any.
+func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.State != state || reason != "" && o.Status.Reason != reason {
+			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
+		}
+		return nil
+	}
+}
+
+// recorded checks that the current content is known to have been applied, whatever the state.
+func recorded(o *v1alpha1.ConfigDependency) error {
+	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
+		return fmt.Errorf("appliedHash = %q, configHash = %q (%s, %s: %s)", o.Status.AppliedHash, o.Status.ConfigHash, o.Status.State, o.Status.Reason, o.Status.Message)
+	}
+	return nil
+}
+
+// applied checks that the pods are known to run with the current content.
+func applied(o *v1alpha1.ConfigDependency) error {
+	return errors.Join(recorded(o), is(v1alpha1.StateInSync, "")(o))
+}
+
+// restartedFor checks that the last restart was for a source, or for a request.
+func restartedFor(trigger string) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		if last := o.Status.LastReload; last == nil || last.Trigger != trigger {
+			return fmt.Errorf("lastReload = %+v, want the trigger %s", last, trigger)
+		}
+		return nil
+	}
+}
+
+// newer checks that the content is another one than before.
+func newer(before *v1alpha1.ConfigDependency) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.ConfigHash == before.Status.ConfigHash {
+			return errors.New("the content is the same")
+		}
+		return nil
+	}
 }

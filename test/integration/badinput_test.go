@@ -41,7 +41,7 @@ var (
 func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 
 	all := resourcePath(namespace)
@@ -138,7 +138,7 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 	}
 
 	for name, tt := range tests {
-		for _, where := range everywhere(t) {
+		for _, where := range everywhere {
 			t.Run(name+", "+where.name, func(t *testing.T) {
 				t.Parallel()
 				checkRefused(t, send(t, where.Config, tt.request), tt.want)
@@ -173,7 +173,7 @@ const farFuture = "4611686018427387903"
 func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	for _, query := range []string{
 		"labelSelector=+%3D", "labelSelector=a+in+(", "labelSelector=a%3D%3D%3Db", "labelSelector=-",
@@ -192,7 +192,7 @@ func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 		"timeout=x", "timeout=-5s", "timeout=5", "timeoutSeconds=x", "timeoutSeconds=-1",
 		"pretty=x", "unknown=1", "dryRun=Some",
 	} {
-		for _, where := range everywhere(t) {
+		for _, where := range everywhere {
 			t.Run(query+", "+where.name, func(t *testing.T) {
 				t.Parallel()
 				theirs := send(t, cluster.RESTConfig(), request{path: "/api/v1/namespaces/" + namespace + "/configmaps?" + query})
@@ -210,9 +210,9 @@ func TestListParametersAreThoseOfKubernetes(t *testing.T) {
 func TestUnknownFieldsAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		path := resourcePath(namespace) + "/deployment.web/reload?dryRun=All"
 		got := send(t, where.Config, request{http.MethodPost, path, inJSON, `{"spec":{"when":"now"}}`})
 		if warning := got.header.Get("Warning"); got.code != http.StatusCreated || !strings.Contains(warning, `unknown field \"spec.when\"`) {
@@ -230,7 +230,7 @@ func TestUnknownFieldsAreWarnedOf(t *testing.T) {
 func TestClientsThatPreferProtobufGetJSON(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 
 	config := cluster.RESTConfig()

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package csi
+package integration
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,8 +21,8 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// definition has what matters of the one that comes with the driver: there is no subresource for the status.
-const definition = `
+// podStatusDefinition has what matters of the one that comes with the driver: there is no subresource for the status.
+const podStatusDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: secretproviderclasspodstatuses.secrets-store.csi.x-k8s.io}
@@ -59,57 +58,34 @@ spec:
                     version: {type: string}
 `
 
-var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	podStatuses = schema.GroupVersionResource{Group: "secrets-store.csi.x-k8s.io", Version: "v1", Resource: "secretproviderclasspodstatuses"}
-)
+var podStatuses = schema.GroupVersionResource{Group: "secrets-store.csi.x-k8s.io", Version: "v1", Resource: "secretproviderclasspodstatuses"}
 
-const class = "keys"
+const providerClass = "keys"
 
-// scene is a namespace with a Deployment whose pods mount a SecretProviderClass.
-type scene struct {
-	*testing.T
+// csiShop has a Deployment whose pods mount a SecretProviderClass.
+type csiShop struct{ *shop }
 
-	namespace string
-}
-
-func newScene(t *testing.T, annotation string) *scene {
+func newCSIShop(t *testing.T, annotation string) csiShop {
 	t.Helper()
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &scene{t, made.Name}
-	labels := map[string]string{"app": "web"}
-	_, err = client.AppsV1().Deployments(s.namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{annotation: "true"}},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: new(int64(1)), AutomountServiceAccountToken: new(false),
-					Containers: []corev1.Container{{Name: "app", Image: "app", VolumeMounts: []corev1.VolumeMount{{Name: "store", MountPath: "/store"}}}},
-					Volumes: []corev1.Volume{{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-						Driver: "secrets-store.csi.k8s.io", ReadOnly: new(true), VolumeAttributes: map[string]string{"secretProviderClass": class},
-					}}}},
-				},
-			},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := csiShop{newShop(t)}
+	web := single("web", func(p *corev1.PodSpec) {
+		p.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "store", MountPath: "/store"}}
+		p.Volumes = []corev1.Volume{{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+			Driver: "secrets-store.csi.k8s.io", ReadOnly: new(true), VolumeAttributes: map[string]string{"secretProviderClass": providerClass},
+		}}}}
+	})
+	web.Annotations = pairs(annotation, "true")
+	s.create(web)
 	return s
 }
 
-// write writes the status of a pod as the driver does, and returns its version and its generation.
-func (s *scene) write(pod, version string) (resourceVersion string, generation int64) {
+// mounted writes the status of a pod as the driver does, and returns its version and its generation.
+func (s csiShop) mounted(pod, version string) (resourceVersion string, generation int64) {
 	s.Helper()
 	all := objects.Resource(podStatuses).Namespace(s.namespace)
-	name := pod + "-" + s.namespace + "-" + class
+	name := pod + "-" + s.namespace + "-" + providerClass
 	status := map[string]any{
-		"podName": pod, "secretProviderClassName": class, "mounted": true, "targetPath": "/var/lib/kubelet/pods/x",
+		"podName": pod, "secretProviderClassName": providerClass, "mounted": true, "targetPath": "/var/lib/kubelet/pods/x",
 		"objects": []any{map[string]any{"id": "secret/password", "version": version}},
 	}
 	var made *unstructured.Unstructured
@@ -130,66 +106,47 @@ func (s *scene) write(pod, version string) (resourceVersion string, generation i
 	return made.GetResourceVersion(), made.GetGeneration()
 }
 
-func (s *scene) remove(pod string) {
+func (s csiShop) unmounted(pod string) {
 	s.Helper()
-	if err := objects.Resource(podStatuses).Namespace(s.namespace).Delete(s.Context(), pod+"-"+s.namespace+"-"+class, metav1.DeleteOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(objects.Resource(podStatuses).Namespace(s.namespace).Delete(s.Context(), pod+"-"+s.namespace+"-"+providerClass, metav1.DeleteOptions{}))
 }
 
-// view waits until the API shows the workload and what it knows of the class in a way that passes a check.
-func (s *scene) view(what string, check func(*v1alpha1.ConfigDependency, v1alpha1.SourceStatus) error) *v1alpha1.ConfigDependency {
+// class waits until the API shows the workload and what it knows of the class in a way that passes a check.
+func (s csiShop) class(check func(*v1alpha1.ConfigDependency, v1alpha1.SourceStatus) error) *v1alpha1.ConfigDependency {
 	s.Helper()
-	var found *v1alpha1.ConfigDependency
-	await.Until(s.T, what, func(ctx context.Context) (err error) {
-		if found, err = api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment.web", metav1.GetOptions{}); err != nil {
-			return err
-		}
+	return s.view("deployment.web", func(found *v1alpha1.ConfigDependency) error {
 		i := slices.IndexFunc(found.Status.Sources, func(s v1alpha1.SourceStatus) bool { return s.Kind == v1alpha1.SourceSecretProviderClass })
 		if i < 0 {
 			return errors.New("the class is not shown")
 		}
 		return check(found, found.Status.Sources[i])
 	})
-	return found
 }
 
 // synced waits until a write of a status is the last that says what the content is, and the pods run with that.
-func (s *scene) synced(version string) *v1alpha1.ConfigDependency {
+func (s csiShop) synced(version string) *v1alpha1.ConfigDependency {
 	s.Helper()
-	return s.view("version "+version+" is applied", func(o *v1alpha1.ConfigDependency, class v1alpha1.SourceStatus) error {
+	return s.class(func(o *v1alpha1.ConfigDependency, class v1alpha1.SourceStatus) error {
 		if class.Present == nil || !*class.Present || class.ResourceVersion != version {
 			return fmt.Errorf("class = %+v", class)
 		}
-		if o.Status.State != v1alpha1.StateInSync || o.Status.AppliedHash != o.Status.ConfigHash {
-			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
-		}
-		return nil
+		return applied(o)
 	})
 }
 
-// restarts returns how often the pods have been replaced.
-func (s *scene) restarts() int {
+func (s csiShop) wantRestarts(want int, when string) {
 	s.Helper()
-	all, err := client.AppsV1().ReplicaSets(s.namespace).List(s.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return len(all.Items) - 1
-}
-
-func (s *scene) wantRestarts(want int, when string) {
-	s.Helper()
-	if got := s.restarts(); got != want {
+	if got := s.templates("web") - 1; got != want {
 		s.Errorf("%d restarts %s, want %d", got, when, want)
 	}
 }
 
 // The definition comes with the driver, after the server has been started. Then one update that any pod reports restarts the
 // workload, and no other report of the same rotation does.
-func TestRotations(t *testing.T) {
-	web := newScene(t, "reloader.stakater.com/auto")
-	before := web.view("the class is shown", func(_ *v1alpha1.ConfigDependency, class v1alpha1.SourceStatus) error {
+func TestCSI_Rotations(t *testing.T) {
+	t.Parallel()
+	web := newCSIShop(t, "reloader.stakater.com/auto")
+	before := web.class(func(_ *v1alpha1.ConfigDependency, class v1alpha1.SourceStatus) error {
 		if class.Present != nil {
 			return fmt.Errorf("class = %+v", class)
 		}
@@ -200,18 +157,15 @@ func TestRotations(t *testing.T) {
 	}
 
 	var o unstructured.Unstructured
-	if err := yaml.Unmarshal([]byte(definition), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := objects.Resource(definitions).Create(t.Context(), &o, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	first, generation := web.write("web-a", "1")
+	web.must(yaml.Unmarshal([]byte(podStatusDefinition), &o.Object))
+	_, err := objects.Resource(definitions).Create(t.Context(), &o, metav1.CreateOptions{})
+	web.must(err)
+	first, generation := web.mounted("web-a", "1")
 	if generation != 1 {
 		t.Fatalf("the first write has generation %d", generation)
 	}
-	web.write("web-b", "1")
-	web.write("web-c", "1")
+	web.mounted("web-b", "1")
+	web.mounted("web-c", "1")
 	shown := web.synced(first)
 	if s := shown.Spec.Sources[0]; !s.TriggersReload || s.Reason != "" {
 		t.Errorf("the source is %+v", s)
@@ -219,25 +173,25 @@ func TestRotations(t *testing.T) {
 	web.wantRestarts(0, "before a rotation")
 
 	// A pod that starts with the next version is no evidence that others have to be restarted, and an update is.
-	web.write("web-d", "2")
-	version, generation := web.write("web-a", "2")
+	web.mounted("web-d", "2")
+	version, generation := web.mounted("web-a", "2")
 	if generation != 2 {
 		t.Fatalf("the update has generation %d", generation)
 	}
 	reloaded := web.synced(version)
 	web.wantRestarts(1, "after an update")
-	if last := reloaded.Status.LastReload; last == nil || last.Trigger != "SecretProviderClass/"+class {
+	if last := reloaded.Status.LastReload; last == nil || last.Trigger != "SecretProviderClass/"+providerClass {
 		t.Errorf("last reload = %+v", last)
 	}
 	for _, pod := range []string{"web-b", "web-c"} {
-		version, _ = web.write(pod, "2")
+		version, _ = web.mounted(pod, "2")
 		web.synced(version)
 	}
-	web.remove("web-a")
-	web.write("web-e", "2")
+	web.unmounted("web-a")
+	web.mounted("web-e", "2")
 	web.wantRestarts(1, "after other reports of the same rotation")
 
-	version, _ = web.write("web-b", "3")
+	version, _ = web.mounted("web-b", "3")
 	web.synced(version)
 	web.wantRestarts(2, "after the second rotation")
 }

@@ -30,25 +30,25 @@ const (
 func TestSourceThatAppears(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	core := kube(t).CoreV1()
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envSecretKey("db", "password"), envFromConfigMap("settings")))
+	core := kube.CoreV1()
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envSecretKey("db", "password"), envFromConfigMap("settings")))
 
 	absent := view(t, namespace, "deployment.web",
 		present(isSecret, "db", false), present(isConfigMap, "settings", false),
 		resolved(metav1.ConditionFalse, v1alpha1.ReasonSourceMissing))
 
-	create(t, core.ConfigMaps(namespace).Create, configMap("settings", map[string]string{"color": "red"}))
+	write(t, namespace, "ConfigMap/settings", "color", "red")
 	view(t, namespace, "deployment.web", present(isConfigMap, "settings", true), resolved(metav1.ConditionFalse, v1alpha1.ReasonSourceMissing))
 
-	made := create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"user": "shop"}))
-	lacking := view(t, namespace, "deployment.web", at(isSecret, made), present(isSecret, "db", true),
+	made := write(t, namespace, "Secret/db", "user", "shop")
+	lacking := view(t, namespace, "deployment.web", at(made), present(isSecret, "db", true),
 		resolved(metav1.ConditionFalse, v1alpha1.ReasonKeyMissing))
 	if _, status, _ := source(lacking, isSecret, "db"); !cmp.Equal(status.MissingKeys, []string{"password"}) {
 		t.Errorf("missing keys = %v", status.MissingKeys)
 	}
 
 	made = edit(t, core.Secrets(namespace), "db", func(s *corev1.Secret) { s.StringData = map[string]string{"password": "x"} })
-	complete := view(t, namespace, "deployment.web", at(isSecret, made), resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
+	complete := view(t, namespace, "deployment.web", at(made), resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
 	if _, status, _ := source(complete, isSecret, "db"); status.MissingKeys != nil {
 		t.Errorf("missing keys = %v", status.MissingKeys)
 	}
@@ -61,8 +61,8 @@ func TestSourceThatAppears(t *testing.T) {
 	if gone.Status.ConfigHash != lacking.Status.ConfigHash {
 		t.Error("an absent Secret and one without the key have different hashes, although pods see no difference")
 	}
-	again := create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "user": "another"}))
-	if back := view(t, namespace, "deployment.web", at(isSecret, again)); back.Status.ConfigHash != complete.Status.ConfigHash {
+	again := write(t, namespace, "Secret/db", "password", "x", "user", "another")
+	if back := view(t, namespace, "deployment.web", at(again)); back.Status.ConfigHash != complete.Status.ConfigHash {
 		t.Error("a Secret that was deleted and created again with equal content has another hash")
 	}
 }
@@ -71,14 +71,14 @@ func TestSourceThatAppears(t *testing.T) {
 func TestConfigHashFollowsContentAlone(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	secrets := kube(t).CoreV1().Secrets(namespace)
-	made := create(t, secrets.Create, secret("db", map[string]string{"password": "x", "user": "shop"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("one", envSecretKey("db", "password")))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("all", envFromSecret("db")))
+	secrets := kube.CoreV1().Secrets(namespace)
+	made := write(t, namespace, "Secret/db", "password", "x", "user", "shop")
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("one", envSecretKey("db", "password")))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("all", envFromSecret("db")))
 	hashes := func() (one, all string) {
 		t.Helper()
-		return view(t, namespace, "deployment.one", at(isSecret, made)).Status.ConfigHash,
-			view(t, namespace, "deployment.all", at(isSecret, made)).Status.ConfigHash
+		return view(t, namespace, "deployment.one", at(made)).Status.ConfigHash,
+			view(t, namespace, "deployment.all", at(made)).Status.ConfigHash
 	}
 	one, all := hashes()
 	if one == all {
@@ -115,12 +115,12 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 func TestLastChangedFollowsContent(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	maps := kube(t).CoreV1().ConfigMaps(namespace)
+	maps := kube.CoreV1().ConfigMaps(namespace)
 	made := create(t, maps.Create, configMap("settings", map[string]string{"color": "red"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromConfigMap("settings")))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromConfigMap("settings")))
 	changed := func() time.Time {
 		t.Helper()
-		_, status, _ := source(view(t, namespace, "deployment.web", at(isConfigMap, made)), isConfigMap, "settings")
+		_, status, _ := source(view(t, namespace, "deployment.web", at(made)), isConfigMap, "settings")
 		if status.LastChanged == nil {
 			t.Fatal("lastChanged is not set")
 		}
@@ -160,7 +160,7 @@ func TestLastChangedFollowsContent(t *testing.T) {
 func TestWorkloadThatIsRecreated(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
+	deployments := kube.AppsV1().Deployments(namespace)
 	first := create(t, deployments.Create, asleep("web"))
 	old := view(t, namespace, "deployment.web")
 	if old.Spec.WorkloadRef.UID != first.UID || old.UID == first.UID || old.UID == "" {
@@ -186,7 +186,7 @@ func TestWorkloadThatIsRecreated(t *testing.T) {
 func TestWorkloadThatIsEdited(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
+	deployments := kube.AppsV1().Deployments(namespace)
 	create(t, deployments.Create, asleep("web", envFromSecret("db")))
 	view(t, namespace, "deployment.web", present(isSecret, "db", false))
 
@@ -202,7 +202,7 @@ func TestWorkloadThatIsEdited(t *testing.T) {
 	})
 	// The users of the source, because both directions must agree.
 	for source, want := range map[string]int{"Secret/db": 0, "ConfigMap/settings": 1} {
-		list, err := configdep(t).ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "source=" + source})
+		list, err := configdep.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "source=" + source})
 		if err != nil || len(list.Items) != want {
 			t.Errorf("users %v of %s, want %d (%v)", list, source, want, err)
 		}
@@ -213,7 +213,7 @@ func TestWorkloadThatIsEdited(t *testing.T) {
 func TestWhichWorkloadsAreShown(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	core, apps, batch := kube(t).CoreV1(), kube(t).AppsV1(), kube(t).BatchV1()
+	core, apps, batch := kube.CoreV1(), kube.AppsV1(), kube.BatchV1()
 	create(t, apps.Deployments(namespace).Create, deployment("web"))
 	create(t, apps.StatefulSets(namespace).Create, statefulSet("db"))
 	create(t, apps.DaemonSets(namespace).Create, daemonSet("agent"))
@@ -256,7 +256,7 @@ func TestWhichWorkloadsAreShown(t *testing.T) {
 func TestPodsThatAreShownNoLonger(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	pods := kube(t).CoreV1().Pods(namespace)
+	pods := kube.CoreV1().Pods(namespace)
 	for _, name := range []string{"succeeds", "fails", "adopted", "deleted"} {
 		create(t, pods.Create, pod(name))
 	}
@@ -272,7 +272,7 @@ func TestPodsThatAreShownNoLonger(t *testing.T) {
 		viewGone(t, namespace, "pod."+name)
 	}
 	// A ReplicaSet adopts the pod that its selector matches.
-	adopter := create(t, kube(t).AppsV1().ReplicaSets(namespace).Create, replicaSet("adopted"))
+	adopter := create(t, kube.AppsV1().ReplicaSets(namespace).Create, replicaSet("adopted"))
 	viewGone(t, namespace, "pod.adopted")
 	if adopted, err := pods.Get(t.Context(), "adopted", metav1.GetOptions{}); err != nil || !metav1.IsControlledBy(adopted, adopter) {
 		t.Errorf("the pod does not exist, or was not adopted: %v", err)

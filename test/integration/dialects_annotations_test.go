@@ -1,20 +1,25 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dialects
+package integration
 
 import (
-	"cmp"
+	cmpdefault "cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
+// Sources of workloads that come from other tools.
 const (
 	config ref = "ConfigMap/app-config"
 	extra  ref = "ConfigMap/extra"
@@ -22,12 +27,12 @@ const (
 
 	configMapReload = "configmap.reloader.stakater.com/reload"
 	secretReload    = "secret.reloader.stakater.com/reload"
-	auto            = "reloader.stakater.com/auto"
+	autoReload      = "reloader.stakater.com/auto"
 )
 
 // With the annotations of another tool, a change of content restarts exactly the workloads that it does with that tool, and the
 // API says by which annotation. A change of labels restarts none.
-func TestAnnotations(t *testing.T) {
+func TestDialects_Annotations(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		workload, template map[string]string // annotations
@@ -49,8 +54,8 @@ func TestAnnotations(t *testing.T) {
 			restarts: map[ref]string{config: configMapReload}, mode: v1alpha1.ReloadListed,
 		},
 		"Reloader: all that is read": {
-			workload: pairs(auto, "true"), reads: []ref{config, db},
-			restarts: map[ref]string{config: auto, db: auto}, mode: v1alpha1.ReloadAuto,
+			workload: pairs(autoReload, "true"), reads: []ref{config, db},
+			restarts: map[ref]string{config: autoReload, db: autoReload}, mode: v1alpha1.ReloadAuto,
 		},
 		"Reloader: all Secrets that are read": {
 			workload: pairs("secret.reloader.stakater.com/auto", "true"), reads: []ref{config, db},
@@ -65,26 +70,26 @@ func TestAnnotations(t *testing.T) {
 			marked: map[ref]string{config: "reloader.stakater.com/match"}, restarts: map[ref]string{config: "reloader.stakater.com/search"}, mode: v1alpha1.ReloadMatched,
 		},
 		"Reloader: what is excluded": {
-			workload: pairs(auto, "true", "configmaps.exclude.reloader.stakater.com/reload", "extra"), reads: []ref{config, extra},
-			restarts: map[ref]string{config: auto}, mode: v1alpha1.ReloadAuto,
+			workload: pairs(autoReload, "true", "configmaps.exclude.reloader.stakater.com/reload", "extra"), reads: []ref{config, extra},
+			restarts: map[ref]string{config: autoReload}, mode: v1alpha1.ReloadAuto,
 		},
 		"Reloader: what is ignored, although it is named": {
 			workload: pairs(configMapReload, "app-config,extra"), reads: []ref{config, extra},
 			marked: map[ref]string{extra: "reloader.stakater.com/ignore"}, restarts: map[ref]string{config: configMapReload}, mode: v1alpha1.ReloadListed,
 		},
 		"Reloader: on the template": {
-			template: pairs(auto, "true"), reads: []ref{config, db},
-			restarts: map[ref]string{config: auto, db: auto}, mode: v1alpha1.ReloadAuto,
+			template: pairs(autoReload, "true"), reads: []ref{config, db},
+			restarts: map[ref]string{config: autoReload, db: autoReload}, mode: v1alpha1.ReloadAuto,
 		},
 		"Reloader: named on the template, and on the workload for the other kind": {
 			workload: pairs(secretReload, "db"), template: pairs(configMapReload, "app-config"), reads: []ref{config, db, extra},
 			restarts: map[ref]string{config: configMapReload, db: secretReload}, mode: v1alpha1.ReloadListed,
 		},
 		"Reloader: auto is false": {
-			workload: pairs(auto, "false"), reads: []ref{config, db}, mode: v1alpha1.ReloadOff,
+			workload: pairs(autoReload, "false"), reads: []ref{config, db}, mode: v1alpha1.ReloadOff,
 		},
 		"Reloader: auto is false, and one is named": {
-			workload: pairs(auto, "false", secretReload, "db"), reads: []ref{config, db},
+			workload: pairs(autoReload, "false", secretReload, "db"), reads: []ref{config, db},
 			restarts: map[ref]string{db: secretReload}, mode: v1alpha1.ReloadListed,
 		},
 		"pod-reloader": {
@@ -102,16 +107,13 @@ func TestAnnotations(t *testing.T) {
 			s := newShop(t)
 			all := []ref{config, extra, db}
 			for _, r := range all {
+				s.write(r, "key", "old")
 				if mark := tt.marked[r]; mark != "" {
-					s.source(r, mark, "true")
-				} else {
-					s.source(r)
+					s.annotate(r, mark, "true")
 				}
 			}
 			s.createCanary(all...)
-			template := podTemplate("web", tt.reads...)
-			template.Annotations = tt.template
-			made := s.create(deployment("web", tt.workload, template))
+			made := s.create(reading("web", tt.workload, tt.template, tt.reads...))
 			// The webhook is called for what opts in, and makes no use of patterns.
 			want := tt.mode != v1alpha1.ReloadOff && !strings.ContainsAny(tt.workload[configMapReload], "*|")
 			if stamped := made.Spec.Template.Annotations[policy.ConfigHashAnnotation] != ""; stamped != want {
@@ -122,7 +124,7 @@ func TestAnnotations(t *testing.T) {
 					return fmt.Errorf("mode = %s", o.Spec.Reload.Mode)
 				}
 				if tt.mode != v1alpha1.ReloadOff {
-					return inSync(o)
+					return applied(o)
 				}
 				return nil
 			})
@@ -135,13 +137,13 @@ func TestAnnotations(t *testing.T) {
 			// First the changes that restart nothing, which the canary shows to have been seen.
 			for _, r := range all {
 				if tt.restarts[r] == "" {
-					s.seen(r, s.write(r, "new"))
+					s.seen(s.write(r, "key", "new"))
 				} else {
-					s.view("deployment.web", at(r, s.label(r, "another")), inSync)
+					s.view("deployment.web", at(s.patchSource(r, map[string]any{"metadata": map[string]any{"labels": pairs("team", "another")}})), applied)
 				}
 			}
-			if d := s.deployment("web"); s.rollouts("web") != 1 || d.Spec.Template.Annotations[lastReloadedFrom] != "" {
-				t.Fatalf("%d templates, annotations = %v, after changes that restart nothing", s.rollouts("web"), d.Spec.Template.Annotations)
+			if d := s.deployment("web"); s.templates("web") != 1 || d.Spec.Template.Annotations[lastReloadedFrom] != "" {
+				t.Fatalf("%d templates, annotations = %v, after changes that restart nothing", s.templates("web"), d.Spec.Template.Annotations)
 			}
 
 			restarts := 0
@@ -152,7 +154,7 @@ func TestAnnotations(t *testing.T) {
 				}
 				for _, value := range []string{"new", "newer"} { // the second right after the restart for the first
 					before := s.deployment("web").Spec.Template.Annotations
-					version := s.write(r, value)
+					written := s.write(r, "key", value)
 					restarts++
 					s.until("web", "is restarted because of "+string(r), func(d *appsv1.Deployment) error {
 						now := d.Spec.Template.Annotations
@@ -169,21 +171,16 @@ func TestAnnotations(t *testing.T) {
 					} else if s.checkReloadedFrom(after[lastReloadedFrom], r); after[lastReloadedFrom] == before[lastReloadedFrom] {
 						t.Errorf("%s stays %s", lastReloadedFrom, after[lastReloadedFrom])
 					}
-					s.view("deployment.web", at(r, version), func(o *v1alpha1.ConfigDependency) error {
-						if last := o.Status.LastReload; last == nil || last.Trigger != string(r) {
-							return fmt.Errorf("last reload = %+v, want it by %s", last, r)
-						}
-						return nil
-					})
+					s.view("deployment.web", at(written), restartedFor(string(r)))
 				}
 			}
 			s.view("deployment.web", func(o *v1alpha1.ConfigDependency) error {
 				if tt.mode != v1alpha1.ReloadOff {
-					return inSync(o)
+					return applied(o)
 				}
 				return nil
 			})
-			if n := s.rollouts("web"); n != 1+restarts {
+			if n := s.templates("web"); n != 1+restarts {
 				t.Errorf("%d templates after %d changes that restart the workload", n, restarts)
 			}
 		})
@@ -195,8 +192,44 @@ func declaredBy(o *v1alpha1.ConfigDependency, r ref) string {
 	kind, name := r.split()
 	for i := range o.Spec.Sources {
 		if s := &o.Spec.Sources[i]; string(s.Kind) == kind && s.Name == name && s.TriggersReload {
-			return cmp.Or(s.DeclaredBy, o.Spec.Reload.DeclaredBy)
+			return cmpdefault.Or(s.DeclaredBy, o.Spec.Reload.DeclaredBy)
 		}
 	}
 	return ""
+}
+
+// reading returns a Deployment with one pod, which reads sources, and with annotations of its own and of its template.
+func reading(name string, annotations, onTemplate map[string]string, sources ...ref) *appsv1.Deployment {
+	o := single(name, optional(sources...))
+	o.Annotations, o.Spec.Template.Annotations = annotations, onTemplate
+	return o
+}
+
+// lastReloadedFrom is the annotation of pod templates that says, in the format of Stakater Reloader, what has caused the last
+// restart.
+const lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
+
+// reloadedFrom are the fields of lastReloadedFrom.
+type reloadedFrom struct {
+	Type          string   `json:"type"`
+	Name          string   `json:"name"`
+	Namespace     string   `json:"namespace"`
+	Hash          string   `json:"hash"`
+	ContainerRefs []string `json:"containerRefs"`
+	ObservedAt    int64    `json:"observedAt"`
+}
+
+// checkReloadedFrom checks the text that a restart because of a source leaves on a template.
+func (s *shop) checkReloadedFrom(text string, by ref) {
+	s.Helper()
+	var got reloadedFrom
+	var fields map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(text), &got), json.Unmarshal([]byte(text), &fields)); err != nil {
+		s.Fatalf("%s = %q: %v", lastReloadedFrom, text, err)
+	}
+	kind, source := by.split()
+	want := reloadedFrom{Type: strings.ToUpper(kind), Name: source, Namespace: s.namespace, ContainerRefs: []string{"app"}, Hash: got.Hash, ObservedAt: got.ObservedAt}
+	if diff := cmp.Diff(want, got); diff != "" || got.Hash == "" || got.ObservedAt < 1_700_000_000 || len(fields) != 6 {
+		s.Errorf("%s = %s, want the fields of Reloader, for %s (-want +got):\n%s", lastReloadedFrom, text, by, diff)
+	}
 }

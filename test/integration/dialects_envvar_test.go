@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dialects
+package integration
 
 import (
 	"context"
@@ -35,62 +35,22 @@ func variables(template *corev1.PodTemplateSpec) map[string]string {
 
 // With the strategy env-var, a restart sets one variable, in the container that reads the source, and the next one changes it.
 // The rest of the template stays as it is.
-func TestEnvVar(t *testing.T) {
+func TestDialects_EnvVar(t *testing.T) {
 	t.Parallel()
-	annotations := pairs(auto, "true", policy.StrategyAnnotation, "env-var")
-	template := podTemplate("web", config)
-	template.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "app"}}
-	sidecar := corev1.Container{Name: "sidecar", Image: "app", Env: []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "$(A)"}}}
-	reads(&sidecar, db)
-	template.Spec.Containers = append(template.Spec.Containers, sidecar)
-	meta, selector := metav1.ObjectMeta{Name: "web", Annotations: annotations}, &metav1.LabelSelector{MatchLabels: template.Labels}
-	apps := client.AppsV1()
-	for kind, of := range map[string]struct {
-		create func(ctx context.Context, namespace string) error
-		get    func(ctx context.Context, namespace string) (*corev1.PodTemplateSpec, error)
-	}{
-		"Deployment": {
-			func(ctx context.Context, namespace string) error {
-				_, err := apps.Deployments(namespace).Create(ctx, deployment("web", annotations, template), metav1.CreateOptions{})
-				return err
-			},
-			func(ctx context.Context, namespace string) (*corev1.PodTemplateSpec, error) {
-				o, err := apps.Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
-				return &o.Spec.Template, err
-			},
-		},
-		"StatefulSet": {
-			func(ctx context.Context, namespace string) error {
-				o := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: template}}
-				_, err := apps.StatefulSets(namespace).Create(ctx, o, metav1.CreateOptions{})
-				return err
-			},
-			func(ctx context.Context, namespace string) (*corev1.PodTemplateSpec, error) {
-				o, err := apps.StatefulSets(namespace).Get(ctx, "web", metav1.GetOptions{})
-				return &o.Spec.Template, err
-			},
-		},
-		"DaemonSet": {
-			func(ctx context.Context, namespace string) error {
-				o := &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}
-				_, err := apps.DaemonSets(namespace).Create(ctx, o, metav1.CreateOptions{})
-				return err
-			},
-			func(ctx context.Context, namespace string) (*corev1.PodTemplateSpec, error) {
-				o, err := apps.DaemonSets(namespace).Get(ctx, "web", metav1.GetOptions{})
-				return &o.Spec.Template, err
-			},
-		},
-	} {
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, view := newShop(t), strings.ToLower(kind)+".web"
-			s.source(config)
-			s.source(db)
-			if err := of.create(t.Context(), s.namespace); err != nil {
-				t.Fatal(err)
-			}
-			s.view(view, inSync, func(o *v1alpha1.ConfigDependency) error {
+			s.write(config, "key", "old")
+			s.write(db, "key", "old")
+			sidecar := corev1.Container{Name: "sidecar", Image: "app", Env: []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "$(A)"}}}
+			createWorkload(t, s.namespace, kind, pairs(autoReload, "true", policy.StrategyAnnotation, "env-var"), optional(config), func(p *corev1.PodSpec) {
+				p.InitContainers = []corev1.Container{{Name: "init", Image: "app"}}
+				of := corev1.PodSpec{Containers: []corev1.Container{sidecar}}
+				optional(db)(&of)
+				p.Containers = append(p.Containers, of.Containers...)
+			})
+			s.view(view, applied, func(o *v1alpha1.ConfigDependency) error {
 				if o.Spec.Reload.Strategy != v1alpha1.StrategyEnvVar {
 					return fmt.Errorf("strategy = %s", o.Spec.Reload.Strategy)
 				}
@@ -98,41 +58,30 @@ func TestEnvVar(t *testing.T) {
 			})
 			before := map[string]string{}
 			// until waits until exactly one variable is set, to another value than before.
-			until := func(want string) *corev1.PodTemplateSpec {
+			until := func(want string) (now corev1.PodTemplateSpec) {
 				t.Helper()
-				var now *corev1.PodTemplateSpec
-				await.Until(t, want+" is set", func(ctx context.Context) (err error) {
-					if now, err = of.get(ctx, s.namespace); err != nil {
-						return err
-					}
-					found := variables(now)
-					if len(found) != 1 || found[want] == "" || found[want] == before[want] {
+				await.Until(t, want+" is set", func(context.Context) error {
+					now = getRollout(t, s.namespace, kind, "web").template
+					if found := variables(&now); len(found) != 1 || found[want] == "" || found[want] == before[want] {
 						return fmt.Errorf("variables = %v, before %v", found, before)
 					}
 					return nil
 				})
-				before = variables(now)
+				before = variables(&now)
 				return now
 			}
-			s.write(db, "new")
+			s.write(db, "key", "new")
 			until("sidecar/STAKATER_DB_SECRET")
-			s.write(db, "newer") // right after the restart
+			s.write(db, "key", "newer") // right after the restart
 			now := until("sidecar/STAKATER_DB_SECRET")
 			if from := now.Annotations[lastReloadedFrom]; !strings.Contains(from, `"containerRefs":["sidecar"]`) {
 				t.Errorf("%s = %s, want the container", lastReloadedFrom, from)
 			}
-			s.write(config, "new")
+			s.write(config, "key", "new")
 			now = until("app/STAKATER_APP_CONFIG_CONFIGMAP")
-			s.view(view, inSync)
-			var order []string
-			for _, c := range now.Spec.Containers {
-				order = append(order, c.Name)
-			}
-			if diff := cmp.Diff([]string{"app", "sidecar"}, order); diff != "" {
-				t.Errorf("containers (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(sidecar.Env, now.Spec.Containers[1].Env); diff != "" {
-				t.Errorf("variables of the sidecar (-want +got):\n%s", diff)
+			s.view(view, applied)
+			if c := now.Spec.Containers; len(c) != 2 || c[0].Name != "app" || !cmp.Equal(sidecar.Env, c[1].Env) {
+				t.Errorf("containers = %+v", c)
 			}
 		})
 	}
@@ -140,21 +89,21 @@ func TestEnvVar(t *testing.T) {
 
 // An owner applies its manifest again, without the variables and annotations: the webhook restores both, and no pod is replaced.
 // If Reloader sets a variable, that is a restart, which is recorded: there is no other.
-func TestEnvVar_OutlastsTheOwner(t *testing.T) {
+func TestDialects_EnvVarOutlastsTheOwner(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.source(db)
-	manifest := deployment("web", pairs(auto, "true", policy.StrategyAnnotation, "env-var"), podTemplate("web", db))
+	s.write(db, "key", "old")
+	manifest := reading("web", pairs(autoReload, "true", policy.StrategyAnnotation, "env-var"), nil, db)
 	s.create(manifest.DeepCopy())
-	s.view("deployment.web", inSync)
-	s.write(db, "new")
+	s.view("deployment.web", applied)
+	s.write(db, "key", "new")
 	before := s.until("web", "is restarted", func(d *appsv1.Deployment) error {
 		if len(variables(&d.Spec.Template)) == 0 || d.Status.ObservedGeneration < d.Generation {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	s.view("deployment.web", inSync)
+	s.view("deployment.web", applied)
 	after := s.edit("web", func(d *appsv1.Deployment) {
 		d.Annotations, d.Spec.Template = manifest.Annotations, manifest.Spec.Template
 	})
@@ -163,22 +112,22 @@ func TestEnvVar_OutlastsTheOwner(t *testing.T) {
 	}
 
 	patch := `{"spec": {"template": {"spec": {"containers": [{"name": "app", "env": [{"name": "STAKATER_DB_SECRET", "value": "mine"}]}]}}}}`
-	made, err := client.AppsV1().Deployments(s.namespace).Patch(t.Context(), "web", "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: "Reloader"})
+	made, err := kube.AppsV1().Deployments(s.namespace).Patch(t.Context(), "web", "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: "Reloader"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := variables(&made.Spec.Template)["app/STAKATER_DB_SECRET"]; got != "mine" {
 		t.Errorf("variable = %q after Reloader has set it", got)
 	}
-	version := s.write(db, "newer")
+	written := s.write(db, "key", "newer")
 	s.until("web", "is restarted again", func(d *appsv1.Deployment) error {
 		if got := variables(&d.Spec.Template)["app/STAKATER_DB_SECRET"]; got == "mine" || d.Status.ObservedGeneration < d.Generation {
 			return fmt.Errorf("variable = %q", got)
 		}
 		return nil
 	})
-	s.view("deployment.web", inSync, at(db, version))
-	if n := s.rollouts("web"); n > 4 { // at first, and for each of three restarts
+	s.view("deployment.web", applied, at(written))
+	if n := s.templates("web"); n > 4 { // at first, and for each of three restarts
 		t.Errorf("%d templates", n)
 	}
 }

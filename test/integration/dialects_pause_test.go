@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dialects
+package integration
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/install"
 )
 
 const (
@@ -35,72 +36,69 @@ func resumed(d *appsv1.Deployment) error {
 }
 
 // A Deployment with a pause period is paused when it is restarted. Further changes are part of the same rollout.
-func TestPause(t *testing.T) {
+func TestDialects_Pause(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.source(db)
-	s.create(deployment("web", pairs(auto, "true", pausePeriod, "20s"), podTemplate("web", db)))
-	s.view("deployment.web", inSync)
-	s.write(db, "new")
+	s.write(db, "key", "old")
+	s.create(reading("web", pairs(autoReload, "true", pausePeriod, "20s"), nil, db))
+	s.view("deployment.web", applied)
+	s.write(db, "key", "new")
 	s.until("web", "is paused", paused)
-	s.view("deployment.web", state(v1alpha1.StatePending, policy.ReasonPausePeriod))
-	version := s.write(db, "newer")
+	s.view("deployment.web", is(v1alpha1.StatePending, policy.ReasonPausePeriod))
+	written := s.write(db, "key", "newer")
 	s.until("web", "is resumed", resumed)
-	s.view("deployment.web", inSync, at(db, version))
+	s.view("deployment.web", applied, at(written))
 	s.until("web", "is observed", func(d *appsv1.Deployment) error {
 		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != 1 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	if n := s.rollouts("web"); n != 2 {
+	if n := s.templates("web"); n != 2 {
 		t.Errorf("%d templates, want the first one and one for both changes", n)
 	}
 }
 
 // A pause ends although the server is restarted meanwhile.
-func TestPause_EndsAfterARestartOfTheServer(t *testing.T) {
-	// This test does not run in parallel, because it restarts the server.
-	s := newShop(t)
-	s.source(db)
-	s.create(deployment("web", pairs(auto, "true", pausePeriod, "20s"), podTemplate("web", db)))
-	s.view("deployment.web", inSync)
-	s.write(db, "new")
+func TestDialects_PauseEndsAfterARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := newOwnShop(t)
+	r := s.serve(install.ReplicaOptions{})
+	s.write(db, "key", "old")
+	s.create(reading("web", pairs(autoReload, "true", pausePeriod, "20s"), nil, db))
+	s.view("deployment.web", applied)
+	s.write(db, "key", "new")
 	s.until("web", "is paused", paused)
-	replica := server.Replicas[0]
-	replica.Kill()
+	r.Kill()
 	if err := paused(s.deployment("web")); err != nil {
 		t.Fatalf("the server was killed too late: %v", err)
 	}
-	if err := errors.Join(replica.Start(), replica.AwaitReady(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, r)
 	s.until("web", "is resumed", resumed)
-	s.view("deployment.web", inSync)
+	s.view("deployment.web", applied)
 }
 
 // A Deployment that a user has paused is not resumed, neither after a change nor by a server that starts. It is restarted
 // when the user resumes it.
-func TestPause_OfAUserIsTheUsers(t *testing.T) {
-	s := newShop(t)
-	s.source(db)
-	s.create(deployment("web", pairs(auto, "true", pausePeriod, "1s"), podTemplate("web", db)))
-	s.view("deployment.web", inSync)
+func TestDialects_PauseOfAUserIsTheUsers(t *testing.T) {
+	t.Parallel()
+	s := newOwnShop(t)
+	r := s.serve(install.ReplicaOptions{})
+	s.write(db, "key", "old")
+	s.create(reading("web", pairs(autoReload, "true", pausePeriod, "1s"), nil, db))
+	s.view("deployment.web", applied)
 	s.edit("web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
-	version := s.write(db, "new")
+	written := s.write(db, "key", "new")
 	stays := func() {
 		t.Helper()
-		s.view("deployment.web", state(v1alpha1.StateBlocked, policy.ReasonPaused), at(db, version))
+		s.view("deployment.web", is(v1alpha1.StateBlocked, policy.ReasonPaused), at(written))
 		if d := s.deployment("web"); !d.Spec.Paused || d.Annotations[pausedAt] != "" {
 			t.Fatalf("paused = %t, annotations = %v", d.Spec.Paused, d.Annotations)
 		}
 	}
 	stays()
-	replica := server.Replicas[0]
-	replica.Kill()
-	if err := errors.Join(replica.Start(), replica.AwaitReady(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	r.Kill()
+	restart(t, r)
 	stays()
 	s.edit("web", func(d *appsv1.Deployment) { d.Spec.Paused = false })
 	s.until("web", "is restarted and resumed", func(d *appsv1.Deployment) error {
@@ -109,5 +107,5 @@ func TestPause_OfAUserIsTheUsers(t *testing.T) {
 		}
 		return resumed(d)
 	})
-	s.view("deployment.web", inSync)
+	s.view("deployment.web", applied)
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dialects
+package integration
 
 import (
 	"context"
@@ -16,13 +16,14 @@ import (
 
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 // Workloads come from each tool, with what it has left on the pod template. When the server starts, it restarts none of them. The
 // next change of content restarts those that have pods, and removes what was left.
-func TestTakeover(t *testing.T) {
-	// This test does not run in parallel, because it stops the server.
-	const each = 200 // workloads from each tool
+func TestDialects_Takeover(t *testing.T) {
+	t.Parallel()
+	const each = 16 // workloads from each tool
 	hasPod := func(i int) bool { return i%8 == 0 }
 	const variable = "STAKATER_APP_CONFIG_CONFIGMAP"
 	left := `{"type":"CONFIGMAP","name":"app-config","namespace":"shop","hash":"da39a3ee5e6b4b0d3255bfef95601890afd80709","containerRefs":["app"],"observedAt":1700000000}`
@@ -32,7 +33,7 @@ func TestTakeover(t *testing.T) {
 		gone        func(*corev1.PodTemplateSpec) bool // whether what was left has been removed or replaced
 	}{
 		"reloader-variable": {
-			pairs(auto, "true"),
+			pairs(autoReload, "true"),
 			func(p *corev1.PodTemplateSpec) {
 				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: variable, Value: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}}
 			},
@@ -60,16 +61,13 @@ func TestTakeover(t *testing.T) {
 			func(p *corev1.PodTemplateSpec) bool { return p.Annotations["wave.pusher.com/config-hash"] == "" },
 		},
 	}
-	replica := server.Replicas[0]
-	replica.Kill()
-	s := newShop(t)
-	s.source(config)
+	s := newOwnShop(t)
+	s.write(config, "key", "old")
 	for tool, of := range tools {
 		for i := range each {
 			name := fmt.Sprintf("%s-%d", tool, i)
-			template := podTemplate(name, config)
-			of.leave(&template)
-			d := deployment(name, of.annotations, template)
+			d := reading(name, of.annotations, nil, config)
+			of.leave(&d.Spec.Template)
 			if !hasPod(i) {
 				d.Spec.Replicas = new(int32)
 			}
@@ -77,7 +75,7 @@ func TestTakeover(t *testing.T) {
 		}
 	}
 	all := func(ctx context.Context) (map[string]*appsv1.Deployment, error) {
-		list, err := client.AppsV1().Deployments(s.namespace).List(ctx, metav1.ListOptions{})
+		list, err := kube.AppsV1().Deployments(s.namespace).List(ctx, metav1.ListOptions{})
 		found := map[string]*appsv1.Deployment{}
 		for i := range list.Items {
 			found[list.Items[i].Name] = &list.Items[i]
@@ -97,14 +95,12 @@ func TestTakeover(t *testing.T) {
 		return nil
 	})
 
-	if err := errors.Join(replica.Start(), replica.AwaitReady(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	// known waits until all workloads are known to run with the content at a version.
-	known := func(version string) {
+	s.serve(install.ReplicaOptions{})
+	// known waits until all workloads are known to run with the content as it was written.
+	known := func(written metav1.Object) {
 		t.Helper()
 		await.Until(t, "all workloads are in sync", func(ctx context.Context) error {
-			views, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).List(ctx, metav1.ListOptions{})
+			views, err := s.api().List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
 			}
@@ -116,9 +112,9 @@ func TestTakeover(t *testing.T) {
 				if o.Spec.WorkloadRef.Kind != "Deployment" {
 					continue
 				}
-				err := inSync(o)
-				if version != "" {
-					err = errors.Join(err, at(config, version)(o))
+				err := applied(o)
+				if written != nil {
+					err = errors.Join(err, at(written)(o))
 				}
 				if err != nil {
 					return fmt.Errorf("%s: %w", o.Name, err)
@@ -127,7 +123,7 @@ func TestTakeover(t *testing.T) {
 			return nil
 		})
 	}
-	known("")
+	known(nil)
 	after, err := all(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -138,12 +134,8 @@ func TestTakeover(t *testing.T) {
 		}
 	}
 
-	known(s.write(config, "new"))
-	sets, err := client.AppsV1().ReplicaSets(s.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, want := len(sets.Items), each*len(tools)*9/8; n != want { // one for each template
+	known(s.write(config, "key", "new"))
+	if n, want := s.templates(""), each*len(tools)*9/8; n != want { // one for each template
 		t.Errorf("got %d ReplicaSets, want %d", n, want)
 	}
 	if after, err = all(t.Context()); err != nil {

@@ -22,7 +22,7 @@ import (
 // controller wait for objects that cannot be deleted.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		t.Run("one group, "+where.name, func(t *testing.T) {
 			t.Parallel()
 			var got metav1.APIResourceList
@@ -94,13 +94,13 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// A schema is the part of an OpenAPI schema that the tests read.
-type schema struct {
-	Ref         string   `json:"$ref"`
-	AllOf       []schema `json:"allOf"`
-	Description string   `json:"description"`
-	Properties  map[string]*schema
-	Items       *schema
+// A fieldSchema is the part of an OpenAPI schema that the tests read.
+type fieldSchema struct {
+	Ref         string        `json:"$ref"`
+	AllOf       []fieldSchema `json:"allOf"`
+	Description string        `json:"description"`
+	Properties  map[string]*fieldSchema
+	Items       *fieldSchema
 	GVK         []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
@@ -108,15 +108,15 @@ type schema struct {
 // merged documents of the aggregator.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	for path, schemas := range map[string]func(raw []byte) (map[string]*schema, error){
-		"/openapi/v2": func(raw []byte) (map[string]*schema, error) {
-			var document struct{ Definitions map[string]*schema }
+	for path, schemas := range map[string]func(raw []byte) (map[string]*fieldSchema, error){
+		"/openapi/v2": func(raw []byte) (map[string]*fieldSchema, error) {
+			var document struct{ Definitions map[string]*fieldSchema }
 			err := json.Unmarshal(raw, &document)
 			return document.Definitions, err
 		},
-		"/openapi/v3/apis/configdep.io/v1alpha1": func(raw []byte) (map[string]*schema, error) {
+		"/openapi/v3/apis/configdep.io/v1alpha1": func(raw []byte) (map[string]*fieldSchema, error) {
 			var document struct {
-				Components struct{ Schemas map[string]*schema }
+				Components struct{ Schemas map[string]*fieldSchema }
 			}
 			err := json.Unmarshal(raw, &document)
 			return document.Components.Schemas, err
@@ -124,7 +124,7 @@ func TestOpenAPI(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			var all map[string]*schema
+			var all map[string]*fieldSchema
 			await.Until(t, "the document has the types", func(context.Context) error {
 				var err error
 				all, err = schemas(send(t, cluster.RESTConfig(), request{path: path, header: header("Accept", "application/json")}).body)
@@ -148,10 +148,10 @@ func TestOpenAPI(t *testing.T) {
 
 // describe checks that every field of a type, and of the types of its fields, has a description, and returns the
 // number of fields.
-func describe(t *testing.T, all map[string]*schema, kind string) (fields int) {
+func describe(t *testing.T, all map[string]*fieldSchema, kind string) (fields int) {
 	t.Helper()
-	var walk func(path string, s *schema)
-	walk = func(path string, s *schema) {
+	var walk func(path string, s *fieldSchema)
+	walk = func(path string, s *fieldSchema) {
 		for _, part := range s.AllOf {
 			walk(path, &part)
 		}

@@ -93,19 +93,7 @@ func acquainted(t *testing.T, replicas ...*install.Replica) {
 // inputs change. In the end, every client holds the correct state.
 func TestClientsHopBetweenReplicas(t *testing.T) {
 	t.Parallel()
-	var replicas []*install.Replica
-	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, r)
-	}
-	for _, r := range replicas {
-		if err := r.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	replicas := []*install.Replica{replica(t, "hop-0", install.ReplicaOptions{}), replica(t, "hop-1", install.ReplicaOptions{})}
 	acquainted(t, replicas...)
 	h := newHopper(t, replicas...)
 	namespaces := []string{newNamespace(t), newNamespace(t)}
@@ -149,9 +137,9 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 		change(t, r, namespaces[r.IntN(len(namespaces))])
 		switch {
 		case step%80 == 79:
-			replica := replicas[step/80%2]
-			replica.Kill()
-			if err := replica.Start(); err != nil {
+			r := replicas[step/80%2]
+			r.Kill()
+			if err := r.Start(); err != nil {
 				t.Fatal(err)
 			}
 		case r.IntN(8) == 0:
@@ -204,7 +192,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 // change changes an input of the objects of a namespace.
 func change(t *testing.T, r *rand.Rand, namespace string) {
 	t.Helper()
-	apps, secrets := kube(t).AppsV1().Deployments(namespace), kube(t).CoreV1().Secrets(namespace)
+	apps, secrets := kube.AppsV1().Deployments(namespace), kube.CoreV1().Secrets(namespace)
 	app, source := fmt.Sprint("app-", r.IntN(8)), fmt.Sprint("s", r.IntN(3))
 	var err error
 	switch r.IntN(6) {
@@ -233,7 +221,7 @@ func change(t *testing.T, r *rand.Rand, namespace string) {
 // list and the existing workloads.
 func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1.ConfigDependency, replicas []*install.Replica, selector string) error {
 	t.Helper()
-	workloads, err := kube(t).AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+	workloads, err := kube.AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
 	}
@@ -262,19 +250,7 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 // not list again.
 func TestRollingRestartWithoutLists(t *testing.T) {
 	t.Parallel()
-	var replicas []*install.Replica
-	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("roll-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, r)
-	}
-	for _, r := range replicas {
-		if err := r.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	replicas := []*install.Replica{replica(t, "roll-0", install.ReplicaOptions{}), replica(t, "roll-1", install.ReplicaOptions{})}
 	acquainted(t, replicas...)
 	namespace := newNamespace(t)
 	h := newHopper(t, replicas...)
@@ -288,7 +264,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 	follows := func() {
 		t.Helper()
 		n++
-		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(fmt.Sprint("app-", n)))
+		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(fmt.Sprint("app-", n)))
 		await.Until(t, "the follower holds the current state", func(context.Context) error {
 			if got := len(f.Copy()); got != n {
 				return fmt.Errorf("the follower has %d objects, want %d", got, n)
@@ -303,12 +279,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 				t.Errorf("%s did not stop in order: %v", r.Name(), err)
 			}
 			follows()
-			if err := r.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.AwaitReady(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, r)
 			acquainted(t, replicas...) // minReadySeconds waits for that
 		}
 	}
@@ -326,14 +297,14 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 func TestNothingOldIsReplayed(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube.AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
 	web := single("web", envFromSecret("db"))
 	optedIn(web, "configdep.io/settle", "1s")
 	create(t, deployments.Create, web)
 	create(t, deployments.Create, asleep("again"))
 	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "ContentApplied"), func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
 			return errors.New("not restarted yet")
@@ -350,13 +321,13 @@ func TestNothingOldIsReplayed(t *testing.T) {
 		return nil
 	})
 	acquainted(t, server.Replicas...)
-	for _, from := range everywhere(t) {
+	for _, from := range everywhere {
 		for _, limit := range []int64{0, 1} {
 			list, err := from.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{Limit: limit})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, to := range everywhere(t) {
+			for _, to := range everywhere {
 				w, err := to.ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(t.Context(),
 					metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(1))})
 				if err != nil {
@@ -382,19 +353,7 @@ func TestNothingOldIsReplayed(t *testing.T) {
 // whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	t.Parallel()
-	var replicas []*install.Replica
-	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("retry-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, r)
-	}
-	for _, r := range replicas {
-		if err := r.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	replicas := []*install.Replica{replica(t, "retry-0", install.ReplicaOptions{}), replica(t, "retry-1", install.ReplicaOptions{})}
 	acquainted(t, replicas...)
 	h := newHopper(t, replicas...)
 	client := through(t, h, replicas[0])
@@ -415,7 +374,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	seen := &watching{t: t, Interface: w}
 	for i := range 6 {
 		name := fmt.Sprint("app-", i)
-		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(name))
 		seen.until(name+" is added", event(watch.Added, "deployment."+name))
 		// A replica may be behind the previous one, and reports when it has caught up.
 		for _, r := range replicas {
@@ -424,7 +383,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 				return err
 			})
 		}
-		remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
+		remove(t, kube.AppsV1().Deployments(namespace).Delete, name)
 		seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
 		h.Cut()
 	}
@@ -434,21 +393,9 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
 	view(t, namespace, "deployment.web")
-	var replicas []*install.Replica
-	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("wait-%d", i), install.ReplicaOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, r)
-	}
-	for _, r := range replicas {
-		if err := r.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	replicas := []*install.Replica{replica(t, "wait-0", install.ReplicaOptions{}), replica(t, "wait-1", install.ReplicaOptions{})}
 	h := newHopper(t, replicas...)
 	kubeconfig := kubeconfigOf(t, h.Config(replicas[0].AdminConfig()))
 	waited := make(chan error, 1)
@@ -469,14 +416,9 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 			return watched(ctx, replicas)
 		})
 		r.Kill()
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		restart(t, r)
 	}
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	write(t, namespace, "Secret/db", "password", "x")
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}

@@ -36,7 +36,7 @@ const crowdSize = 1250
 func newCrowd(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
-	jobs := kube(t).BatchV1().CronJobs(namespace)
+	jobs := kube.BatchV1().CronJobs(namespace)
 	names := make(chan int)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -53,7 +53,7 @@ func newCrowd(t *testing.T) string {
 	}
 	close(names)
 	wg.Wait()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		await.Until(t, where.name+" shows all of them", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) != crowdSize {
@@ -128,7 +128,7 @@ func TestInformersAreConsistent(t *testing.T) {
 	defer changing.Wait()
 	defer stop()
 	changing.Go(func() {
-		jobs := kube(t).BatchV1().CronJobs(namespace)
+		jobs := kube.BatchV1().CronJobs(namespace)
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ; i++ {
@@ -165,12 +165,12 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 	acquainted(t, server.Replicas...)
 	namespace := newCrowd(t)
 	h := newHopper(t, server.Replicas...)
-	jobs := kube(t).BatchV1().CronJobs(namespace)
+	jobs := kube.BatchV1().CronJobs(namespace)
 	var want []string
 	for i := range crowdSize {
 		want = append(want, fmt.Sprintf("cronjob.job-%04d", i))
 	}
-	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, h.Config(server.Replicas[0].AdminConfig()))}) {
+	for round, where := range append(everywhere, endpoint{"any replica", nil, clientset(t, h.Config(server.Replicas[0].AdminConfig()))}) {
 		exact := where.Config != nil
 		var got, versions []string
 		pages := 0

@@ -1,30 +1,22 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package integration
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/configdep/configdep/test/install"
 )
 
 // auditPolicy makes kube-apiserver log when the server lists PodDisruptionBudgets.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
-{"level": "Metadata", "users": ["system:serviceaccount:` + install.Namespace + ":" + install.Name + `"], "verbs": ["list"], "resources": [{"group": "policy"}]},
+{"level": "Metadata", "users": ["` + serverAccount + `"], "verbs": ["list"], "resources": [{"group": "policy"}]},
 {"level": "None"}
 ]}`
 
 const auditFile = "audit.log"
-
-// auditArgs returns the flags of kube-apiserver, and writes the policy into a folder.
-func auditArgs(dir string) ([]string, error) {
-	path := filepath.Join(dir, "audit-policy.json")
-	return []string{"--audit-policy-file=" + path, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"}, os.WriteFile(path, []byte(auditPolicy), 0o600)
-}
 
 // budgetsListed returns how often the server has listed the PodDisruptionBudgets of a namespace. One list ends before the pods of a
 // workload are told, or not, and the next one begins after that.

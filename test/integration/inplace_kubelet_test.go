@@ -1,12 +1,11 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package integration
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -19,144 +18,66 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/test/await"
 )
 
 // replicas is how many pods the Deployment of a shop has.
 const replicas = 3
 
-// shop is a namespace with a ConfigMap config, and a Deployment web that reads it and is restarted in place.
-type shop struct {
-	*testing.T
+// inPlaceShop has a ConfigMap, and a Deployment web that reads it and is restarted in place.
+type inPlaceShop struct {
+	*shop
 
-	namespace string
-	kubelet   *kubelet
+	kubelet *kubelet
 }
 
-// newShop returns a shop whose Deployment is shown as in sync.
-func newShop(t *testing.T, change func(*appsv1.Deployment)) *shop {
-	t.Helper()
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &shop{T: t, namespace: made.Name}
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}, Data: map[string]string{"key": "1"}}
-	if _, err := client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "in-place"}},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: template(),
-		},
-	}
+// newInPlaceShop returns a shop whose Deployment is shown as in sync.
+func newInPlaceShop(s *shop, change func(*appsv1.Deployment)) *inPlaceShop {
+	s.Helper()
+	s.write(config, "key", "1")
+	d := inPlace("web", replicas)
 	if change != nil {
 		change(d)
 	}
-	if _, err := client.AppsV1().Deployments(s.namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.view(func(o *v1alpha1.ConfigDependency) error { return is(v1alpha1.StateInSync, o.Status.Reason)(o) })
-	s.kubelet = startKubelet(t, s.namespace)
-	return s
+	s.create(d)
+	s.view("deployment.web", is(v1alpha1.StateInSync, ""))
+	return &inPlaceShop{s, startKubelet(s.T, s.namespace)}
 }
 
-// template returns that of a pod with a restarter, as docs/agent.md describes it.
-func template() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: new(int64(1)), AutomountServiceAccountToken: new(false),
-			InitContainers: []corev1.Container{{
-				Name: "restarter", Image: "agent", Args: []string{"restarter"}, RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
-				RestartPolicyRules: []corev1.ContainerRestartRule{{
-					Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
-					ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
-				}},
-				VolumeMounts: []corev1.VolumeMount{{Name: "restart", MountPath: "/etc/configdep"}},
+// inPlace returns a Deployment whose pods have a restarter, as docs/agent.md describes it.
+func inPlace(name string, pods int32) *appsv1.Deployment {
+	o := single(name, envFromConfigMap("app-config"), func(p *corev1.PodSpec) {
+		p.InitContainers = []corev1.Container{{
+			Name: "restarter", Image: "agent", Args: []string{"restarter"}, RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+			RestartPolicyRules: []corev1.ContainerRestartRule{{
+				Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}},
 			}},
-			Containers: []corev1.Container{{Name: "app", Image: "app", EnvFrom: []corev1.EnvFromSource{{
-				ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}},
-			}}}},
-			Volumes: []corev1.Volume{{Name: "restart", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-				Items: []corev1.DownwardAPIVolumeFile{{Path: "restart", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['configdep.io/restart']"}}},
-			}}}},
-		},
-	}
+			VolumeMounts: []corev1.VolumeMount{{Name: "restart", MountPath: "/etc/configdep"}},
+		}}
+		p.Volumes = []corev1.Volume{{Name: "restart", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "restart", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['configdep.io/restart']"}}},
+		}}}}
+	})
+	o.Annotations = pairs(policy.ReloadAnnotation, "auto", policy.StrategyAnnotation, "in-place")
+	o.Spec.Replicas = &pods
+	return o
 }
 
-// write gives the ConfigMap another content, and returns its version.
-func (s *shop) write(value string) (version string) {
-	s.Helper()
-	data, err := json.Marshal(map[string]any{"data": map[string]string{"key": value}})
-	if err != nil {
-		s.Fatal(err)
-	}
-	made, err := client.CoreV1().ConfigMaps(s.namespace).Patch(s.Context(), "config", types.MergePatchType, data, metav1.PatchOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return made.ResourceVersion
-}
-
-// view waits until the API shows the Deployment in a way that passes all checks.
-func (s *shop) view(checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
-	s.Helper()
-	return s.viewOf("deployment.web", checks...)
-}
-
-func (s *shop) viewOf(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
-	s.Helper()
-	return await.Passes(s.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
-	}, checks...)
-}
-
-func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		if o.Status.State != state || o.Status.Reason != reason {
-			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
-		}
-		return nil
-	}
-}
-
-var inSync = is(v1alpha1.StateInSync, policy.ReasonContentApplied)
-
-// reads returns a check that a version of the ConfigMap is what the Deployment was restarted for.
-func reads(version string) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		if got := o.Status.Sources[0].ResourceVersion; got != version || o.Status.AppliedHash != o.Status.ConfigHash {
-			return fmt.Errorf("the ConfigMap has version %s, want %s; hashes %s, %s", got, version, o.Status.AppliedHash, o.Status.ConfigHash)
-		}
-		return nil
-	}
+// restartedInPlace checks that the pods are known to run with the current content.
+func restartedInPlace(o *v1alpha1.ConfigDependency) error {
+	return errors.Join(applied(o), is(v1alpha1.StateInSync, policy.ReasonContentApplied)(o))
 }
 
 // uids returns the UIDs of all pods.
 func (s *shop) uids() map[types.UID]bool {
 	s.Helper()
-	pods, err := client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	pods, err := kube.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{})
+	s.must(err)
 	out := map[types.UID]bool{}
 	for i := range pods.Items {
 		out[pods.Items[i].UID] = true
 	}
 	return out
-}
-
-// sets returns how many ReplicaSets there are: one more for each rollout.
-func (s *shop) sets() int {
-	s.Helper()
-	list, err := client.AppsV1().ReplicaSets(s.namespace).List(s.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return len(list.Items)
 }
 
 // kubelet does what the kubelet and the restarter do in a namespace: it restarts all containers of a pod whenever the annotation has
@@ -205,11 +126,11 @@ func startKubelet(t *testing.T, namespace string) *kubelet {
 }
 
 func (k *kubelet) step(ctx context.Context) error {
-	pods, err := client.CoreV1().Pods(k.namespace).List(ctx, metav1.ListOptions{})
+	pods, err := kube.CoreV1().Pods(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	deployments, err := client.AppsV1().Deployments(k.namespace).List(ctx, metav1.ListOptions{})
+	deployments, err := kube.AppsV1().Deployments(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -274,7 +195,7 @@ func (k *kubelet) status(ctx context.Context, p *corev1.Pod, restart bool) error
 			c.Status, c.LastTransitionTime = ready, metav1.Now()
 		}
 	}
-	_, err := client.CoreV1().Pods(k.namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+	_, err := kube.CoreV1().Pods(k.namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
 	return err
 }
 
@@ -295,7 +216,7 @@ func (k *kubelet) halt(halted bool) {
 }
 
 // check checks how often each pod was restarted, and that not more than one was at a time.
-func (s *shop) check(pods map[types.UID]bool, restarts int) {
+func (s *inPlaceShop) check(pods map[types.UID]bool, restarts int) {
 	s.Helper()
 	s.kubelet.mu.Lock()
 	defer s.kubelet.mu.Unlock()

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package integration
 
 import (
 	"context"
@@ -18,40 +18,36 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 // Pods are restarted in place when content changes, and on request. They stay the same, and the template does, too.
-func TestPodsRestartInPlace(t *testing.T) {
+func TestInPlace(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, nil)
+	s := newInPlaceShop(newShop(t), nil)
 	pods := s.uids()
-	s.view(inSync, reads(s.write("2")))
+	s.view("deployment.web", restartedInPlace, at(s.write(config, "key", "2")))
 	s.check(pods, 1)
 
-	answer, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	answer, err := s.api().Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err != nil || !answer.Status.Triggered || answer.Status.Message != "The pods of Deployment web are being restarted in place, one by one." {
 		t.Errorf("answer = %+v (%v)", answer, err)
 	}
-	s.view(inSync, func(o *v1alpha1.ConfigDependency) error {
-		if o.Status.LastReload == nil || o.Status.LastReload.Trigger != policy.TriggerRequest {
-			return fmt.Errorf("last reload = %+v", o.Status.LastReload)
-		}
-		return nil
-	})
+	s.view("deployment.web", restartedInPlace, restartedFor(policy.TriggerRequest))
 	s.check(pods, 2)
-	if now := s.uids(); !maps.Equal(now, pods) || s.sets() != 1 {
-		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.sets(), pods)
+	if now := s.uids(); !maps.Equal(now, pods) || s.templates("web") != 1 {
+		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.templates("web"), pods)
 	}
 	for _, reason := range []string{"RestartingInPlace", "RestartedInPlace"} {
 		await.Until(t, "there are events "+reason, func(ctx context.Context) error {
-			events, err := client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + reason})
+			events, err := kube.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + reason})
 			if err == nil && len(events.Items) < replicas {
 				err = fmt.Errorf("%d events, want one for each pod", len(events.Items))
 			}
 			return err
 		})
 	}
-	states, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
+	states, err := s.api().GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +61,7 @@ func TestPodsRestartInPlace(t *testing.T) {
 }
 
 // What cannot be restarted in place is replaced, and the view says why.
-func TestPodsThatCannotRestartInPlaceAreReplaced(t *testing.T) {
+func TestInPlace_RolledOutIfImpossible(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*appsv1.Deployment)
@@ -76,12 +72,12 @@ func TestPodsThatCannotRestartInPlaceAreReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, tc.change)
-			o := s.view(inSync, reads(s.write("2")))
+			s := newInPlaceShop(newShop(t), tc.change)
+			o := s.view("deployment.web", restartedInPlace, at(s.write(config, "key", "2")))
 			if !strings.Contains(o.Status.Message, "Restarts are rollouts and not in place, because "+tc.why+".") {
 				t.Errorf("message = %s", o.Status.Message)
 			}
-			if n := s.sets(); n != 2 {
+			if n := s.templates("web"); n != 2 {
 				t.Errorf("there are %d ReplicaSets, want 2", n)
 			}
 			s.check(s.uids(), 0)
@@ -90,11 +86,11 @@ func TestPodsThatCannotRestartInPlaceAreReplaced(t *testing.T) {
 }
 
 // A PodDisruptionBudget that does not allow it holds the restart up.
-func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
+func TestInPlace_WaitsForADisruptionBudget(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, nil)
+	s := newInPlaceShop(newShop(t), nil)
 	pods := s.uids()
-	budgets := client.PolicyV1().PodDisruptionBudgets(s.namespace)
+	budgets := kube.PolicyV1().PodDisruptionBudgets(s.namespace)
 	all := intstr.FromInt32(replicas)
 	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -102,7 +98,7 @@ func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	version := s.write("2")
+	written := s.write(config, "key", "2")
 	await.Until(t, "the server has looked at the budget, and decided", func(context.Context) error {
 		if n := budgetsListed(t, s.namespace); n < 2 {
 			return fmt.Errorf("it has looked %d times", n)
@@ -110,27 +106,22 @@ func TestRestartInPlaceWaitsForADisruptionBudget(t *testing.T) {
 		return nil
 	})
 	s.check(pods, 0)
-	s.view(is(v1alpha1.StateRollingOut, policy.ReasonRestartingInPlace))
+	s.view("deployment.web", is(v1alpha1.StateRollingOut, policy.ReasonRestartingInPlace))
 	if err := budgets.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.view(inSync, reads(version))
+	s.view("deployment.web", restartedInPlace, at(written))
 	s.check(pods, 1)
 }
 
 // Two workloads that share a PodDisruptionBudget restart one pod after the other, also while its status counts one that has just been told.
-func TestRestartsInPlaceShareADisruptionBudget(t *testing.T) {
+func TestInPlace_WorkloadsShareADisruptionBudget(t *testing.T) {
 	t.Parallel()
 	const each = 2
-	s := newShop(t, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(each)) })
-	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "api", Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "in-place"}}}
-	other.Spec = appsv1.DeploymentSpec{Replicas: new(int32(each)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "api"}}, Template: template()}
-	other.Spec.Template.Labels = map[string]string{"app": "api"}
-	if _, err := client.AppsV1().Deployments(s.namespace).Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.viewOf("deployment.api", inSync)
-	budgets := client.PolicyV1().PodDisruptionBudgets(s.namespace)
+	s := newInPlaceShop(newShop(t), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(each)) })
+	s.create(inPlace("api", each))
+	s.view("deployment.api", restartedInPlace)
+	budgets := kube.PolicyV1().PodDisruptionBudgets(s.namespace)
 	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "both"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{}},
@@ -145,22 +136,24 @@ func TestRestartsInPlaceShareADisruptionBudget(t *testing.T) {
 		return err
 	})
 	pods := s.uids()
-	version := s.write("2")
-	s.view(inSync, reads(version))
-	s.viewOf("deployment.api", inSync, reads(version))
+	written := s.write(config, "key", "2")
+	s.view("deployment.web", restartedInPlace, at(written))
+	s.view("deployment.api", restartedInPlace, at(written))
 	s.check(pods, 1)
 }
 
-// Leaders die at each step. The next one goes on, and no pod is restarted twice. It runs after the parallel tests have been paused, and
-// before they go on.
-func TestRestartInPlaceSurvivesLeaders(t *testing.T) {
-	s := newShop(t, nil)
+// The server dies at each step. The next one goes on, and no pod is restarted twice.
+func TestInPlace_SurvivesTheServer(t *testing.T) {
+	t.Parallel()
+	own := newOwnShop(t)
+	r := own.serve(install.ReplicaOptions{})
+	s := newInPlaceShop(own, nil)
 	pods := s.uids()
 	s.kubelet.halt(true)
-	version := s.write("2")
+	written := s.write(config, "key", "2")
 	for told := 1; told <= replicas; told++ {
 		await.Until(t, fmt.Sprintf("%d pods have been told", told), func(ctx context.Context) error {
-			list, err := client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+			list, err := kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 			n := 0
 			for i := range list.Items {
 				if list.Items[i].Annotations[policy.RestartAnnotation] != "" {
@@ -172,9 +165,7 @@ func TestRestartInPlaceSurvivesLeaders(t *testing.T) {
 			}
 			return nil
 		})
-		for _, r := range server.Replicas {
-			r.Kill()
-		}
+		r.Kill()
 		s.kubelet.halt(false)
 		await.Until(t, "the pod has restarted", func(context.Context) error {
 			s.kubelet.mu.Lock()
@@ -185,16 +176,9 @@ func TestRestartInPlaceSurvivesLeaders(t *testing.T) {
 			return nil
 		})
 		s.kubelet.halt(true)
-		for _, r := range server.Replicas {
-			if err := r.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.AwaitReady(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		restart(t, r)
 	}
-	s.view(inSync, reads(version))
+	s.view("deployment.web", restartedInPlace, at(written))
 	s.check(pods, 1)
 	if now := s.uids(); !maps.Equal(now, pods) {
 		t.Errorf("pods = %v, want %v", now, pods)

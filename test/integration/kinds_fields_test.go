@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func lines(all ...string) map[string]string {
 }
 
 // field returns the value of a field of the object named web.
-func (p *place) field(path ...string) any {
+func (p *kindShop) field(path ...string) any {
 	p.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(p.get(harborStores, "v1").Object, append([]string{"spec"}, path...)...)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *place) field(path ...string) any {
 	return value
 }
 
-func (p *place) fieldManagers() (names []string) {
+func (p *kindShop) fieldManagers() (names []string) {
 	p.Helper()
 	for _, e := range p.get(harborStores, "v1").GetManagedFields() {
 		names = append(names, e.Manager)
@@ -55,9 +55,9 @@ var accessKey = []string{"storage", "s3", "accessKey"}
 func TestFields(t *testing.T) {
 	t.Parallel()
 	storesOnce(t)
-	p, d := newPlace(t), harborStores
-	p.secret("bucket", "key", marker+"-1", "info", `{"spec":{"s3":{"keyID":"`+marker+`-id","insecure":true}}}`, "port", "5432\n", "encoded", "bTRyazNyLWI2NA==")
-	p.create(d, "v1", lines(
+	p, d := newKindShop(t), harborStores
+	p.write("Secret/bucket", "key", marker+"-1", "info", `{"spec":{"s3":{"keyID":"`+marker+`-id","insecure":true}}}`, "port", "5432\n", "encoded", "bTRyazNyLWI2NA==")
+	p.createObject(d, "v1", lines(
 		"spec.storage.s3.accessKey = secret/bucket#key",
 		"spec.storage.s3.insecure = secret/bucket#info | json .spec.s3.insecure",
 		"spec.database.port = secret/bucket#port",
@@ -66,11 +66,9 @@ func TestFields(t *testing.T) {
 		"spec.other['a.b/c'] = configmap/settings#x",
 	), content{"env": []any{content{"name": "FIRST", "value": "1"}}})
 
-	p.view(d, state(v1alpha1.StateBlocked, policy.ReasonSourceMissing))
-	if _, err := client.CoreV1().ConfigMaps(p.namespace).Create(t.Context(), configMap("settings", "x", "plain"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	blocked := p.view(d, state(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonSourceMissing))
+	p.write("ConfigMap/settings", "x", "plain")
+	blocked := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
 	if !strings.Contains(blocked.Status.Message, "Secret/bucket must allow") || !strings.Contains(blocked.Status.Message, "harborstore/web") {
 		t.Errorf("message = %s", blocked.Status.Message)
 	}
@@ -80,7 +78,7 @@ func TestFields(t *testing.T) {
 	}
 
 	p.allow("bucket", "deployment/x, harborstore/w*")
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	want := content{
 		"storage": content{"s3": content{"accessKey": marker + "-1", "insecure": true}}, "database": content{"port": int64(5432)},
 		"env":   []any{content{"name": "FIRST", "value": "1"}, content{"name": "KEY", "value": marker + "-id"}, content{"name": "B64", "value": marker + "-b64"}},
@@ -99,8 +97,8 @@ func TestFields(t *testing.T) {
 		t.Errorf("usages = %q", usages)
 	}
 
-	p.secret("bucket", "key", marker+"-2", "unused", "x")
-	p.view(d, newer(shown), applied)
+	p.write("Secret/bucket", "key", marker+"-2", "unused", "x")
+	p.shown(d, newer(shown), recorded)
 	if p.field(accessKey...) != marker+"-2" {
 		t.Errorf("value = %v", p.field(accessKey...))
 	}
@@ -122,8 +120,8 @@ func TestFields(t *testing.T) {
 func TestFields_OfOthers(t *testing.T) {
 	t.Parallel()
 	storesOnce(t)
-	p, d := newPlace(t), harborStores
-	p.secret("bucket", "key", marker+"-1")
+	p, d := newKindShop(t), harborStores
+	p.write("Secret/bucket", "key", marker+"-1")
 	p.allow("bucket", "harborstore/web")
 	owned := func(value any) {
 		t.Helper()
@@ -131,13 +129,13 @@ func TestFields_OfOthers(t *testing.T) {
 		if value != nil {
 			o["spec"] = content{"theirs": true, "storage": content{"s3": content{"accessKey": value}}}
 		}
-		if _, err := p.of(d, "v1").Patch(t.Context(), "web", types.ApplyPatchType, p.json(o), metav1.PatchOptions{FieldManager: "argocd"}); err != nil {
+		if _, err := p.of(d, "v1").Patch(t.Context(), "web", types.ApplyPatchType, asJSON(t, o), metav1.PatchOptions{FieldManager: "argocd"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	owned("theirs")
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": lines("spec.storage.s3.accessKey = secret/bucket#key")}})
-	blocked := p.view(d, state(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	blocked := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
 	if !strings.Contains(blocked.Status.Message, `"argocd" owns it`) || strings.Contains(blocked.Status.Message, marker) {
 		t.Errorf("message = %s", blocked.Status.Message)
 	}
@@ -146,17 +144,17 @@ func TestFields_OfOthers(t *testing.T) {
 	}
 	p.event(d, "ConfigFieldConflict")
 	owned(nil)
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if p.field(accessKey...) != marker+"-1" {
 		t.Errorf("value = %v", p.field(accessKey...))
 	}
 	// An update takes a field by force. That is another conflict, also for new content.
 	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"storage": content{"s3": content{"accessKey": "edited"}}}})
-	p.view(d, state(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
-	p.secret("bucket", "key", marker+"-2")
-	p.view(d, newer(shown), state(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	p.write("Secret/bucket", "key", marker+"-2")
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
 	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"storage": content{"s3": content{"accessKey": nil}}}})
-	p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if p.field(accessKey...) != marker+"-2" {
 		t.Errorf("value = %v", p.field(accessKey...))
 	}
@@ -167,14 +165,14 @@ func TestFields_OfOthers(t *testing.T) {
 func TestFields_AreReleased(t *testing.T) {
 	t.Parallel()
 	storesOnce(t)
-	p, d := newPlace(t), harborStores
-	p.secret("bucket", "key", marker+"-1", "port", "80")
+	p, d := newKindShop(t), harborStores
+	p.write("Secret/bucket", "key", marker+"-1", "port", "80")
 	p.allow("bucket", "*/*")
 	annotate := func(annotations map[string]string) {
 		p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": annotations}})
 	}
-	p.create(d, "v1", lines("spec.storage.s3.accessKey = secret/bucket#key", "spec.database.port = secret/bucket#port"), content{})
-	p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	p.createObject(d, "v1", lines("spec.storage.s3.accessKey = secret/bucket#key", "spec.database.port = secret/bucket#port"), content{})
+	p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	owns := func(path ...string) bool {
 		for _, e := range p.get(d, "v1").GetManagedFields() {
 			if e.Manager == policy.FieldsManager && strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:`+path[len(path)-1]+`"`) {
@@ -193,12 +191,12 @@ func TestFields_AreReleased(t *testing.T) {
 		}
 		return nil
 	})
-	p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if p.field(accessKey...) != marker+"-1" {
 		t.Errorf("value = %v", p.field(accessKey...))
 	}
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.FieldsAnnotation: nil}}})
-	p.view(d, state(v1alpha1.StateUnmanaged, policy.ReasonNotOptedIn))
+	p.shown(d, is(v1alpha1.StateUnmanaged, policy.ReasonNotOptedIn))
 	if message := p.event(d, "ConfigReloadOff"); message != "Automatic restarts are off: configdep.io/fields was removed from the HarborStore." {
 		t.Errorf("message = %s", message)
 	}
@@ -224,11 +222,11 @@ func TestFields_Refused(t *testing.T) {
 		"of the metadata":    {"metadata.name = secret/bucket#key", marker, policy.ReasonInvalidAnnotation, "a field must be below spec"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlace(t)
-			p.secret("bucket", "key", tt.value)
+			p := newKindShop(t)
+			p.write("Secret/bucket", "key", tt.value)
 			p.allow("bucket", "harborstore/web")
-			p.create(harborStores, "v1", lines(tt.line), content{})
-			shown := p.view(harborStores, state(v1alpha1.StateBlocked, tt.reason))
+			p.createObject(harborStores, "v1", lines(tt.line), content{})
+			shown := p.shown(harborStores, is(v1alpha1.StateBlocked, tt.reason))
 			if !strings.Contains(shown.Status.Message, tt.want) {
 				t.Errorf("message = %s, want %s", shown.Status.Message, tt.want)
 			}
@@ -243,24 +241,24 @@ func TestFields_Refused(t *testing.T) {
 // Pod templates can refer to Secrets themselves, and a kind has to allow it at all.
 func TestFields_OtherKinds(t *testing.T) {
 	t.Parallel()
-	p, rollouts := newPlace(t), project(t, "argo-rollout")
-	p.secret("bucket", "key", marker)
+	p, rollouts := newKindShop(t), project(t, "argo-rollout")
+	p.write("Secret/bucket", "key", marker)
 	p.allow("bucket", "*/*")
-	p.create(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})
-	shown := p.view(rollouts, state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation))
+	p.createObject(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})
+	shown := p.shown(rollouts, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation))
 	if !strings.Contains(shown.Status.Message, "fields of workloads of this kind cannot be set") {
 		t.Errorf("message = %s", shown.Status.Message)
 	}
 }
 
 // checkSecrecy checks that no value is where it must not be: in what the API says, in events, in the record, or in the log.
-func (p *place) checkSecrecy() {
+func (p *kindShop) checkSecrecy() {
 	p.Helper()
-	views, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).List(p.Context(), metav1.ListOptions{})
+	views, err := p.api().List(p.Context(), metav1.ListOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
-	events, err := client.CoreV1().Events(p.namespace).List(p.Context(), metav1.ListOptions{})
+	events, err := kube.CoreV1().Events(p.namespace).List(p.Context(), metav1.ListOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -268,8 +266,8 @@ func (p *place) checkSecrecy() {
 	if err != nil {
 		p.Fatal(err)
 	}
-	annotations := p.json(p.get(harborStores, "v1").GetAnnotations())
-	for what, data := range map[string][]byte{"views": p.json(views), "events": p.json(events), "log": log, "annotations": annotations} {
+	annotations := asJSON(p.T, p.get(harborStores, "v1").GetAnnotations())
+	for what, data := range map[string][]byte{"views": asJSON(p.T, views), "events": asJSON(p.T, events), "log": log, "annotations": annotations} {
 		if at := strings.Index(string(data), marker); at >= 0 {
 			p.Errorf("the %s contain a value: %.200s", what, data[max(0, at-100):])
 		}

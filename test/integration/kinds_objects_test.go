@@ -1,30 +1,26 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -39,12 +35,12 @@ type definition struct {
 	group, kind, plural string
 	// spec is the schema of its specification; nil: anything.
 	spec content
-	// shown is the kind in configdep, if it has another one there.
-	shown string
+	// as is the kind in configdep, if it has another one there.
+	as string
 }
 
 // view is the name of the ConfigDependency of the object named web.
-func (d definition) view() string { return strings.ToLower(cmp.Or(d.shown, d.kind)) + ".web" }
+func (d definition) view() string { return strings.ToLower(cmp.Or(d.as, d.kind)) + ".web" }
 
 var (
 	harborSites   = definition{group: "goharbor.example.com", kind: "HarborSite", plural: "harborsites"}
@@ -116,9 +112,9 @@ func (d definition) grant(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: install.Namespace, Name: install.Name}},
 	}
-	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	_, err := kube.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
 	if err == nil {
-		_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+		_, err = kube.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +123,9 @@ func (d definition) grant(t *testing.T) {
 
 func (d definition) revoke(t *testing.T) {
 	t.Helper()
-	if err := client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "configdep-"+d.plural, metav1.DeleteOptions{}); err != nil {
+	if err := kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), "configdep-"+d.plural, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func configMap(name, key, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{key: value}}
 }
 
 // once makes a definition with its rights, for all tests that need it and do not change it.
@@ -150,63 +142,26 @@ func once(d definition, versions ...string) func(*testing.T) {
 
 var storesOnce = once(harborStores, "v1")
 
-// place is a namespace.
-type place struct {
-	*testing.T
+// kindShop is a shop with custom resources, each named web.
+type kindShop struct{ *shop }
 
-	namespace string
-}
-
-func newPlace(t *testing.T) *place {
+func newKindShop(t *testing.T) *kindShop {
 	t.Helper()
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &place{t, made.Name}
-}
-
-// secret creates or changes a Secret with pairs of keys and values.
-func (p *place) secret(name string, pairs ...string) {
-	p.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{}}
-	for i := 0; i < len(pairs); i += 2 {
-		s.StringData[pairs[i]] = pairs[i+1]
-	}
-	secrets := client.CoreV1().Secrets(p.namespace)
-	_, err := secrets.Create(p.Context(), s, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		_, err = secrets.Patch(p.Context(), name, types.MergePatchType, p.json(content{"stringData": s.StringData}), metav1.PatchOptions{})
-	}
-	if err != nil {
-		p.Fatal(err)
-	}
+	return &kindShop{newShop(t)}
 }
 
 // allow lets workloads have fields that are set from a Secret.
-func (p *place) allow(name, list string) {
+func (p *kindShop) allow(name, list string) {
 	p.Helper()
-	patch := p.json(content{"metadata": content{"annotations": content{"configdep.io/allow-fields": list}}})
-	if _, err := client.CoreV1().Secrets(p.namespace).Patch(p.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		p.Fatal(err)
-	}
+	p.annotate(ref("Secret/"+name), policy.AllowFieldsAnnotation, list)
 }
 
-func (p *place) json(value any) []byte {
-	p.Helper()
-	data, err := json.Marshal(value)
-	if err != nil {
-		p.Fatal(err)
-	}
-	return data
-}
-
-func (p *place) of(d definition, version string) dynamic.ResourceInterface {
+func (p *kindShop) of(d definition, version string) dynamic.ResourceInterface {
 	return objects.Resource(d.resource(version)).Namespace(p.namespace)
 }
 
-// create creates an object named web.
-func (p *place) create(d definition, version string, annotations map[string]string, spec content) *unstructured.Unstructured {
+// createObject creates an object named web.
+func (p *kindShop) createObject(d definition, version string, annotations map[string]string, spec content) *unstructured.Unstructured {
 	p.Helper()
 	o := &unstructured.Unstructured{Object: content{"apiVersion": d.group + "/" + version, "kind": d.kind, "spec": spec}}
 	o.SetName("web")
@@ -218,7 +173,7 @@ func (p *place) create(d definition, version string, annotations map[string]stri
 	return made
 }
 
-func (p *place) get(d definition, version string) *unstructured.Unstructured {
+func (p *kindShop) get(d definition, version string) *unstructured.Unstructured {
 	p.Helper()
 	o, err := p.of(d, version).Get(p.Context(), "web", metav1.GetOptions{})
 	if err != nil {
@@ -228,16 +183,16 @@ func (p *place) get(d definition, version string) *unstructured.Unstructured {
 }
 
 // patch changes the object named web as a client with a field manager does.
-func (p *place) patch(d definition, version, manager string, change content, subresources ...string) {
+func (p *kindShop) patch(d definition, version, manager string, change content, subresources ...string) {
 	p.Helper()
-	_, err := p.of(d, version).Patch(p.Context(), "web", types.MergePatchType, p.json(change), metav1.PatchOptions{FieldManager: manager, FieldValidation: metav1.FieldValidationStrict}, subresources...)
+	_, err := p.of(d, version).Patch(p.Context(), "web", types.MergePatchType, asJSON(p.T, change), metav1.PatchOptions{FieldManager: manager, FieldValidation: metav1.FieldValidationStrict}, subresources...)
 	if err != nil {
 		p.Fatal(err)
 	}
 }
 
 // status reports a status as the controller of the object does, with the generation that it has now.
-func (p *place) status(d definition, version string, status content) {
+func (p *kindShop) status(d definition, version string, status content) {
 	p.Helper()
 	for key, value := range status {
 		switch value {
@@ -253,78 +208,22 @@ func (p *place) status(d definition, version string, status content) {
 // Values of a status that stand for the generation of the object.
 const observed, observedText = "$(generation)", "$(generation as text)"
 
-// view waits until the API shows the object named web as expected.
-func (p *place) view(d definition, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
+// shown waits until the API shows the object named web as expected.
+func (p *kindShop) shown(d definition, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	p.Helper()
-	name := d.view()
-	return await.Passes(p.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-		return api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{})
-	}, checks...)
+	return p.view(d.view(), checks...)
 }
 
 // gone waits until the API shows nothing of the object named web.
-func (p *place) gone(d definition) {
+func (p *kindShop) gone(d definition) {
 	p.Helper()
-	name := d.view()
-	await.Until(p.T, name+" is gone", func(ctx context.Context) error {
-		_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err == nil:
-			return errors.New("it is shown")
-		default:
-			return err
-		}
-	})
-}
-
-func state(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		if o.Status.State != state || reason != "" && o.Status.Reason != reason {
-			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
-		}
-		return nil
-	}
-}
-
-// applied checks that the current content has been applied.
-func applied(o *v1alpha1.ConfigDependency) error {
-	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
-		return fmt.Errorf("appliedHash = %q, configHash = %q (%s, %s: %s)", o.Status.AppliedHash, o.Status.ConfigHash, o.Status.State, o.Status.Reason, o.Status.Message)
-	}
-	return nil
-}
-
-// newer checks that the content is another one than before.
-func newer(before *v1alpha1.ConfigDependency) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		if o.Status.ConfigHash == before.Status.ConfigHash {
-			return errors.New("the content is the same")
-		}
-		return nil
-	}
+	viewGone(p.T, p.namespace, d.view())
 }
 
 // event waits for an event about the object named web, and returns its message.
-func (p *place) event(d definition, reason string) (message string) {
+func (p *kindShop) event(d definition, reason string) string {
 	p.Helper()
-	await.Until(p.T, "event "+reason, func(ctx context.Context) error {
-		list, err := client.CoreV1().Events(p.namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.kind=" + d.kind})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) == 0 {
-			return errors.New("there is none")
-		}
-		message = list.Items[0].Message
-		return nil
-	})
-	return message
+	return p.told(d.kind, "web", reason)[0]
 }
 
-var auto = map[string]string{"configdep.io/reload": "auto"}
-
-func kubernetesAt(config *rest.Config) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(config)
-}
+var auto = pairs(policy.ReloadAnnotation, "auto")

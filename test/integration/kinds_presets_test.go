@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
@@ -54,7 +53,7 @@ func project(t *testing.T, name string) definition {
 	}
 	d := definition{group: text("spec", "group"), kind: text("spec", "names", "kind"), plural: text("spec", "names", "plural")}
 	if k := kind.OfPreset(name); k != nil {
-		d.shown = string(k.Name)
+		d.as = string(k.Name)
 	}
 	if _, err := objects.Resource(definitions).Create(t.Context(), crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Fatal(err)
@@ -458,24 +457,20 @@ storage: {kind: S3, spec: {s3: {accesskey: AKIA, secretkeyRef: gpu, region: here
 }
 
 // sources creates all that the objects of presets consume, with keys that they do not read.
-func (p *place) sources() {
+func (p *kindShop) sources() {
 	p.Helper()
-	p.secret("db", "password", "one", "user", "one", "unread", "one")
-	p.secret("certs", "tls.crt", "one", "secret", "one")
-	p.secret("init", "token", "one")
-	p.secret("gpu", "token", "one")
-	p.secret("sssd", "sssd.conf", "one")
+	p.write("Secret/db", "password", "one", "user", "one", "unread", "one")
+	p.write("Secret/certs", "tls.crt", "one", "secret", "one")
+	p.write("Secret/init", "token", "one")
+	p.write("Secret/gpu", "token", "one")
+	p.write("Secret/sssd", "sssd.conf", "one")
 	for name, data := range map[string]string{"settings": "level", "common": "a"} {
-		source := configMap(name, data, "one")
-		source.Data["app.conf"] = "one"
-		if _, err := client.CoreV1().ConfigMaps(p.namespace).Create(p.Context(), source, metav1.CreateOptions{}); err != nil {
-			p.Fatal(err)
-		}
+		p.write(ref("ConfigMap/"+name), data, "one", "app.conf", "one")
 	}
 }
 
-// use returns a use in one line.
-func use(s *v1alpha1.Source, u *v1alpha1.Usage) string {
+// usage returns a use in one line.
+func usage(s *v1alpha1.Source, u *v1alpha1.Usage) string {
 	words := []string{string(s.Kind) + "/" + s.Name, string(u.Type), u.Container, u.Env, u.MountPath, u.Path, strings.Join(u.Keys, ",")}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
 }
@@ -517,7 +512,7 @@ func bare(t *testing.T, o *unstructured.Unstructured, template []string) content
 
 // Each preset is tried with a definition that has the fields, defaults and validations of the real one, and with a controller that
 // reports what the real one would.
-func TestPresets(t *testing.T) {
+func TestKinds_Presets(t *testing.T) {
 	t.Parallel()
 	for _, p := range kind.Presets() {
 		if _, found := presets[p.Name]; !found {
@@ -531,32 +526,32 @@ func TestPresets(t *testing.T) {
 			if kind.OfPreset(name) == nil {
 				d.grant(t) // those on presets come with the manifests
 			}
-			tt.check(newPlace(t), d)
+			tt.check(newKindShop(t), d)
 		})
 	}
 }
 
-func (tt *preset) check(p *place, d definition) {
+func (tt *preset) check(p *kindShop, d definition) {
 	t := p.T
 	p.sources()
-	created := p.create(d, tt.version, auto, fromYAML(t, tt.spec))
+	created := p.createObject(d, tt.version, auto, fromYAML(t, tt.spec))
 	p.status(d, tt.version, fromYAML(t, tt.done))
 	settled := tt.settled
 	if settled == "" {
 		settled = v1alpha1.StateInSync
 	}
-	checks := []func(*v1alpha1.ConfigDependency) error{state(settled, "")}
+	checks := []func(*v1alpha1.ConfigDependency) error{is(settled, "")}
 	if !tt.untouched {
-		checks = append(checks, applied)
+		checks = append(checks, recorded)
 	}
-	shown := p.view(d, checks...)
+	shown := p.shown(d, checks...)
 	if want := d.group + "/" + tt.version; shown.Spec.WorkloadRef.APIVersion != want || shown.Spec.WorkloadRef.Kind != d.kind {
 		t.Errorf("workload = %+v, want %s %s", shown.Spec.WorkloadRef, want, d.kind)
 	}
 	var uses []string
 	for i := range shown.Spec.Sources {
 		for j := range shown.Spec.Sources[i].Usages {
-			uses = append(uses, use(&shown.Spec.Sources[i], &shown.Spec.Sources[i].Usages[j]))
+			uses = append(uses, usage(&shown.Spec.Sources[i], &shown.Spec.Sources[i].Usages[j]))
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(tt.uses)), slices.Sorted(slices.Values(uses))); diff != "" {
@@ -566,7 +561,7 @@ func (tt *preset) check(p *place, d definition) {
 	// restart checks that a change has restarted the object once, and changed nothing else of it.
 	restart := func() {
 		t.Helper()
-		shown = p.view(d, append(checks[1:], newer(shown))...)
+		shown = p.shown(d, append(checks[1:], newer(shown))...)
 		if tt.template != nil {
 			generation++
 		}
@@ -589,26 +584,23 @@ func (tt *preset) check(p *place, d definition) {
 		t.Helper()
 		for _, next := range all {
 			p.status(d, tt.version, fromYAML(t, next.status))
-			p.view(d, state(next.state, next.reason))
+			p.shown(d, is(next.state, next.reason))
 		}
 	}
-	p.secret("db", "unread", "two")
-	p.secret("db", "password", "two")
+	p.write("Secret/db", "unread", "two")
+	p.write("Secret/db", "password", "two")
 	restart()
 	if tt.after != "" {
-		p.view(d, state(v1alpha1.StateRollingOut, tt.after))
+		p.shown(d, is(v1alpha1.StateRollingOut, tt.after))
 	}
 	phases(tt.rollout)
 	p.status(d, tt.version, fromYAML(t, tt.done))
-	p.view(d, state(settled, ""))
+	p.shown(d, is(settled, ""))
 
 	if !tt.readsSettings() {
-		p.secret("gpu", "token", "two")
+		p.write("Secret/gpu", "token", "two")
 	} else {
-		change := p.json(content{"data": content{"app.conf": "two"}})
-		if _, err := client.CoreV1().ConfigMaps(p.namespace).Patch(t.Context(), "settings", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		p.write("ConfigMap/settings", "app.conf", "two")
 	}
 	restart()
 	phases(tt.stuck)
@@ -635,7 +627,7 @@ func (tt *preset) readsSettings() bool {
 }
 
 // With some specifications, a change of the pod template would be rolled out to no container. Such a workload is not changed, and says so.
-func TestPresets_KeepPods(t *testing.T) {
+func TestKinds_Presets_KeepPods(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ preset, spec, because string }{
 		"a CloneSet that is updated in place": {"kruise-cloneset", `{replicas: 2, selector: {matchLabels: {app: web}}, updateStrategy: {type: InPlaceIfPossible}}`, ".spec.updateStrategy.type is InPlaceIfPossible"},
@@ -649,13 +641,13 @@ func TestPresets_KeepPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, d := newPlace(t), project(t, tt.preset)
+			p, d := newKindShop(t), project(t, tt.preset)
 			about := presets[tt.preset]
-			p.secret("db", "password", "one")
+			p.write("Secret/db", "password", "one")
 			spec, template := fromYAML(t, tt.spec), readsSecret("db")
 			template["metadata"] = content{"labels": content{"app": "web"}}
 			spec["template"] = template
-			created := p.create(d, about.version, auto, spec)
+			created := p.createObject(d, about.version, auto, spec)
 			p.status(d, about.version, fromYAML(t, about.done))
 			says := func(o *v1alpha1.ConfigDependency) error {
 				if !strings.Contains(o.Status.Message, "would not replace its pods, because "+tt.because) {
@@ -663,10 +655,10 @@ func TestPresets_KeepPods(t *testing.T) {
 				}
 				return nil
 			}
-			shown := p.view(d, state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
-			p.secret("db", "password", "two")
-			p.view(d, newer(shown), state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
-			_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Reload(t.Context(), d.view(), &v1alpha1.Reload{}, metav1.CreateOptions{})
+			shown := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+			p.write("Secret/db", "password", "two")
+			p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+			_, err := p.api().Reload(t.Context(), d.view(), &v1alpha1.Reload{}, metav1.CreateOptions{})
 			if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), tt.because) {
 				t.Errorf("error = %v", err)
 			}
@@ -675,10 +667,10 @@ func TestPresets_KeepPods(t *testing.T) {
 			}
 			p.patch(d, about.version, "kubectl-annotate", content{"metadata": content{"annotations": content{policy.StrategyAnnotation: policy.Recreate.Name()}}})
 			if tt.preset == "openshift-deploymentconfig" {
-				p.view(d, state(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
+				p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
 				return
 			}
-			p.view(d, applied, state(v1alpha1.StateInSync, "")) // no pod runs
+			p.shown(d, recorded, is(v1alpha1.StateInSync, "")) // no pod runs
 			if now := p.get(d, about.version); now.GetGeneration() != created.GetGeneration() {
 				t.Errorf("the specification was changed: %v", now.Object)
 			}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"strings"
@@ -24,11 +24,11 @@ import (
 func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	t.Parallel()
 	storesOnce(t)
-	p, d := newPlace(t), harborStores
+	p, d := newKindShop(t), harborStores
 	editor := p.editor(d)
-	p.secret("bucket", "key", marker+"-1")
-	other := newPlace(t)
-	other.secret("bucket", "key", marker+"-other")
+	p.write("Secret/bucket", "key", marker+"-1")
+	other := newKindShop(t)
+	other.write("Secret/bucket", "key", marker+"-other")
 	other.allow("bucket", "*/*")
 	if _, err := kubernetes.NewForConfigOrDie(editor).CoreV1().Secrets(p.namespace).Get(t.Context(), "bucket", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("the user reads the Secret: %v", err)
@@ -36,12 +36,12 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	objects := dynamic.NewForConfigOrDie(editor).Resource(d.resource("v1")).Namespace(p.namespace)
 	annotate := func(annotations content) {
 		t.Helper()
-		change := p.json(content{"metadata": content{"annotations": annotations}})
+		change := asJSON(t, content{"metadata": content{"annotations": annotations}})
 		if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, change, metav1.PatchOptions{FieldManager: "kubectl-annotate"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.create(d, "v1", nil, content{})
+	p.createObject(d, "v1", nil, content{})
 	line := "spec.storage.s3.accessKey = secret/bucket#key"
 	for _, tt := range []struct {
 		name, reason string
@@ -55,26 +55,26 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 		{"a record of its own", policy.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line, policy.AppliedFieldsAnnotation: `{"hash":"x"}`}},
 	} {
 		annotate(tt.annotations)
-		p.view(d, state(v1alpha1.StateBlocked, tt.reason))
+		p.shown(d, is(v1alpha1.StateBlocked, tt.reason))
 		if value := p.field(accessKey...); value != nil {
 			t.Errorf("%s: value = %v", tt.name, value)
 		}
 	}
 	// Consent for another object of the user, or for another kind, is none for this one.
 	p.allow("bucket", "harborstore/other, harborcluster/web, harborstore/web/x, harborstore/WEB")
-	p.view(d, state(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
 	p.allow("bucket", "harborstore/web")
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if value := p.field(accessKey...); value != marker+"-1" {
 		t.Errorf("value = %v", value)
 	}
 	// Once the consent is withdrawn, new values do not come.
 	p.allow("bucket", "")
-	p.view(d, state(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
-	p.secret("bucket", "key", marker+"-2")
-	p.view(d, newer(shown), state(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.write("Secret/bucket", "key", marker+"-2")
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
 	annotate(content{policy.FieldsAnnotation: line + "\nspec.other = secret/bucket#key"})
-	p.view(d, newer(shown), state(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
 	if value := p.field(accessKey...); value != marker+"-1" || p.field("other") != nil {
 		t.Errorf("values = %v, %v", value, p.field("other"))
 	}
@@ -91,7 +91,7 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 }
 
 // editor is a user who may edit custom resources in the namespace, and nothing else.
-func (p *place) editor(d definition) *rest.Config {
+func (p *kindShop) editor(d definition) *rest.Config {
 	p.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "editor"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{d.group}, Resources: []string{d.plural}, Verbs: []string{"get", "list", "watch", "create", "update", "patch"},
@@ -100,9 +100,9 @@ func (p *place) editor(d definition) *rest.Config {
 		ObjectMeta: metav1.ObjectMeta{Name: "editor"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "editor"}},
 	}
-	_, err := client.RbacV1().Roles(p.namespace).Create(p.Context(), role, metav1.CreateOptions{})
+	_, err := kube.RbacV1().Roles(p.namespace).Create(p.Context(), role, metav1.CreateOptions{})
 	if err == nil {
-		_, err = client.RbacV1().RoleBindings(p.namespace).Create(p.Context(), binding, metav1.CreateOptions{})
+		_, err = kube.RbacV1().RoleBindings(p.namespace).Create(p.Context(), binding, metav1.CreateOptions{})
 	}
 	if err != nil {
 		p.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 // storeSpec is the schema of the specification of a HarborStore.
 var storeSpec = content{

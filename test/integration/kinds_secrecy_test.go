@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,13 +17,13 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
@@ -30,70 +31,45 @@ import (
 )
 
 // Values of fields are in memory only while they are applied or arrive. Afterwards they are nowhere: not in memory, logs, metrics, events,
-// records or answers, also if the API server or its policies quote them. No other test runs meanwhile.
-//
-//nolint:paralleltest // see above
+// records or answers, also if the API server or its policies quote them.
 func TestFields_AreNotKept(t *testing.T) {
+	t.Parallel()
 	storesOnce(t)
 	binary, err := install.Build(t.Context(), "./test/integration/heapserver", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, d, secret, round := newPlace(t), harborStores, rand.Text(), 0
+	p, d, secret, round := &kindShop{newOwnShop(t)}, harborStores, rand.Text(), 0
 	value := func(size int) string { // with the secret at its start and at its end
 		round++
 		return secret + strings.Repeat(fmt.Sprintf("%06d ", round), size/7) + secret
 	}
 	large := func() string { return `{"id":"` + value(7) + `","rest":"` + value(100<<10) + `"}` }
-	p.secret("bucket", "key", value(7), "info", large(), "text", value(100<<10))
+	p.write("Secret/bucket", "key", value(7), "info", large(), "text", value(100<<10))
 	p.allow("bucket", "harborstore/*")
 	declared := lines("spec.storage.s3.accessKey = secret/bucket#key", "spec.env[name=ID].value = secret/bucket#info | json .id", "spec.other = secret/bucket#text")
-	p.create(d, "v1", declared, content{})
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, "")) // so that the next one reads values in its list
-
-	server.Replicas[0].Kill() // so that only the other replica sets fields
-	defer func() {
-		if err := errors.Join(server.Replicas[0].Start(), server.Replicas[0].AwaitReady(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
+	p.createObject(d, "v1", declared, content{})
 	dump := filepath.Join(t.TempDir(), "heap")
-	replica, err := server.StartExtra("heap", install.ReplicaOptions{
-		Binary: binary, Args: []string{"-v=10", "--leader-elect=false"},
+	replica := p.serve(install.ReplicaOptions{ // which reads values in its first list
+		Binary: binary, Args: []string{"-v=10"},
 		Env: []string{"HEAP_DUMP=" + dump, "GODEBUG=clobberfree=1", "GOMAXPROCS=1"}, // as freed memory is reused for stacks, and each CPU has buffers of its own
 	})
-	if err == nil {
-		err = replica.AwaitReady(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	direct, err := versioned.NewForConfig(replica.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := replica.AdminConfig()
 	answers := &bytes.Buffer{}
 	ask := func() {
-		all := "/apis/configdep.io/v1alpha1/namespaces/" + p.namespace + "/configdependencies"
+		all := resourcePath(p.namespace)
 		for _, path := range []string{all, all + "/harborstore.web", all + "/harborstore.web/pods", "/metrics", "/readyz?verbose=1", "/openapi/v2"} {
-			got, err := direct.ConfigdepV1alpha1().RESTClient().Get().RequestURI(path).DoRaw(t.Context())
-			fmt.Fprintf(answers, "%s: %v\n%s\n", path, err, got)
+			got := send(t, direct, request{path: path})
+			fmt.Fprintf(answers, "%s: %d\n%s\n", path, got.code, got.body)
 		}
-		got, err := direct.ConfigdepV1alpha1().RESTClient().Post().RequestURI(all+"/harborstore.web/reload").SetHeader("Content-Type", "application/json").
-			Body([]byte("{}")).DoRaw(t.Context())
-		fmt.Fprintf(answers, "reload: %v\n%s\n", err, got)
+		got := send(t, direct, request{http.MethodPost, all + "/harborstore.web/reload", inJSON, "{}"})
+		fmt.Fprintf(answers, "reload: %d\n%s\n", got.code, got.body)
 	}
-	view := func(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
-		t.Helper()
-		return await.Passes(t, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-			return direct.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborstore."+name, metav1.GetOptions{})
-		}, checks...)
-	}
-	view("web", applied)
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	ask()
 	for range 3 { // rotated
-		p.secret("bucket", "key", value(7), "info", large(), "text", value(100<<10))
-		shown = view("web", newer(shown), applied)
+		p.write("Secret/bucket", "key", value(7), "info", large(), "text", value(100<<10))
+		shown = p.shown(d, newer(shown), recorded)
 	}
 	if got, _ := p.field(accessKey...).(string); !strings.Contains(got, secret) {
 		t.Fatalf("value = %q", got)
@@ -105,31 +81,31 @@ func TestFields_AreNotKept(t *testing.T) {
 		}
 		return nil
 	})
-	p.secret("bucket", "key", value(700)) // refused by the schema
-	view("web", state(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
-	p.secret("bucket", "key", value(7), "info", secret) // not JSON
-	view("web", state(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
-	p.secret("bucket", "info", large())
-	shown = view("web", applied, state(v1alpha1.StateInSync, ""))
+	p.write("Secret/bucket", "key", value(700)) // refused by the schema
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.write("Secret/bucket", "key", value(7), "info", secret) // not JSON
+	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.write("Secret/bucket", "info", large())
+	shown = p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	ask()
 	// Policies of others that quote values, in warnings and in denials. The record of the fields cannot be written either.
 	p.quotes(d, admissionv1.Warn, quoted)
-	p.secret("bucket", "key", value(7))
-	shown = view("web", newer(shown), applied)
+	p.write("Secret/bucket", "key", value(7))
+	shown = p.shown(d, newer(shown), recorded)
 	p.quotes(d, admissionv1.Deny, quoted)
 	ask()
-	p.secret("bucket", "key", value(7))
-	view("web", newer(shown))
+	p.write("Secret/bucket", "key", value(7))
+	p.shown(d, newer(shown))
 	p.event(d, "ConfigReloadFailed")
 	ask()
 	// Buffers that live as long as a connection, and those for headers, contain the last data. This replaces them with other and longer
 	// content.
 	p.quotes(d, admissionv1.Warn, "'a long message is weak"+strings.Repeat(" and long", 15)+"'")
-	p.secret("bucket", "key", "plain", "info", `{"id":"x"}`, "text", "plain")
-	shown = view("web", newer(shown), applied)
+	p.write("Secret/bucket", "key", "plain", "info", `{"id":"x"}`, "text", "plain")
+	shown = p.shown(d, newer(shown), recorded)
 	for i := range 8 {
-		p.secret("bucket", "text", strings.Repeat(fmt.Sprintf("%07d ", i), 900<<10/8))
-		shown = view("web", newer(shown), applied)
+		p.write("Secret/bucket", "text", strings.Repeat(fmt.Sprintf("%07d ", i), 900<<10/8))
+		shown = p.shown(d, newer(shown), recorded)
 	}
 	ask()
 
@@ -151,13 +127,13 @@ func TestFields_AreNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := client.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
+	events, err := kube.CoreV1().Events(p.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	places := map[string][]byte{
-		"the heap": heap, "the log": log, "a body in the log": search.Bodies(log), "the answers": answers.Bytes(), "the events": p.json(events),
-		"the annotations": p.json(p.get(d, "v1").GetAnnotations()),
+		"the heap": heap, "the log": log, "a body in the log": search.Bodies(log), "the answers": answers.Bytes(), "the events": asJSON(t, events),
+		"the annotations": asJSON(t, p.get(d, "v1").GetAnnotations()),
 	}
 	for place, where := range places {
 		for _, form := range search.Forms(secret) {
@@ -181,18 +157,15 @@ func TestFields_AreNotKept(t *testing.T) {
 	}
 }
 
-const (
-	quoting = "quotes-values"
-	quoted  = "'the key ' + object.spec.storage.s3.accessKey + ' is weak'" // a CEL expression of a message
-)
+const quoted = "'the key ' + object.spec.storage.s3.accessKey + ' is weak'" // a CEL expression of a message
 
 // quotes makes the API server add a message to its answer to each change of an object, and waits until it does.
-func (p *place) quotes(d definition, action admissionv1.ValidationAction, message string) {
+func (p *kindShop) quotes(d definition, action admissionv1.ValidationAction, message string) {
 	p.Helper()
 	p.unquotes()
-	policies, bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	policies, bindings := kube.AdmissionregistrationV1().ValidatingAdmissionPolicies(), kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	_, err := policies.Create(p.Context(), &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: quoting},
+		ObjectMeta: metav1.ObjectMeta{Name: p.namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{admissionv1.Update},
@@ -203,8 +176,12 @@ func (p *place) quotes(d definition, action admissionv1.ValidationAction, messag
 	}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = bindings.Create(p.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: quoting},
-			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: quoting, ValidationActions: []admissionv1.ValidationAction{action}},
+			ObjectMeta: metav1.ObjectMeta{Name: p.namespace},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: p.namespace, ValidationActions: []admissionv1.ValidationAction{action},
+				MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: p.namespace}}},
+			},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
@@ -220,7 +197,7 @@ func (p *place) quotes(d definition, action admissionv1.ValidationAction, messag
 }
 
 // quoted returns how the API server quotes a value in its answer to a change; "": it does not.
-func (p *place) quoted(d definition) admissionv1.ValidationAction {
+func (p *kindShop) quoted(d definition) admissionv1.ValidationAction {
 	p.Helper()
 	heard := &heardWarnings{}
 	config := rest.CopyConfig(cluster.RESTConfig())
@@ -248,9 +225,9 @@ type heardWarnings struct{ text string }
 func (h *heardWarnings) HandleWarningHeader(_ int, _, text string) { h.text += text }
 
 // unquotes ends that.
-func (p *place) unquotes() {
+func (p *kindShop) unquotes() {
 	p.Helper()
 	ctx := context.WithoutCancel(p.Context())
-	_ = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, quoting, metav1.DeleteOptions{}) // it may not exist
-	_ = client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, quoting, metav1.DeleteOptions{})
+	_ = kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, p.namespace, metav1.DeleteOptions{}) // it may not exist
+	_ = kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, p.namespace, metav1.DeleteOptions{})
 }

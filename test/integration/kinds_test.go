@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds
+package integration
 
 import (
 	"context"
@@ -29,27 +29,26 @@ func readsSecret(name string) content {
 	}}}}
 }
 
-// readyz returns what the server says of its health.
+// readyz returns what a replica says of its health.
 func readyz(ctx context.Context) (string, error) {
-	rest, err := kubernetesAt(server.Replicas[0].RESTConfig())
+	got, err := try(ctx, server.Replicas[0].RESTConfig(), request{path: "/readyz?verbose"})
 	if err != nil {
 		return "", err
 	}
-	body, err := rest.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx)
-	return string(body), err
+	return string(got.body), nil
 }
 
 // A kind is read once its definition is there and the server may read it, and let go with its definition. What changed before is no
 // change for the workloads that are found then, and what changes while the kind is not read is one.
-func TestKind_ComesAndGoes(t *testing.T) {
+func TestKinds_ComesAndGoes(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), harborAgents
-	p.secret("db", "password", "one")
-	p.secret("other", "password", "one")
+	p, d := newKindShop(t), harborAgents
+	p.write("Secret/db", "password", "one")
+	p.write("Secret/other", "password", "one")
 	d.define(t, "v1")
-	p.secret("db", "password", "two")
+	p.write("Secret/db", "password", "two")
 	spec := content{"agent": content{"template": readsSecret("db")}, "others": []any{content{"template": readsSecret("other")}}}
-	before := p.create(d, "v1", auto, spec)
+	before := p.createObject(d, "v1", auto, spec)
 	await.Until(t, "the server says that it may not read the kind", func(ctx context.Context) error {
 		text, err := readyz(ctx)
 		if err == nil && (!strings.Contains(text, "harboragents.goharbor.example.com") || !strings.Contains(text, "readyz check passed")) {
@@ -60,15 +59,15 @@ func TestKind_ComesAndGoes(t *testing.T) {
 	p.gone(d)
 
 	d.grant(t)
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if o := p.get(d, "v1"); o.GetGeneration() != before.GetGeneration() {
 		t.Errorf("the workload was restarted when it was found: %v", o.Object)
 	}
 	if len(shown.Spec.Sources) != 2 || shown.Spec.WorkloadRef.APIVersion != "goharbor.example.com/v1" {
 		t.Errorf("view = %+v", shown.Spec)
 	}
-	p.secret("other", "password", "two")
-	shown = p.view(d, newer(shown), applied)
+	p.write("Secret/other", "password", "two")
+	shown = p.shown(d, newer(shown), recorded)
 	restarts := func(o *unstructured.Unstructured) int64 { return o.GetGeneration() - before.GetGeneration() }
 	o := p.get(d, "v1")
 	hash, _, _ := unstructured.NestedString(o.Object, "spec", "agent", "template", "metadata", "annotations", policy.ConfigHashAnnotation)
@@ -84,12 +83,12 @@ func TestKind_ComesAndGoes(t *testing.T) {
 		}
 		return err
 	})
-	p.secret("db", "password", "three")
-	if err := client.RbacV1().ClusterRoles().Delete(t.Context(), "configdep-"+d.plural, metav1.DeleteOptions{}); err != nil {
+	p.write("Secret/db", "password", "three")
+	if err := kube.RbacV1().ClusterRoles().Delete(t.Context(), "configdep-"+d.plural, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	d.grant(t)
-	p.view(d, newer(shown), applied)
+	p.shown(d, newer(shown), recorded)
 	if o := p.get(d, "v1"); restarts(o) != 2 {
 		t.Errorf("restarts = %d, want 2", restarts(o))
 	}
@@ -98,15 +97,15 @@ func TestKind_ComesAndGoes(t *testing.T) {
 }
 
 // The API version that a definition serves may change. A workload is restarted by a field, and its conditions tell of its progress.
-func TestKind_ServedVersionIsFollowed(t *testing.T) {
+func TestKinds_ServedVersionIsFollowed(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), harborSites
+	p, d := newKindShop(t), harborSites
 	d.grant(t)
 	d.define(t, "v1")
-	p.secret("db", "password", "one", "unused", "one")
-	p.create(d, "v1", auto, content{"database": content{"passwordRef": "db"}, "extra": []any{content{"name": "settings"}, content{"name": "elsewhere", "namespace": "kube-system"}}})
+	p.write("Secret/db", "password", "one", "unused", "one")
+	p.createObject(d, "v1", auto, content{"database": content{"passwordRef": "db"}, "extra": []any{content{"name": "settings"}, content{"name": "elsewhere", "namespace": "kube-system"}}})
 	p.status(d, "v1", content{"observedGeneration": observed, "conditions": []any{content{"type": "Ready", "status": "True"}}})
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	var sources []string
 	for _, s := range shown.Spec.Sources {
 		sources = append(sources, fmt.Sprintf("%s/%s %v %s %s", s.Kind, s.Name, s.Keys, s.Usages[0].Type, s.Usages[0].Path))
@@ -114,9 +113,9 @@ func TestKind_ServedVersionIsFollowed(t *testing.T) {
 	if want := "ConfigMap/settings [] Object .spec.extra[*].name, Secret/db [password] Object .spec.database.passwordRef"; strings.Join(sources, ", ") != want {
 		t.Errorf("sources = %q, want %s", sources, want)
 	}
-	p.secret("db", "unused", "two") // which it does not read
-	p.secret("db", "password", "two")
-	shown = p.view(d, newer(shown), applied, state(v1alpha1.StateRollingOut, ""))
+	p.write("Secret/db", "unused", "two") // which it does not read
+	p.write("Secret/db", "password", "two")
+	shown = p.shown(d, newer(shown), recorded, is(v1alpha1.StateRollingOut, ""))
 	restarted := func(version string) string {
 		at, _, _ := unstructured.NestedString(p.get(d, version).Object, "spec", "restartedAt")
 		return at
@@ -126,13 +125,13 @@ func TestKind_ServedVersionIsFollowed(t *testing.T) {
 		t.Fatal("the field is not set")
 	}
 	p.status(d, "v1", content{"observedGeneration": observed, "conditions": []any{content{"type": "Ready", "status": "False"}}})
-	p.view(d, state(v1alpha1.StateRollingOut, ""))
+	p.shown(d, is(v1alpha1.StateRollingOut, ""))
 	p.status(d, "v1", content{"observedGeneration": observed, "conditions": []any{content{"type": "Ready", "status": "True"}}})
-	p.view(d, state(v1alpha1.StateInSync, ""))
+	p.shown(d, is(v1alpha1.StateInSync, ""))
 
 	d.define(t, "v1", "v2")
 	await.Until(t, "the view names the new version", func(ctx context.Context) error {
-		o, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Get(ctx, "harborsite.web", metav1.GetOptions{})
+		o, err := p.api().Get(ctx, "harborsite.web", metav1.GetOptions{})
 		if err == nil && o.Spec.WorkloadRef.APIVersion != "goharbor.example.com/v2" {
 			err = errors.New("it names " + o.Spec.WorkloadRef.APIVersion)
 		}
@@ -141,8 +140,8 @@ func TestKind_ServedVersionIsFollowed(t *testing.T) {
 	if err := await.NextSecond(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.secret("db", "password", "three")
-	p.view(d, newer(shown), applied)
+	p.write("Secret/db", "password", "three")
+	p.shown(d, newer(shown), recorded)
 	if at := restarted("v2"); at <= first {
 		t.Errorf("restarted at %s, and before at %s", at, first)
 	}
@@ -152,44 +151,44 @@ func TestKind_ServedVersionIsFollowed(t *testing.T) {
 }
 
 // Of some kinds, changes are only reported, once for each change. A Reload is refused.
-func TestKind_OnlyReported(t *testing.T) {
+func TestKinds_OnlyReported(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), harborReports
+	p, d := newKindShop(t), harborReports
 	d.grant(t)
 	d.define(t, "v1")
-	p.secret("db", "password", "one")
-	p.create(d, "v1", auto, content{"secretName": "db"})
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
-	p.secret("db", "password", "two")
-	p.view(d, newer(shown), applied, state(v1alpha1.StateInSync, ""))
+	p.write("Secret/db", "password", "one")
+	p.createObject(d, "v1", auto, content{"secretName": "db"})
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
+	p.write("Secret/db", "password", "two")
+	p.shown(d, newer(shown), recorded, is(v1alpha1.StateInSync, ""))
 	if message := p.event(d, "ConfigChanged"); !strings.Contains(message, "Secret/db has changed") {
 		t.Errorf("message = %s", message)
 	}
 	if o := p.get(d, "v1"); o.GetGeneration() != 1 {
 		t.Errorf("the specification was written: %v", o.Object)
 	}
-	_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Reload(t.Context(), "harborreport.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	_, err := p.api().Reload(t.Context(), "harborreport.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "a HarborReport cannot be restarted") {
 		t.Errorf("error = %v", err)
 	}
 }
 
 // An object gets no pod template that it lacks: what would restart it is only reported, until it has the template.
-func TestKind_TemplateThatIsMissing(t *testing.T) {
+func TestKinds_TemplateThatIsMissing(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), harborFarms
+	p, d := newKindShop(t), harborFarms
 	d.grant(t)
 	d.define(t, "v1")
-	p.secret("db", "password", "one")
-	p.create(d, "v1", auto, content{"leader": content{"template": readsSecret("db")}})
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
-	p.secret("db", "password", "two")
-	p.view(d, newer(shown), applied, state(v1alpha1.StateInSync, ""))
+	p.write("Secret/db", "password", "one")
+	p.createObject(d, "v1", auto, content{"leader": content{"template": readsSecret("db")}})
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
+	p.write("Secret/db", "password", "two")
+	p.shown(d, newer(shown), recorded, is(v1alpha1.StateInSync, ""))
 	if message := p.event(d, "ConfigChanged"); !strings.Contains(message, "Secret/db has changed") {
 		t.Errorf("message = %s", message)
 	}
 	reload := func() error {
-		_, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Reload(t.Context(), "harborfarm.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+		_, err := p.api().Reload(t.Context(), "harborfarm.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 		return err
 	}
 	if err := reload(); err == nil || !strings.Contains(err.Error(), "cannot be restarted because of its specification") {
@@ -210,43 +209,43 @@ func TestKind_TemplateThatIsMissing(t *testing.T) {
 }
 
 // A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
-func TestRollout(t *testing.T) {
+func TestKinds_Rollout(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), project(t, "argo-rollout")
-	p.secret("db", "password", "one")
+	p, d := newKindShop(t), project(t, "argo-rollout")
+	p.write("Secret/db", "password", "one")
 	template := readsSecret("db")
 	template["metadata"] = content{"labels": content{"app": "web"}}
-	p.create(d, "v1alpha1", auto, content{"replicas": 2, "selector": content{"matchLabels": content{"app": "web"}}, "template": template})
+	p.createObject(d, "v1alpha1", auto, content{"replicas": 2, "selector": content{"matchLabels": content{"app": "web"}}, "template": template})
 	ready := content{"observedGeneration": observedText, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "phase": "Healthy"}
 	p.status(d, "v1alpha1", clone(ready))
-	shown := p.view(d, applied, state(v1alpha1.StateInSync, ""))
-	p.secret("db", "password", "two")
-	shown = p.view(d, newer(shown), applied, state(v1alpha1.StateRollingOut, "NotObserved"))
+	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
+	p.write("Secret/db", "password", "two")
+	shown = p.shown(d, newer(shown), recorded, is(v1alpha1.StateRollingOut, "NotObserved"))
 	updating := clone(ready)
 	updating["updatedReplicas"] = 1
 	p.status(d, "v1alpha1", updating)
-	p.view(d, state(v1alpha1.StateRollingOut, "PodsUpdating"))
+	p.shown(d, is(v1alpha1.StateRollingOut, "PodsUpdating"))
 	p.status(d, "v1alpha1", clone(ready))
-	p.view(d, state(v1alpha1.StateInSync, ""))
+	p.shown(d, is(v1alpha1.StateInSync, ""))
 	hash, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "template", "metadata", "annotations", policy.ConfigHashAnnotation)
 	if hash != shown.Status.ConfigHash {
 		t.Errorf("hash on the template = %s", hash)
 	}
 
-	p.patch(d, "v1alpha1", "kubectl-annotate", content{"metadata": content{"annotations": content{"reloader.stakater.com/rollout-strategy": "restart"}}})
-	p.view(d, func(o *v1alpha1.ConfigDependency) error {
-		if o.Spec.Reload.Strategy != v1alpha1.StrategyField {
+	p.patch(d, "v1alpha1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.StrategyAnnotation: "restart-at"}}})
+	p.shown(d, func(o *v1alpha1.ConfigDependency) error {
+		if o.Spec.Reload.Strategy != "RestartAt" {
 			return fmt.Errorf("strategy = %s", o.Spec.Reload.Strategy)
 		}
 		return nil
 	})
-	p.secret("db", "password", "three")
-	p.view(d, newer(shown), applied)
+	p.write("Secret/db", "password", "three")
+	p.shown(d, newer(shown), recorded)
 	after := p.get(d, "v1alpha1")
 	if at, _, _ := unstructured.NestedString(after.Object, "spec", "restartAt"); at == "" || after.GetGeneration() != 3 {
 		t.Errorf("restartAt = %q, generation %d", at, after.GetGeneration())
 	}
-	done, err := api.ConfigdepV1alpha1().ConfigDependencies(p.namespace).Reload(t.Context(), "rollout.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	done, err := p.api().Reload(t.Context(), "rollout.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err != nil || !done.Status.Triggered {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -257,12 +256,12 @@ func clone(c content) content {
 }
 
 // A Rollout with the template of a Deployment has the sources of that Deployment, and is restarted by its own field.
-func TestRollout_TemplateOfADeployment(t *testing.T) {
+func TestKinds_RolloutTemplateOfADeployment(t *testing.T) {
 	t.Parallel()
-	p, d := newPlace(t), project(t, "argo-rollout")
-	p.secret("db", "password", "one")
-	p.secret("other", "password", "one")
-	deployments := client.AppsV1().Deployments(p.namespace)
+	p, d := newKindShop(t), project(t, "argo-rollout")
+	p.write("Secret/db", "password", "one")
+	p.write("Secret/other", "password", "one")
+	deployments := kube.AppsV1().Deployments(p.namespace)
 	labels := map[string]string{"app": "web"}
 	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -276,7 +275,7 @@ func TestRollout_TemplateOfADeployment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.create(d, "v1alpha1", auto, content{"replicas": 1, "workloadRef": content{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}})
+	p.createObject(d, "v1alpha1", auto, content{"replicas": 1, "workloadRef": content{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}})
 	ready := content{"observedGeneration": observedText, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "phase": "Healthy"}
 	p.status(d, "v1alpha1", clone(ready))
 	reads := func(name string) func(*v1alpha1.ConfigDependency) error {
@@ -291,47 +290,47 @@ func TestRollout_TemplateOfADeployment(t *testing.T) {
 		at, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "restartAt")
 		return at
 	}
-	shown := p.view(d, applied, reads("db"), state(v1alpha1.StateInSync, ""))
+	shown := p.shown(d, recorded, reads("db"), is(v1alpha1.StateInSync, ""))
 	if restartAt() != "" || shown.Spec.Reload.Strategy != v1alpha1.StrategyField {
 		t.Errorf("restarted at %q; strategy %s", restartAt(), shown.Spec.Reload.Strategy)
 	}
-	p.secret("db", "password", "two")
-	shown = p.view(d, newer(shown), applied)
+	p.write("Secret/db", "password", "two")
+	shown = p.shown(d, newer(shown), recorded)
 	first := restartAt()
 	if first == "" {
 		t.Error("the Rollout was not restarted")
 	}
 	p.status(d, "v1alpha1", clone(ready))
-	p.view(d, state(v1alpha1.StateInSync, ""))
+	p.shown(d, is(v1alpha1.StateInSync, ""))
 
 	// Its controller rolls another template out by itself.
 	other := []byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/envFrom/0/secretRef/name", "value": "other"}]`)
 	if _, err := deployments.Patch(t.Context(), "web", types.JSONPatchType, other, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shown = p.view(d, newer(shown), applied, reads("other"))
+	shown = p.shown(d, newer(shown), recorded, reads("other"))
 	if restartAt() != first {
 		t.Error("the Rollout was restarted because of another template")
 	}
 	if err := await.NextSecond(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.secret("other", "password", "two")
-	p.view(d, newer(shown), applied)
+	p.write("Secret/other", "password", "two")
+	p.shown(d, newer(shown), recorded)
 	if restartAt() == first {
 		t.Error("the Rollout was not restarted")
 	}
 }
 
 // A Deployment that belongs to a custom resource is left to it, as long as the custom resource is restarted itself.
-func TestOwner(t *testing.T) {
+func TestKinds_Owner(t *testing.T) {
 	t.Parallel()
 	storesOnce(t)
-	p, d := newPlace(t), harborStores
-	p.secret("db", "password", "one")
-	owner := p.create(d, "v1", auto, content{"secretName": "db"})
+	p, d := newKindShop(t), harborStores
+	p.write("Secret/db", "password", "one")
+	owner := p.createObject(d, "v1", auto, content{"secretName": "db"})
 	labels := map[string]string{"app": "web"}
-	deployments := client.AppsV1().Deployments(p.namespace)
+	deployments := kube.AppsV1().Deployments(p.namespace)
 	made, err := deployments.Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Annotations: auto,
@@ -356,15 +355,15 @@ func TestOwner(t *testing.T) {
 			return nil
 		}
 	}
-	p.view(deployment, covered(true))
-	shown := p.view(d, applied)
-	p.secret("db", "password", "two")
-	p.view(d, newer(shown), applied)
+	p.shown(deployment, covered(true))
+	shown := p.shown(d, recorded)
+	p.write("Secret/db", "password", "two")
+	p.shown(d, newer(shown), recorded)
 	if now, err := deployments.Get(t.Context(), "web", metav1.GetOptions{}); err != nil || !equality.Semantic.DeepEqual(now.Spec.Template, made.Spec.Template) {
 		t.Errorf("the Deployment was restarted as well: %v, %v", now, err)
 	}
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.ReloadAnnotation: nil}}})
-	uncovered := p.view(deployment, covered(false), applied)
-	p.secret("db", "password", "three")
-	p.view(deployment, newer(uncovered), applied)
+	uncovered := p.shown(deployment, covered(false), recorded)
+	p.write("Secret/db", "password", "three")
+	p.shown(deployment, newer(uncovered), recorded)
 }

@@ -58,14 +58,14 @@ func shown(namespace, out string) []string {
 	return lines
 }
 
-// shop creates a namespace with five workloads that share sources.
-func shop(t *testing.T) string {
+// sharing creates a namespace with five workloads that share sources.
+func sharing(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
-	core, apps, batch := kube(t).CoreV1(), kube(t).AppsV1(), kube(t).BatchV1()
-	create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	create(t, core.ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "b"}))
-	create(t, core.ConfigMaps(namespace).Create, configMap("db", map[string]string{"a": "b"}))
+	core, apps, batch := kube.CoreV1(), kube.AppsV1(), kube.BatchV1()
+	write(t, namespace, "Secret/db", "password", "x")
+	write(t, namespace, "ConfigMap/settings", "a", "b")
+	write(t, namespace, "ConfigMap/db", "a", "b")
 	create(t, apps.Deployments(namespace).Create, asleep("api", envFromSecret("db"), envFromConfigMap("settings")))
 	create(t, apps.Deployments(namespace).Create, asleep("web", envFromConfigMap("settings"), envFromConfigMap("db"), envSecretKey("cert", "tls.crt")))
 	create(t, apps.StatefulSets(namespace).Create, statefulSet("db", envSecretKey("db", "root")))
@@ -79,7 +79,7 @@ func shop(t *testing.T) string {
 
 func TestKubectlGet(t *testing.T) {
 	t.Parallel()
-	ns := shop(t)
+	ns := sharing(t)
 	const (
 		header  = "NAME | STATE | SOURCES | MODE | LAST RELOAD | AGE"
 		wide    = header + " | USES | MISSING | HASH"
@@ -175,7 +175,7 @@ func TestKubectlGet(t *testing.T) {
 	})
 	t.Run("all fields, in JSON and in YAML", func(t *testing.T) {
 		t.Parallel()
-		want, err := configdep(t).ConfigDependencies(ns).Get(t.Context(), "deployment.web", metav1.GetOptions{})
+		want, err := configdep.ConfigDependencies(ns).Get(t.Context(), "deployment.web", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestKubectlGetInChunks(t *testing.T) {
 	var want []string
 	for i := range 21 {
 		name := fmt.Sprintf("app-%02d", i)
-		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(name))
 		want = append(want, "configdependency.configdep.io/deployment."+name)
 	}
 	for i := range 21 {

@@ -4,20 +4,33 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
 
-// All tests share these.
+// All tests share these. The clients have all permissions.
 var (
-	cluster *controlplane.ControlPlane
-	server  *install.Installation
+	cluster    *controlplane.ControlPlane
+	server     *install.Installation
+	agent      string // the program
+	kube       kubernetes.Interface
+	objects    dynamic.Interface
+	configdep  configdepv1alpha1.ConfigdepV1alpha1Interface // through the aggregator
+	everywhere []endpoint
 )
 
 func TestMain(m *testing.M) {
@@ -32,17 +45,47 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int) {
-	controlplane.Parallel(6)
-	// Restarts are sent out of the cluster, too, so that the metrics about that are exposed.
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	controlplane.Parallel(12)
+	dir, err := os.MkdirTemp("", "integration-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	kinds := filepath.Join(dir, "kinds.yaml")
+	audit := filepath.Join(dir, "audit-policy.json")
+	for path, content := range map[string]string{kinds: describedKinds(), audit: auditPolicy} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(alerts.receive))
 	defer receiver.Close()
-	return install.Run(m, controlplane.Options{}, install.Options{
-		Values:   "recreate", // has all permissions
-		Replicas: 2,
-		Race:     install.RaceDetector,
-		// The manifest has ten seconds, so that kubelets and endpoints can follow.
-		// A test is not so slow that a release seems to have ended.
-		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},
-		Env:  []string{"ALERT_ON_RELOAD=true", "ALERT_WEBHOOK_URL=" + receiver.URL},
-	}, func(c *controlplane.ControlPlane, i *install.Installation) { cluster, server = c, i })
+	return install.Run(m, controlplane.Options{
+		APIServerArgs: []string{"--audit-policy-file=" + audit, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"},
+	}, install.Options{
+		Components:          []string{"recreate", "in-place", "reload-jobs"}, // all permissions
+		ManagedCertificates: true,
+		Replicas:            2,
+		Race:                install.RaceDetector,
+		Args: []string{
+			"--strategies=annotation,env-var,restart-at,agent,recreate,in-place", "--kinds-config=" + kinds,
+			"--settle=0s", "--release-settle=0s", "--min-interval=0s",
+			// The manifest has ten seconds, so that kubelets and endpoints can follow.
+			"--shutdown-delay-duration=2s", "--max-version-lag=5s",
+			"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms",
+		},
+		OwnArgs: []string{"--namespaces-to-ignore=" + strings.Join(ownNamespaces(), ",")},
+		Env:     []string{"ALERT_ON_RELOAD=true", "ALERT_WEBHOOK_URL=" + receiver.URL},
+	}, func(c *controlplane.ControlPlane, i *install.Installation) {
+		cluster, server = c, i
+		kube, objects = kubernetes.NewForConfigOrDie(c.RESTConfig()), dynamic.NewForConfigOrDie(c.RESTConfig())
+		configdep = versioned.NewForConfigOrDie(c.RESTConfig()).ConfigdepV1alpha1()
+		for _, r := range i.Replicas {
+			everywhere = append(everywhere, endpointOf(r))
+		}
+		everywhere = append(everywhere, endpoint{"the aggregator", c.RESTConfig(), versioned.NewForConfigOrDie(c.RESTConfig())})
+		if agent, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {
+			panic(err)
+		}
+	})
 }

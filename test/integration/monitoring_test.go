@@ -95,16 +95,16 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	// Some metrics need events first: an automatic restart and one on request, a workload that is blocked, a
 	// watch, an error of a client.
 	namespace := newNamespace(t)
-	made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	made := write(t, namespace, "Secret/db", "password", "x")
 	web := deployment("web", envFromSecret("db"))
 	optedIn(web)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, web)
+	create(t, kube.AppsV1().Deployments(namespace).Create, web)
 	blocked := deployment("blocked", envFromSecret("missing"))
 	optedIn(blocked)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, blocked)
-	view(t, namespace, "deployment.web", at(isSecret, made), applied)
+	create(t, kube.AppsV1().Deployments(namespace).Create, blocked)
+	view(t, namespace, "deployment.web", at(made), applied)
 	view(t, namespace, "deployment.blocked", is(v1alpha1.StateBlocked, "SourceMissing"))
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "deployment.web", func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil || o.Status.LastReload.Trigger != "Secret/db" {
 			return fmt.Errorf("lastReload = %v", o.Status.LastReload)
@@ -112,12 +112,12 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 		return nil
 	})
 	reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
-	watch, err := configdep(t).ConfigDependencies(namespace).Watch(t.Context(), metav1.ListOptions{})
+	watch, err := configdep.ConfigDependencies(namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	if _, err := configdep(t).ConfigDependencies(namespace).Get(t.Context(), "deployment.none", metav1.GetOptions{}); err == nil {
+	if _, err := configdep.ConfigDependencies(namespace).Get(t.Context(), "deployment.none", metav1.GetOptions{}); err == nil {
 		t.Error("a ConfigDependency without a workload exists")
 	}
 	callNoServer(t, namespace)
@@ -134,7 +134,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 			ours = append(ours, found...)
 		}
 		// kube-apiserver counts calls that fail open only when it calls the webhook.
-		if _, err := kube(t).CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"}},
+		if _, err := kube.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func beRefused(t *testing.T, namespace, deployment string) {
 func callNoServer(t *testing.T, namespace string) {
 	t.Helper()
 	nowhere, ignore, none := "https://127.0.0.1:1/", admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone
-	webhooks := kube(t).AdmissionregistrationV1().MutatingWebhookConfigurations()
+	webhooks := kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	made, err := webhooks.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-server-" + namespace},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{

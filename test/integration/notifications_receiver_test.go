@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package notifications
+package integration
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,10 +27,10 @@ import (
 type receiver struct {
 	url string
 	mu  sync.Mutex
-	got map[string][]request
+	got map[string][]delivery
 }
 
-type request struct {
+type delivery struct {
 	host, contentType, signature string
 	body                         []byte
 }
@@ -37,7 +39,7 @@ type request struct {
 // destination wrong, they get a 404 that repeats the URL, as those of some servers do.
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{got: map[string][]request{}}
+	r := &receiver{got: map[string][]delivery{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{destination}/{secret}", func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
@@ -46,7 +48,7 @@ func newReceiver(t *testing.T) *receiver {
 		}
 		destination := q.PathValue("destination")
 		r.mu.Lock()
-		r.got[destination] = append(r.got[destination], request{q.Host, q.Header.Get("Content-Type"), q.Header.Get("X-Hub-Signature-256"), body})
+		r.got[destination] = append(r.got[destination], delivery{q.Host, q.Header.Get("Content-Type"), q.Header.Get("X-Hub-Signature-256"), body})
 		r.mu.Unlock()
 		switch destination {
 		case "stuck":
@@ -62,10 +64,10 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) at(destination string) []request {
+func (r *receiver) at(destination string) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]request(nil), r.got[destination]...)
+	return append([]delivery(nil), r.got[destination]...)
 }
 
 // cloudEvent is an event as it is documented.
@@ -127,4 +129,29 @@ func (r *receiver) await(t *testing.T, destination, key, what, trigger string) (
 		return fmt.Errorf("events = %+v", events)
 	})
 	return found
+}
+
+// alerts are the messages of the installation.
+var alerts messages
+
+type messages struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (m *messages) receive(_ http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return // the client has left
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, string(body))
+}
+
+// about returns the messages that contain a text.
+func (m *messages) about(text string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.all), func(message string) bool { return !strings.Contains(message, text) })
 }

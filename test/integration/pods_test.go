@@ -26,7 +26,7 @@ import (
 // changes, and learn whether revisions can be compared, independently.
 func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.ContentState) (got *v1alpha1.ConfigDependencyPods) {
 	t.Helper()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		await.Until(t, fmt.Sprintf("%s knows the pods of %s", where.name, name), func(ctx context.Context) error {
 			var err error
 			got, err = where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
@@ -52,19 +52,19 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "unread": "x"}))
+	write(t, namespace, "Secret/db", "password", "x", "unread", "x")
 	o := statefulSet("web", envSecretKey("db", "password"))
 	o.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	o.Spec.Template.Spec.Containers = append(o.Spec.Template.Spec.Containers, corev1.Container{Name: "side", Image: "side"})
 	optedIn(o)
-	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, o)
+	create(t, kube.AppsV1().StatefulSets(namespace).Create, o)
 	runningPods(t, namespace, "web", 2, nil)
 	view(t, namespace, "statefulset.web", applied)
 	current, stale := v1alpha1.ContentCurrent, v1alpha1.ContentStale
 	before := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
 
-	setSecret(t, namespace, "db", "unread", "y")
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "unread", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "OnDelete"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": stale})
 
@@ -73,7 +73,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 		t.Errorf("answer = %+v, want %q", answer, want)
 	}
 
-	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-1")
+	remove(t, kube.CoreV1().Pods(namespace).Delete, "web-1")
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	if want := (v1alpha1.PodSummary{Current: 1, Stale: 1}); got.Summary != want {
 		t.Errorf("summary = %+v", got.Summary)
@@ -170,11 +170,11 @@ func TestPodsWhoseContentComesBack(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "unread": "x"}))
-	create(t, kube(t).CoreV1().ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "1"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web", inEveryWay))
-	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, statefulSet("db", inEveryWay))
-	create(t, kube(t).AppsV1().DaemonSets(namespace).Create, daemonSet("logs", inEveryWay))
+	write(t, namespace, "Secret/db", "password", "x", "unread", "x")
+	write(t, namespace, "ConfigMap/settings", "a", "1")
+	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web", inEveryWay))
+	create(t, kube.AppsV1().StatefulSets(namespace).Create, statefulSet("db", inEveryWay))
+	create(t, kube.AppsV1().DaemonSets(namespace).Create, daemonSet("logs", inEveryWay))
 	workloads := map[string]string{"web": "deployment.web", "db": "statefulset.db", "logs": "daemonset.logs"}
 	for app, name := range workloads {
 		runningPods(t, namespace, app, map[string]int{"web": 2, "db": 2, "logs": 3}[app], nil)
@@ -183,7 +183,7 @@ func TestPodsWhoseContentComesBack(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		for _, name := range workloads {
-			for _, where := range everywhere(t) {
+			for _, where := range everywhere {
 				await.Until(t, fmt.Sprintf("%s knows the containers of %s", where.name, name), func(ctx context.Context) error {
 					got, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
 					if err != nil {
@@ -205,13 +205,13 @@ func TestPodsWhoseContentComesBack(t *testing.T) {
 	}
 	const idle = "Regular idle Current NothingRead"
 	expect("Init init Current StartedAfter", "Sidecar sidecar Current StartedAfter", "Regular app Current StartedAfter", "Regular env Current StartedAfter", idle)
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
-	setSecret(t, namespace, "db", "unread", "y") // for those that read all keys
+	write(t, namespace, "Secret/db", "unread", "y") // for those that read all keys
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
-	setSecret(t, namespace, "db", "password", "x")
+	write(t, namespace, "Secret/db", "password", "x")
 	expect("Init init Stale StartedBefore", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Stale StartedBefore", idle)
-	setSecret(t, namespace, "db", "unread", "x")
+	write(t, namespace, "Secret/db", "unread", "x")
 	expect("Init init Current SameContent", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Current SameContent", idle)
 }
 
@@ -221,17 +221,17 @@ func TestPodsBelowAPartition(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	write(t, namespace, "Secret/db", "password", "x")
 	o := statefulSet("web", envSecretKey("db", "password"))
 	o.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
 	optedIn(o)
-	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, o)
+	create(t, kube.AppsV1().StatefulSets(namespace).Create, o)
 	before := runningPods(t, namespace, "web", 2, nil)
 	view(t, namespace, "statefulset.web", applied)
 	current, stale := v1alpha1.ContentCurrent, v1alpha1.ContentStale
 	old := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current}).TemplateRevision
 
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "Partition"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
@@ -242,7 +242,7 @@ func TestPodsBelowAPartition(t *testing.T) {
 	if err := await.NextSecond(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-0")
+	remove(t, kube.CoreV1().Pods(namespace).Delete, "web-0")
 	runningPods(t, namespace, "web", 2, before)
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
 	if got.Pods[0].TemplateRevision != old || got.TemplateRevision == old {
@@ -255,19 +255,19 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "1"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web", envFromConfigMap("settings")))
+	write(t, namespace, "ConfigMap/settings", "a", "1")
+	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web", envFromConfigMap("settings")))
 	old := runningPods(t, namespace, "web", 2, nil)
 	view(t, namespace, "deployment.web")
-	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
-	edit(t, kube(t).CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
+	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
+	edit(t, kube.CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
 	if err := await.NextSecond(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
+	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
 	want := map[string]v1alpha1.ContentState{}
 	await.Until(t, "the third pod runs", func(ctx context.Context) error {
-		list, err := kube(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			return err
 		}
@@ -287,11 +287,11 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 	})
 	awaitPods(t, namespace, "deployment.web", want)
 
-	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = false })
+	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = false })
 	reloadAs(t, "jane", namespace, "deployment.web", v1alpha1.ReloadSpec{})
 	runningPods(t, namespace, "web", 3, old)
 	await.Until(t, "all pods are current", func(ctx context.Context) error {
-		got, err := configdep(t).ConfigDependencies(namespace).GetPods(ctx, "deployment.web", metav1.GetOptions{})
+		got, err := configdep.ConfigDependencies(namespace).GetPods(ctx, "deployment.web", metav1.GetOptions{})
 		if err == nil && got.Summary != (v1alpha1.PodSummary{Current: 3}) {
 			err = fmt.Errorf("summary = %+v", got.Summary)
 		}
@@ -303,12 +303,12 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 func TestPodsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().DaemonSets(namespace).Create, daemonSet("logs"))
-	create(t, kube(t).AppsV1().ReplicaSets(namespace).Create, replicaSet("legacy"))
-	create(t, kube(t).CoreV1().Pods(namespace).Create, pod("toolbox"))
-	create(t, kube(t).BatchV1().Jobs(namespace).Create, job("seed"))
-	create(t, kube(t).BatchV1().CronJobs(namespace).Create, cronJob("report"))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().DaemonSets(namespace).Create, daemonSet("logs"))
+	create(t, kube.AppsV1().ReplicaSets(namespace).Create, replicaSet("legacy"))
+	create(t, kube.CoreV1().Pods(namespace).Create, pod("toolbox"))
+	create(t, kube.BatchV1().Jobs(namespace).Create, job("seed"))
+	create(t, kube.BatchV1().CronJobs(namespace).Create, cronJob("report"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	for name, want := range map[string]struct {
 		pods    int32
 		message string
@@ -323,7 +323,7 @@ func TestPodsOfEveryKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			view(t, namespace, name)
 			await.Until(t, "the pods are shown", func(ctx context.Context) error {
-				got, err := configdep(t).ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
+				got, err := configdep.ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -337,11 +337,11 @@ func TestPodsOfEveryKind(t *testing.T) {
 	// The pods of a CronJob's run belong to the CronJob.
 	template := cronJob("report").Spec.JobTemplate.Spec
 	template.Suspend = new(true)
-	owner, err := kube(t).BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
+	owner, err := kube.BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := create(t, kube(t).BatchV1().Jobs(namespace).Create, &batchv1.Job{
+	run := create(t, kube.BatchV1().Jobs(namespace).Create, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "report-1", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob"))}},
 		Spec:       template,
 	})
@@ -350,19 +350,19 @@ func TestPodsOfEveryKind(t *testing.T) {
 	p.Annotations = map[string]string{"controlplane.test/stuck": "true"}
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(run, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	p.Finalizers = []string{"controlplane.test/keep"} // the suspended Job would delete it
-	create(t, kube(t).CoreV1().Pods(namespace).Create, p)
-	got, err := configdep(t).ConfigDependencies(namespace).GetPods(t.Context(), "cronjob.report", metav1.GetOptions{})
+	create(t, kube.CoreV1().Pods(namespace).Create, p)
+	got, err := configdep.ConfigDependencies(namespace).GetPods(t.Context(), "cronjob.report", metav1.GetOptions{})
 	if err != nil || len(got.Pods) != 1 || got.Pods[0].State != v1alpha1.ContentNotStarted {
 		t.Errorf("%+v, %v", got, err)
 	}
-	edit(t, kube(t).CoreV1().Pods(namespace), p.Name, func(p *corev1.Pod) { p.Finalizers = nil })
+	edit(t, kube.CoreV1().Pods(namespace), p.Name, func(p *corev1.Pod) { p.Finalizers = nil })
 }
 
 func TestPodsThatCannotBeShown(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
 	path := resourcePath(namespace) + "/deployment.web/pods"
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		_, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(t.Context(), "deployment.none", metav1.GetOptions{})
 		checkError(t, err, http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.none" not found`)
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {

@@ -1,21 +1,17 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies tests the admission policies in the manifests of the server: with the server's own token, it
-// tries writes that the policies must reject, and writes that the server needs.
-package policies
+package integration
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,54 +19,37 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
 
-var (
-	cluster *controlplane.ControlPlane
-	client  kubernetes.Interface
-	server  *install.Installation
-	// admin and thief write objects: a user with all permissions, and one with the server's token.
-	admin, thief dynamic.Interface
-)
-
-func TestMain(m *testing.M) {
-	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
-		Values: "recreate", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
-	}, func(c *controlplane.ControlPlane, i *install.Installation) {
-		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
-		admin = dynamic.NewForConfigOrDie(c.RESTConfig())
-		token, err := client.CoreV1().ServiceAccounts(install.Namespace).CreateToken(context.Background(), install.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			panic(err)
-		}
-		config := rest.AnonymousClientConfig(c.RESTConfig())
-		config.BearerToken = token.Status.Token
-		thief = dynamic.NewForConfigOrDie(config)
-	}))
+// writable are resources that the server writes, some of them only as far as admission policies allow.
+var writable = map[string]schema.GroupVersionResource{
+	"deployments":  {Group: "apps", Version: "v1", Resource: "deployments"},
+	"statefulsets": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"daemonsets":   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"secrets":      {Version: "v1", Resource: "secrets"},
+	"configmaps":   {Version: "v1", Resource: "configmaps"},
+	"pods":         {Version: "v1", Resource: "pods"},
+	"leases":       {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+	"apiservices":  {Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+	"webhooks":     {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 }
 
-var (
-	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	statefulSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
-	daemonSets   = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
-	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	pods         = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	leases       = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	webhooks     = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
-)
+// newThief returns a client with the server's token.
+func newThief(t *testing.T) dynamic.Interface {
+	t.Helper()
+	config := rest.AnonymousClientConfig(cluster.RESTConfig())
+	config.BearerToken = tokenOf(t, install.Namespace, install.Name)
+	return dynamic.NewForConfigOrDie(config)
+}
 
 // attempt is a request to write.
 type attempt struct {
-	resource        schema.GroupVersionResource
+	resource        string
 	namespace, name string
 	kind            types.PatchType // or update; empty: create
 	body            string          // YAML or JSON; for an update, the fields that are set
@@ -87,7 +66,7 @@ func (a *attempt) make(ctx context.Context, as dynamic.Interface, dryRun ...stri
 	if err != nil {
 		return err
 	}
-	resource := as.Resource(a.resource).Namespace(a.namespace)
+	resource := as.Resource(writable[a.resource]).Namespace(a.namespace)
 	switch a.kind {
 	case "":
 	case update:
@@ -124,15 +103,15 @@ const (
 	byRegistrations = "ValidatingAdmissionPolicy 'configdep-apiserver-registrations' with binding 'configdep-apiserver-registrations' denied request: "
 	byEvictions     = "ValidatingAdmissionPolicy 'configdep-apiserver-evictions' with binding 'configdep-apiserver-evictions' denied request: "
 
-	annotations    = byWorkloads + "configdep may change no annotation of a workload but its own"
-	podAnnotations = byWorkloads + "configdep may change no annotation of a pod template but its own, and remove none but those of other tools that restarted the pods"
-	metadata       = byWorkloads + "configdep may change no metadata of a workload but its own annotations"
-	specification  = byWorkloads + "configdep may change no specification of a workload but annotations and environment variables of its pod template, and pauses"
-	podSpec        = byWorkloads + "configdep may change no specification of pods but variables STAKATER_*_CONFIGMAP, _SECRET and _SECRETPROVIDERCLASS, with plain values, of at most 256 containers"
-	pauses         = byWorkloads + "configdep may pause a Deployment only with the annotation that says since when, and resume it only by removing both"
+	foreignAnnotation    = byWorkloads + "configdep may change no annotation of a workload but its own"
+	foreignPodAnnotation = byWorkloads + "configdep may change no annotation of a pod template but its own, and remove none but those of other tools that restarted the pods"
+	foreignMetadata      = byWorkloads + "configdep may change no metadata of a workload but its own annotations"
+	foreignSpecification = byWorkloads + "configdep may change no specification of a workload but annotations and environment variables of its pod template, and pauses"
+	foreignPodSpec       = byWorkloads + "configdep may change no specification of pods but variables STAKATER_*_CONFIGMAP, _SECRET and _SECRETPROVIDERCLASS, with plain values, of at most 256 containers"
+	foreignPause         = byWorkloads + "configdep may pause a Deployment only with the annotation that says since when, and resume it only by removing both"
 
-	ownMetadata = byOwnNamespace + "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
-	leaseNames  = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
+	ownNamespaceMetadata = byOwnNamespace + "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
+	otherLease           = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
 
 	ofAPIService = byRegistrations + "configdep may change nothing of an APIService but the CA"
 	ofWebhooks   = byRegistrations + "configdep may change nothing of a webhook but the CA and the path"
@@ -140,41 +119,30 @@ const (
 
 	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // the error of RBAC, before any policy
 
-	eviction = byEvictions + "configdep may evict no pod but by its UID, and not with another grace period than its own"
+	anyEviction = byEvictions + "configdep may evict no pod but by its UID, and not with another grace period than its own"
 )
 
-const template = `
+// tempting creates a namespace with a workload of each kind, without configdep's annotations, and returns it with a pod of one.
+func tempting(t *testing.T) (namespace string, pod *corev1.Pod) {
+	t.Helper()
+	namespace = newNamespace(t)
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		a := attempt{resource: strings.ToLower(kind) + "s", namespace: namespace, body: fmt.Sprintf(`
+apiVersion: apps/v1
+kind: %s
+metadata: {name: web, annotations: {example.com/other: x}}
+spec:
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}, annotations: {example.com/other: x, pod-reloader.cs.sap.com/config-hash: x, wave.pusher.com/config-hash: x}}
     spec: {containers: [{name: app, image: "app:1", env: [{name: A, value: a}, {name: STAKATER_OLD_SECRET, value: x}]}]}
-`
-
-// workloads creates one workload of each kind, without configdep's annotations.
-func workloads(t *testing.T) {
-	t.Helper()
-	for kind, resource := range map[string]schema.GroupVersionResource{"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets} {
-		a := attempt{resource: resource, namespace: "shop", body: fmt.Sprintf("apiVersion: apps/v1\nkind: %s\nmetadata: {name: web, annotations: {example.com/other: x}}\nspec:", kind) +
-			fmt.Sprintf(template, strings.ToLower(kind))}
-		if err := a.make(t.Context(), admin); err != nil {
+`, kind)}
+		if err := a.make(t.Context(), objects); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// shop creates a namespace with workloads, unless an earlier test has, and returns a pod of one.
-func shop(t *testing.T) *corev1.Pod {
-	t.Helper()
-	namespace := attempt{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, body: "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}"}
-	switch err := namespace.make(t.Context(), admin); {
-	case err == nil:
-		workloads(t)
-	case !apierrors.IsAlreadyExists(err):
-		t.Fatal(err)
-	}
-	var pod *corev1.Pod
 	await.Until(t, "a pod exists", func(ctx context.Context) error {
-		found, err := client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=deployment"})
+		found, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=Deployment"})
 		if err == nil && len(found.Items) == 0 {
 			err = errors.New("no pod")
 		}
@@ -183,7 +151,7 @@ func shop(t *testing.T) *corev1.Pod {
 		}
 		return err
 	})
-	return pod
+	return namespace, pod
 }
 
 // said returns the part of an object that users set: everything except what kube-apiserver and controllers add.
@@ -197,10 +165,13 @@ func said(o *unstructured.Unstructured) map[string]any {
 }
 
 // Whatever its roles allow, the server's token can only write what the server needs to write.
-func TestThiefOfTheToken(t *testing.T) {
-	pod := shop(t).Name
+func TestPolicies_ThiefOfTheToken(t *testing.T) {
+	t.Parallel()
+	thief := newThief(t)
+	shop, running := tempting(t)
+	pod := running.Name
 	await.Until(t, "the server has written the paths and the CA", func(ctx context.Context) error {
-		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+		found, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -211,71 +182,71 @@ func TestThiefOfTheToken(t *testing.T) {
 		}
 		return nil
 	})
-	web := func(resource schema.GroupVersionResource, body, refusal string) attempt {
-		return attempt{resource, "shop", "web", types.MergePatchType, body, "", refusal}
+	web := func(resource, body, refusal string) attempt {
+		return attempt{resource, shop, "web", types.MergePatchType, body, "", refusal}
 	}
-	own := func(resource schema.GroupVersionResource, body, refusal string) attempt {
+	own := func(resource, body, refusal string) attempt {
 		return attempt{resource: resource, namespace: install.Namespace, body: body, refusal: refusal}
 	}
 	secret := func(name, kind string) string {
 		return fmt.Sprintf("{apiVersion: v1, kind: Secret, type: %q, metadata: {%s, annotations: {kubernetes.io/service-account.name: %s}}}", kind, name, install.Name)
 	}
 	apiService := func(patch, refusal string) attempt {
-		return attempt{apiServices, "", install.APIService, types.MergePatchType, patch, "", refusal}
+		return attempt{"apiservices", "", install.APIService, types.MergePatchType, patch, "", refusal}
 	}
 	webhook := func(patch, refusal string) attempt {
-		return attempt{webhooks, "", install.Name, types.JSONPatchType, patch, "", refusal}
+		return attempt{"webhooks", "", install.Name, types.JSONPatchType, patch, "", refusal}
 	}
 	evict := func(options string) attempt {
-		return attempt{pods, "shop", pod, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: shop}, deleteOptions: %s}", pod, options), "eviction", eviction}
+		return attempt{"pods", shop, pod, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: %s}, deleteOptions: %s}", pod, shop, options), "eviction", anyEviction}
 	}
 	const token = "kubernetes.io/service-account-token"
 	for name, a := range map[string]attempt{
-		"another image":                                  web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
-		"another image, of a StatefulSet":                web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
-		"another image, of a DaemonSet":                  web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
-		"another image, with an annotation of configdep": web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, podSpec),
-		"an account":                                     web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, podSpec),
-		"a node":                                         web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, podSpec),
-		"a host volume":                                  web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, podSpec),
-		"no replicas":                                    web(deployments, `{spec: {replicas: 0}}`, specification),
-		"pausing":                                        web(deployments, `{spec: {paused: true}}`, pauses),
-		"the annotation of a pause":                      web(deployments, `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, pauses),
-		"the annotation of a pause, of a StatefulSet": web(statefulSets, `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, annotations),
-		"a hash of another tool":                      web(deployments, `{spec: {template: {metadata: {annotations: {wave.pusher.com/config-hash: "y"}}}}}`, podAnnotations),
-		"another update strategy":                     web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
-		"a label of pods":                             web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
-		"an annotation of pods":                       web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
-		"a changed annotation of pods":                web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
-		"removing the annotations of pods":            web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
-		"an annotation":                               web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
-		"removing an annotation":                      web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
-		"opting in":                                   web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
-		"an annotation that contains a counter":       web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
-		"a label":                                     web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
-		"a finalizer":                                 web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
-		"an owner":                                    web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
-		"with a JSON patch": {deployments, "shop", "web", types.JSONPatchType,
-			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", podSpec},
-		"with a strategic merge patch": {deployments, "shop", "web", types.StrategicMergePatchType,
-			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", podSpec},
-		"a variable": {deployments, "shop", "web", types.StrategicMergePatchType,
-			`{spec: {template: {spec: {containers: [{name: app, env: [{name: LD_PRELOAD, value: x}]}]}}}}`, "", podSpec},
-		"a variable from a Secret": {deployments, "shop", "web", types.StrategicMergePatchType,
-			`{spec: {template: {spec: {containers: [{name: app, env: [{name: STAKATER_X_SECRET, valueFrom: {secretKeyRef: {name: x, key: x}}}]}]}}}}`, "", podSpec},
-		"removing a variable": {daemonSets, "shop", "web", types.StrategicMergePatchType,
-			`{spec: {template: {spec: {containers: [{name: app, env: [{name: A, $patch: delete}]}]}}}}`, "", podSpec},
-		"with apply": {deployments, "shop", "web", types.ApplyPatchType,
-			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", podSpec},
+		"another image":                                  web("deployments", `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, foreignPodSpec),
+		"another image, of a StatefulSet":                web("statefulsets", `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, foreignPodSpec),
+		"another image, of a DaemonSet":                  web("daemonsets", `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, foreignPodSpec),
+		"another image, with an annotation of configdep": web("deployments", `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, foreignPodSpec),
+		"an account":                                     web("deployments", `{spec: {template: {spec: {serviceAccountName: admin}}}}`, foreignPodSpec),
+		"a node":                                         web("deployments", `{spec: {template: {spec: {nodeName: node-0}}}}`, foreignPodSpec),
+		"a host volume":                                  web("deployments", `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, foreignPodSpec),
+		"no replicas":                                    web("deployments", `{spec: {replicas: 0}}`, foreignSpecification),
+		"pausing":                                        web("deployments", `{spec: {paused: true}}`, foreignPause),
+		"the annotation of a pause":                      web("deployments", `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, foreignPause),
+		"the annotation of a pause, of a StatefulSet": web("statefulsets", `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: x}}}`, foreignAnnotation),
+		"a hash of another tool":                      web("deployments", `{spec: {template: {metadata: {annotations: {wave.pusher.com/config-hash: "y"}}}}}`, foreignPodAnnotation),
+		"another update strategy":                     web("daemonsets", `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, foreignSpecification),
+		"a label of pods":                             web("deployments", `{spec: {template: {metadata: {labels: {team: mine}}}}}`, foreignSpecification),
+		"an annotation of pods":                       web("deployments", `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, foreignPodAnnotation),
+		"a changed annotation of pods":                web("statefulsets", `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, foreignPodAnnotation),
+		"removing the annotations of pods":            web("daemonsets", `{spec: {template: {metadata: {annotations: null}}}}`, foreignPodAnnotation),
+		"an annotation":                               web("deployments", `{metadata: {annotations: {example.com/mine: x}}}`, foreignAnnotation),
+		"removing an annotation":                      web("deployments", `{metadata: {annotations: {example.com/other: null}}}`, foreignAnnotation),
+		"opting in":                                   web("deployments", `{metadata: {annotations: {configdep.io/reload: auto}}}`, foreignAnnotation),
+		"an annotation that contains a counter":       web("deployments", `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, foreignAnnotation),
+		"a label":                                     web("deployments", `{metadata: {labels: {team: mine}}}`, foreignMetadata),
+		"a finalizer":                                 web("deployments", `{metadata: {finalizers: [example.com/mine]}}`, foreignMetadata),
+		"an owner":                                    web("deployments", `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, foreignMetadata),
+		"with a JSON patch": {"deployments", shop, "web", types.JSONPatchType,
+			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", foreignPodSpec},
+		"with a strategic merge patch": {"deployments", shop, "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", foreignPodSpec},
+		"a variable": {"deployments", shop, "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: LD_PRELOAD, value: x}]}]}}}}`, "", foreignPodSpec},
+		"a variable from a Secret": {"deployments", shop, "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: STAKATER_X_SECRET, valueFrom: {secretKeyRef: {name: x, key: x}}}]}]}}}}`, "", foreignPodSpec},
+		"removing a variable": {"daemonsets", shop, "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: app, env: [{name: A, $patch: delete}]}]}}}}`, "", foreignPodSpec},
+		"with apply": {"deployments", shop, "web", types.ApplyPatchType,
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", foreignPodSpec},
 
-		"another Secret":                     own(secrets, secret("name: mine", "Opaque"), noRight),
-		"a token":                            own(secrets, secret("name: mine", token), noRight),
-		"a token Secret in place of the key": {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
-		"another ConfigMap":                  {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
-		"an immutable key":                   {secrets, install.Namespace, "configdep-hmac-key", update, `{immutable: true}`, "", ownMetadata},
-		"an owner for the CAs, with which they would be deleted": {configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType,
-			`{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, "", ownMetadata},
-		"another Lease": own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
+		"another Secret":                     own("secrets", secret("name: mine", "Opaque"), noRight),
+		"a token":                            own("secrets", secret("name: mine", token), noRight),
+		"a token Secret in place of the key": {"secrets", install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
+		"another ConfigMap":                  {"configmaps", install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"an immutable key":                   {"secrets", install.Namespace, "configdep-hmac-key", update, `{immutable: true}`, "", ownNamespaceMetadata},
+		"an owner for the CAs, with which they would be deleted": {"configmaps", install.Namespace, "configdep-serving-ca", types.MergePatchType,
+			`{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, "", ownNamespaceMetadata},
+		"another Lease": own("leases", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, otherLease),
 
 		"an APIService for another Service":      apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
 		"an APIService without TLS verification": apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
@@ -301,16 +272,16 @@ func TestThiefOfTheToken(t *testing.T) {
 				}
 				return nil
 			})
-			before, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
+			before, _ := objects.Resource(writable[a.resource]).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
 			if err := a.make(t.Context(), thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refusal) {
 				t.Errorf("error = %v", err)
 			}
-			after, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
+			after, _ := objects.Resource(writable[a.resource]).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
 			if a.kind != "" && (before == nil || after == nil || !reflect.DeepEqual(said(before), said(after))) {
 				t.Errorf("the object changed from %v to %v", before, after)
 			}
 			// The policies do not apply to other users.
-			if err := a.make(t.Context(), admin, metav1.DryRunAll); err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+			if err := a.make(t.Context(), objects, metav1.DryRunAll); err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				t.Errorf("a policy rejects the request of another user: %v", err)
 			}
 		})
@@ -318,7 +289,9 @@ func TestThiefOfTheToken(t *testing.T) {
 }
 
 // The policies allow the requests that the server makes.
-func TestWhatTheServerNeeds(t *testing.T) {
+func TestPolicies_AllowWhatTheServerNeeds(t *testing.T) {
+	t.Parallel()
+	thief := newThief(t)
 	const restart = `{metadata: {annotations: {configdep.io/config-hash: x, configdep.io/applied-sources: "{}", configdep.io/last-reload: "{}", configdep.io/verified-at: x}},
 		spec: {template: {metadata: {annotations: {configdep.io/config-hash: x, configdep.io/reloaded-at: x}}}}}`
 	const record = `{metadata: {annotations: {configdep.io/config-hash: "y", configdep.io/recreating: none, configdep.io/verified-at: null}}}`
@@ -331,41 +304,42 @@ func TestWhatTheServerNeeds(t *testing.T) {
 	bundle := `[{op: add, path: /spec/caBundle, value: eA==}]`
 	both := `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: eA==}, {op: add, path: /webhooks/1/clientConfig/caBundle, value: eA==},
 		{op: add, path: /webhooks/0/clientConfig/service/path, value: /mutate/x}]`
-	pod := shop(t)
+	shop, pod := tempting(t)
 	for _, a := range []attempt{
-		{pods, "shop", pod.Name, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: shop}, deleteOptions: {preconditions: {uid: %s}}}",
-			pod.Name, pod.UID), "eviction", ""},
-		{deployments, "shop", "web", types.MergePatchType, restart, "", ""},
-		{statefulSets, "shop", "web", types.MergePatchType, restart, "", ""},
-		{daemonSets, "shop", "web", types.MergePatchType, restart, "", ""},
-		{deployments, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
-		{statefulSets, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
-		{daemonSets, "shop", "web", types.StrategicMergePatchType, variables, "", ""},
-		{deployments, "shop", "web", types.StrategicMergePatchType, pause, "", ""},
-		{deployments, "shop", "web", types.MergePatchType, resume, "", ""},
-		{deployments, "shop", "web", types.MergePatchType, record, "", ""},
-		{daemonSets, "shop", "web", types.MergePatchType, record, "", ""},
-		{apiServices, "", install.APIService, types.JSONPatchType, bundle, "", ""},
-		{webhooks, "", install.Name, types.JSONPatchType, both, "", ""},
-		{configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", ""},
-		{secrets, install.Namespace, "configdep-serving-cert", update, "{}", "", ""},
+		{"pods", shop, pod.Name, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: %s}, deleteOptions: {preconditions: {uid: %s}}}",
+			pod.Name, shop, pod.UID), "eviction", ""},
+		{"deployments", shop, "web", types.MergePatchType, restart, "", ""},
+		{"statefulsets", shop, "web", types.MergePatchType, restart, "", ""},
+		{"daemonsets", shop, "web", types.MergePatchType, restart, "", ""},
+		{"deployments", shop, "web", types.StrategicMergePatchType, variables, "", ""},
+		{"statefulsets", shop, "web", types.StrategicMergePatchType, variables, "", ""},
+		{"daemonsets", shop, "web", types.StrategicMergePatchType, variables, "", ""},
+		{"deployments", shop, "web", types.StrategicMergePatchType, pause, "", ""},
+		{"deployments", shop, "web", types.MergePatchType, resume, "", ""},
+		{"deployments", shop, "web", types.MergePatchType, record, "", ""},
+		{"daemonsets", shop, "web", types.MergePatchType, record, "", ""},
+		{"apiservices", "", install.APIService, types.JSONPatchType, bundle, "", ""},
+		{"webhooks", "", install.Name, types.JSONPatchType, both, "", ""},
+		{"configmaps", install.Namespace, "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", ""},
+		{"secrets", install.Namespace, "configdep-serving-cert", update, "{}", "", ""},
 	} {
 		if err := a.make(t.Context(), thief, metav1.DryRunAll); err != nil {
-			t.Errorf("%s of %s/%s, dry run: %v", a.kind, a.resource.Resource, a.name, err)
+			t.Errorf("%s of %s/%s, dry run: %v", a.kind, a.resource, a.name, err)
 		}
-		if a.resource.Group == "apps" {
+		if writable[a.resource].Group == "apps" {
 			if err := a.make(t.Context(), thief); err != nil {
-				t.Errorf("%s of %s/%s: %v", a.kind, a.resource.Resource, a.name, err)
+				t.Errorf("%s of %s/%s: %v", a.kind, a.resource, a.name, err)
 			}
 		}
 	}
 }
 
 // The types in the CEL expressions of the policies are correct: kube-controller-manager reports no warnings.
-func TestPoliciesHaveNoWarnings(t *testing.T) {
-	for _, name := range []string{"workloads", "own-namespace", "registrations", "evictions"} {
+func TestPolicies_HaveNoWarnings(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"workloads", "own-namespace", "registrations", "evictions", "jobs", "pods"} {
 		await.Until(t, name+" is checked", func(ctx context.Context) error {
-			policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, install.Name+"-"+name, metav1.GetOptions{})
+			policy, err := kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, install.Name+"-"+name, metav1.GetOptions{})
 			switch {
 			case err != nil:
 				return err

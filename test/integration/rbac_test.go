@@ -23,7 +23,7 @@ import (
 // effective. Servers cache a denial for ten seconds, so the binding must come first.
 func bind(t *testing.T, user rbacv1.Subject, namespace, role string, needs ...authorizationv1.ResourceAttributes) {
 	t.Helper()
-	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
+	create(t, kube.RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{user},
@@ -41,7 +41,7 @@ func awaitRight(t *testing.T, user rbacv1.Subject, namespace string, need author
 		name = "system:serviceaccount:" + user.Namespace + ":" + user.Name
 	}
 	await.Until(t, fmt.Sprintf("%s may %s", name, need.Verb), func(ctx context.Context) error {
-		review, err := kube(t).AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		review, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &need}}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
 			err = fmt.Errorf("not allowed: %s", review.Status.Reason)
@@ -110,7 +110,7 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 func workloadIn(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	return namespace
 }
@@ -146,7 +146,7 @@ func TestReadingAllNamespaces(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
 	user := "auditor-of-" + namespace
-	create(t, kube(t).RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{
+	create(t, kube.RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "configdep-view"},
 		Subjects:   []rbacv1.Subject{aUser(user)},
@@ -160,9 +160,9 @@ func TestReadingAllNamespaces(t *testing.T) {
 func TestReloadByName(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("other"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("other"))
 	view(t, namespace, "deployment.other")
-	create(t, kube(t).RbacV1().Roles(namespace).Create, &rbacv1.Role{
+	create(t, kube.RbacV1().Roles(namespace).Create, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "reload-web"},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"configdep.io"}, Resources: []string{"configdependencies/reload"},
@@ -170,7 +170,7 @@ func TestReloadByName(t *testing.T) {
 		}},
 	})
 	user := "restarter-of-" + namespace
-	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
+	create(t, kube.RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "reload-web"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reload-web"},
 		Subjects:   []rbacv1.Subject{aUser(user)},
@@ -202,7 +202,7 @@ func reloadedBy(user string) func(*v1alpha1.ConfigDependency) error {
 func TestDirectAccess(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
-	create(t, kube(t).CoreV1().ServiceAccounts(mine).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
+	create(t, kube.CoreV1().ServiceAccounts(mine).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
 	robot := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: mine, Name: "robot"}
 	all := rights{read: true, pods: true, reload: true}
 	bind(t, robot, mine, "edit", all.needs()...)
@@ -220,7 +220,7 @@ func TestDirectAccess(t *testing.T) {
 			checkRights(t, client, other, rights{})
 			checkRights(t, client, metav1.NamespaceAll, rights{})
 			name := "of-" + replica.Name()
-			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
+			create(t, kube.AppsV1().Deployments(reloaded).Create, asleep(name))
 			view(t, reloaded, "deployment."+name)
 			if _, err := client.ConfigDependencies(reloaded).Reload(t.Context(), "deployment."+name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 				t.Error(err)
@@ -259,7 +259,7 @@ func TestDirectAccess(t *testing.T) {
 			forged.Set("X-Remote-User", "other")
 			forged.Set("Content-Type", "application/json")
 			name := "forged-" + replica.Name()
-			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
+			create(t, kube.AppsV1().Deployments(reloaded).Create, asleep(name))
 			view(t, reloaded, "deployment."+name)
 			got = send(t, replica.AdminConfig(), request{http.MethodPost, resourcePath(reloaded) + "/deployment." + name + "/reload", forged, "{}"})
 			if got.code != http.StatusCreated {

@@ -55,7 +55,7 @@ func getRollout(t *testing.T, namespace, kind, name string) rollout {
 	t.Helper()
 	var out rollout
 	var err error
-	switch apps := kube(t).AppsV1(); kind {
+	switch apps := kube.AppsV1(); kind {
 	case "Deployment":
 		var o *appsv1.Deployment
 		if o, err = apps.Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
@@ -80,26 +80,6 @@ func getRollout(t *testing.T, namespace, kind, name string) rollout {
 	return out
 }
 
-// reloadEvents waits for an event about a workload, and returns the messages of all.
-func reloadEvents(t *testing.T, namespace, kind, name string, uid types.UID) []string {
-	t.Helper()
-	var messages []string
-	await.Until(t, fmt.Sprintf("there is an event about %s %s", kind, name), func(ctx context.Context) error {
-		list, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fmt.Sprintf("reason=ConfigReloaded,type=Normal,involvedObject.kind=%s,involvedObject.name=%s,involvedObject.uid=%s", kind, name, uid),
-		})
-		messages = nil
-		for i := range list.Items {
-			messages = append(messages, list.Items[i].Message)
-		}
-		if err == nil && len(messages) == 0 {
-			err = errors.New("no event")
-		}
-		return err
-	})
-	return messages
-}
-
 // A reload is a real rollout, with a record of who requested it and why.
 func TestReloadReplacesAllPods(t *testing.T) {
 	t.Parallel()
@@ -108,17 +88,10 @@ func TestReloadReplacesAllPods(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
 			name := strings.ToLower(kind) + ".web"
-			made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-			switch apps := kube(t).AppsV1(); kind {
-			case "Deployment":
-				create(t, apps.Deployments(namespace).Create, deployment("web", envFromSecret("db")))
-			case "StatefulSet":
-				create(t, apps.StatefulSets(namespace).Create, statefulSet("web", envFromSecret("db")))
-			case "DaemonSet":
-				create(t, apps.DaemonSets(namespace).Create, daemonSet("web", envFromSecret("db")))
-			}
+			made := write(t, namespace, "Secret/db", "password", "x")
+			createWorkload(t, namespace, kind, nil, envFromSecret("db"))
 			old := runningPods(t, namespace, "web", pods, nil)
-			before := view(t, namespace, name, at(isSecret, made))
+			before := view(t, namespace, name, at(made))
 			generation := getRollout(t, namespace, kind, "web").Generation
 
 			started := time.Now().Truncate(time.Second)
@@ -166,7 +139,7 @@ func TestReloadReplacesAllPods(t *testing.T) {
 			if after.Status.AppliedHash != after.Status.ConfigHash || after.UID != before.UID {
 				t.Errorf("appliedHash = %q, configHash = %q", after.Status.AppliedHash, after.Status.ConfigHash)
 			}
-			events := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID)
+			events := (&shop{t, namespace, nil}).told(kind, "web", "ConfigReloaded")
 			if want := []string{"Restarted at the request of jane: rotated by hand"}; !cmp.Equal(want, events) {
 				t.Errorf("events = %q, want %q", events, want)
 			}
@@ -178,7 +151,7 @@ func TestReloadReplacesAllPods(t *testing.T) {
 func TestReloadTwice(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web"))
 	pods := runningPods(t, namespace, "web", 2, nil)
 	view(t, namespace, "deployment.web")
 	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
@@ -195,7 +168,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
-			apps := kube(t).AppsV1()
+			apps := kube.AppsV1()
 			switch kind { // without pods, so that no controller writes a status
 			case "Deployment":
 				create(t, apps.Deployments(namespace).Create, asleep("web"))
@@ -209,7 +182,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 				create(t, apps.DaemonSets(namespace).Create, o)
 			}
 			name := strings.ToLower(kind) + ".web"
-			shown := view(t, namespace, name)
+			view(t, namespace, name)
 			await.Until(t, "the controller has observed the workload", func(context.Context) error {
 				if o := getRollout(t, namespace, kind, "web"); o.observed != o.Generation {
 					return fmt.Errorf("observed generation = %d of %d", o.observed, o.Generation)
@@ -235,7 +208,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			}
 			// Events are written in order: the first one must be from the second request.
 			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
-			if events := reloadEvents(t, namespace, kind, "web", shown.Spec.WorkloadRef.UID); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
+			if events := (&shop{t, namespace, nil}).told(kind, "web", "ConfigReloaded"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
 				t.Errorf("events = %q", events)
 			}
 		})
@@ -245,13 +218,13 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 func TestReloadIfStale(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	secrets, deployments := kube(t).CoreV1().Secrets(namespace), kube(t).AppsV1().Deployments(namespace)
-	made := create(t, secrets.Create, secret("db", map[string]string{"password": "x"}))
+	secrets, deployments := kube.CoreV1().Secrets(namespace), kube.AppsV1().Deployments(namespace)
+	made := write(t, namespace, "Secret/db", "password", "x")
 	create(t, deployments.Create, deployment("web", envFromSecret("db")))
 	pods := runningPods(t, namespace, "web", 2, nil)
 	ifStale := func(triggered bool, message string) v1alpha1.ReloadStatus {
 		t.Helper()
-		shown := view(t, namespace, "deployment.web", at(isSecret, made))
+		shown := view(t, namespace, "deployment.web", at(made))
 		before := getRollout(t, namespace, "Deployment", "web")
 		got := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
 		generation := before.Generation
@@ -313,9 +286,9 @@ func TestReloadIfStale(t *testing.T) {
 func TestReloadPreconditions(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
-	shown := view(t, namespace, "deployment.web", at(isSecret, made))
+	made := write(t, namespace, "Secret/db", "password", "x")
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	shown := view(t, namespace, "deployment.web", at(made))
 	wrong := types.UID("00000000-0000-0000-0000-000000000000")
 
 	for name, tt := range map[string]struct {
@@ -341,7 +314,7 @@ func TestReloadPreconditions(t *testing.T) {
 			request := &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: tt.uid, ConfigHash: tt.hash}}}
 			request.UID = tt.metadata
 			before := getRollout(t, namespace, "Deployment", "web").Generation
-			got, err := configdep(t).ConfigDependencies(namespace).Reload(t.Context(), "deployment.web", request, metav1.CreateOptions{})
+			got, err := configdep.ConfigDependencies(namespace).Reload(t.Context(), "deployment.web", request, metav1.CreateOptions{})
 			after := getRollout(t, namespace, "Deployment", "web").Generation
 			if tt.want == nil {
 				if err != nil || !got.Status.Triggered || after != before+1 {
@@ -361,7 +334,7 @@ func TestReloadPreconditions(t *testing.T) {
 func TestReloadRefused(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	core, apps, batch := kube(t).CoreV1(), kube(t).AppsV1(), kube(t).BatchV1()
+	core, apps, batch := kube.CoreV1(), kube.AppsV1(), kube.BatchV1()
 	paused := asleep("paused")
 	paused.Spec.Paused = true
 	create(t, apps.Deployments(namespace).Create, paused)
@@ -384,7 +357,7 @@ func TestReloadRefused(t *testing.T) {
 				view(t, namespace, name)
 			}
 			for _, options := range []metav1.CreateOptions{{}, {DryRun: []string{metav1.DryRunAll}}} {
-				_, err := configdep(t).ConfigDependencies(namespace).Reload(t.Context(), name, &v1alpha1.Reload{}, options)
+				_, err := configdep.ConfigDependencies(namespace).Reload(t.Context(), name, &v1alpha1.Reload{}, options)
 				checkError(t, err, want.code, want.reason, want.message)
 			}
 		})
@@ -395,7 +368,7 @@ func TestReloadRefused(t *testing.T) {
 func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	apps := kube(t).AppsV1()
+	apps := kube.AppsV1()
 	create(t, apps.Deployments(namespace).Create, asleep("asleep"))
 	partitioned := statefulSet("partitioned")
 	partitioned.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}
@@ -423,7 +396,7 @@ func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 func TestReloadConcurrently(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web"))
 	pods := runningPods(t, namespace, "web", 2, nil)
 	view(t, namespace, "deployment.web")
 
@@ -465,7 +438,7 @@ func TestReloadConcurrently(t *testing.T) {
 func TestReloadWithKubectl(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	for name, body := range map[string]string{
 		"empty.json":    `{}`,

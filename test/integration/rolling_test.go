@@ -79,7 +79,7 @@ func (l *load) fail(what string) {
 
 // An update of the server restarts its replicas one after the other. No client notices.
 func TestRollingRestart(t *testing.T) {
-	namespace := shop(t)
+	namespace := sharing(t)
 	all := resourcePath(namespace)
 	requests := []request{
 		{method: http.MethodGet, path: all + "/deployment.web"},

@@ -1,13 +1,14 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package secrets
+package integration
 
 import (
 	"bytes"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -18,7 +19,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/configdep/configdep/test/install"
 )
 
 // asked is a request of the server to kube-apiserver.
@@ -67,6 +69,7 @@ func record(t *testing.T, words ...string) *recorder {
 		},
 		Transport:     transport,
 		FlushInterval: -1, // events of a watch pass at once
+		ErrorLog:      log.New(io.Discard, "", 0),
 		ModifyResponse: func(answer *http.Response) error {
 			r.note(answer)
 			answer.Body = &searched{ReadCloser: answer.Body, recorder: r}
@@ -83,15 +86,16 @@ func record(t *testing.T, words ...string) *recorder {
 	return r
 }
 
-// kubeconfig leads to the recorder, with the token of another kubeconfig. It is an option of the installation.
-func (r *recorder) kubeconfig(replica, kubeconfig string) (string, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return "", err
-	}
-	through := &rest.Config{Host: r.front.URL, BearerToken: config.BearerToken}
+// kubeconfig leads to the recorder, with the token of a ServiceAccount in the namespace of the server.
+func (r *recorder) kubeconfig(t *testing.T, account string) string {
+	t.Helper()
+	through := &rest.Config{Host: r.front.URL, BearerToken: tokenOf(t, install.Namespace, account)}
 	through.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.front.Certificate().Raw})
-	return cluster.KubeconfigFor(fmt.Sprintf("recorded-%s-%p", replica, r), through)
+	path, err := cluster.KubeconfigFor(fmt.Sprintf("recorded-%p", r), through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func (r *recorder) note(answer *http.Response) {

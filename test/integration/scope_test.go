@@ -1,163 +1,330 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package secrets
+package integration
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
-	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
-// branch is a namespace with a Deployment web that reads Secrets, and has no annotations.
-type branch struct {
-	*testing.T
-	namespace string
-	client    kubernetes.Interface
-	api       configdepv1alpha1.ConfigDependencyInterface
+// The types of Secrets whose content is not read, and what the Secrets of a test contain.
+const (
+	tokenType   = "kubernetes.io/service-account-token"
+	releaseType = "helm.sh/release.v1"
+
+	inToken, inRelease, inDB, ofToken = "CONTENT-OF-TOKEN", "CONTENT-OF-RELEASE", "CONTENT-OF-DB", "METADATA-OF-TOKEN"
+)
+
+func (s *shop) secret(name, kind, key, content string) {
+	s.Helper()
+	o := secret(name, map[string]string{key: content})
+	if o.Type = corev1.SecretType(kind); kind == tokenType {
+		o.Annotations = pairs(corev1.ServiceAccountNameKey, "robot", "note", ofToken)
+	}
+	create(s.T, kube.CoreV1().Secrets(s.namespace).Create, o)
 }
 
-// newBranch creates a namespace with labels, and in it a ConfigMap, and Secrets with labels of their own, all with a word as
-// content, which web reads.
-func newBranch(t *testing.T, namespace string, labels map[string]string, secrets map[string]map[string]string, word string) *branch {
+// createReader creates a Deployment that has opted in and reads ConfigMap settings and Secrets.
+func (s *shop) createReader(name string, secrets ...string) (stamped bool) {
+	s.Helper()
+	o := single(name, envFromConfigMap("settings"))
+	for _, secret := range secrets {
+		envFromSecret(secret)(&o.Spec.Template.Spec)
+	}
+	o.Annotations = auto
+	return s.create(o).Spec.Template.Annotations[policy.ConfigHashAnnotation] != ""
+}
+
+// stamps waits until the webhook of the shop's server answers for new workloads, which is once kube-apiserver knows it.
+func (s *shop) stamps(secrets ...string) {
+	s.Helper()
+	n := 0
+	await.Until(s.T, "a new workload is tracked from its first pod", func(context.Context) error {
+		n++
+		if !s.createReader(fmt.Sprint("new-", n), secrets...) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// sources returns what a view shows of the sources: whether they are present, and why they do not count.
+func sources(o *v1alpha1.ConfigDependency) map[string]string {
+	out := map[string]string{}
+	for i := range o.Spec.Sources {
+		source, present := &o.Spec.Sources[i], "unknown"
+		if p := o.Status.Sources[i].Present; p != nil {
+			present = fmt.Sprint(*p)
+		}
+		out[string(source.Kind)+"/"+source.Name] = strings.TrimSpace(present + " " + source.Reason)
+	}
+	return out
+}
+
+func checkSources(t *testing.T, o *v1alpha1.ConfigDependency, want map[string]string) {
 	t.Helper()
-	b := &branch{t, namespace, kubernetes.NewForConfigOrDie(cluster.RESTConfig()), versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace)}
-	_, err := b.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}}, metav1.CreateOptions{})
-	b.must(err)
-	_, err = b.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"content": word + "-settings"},
-	}, metav1.CreateOptions{})
-	b.must(err)
-	from := []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
-	for name, labels := range secrets {
-		_, err := b.client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, StringData: map[string]string{"content": word + "-" + name},
-		}, metav1.CreateOptions{})
-		b.must(err)
-		from = append(from, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
-	}
-	app := map[string]string{"app": "web"}
-	_, err = b.client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: app},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", EnvFrom: from}}},
-			},
-		},
-	}, metav1.CreateOptions{})
-	b.must(err)
-	return b
-}
-
-func (b *branch) must(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
+	if diff := cmp.Diff(want, sources(o)); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 }
 
-// change changes the content of a Secret, and returns its version.
-func (b *branch) change(name, content string) (version string) {
-	b.Helper()
-	made, err := b.client.CoreV1().Secrets(b.namespace).Patch(b.Context(), name, types.MergePatchType, []byte(`{"stringData": {"more": "`+content+`"}}`), metav1.PatchOptions{})
-	b.must(err)
-	return made.ResourceVersion
+func (s *shop) wantTemplates(want int, when string) {
+	s.Helper()
+	if got := s.templates("web"); got != want {
+		s.Errorf("web has had %d templates %s, want %d", got, when, want)
+	}
 }
 
-func (b *branch) label(env string) {
-	b.Helper()
-	_, err := b.client.CoreV1().Namespaces().Patch(b.Context(), b.namespace, types.MergePatchType, []byte(`{"metadata": {"labels": {"env": "`+env+`"}}}`), metav1.PatchOptions{})
-	b.must(err)
+// neverRestarted checks that there was no restart.
+func neverRestarted(o *v1alpha1.ConfigDependency) error {
+	if last := o.Status.LastReload; last != nil {
+		return fmt.Errorf("lastReload = %+v", last)
+	}
+	return nil
+}
+
+// checkPassed checks which words kube-apiserver has sent to the server.
+func (r *recorder) checkPassed(t *testing.T, words map[string]bool) {
+	t.Helper()
+	for word, want := range words {
+		if r.hasPassed(word) != want {
+			t.Errorf("kube-apiserver sent %s = %t", word, !want)
+		}
+	}
+}
+
+// accountOf creates a ServiceAccount with the rights of an overlay, and returns its name once they are effective.
+func accountOf(t *testing.T, overlay string) string {
+	t.Helper()
+	manifests := kubectl(t, "kustomize", "../../artifacts/overlays/"+overlay)
+	var rights []string
+	ours := regexp.MustCompile(`(?m)^kind: (ServiceAccount|(Cluster)?Role(Binding)?)$(?s:.*)^  name: configdep-apiserver`)
+	for manifest := range strings.SplitSeq(manifests, "\n---\n") {
+		if ours.MatchString(manifest) {
+			rights = append(rights, strings.ReplaceAll(manifest, "name: configdep-apiserver", "name: "+overlay))
+		}
+	}
+	file := filepath.Join(t.TempDir(), "rights.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(rights, "\n---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "-f", file)
+	for _, need := range []authorizationv1.ResourceAttributes{
+		{Verb: "list", Group: "apps", Resource: "deployments"},
+		{Verb: "list", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: install.APIService},
+		{Verb: "get", Resource: "secrets", Namespace: install.Namespace, Name: ingest.KeySecret},
+		{Verb: "get", Resource: "secrets", Namespace: install.Namespace, Name: install.CertificateSecret},
+		{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Verb: "watch", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+	} {
+		await.Until(t, fmt.Sprintf("%s may %s %s", overlay, need.Verb, need.Resource), func(ctx context.Context) error {
+			if !mayDo(ctx, overlay, need) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	return overlay
+}
+
+// mayDo reports whether a ServiceAccount in the namespace of the server may do something.
+func mayDo(ctx context.Context, account string, what authorizationv1.ResourceAttributes) bool {
+	review, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + install.Namespace + ":" + account, ResourceAttributes: &what},
+	}, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed
+}
+
+// kube-apiserver sends no content of tokens and of Helm's releases, and views still show whether they exist. Then, without permissions for
+// Secrets except its own two, the server shows which workloads use Secrets, and restarts workloads when ConfigMaps change. Switching to that
+// restarts nothing.
+func TestScope_Secrets(t *testing.T) {
+	t.Parallel()
+	s := newOwnShop(t)
+	create(t, kube.CoreV1().ServiceAccounts(s.namespace).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
+	s.secret("token", tokenType, "mine", inToken)
+	s.secret("release", releaseType, "release", inRelease)
+	s.write(db, "password", inDB)
+	s.write("ConfigMap/settings", "a", "1")
+	s.createReader("web", "token", "release", "db")
+
+	all := record(t, inToken, inRelease, inDB, ofToken)
+	before := s.serve(install.ReplicaOptions{Kubeconfig: all.kubeconfig(t, install.Name)})
+	s.checkSecretTypes(all)
+	before.Kill()
+	none := record(t, inToken, inRelease, inDB, ofToken)
+	account := accountOf(t, "configmaps-only")
+	s.call(s.serve(install.ReplicaOptions{Kubeconfig: none.kubeconfig(t, account), Args: []string{"--read-secrets=false", "--kinds-config="}}))
+	s.checkConfigMapsOnly(none, account)
+}
+
+func (s *shop) checkSecretTypes(r *recorder) {
+	s.Helper()
+	o := s.view("deployment.web", applied, neverRestarted)
+	checkSources(s.T, o, map[string]string{"ConfigMap/settings": "true", "Secret/db": "true", "Secret/release": "true NotObserved", "Secret/token": "true NotObserved"})
+	if says := "Changes of Secret/release and Secret/token are not seen"; !strings.Contains(o.Status.Message, says) {
+		s.Errorf("message = %q", o.Status.Message)
+	}
+	remove(s.T, kube.CoreV1().Secrets(s.namespace).Delete, "token")
+	o = s.view("deployment.web", is(v1alpha1.StateBlocked, v1alpha1.ReasonSourceMissing))
+	if says := "Secret token is missing: new pods cannot start."; !strings.HasPrefix(o.Status.Message, says) {
+		s.Errorf("message = %s", o.Status.Message)
+	}
+	s.secret("token", tokenType, "mine", inToken)
+	s.view("deployment.web", applied, neverRestarted)
+	s.write("Secret/token", "more", inToken)
+	s.write("Secret/release", "more", inRelease)
+	s.wantTemplates(1, "before a change of content")
+	s.view("deployment.web", applied, at(s.write(db, "more", "2")), restartedFor(string(db)))
+	s.wantTemplates(2, "after one restart")
+	r.checkPassed(s.T, map[string]bool{inDB: true, ofToken: true, inToken: false, inRelease: false})
+	// The requests confirm that: none asks for content of these types.
+	streams := map[string]bool{}
+	for _, a := range r.all() {
+		if !a.ofSecrets() || strings.Contains(a.path, "/namespaces/"+install.Namespace+"/") {
+			continue
+		}
+		partial := strings.Contains(a.accept, "as=PartialObjectMetadata")
+		switch {
+		case strings.HasPrefix(a.fields, "type!="+tokenType+",type!="+releaseType) && !partial,
+			strings.HasPrefix(a.fields, "type="+tokenType) && partial, strings.HasPrefix(a.fields, "type="+releaseType) && partial:
+			streams[a.fields] = true
+		default:
+			s.Errorf("request of the server: %s", &a)
+		}
+	}
+	if len(streams) < 3 {
+		s.Errorf("only %v read Secrets", streams)
+	}
+}
+
+func (s *shop) checkConfigMapsOnly(r *recorder, account string) {
+	s.Helper()
+	const unknown = "unknown NotObserved"
+	o := s.view("deployment.web", applied, restartedFor(string(db)))
+	checkSources(s.T, o, map[string]string{"ConfigMap/settings": "true", "Secret/db": unknown, "Secret/release": unknown, "Secret/token": unknown})
+	if says := "configdep reads no Secrets (--read-secrets=false)."; !strings.HasSuffix(o.Status.Message, says) {
+		s.Errorf("message = %q", o.Status.Message)
+	}
+	found, err := s.api().List(s.Context(), metav1.ListOptions{FieldSelector: "source=Secret/db"})
+	s.must(err)
+	if len(found.Items) != 1 || found.Items[0].Name != "deployment.web" {
+		s.Errorf("workloads that use the Secret = %v", found.Items)
+	}
+	s.write(db, "more", "3")
+	s.wantTemplates(2, "before a change of a ConfigMap")
+	o = s.view("deployment.web", applied, at(s.write("ConfigMap/settings", "a", "2")), restartedFor("ConfigMap/settings"))
+	if complete := o.Status.Conditions[2]; complete.Status != metav1.ConditionTrue {
+		s.Errorf("status of the rollout = %+v, want it complete", complete)
+	}
+	s.wantTemplates(3, "after one restart")
+	s.stamps("absent") // the webhook neither looks up Secrets nor waits for them
+	// A workload without its Secret is neither blocked nor missing a source.
+	remove(s.T, kube.CoreV1().Secrets(s.namespace).Delete, "db")
+	s.view("deployment.web", applied, at(s.write("ConfigMap/settings", "a", "3")), resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
+	s.wantTemplates(4, "after another restart")
+	own := map[string]bool{}
+	for _, a := range r.all() {
+		if a.code == http.StatusForbidden {
+			s.Errorf("missing permission: %s", &a)
+		}
+		if !a.ofSecrets() {
+			continue
+		}
+		name, byName := strings.CutPrefix(a.fields, "metadata.name=")
+		if !byName {
+			name = a.path[strings.LastIndex(a.path, "/")+1:]
+		}
+		known := name == ingest.KeySecret || name == install.CertificateSecret
+		if !strings.HasPrefix(a.path, "/api/v1/namespaces/"+install.Namespace+"/secrets") || !known {
+			s.Errorf("request of the server: %s", &a)
+		}
+		own[name] = own[name] || byName
+	}
+	if !own[ingest.KeySecret] || !own[install.CertificateSecret] {
+		s.Errorf("the server does not watch its own Secrets: %v", own)
+	}
+	r.checkPassed(s.T, map[string]bool{inToken: false, inRelease: false, inDB: false, ofToken: false})
+	for what, want := range map[authorizationv1.ResourceAttributes]bool{
+		{Verb: "list", Resource: "secrets"}:                                                                 false,
+		{Verb: "watch", Resource: "secrets"}:                                                                false,
+		{Verb: "list", Resource: "secrets", Namespace: s.namespace}:                                         false,
+		{Verb: "get", Resource: "secrets", Namespace: s.namespace, Name: "db"}:                              false,
+		{Verb: "list", Resource: "secrets", Namespace: s.namespace, Name: "db"}:                             false,
+		{Verb: "list", Resource: "secrets", Namespace: install.Namespace}:                                   false,
+		{Verb: "watch", Resource: "secrets", Namespace: install.Namespace, Name: ingest.KeySecret}:          true,
+		{Verb: "watch", Resource: "secrets", Namespace: install.Namespace, Name: install.CertificateSecret}: true,
+	} {
+		if allowed := mayDo(s.Context(), account, what); allowed != want {
+			s.Errorf("%+v: allowed = %t", what, allowed)
+		}
+	}
+}
+
+// newBranch returns an own shop with a ConfigMap, and Secrets, all with a word as content, which web reads. Web has no annotations.
+func newBranch(t *testing.T, word string, labels []string, secrets ...string) *shop {
+	t.Helper()
+	s := newOwnShop(t, labels...)
+	s.write("ConfigMap/settings", "content", word+"-settings")
+	web := single("web", envFromConfigMap("settings"))
+	for _, name := range secrets {
+		s.write(ref("Secret/"+name), "content", word+"-"+name)
+		envFromSecret(name)(&web.Spec.Template.Spec)
+	}
+	s.create(web)
+	return s
 }
 
 // restarts returns what restarts have changed: the annotations of the pod template.
-func (b *branch) restarts() map[string]string {
-	b.Helper()
-	found, err := b.client.AppsV1().Deployments(b.namespace).Get(b.Context(), "web", metav1.GetOptions{})
-	b.must(err)
-	return found.Spec.Template.Annotations
-}
+func (s *shop) restarts() map[string]string { return s.deployment("web").Spec.Template.Annotations }
 
 // sameAs fails the test if there was a restart.
-func (b *branch) sameAs(before map[string]string, when string) {
-	b.Helper()
-	if diff := cmp.Diff(before, b.restarts(), cmpopts.EquateEmpty()); diff != "" {
-		b.Errorf("%s: web was restarted %s (-before +after):\n%s", b.namespace, when, diff)
+func (s *shop) sameAs(before map[string]string, when string) {
+	s.Helper()
+	if diff := cmp.Diff(before, s.restarts(), cmpopts.EquateEmpty()); diff != "" {
+		s.Errorf("%s: web was restarted %s (-before +after):\n%s", s.namespace, when, diff)
 	}
 }
 
-// create creates a Deployment that has opted in and reads the Secret db, and reports whether the webhook has recorded it.
-func (b *branch) create(ctx context.Context, name string) (recorded bool, err error) {
-	app := map[string]string{"app": name}
-	made, err := b.client.AppsV1().Deployments(b.namespace).Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{policy.ReloadAnnotation: "auto"}},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: app},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", EnvFrom: []corev1.EnvFromSource{
-					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
-				}}}},
-			},
-		},
-	}, metav1.CreateOptions{})
-	return err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] != "", err
+func (s *shop) relabel(env string) {
+	s.Helper()
+	edit(s.T, kube.CoreV1().Namespaces(), s.namespace, func(n *corev1.Namespace) { n.Labels["env"] = env })
 }
 
-// await waits until the view of web satisfies a function.
-func (b *branch) await(what string, is func(*v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
-	b.Helper()
-	var found *v1alpha1.ConfigDependency
-	await.Until(b, b.namespace+": "+what, func(ctx context.Context) (err error) {
-		if found, err = b.api.Get(ctx, "deployment.web", metav1.GetOptions{}); err == nil && !is(found) {
-			err = fmt.Errorf("reload = %+v, status = %+v", found.Spec.Reload, found.Status)
-		}
-		return err
-	})
-	return found
-}
-
-// unmanaged reports whether a workload is not restarted because of --namespace-selector, and a Secret is seen in a version.
-func unmanaged(secret, version string) func(*v1alpha1.ConfigDependency) bool {
-	return func(o *v1alpha1.ConfigDependency) bool {
-		seen := version == ""
-		for i := range o.Status.Sources {
-			s := &o.Status.Sources[i]
-			seen = seen || s.Name == secret && s.ResourceVersion == version
-		}
-		return seen && o.Status.State == v1alpha1.StateUnmanaged && o.Spec.Reload.Mode == v1alpha1.ReloadOff && o.Spec.Reload.DeclaredBy == "--namespace-selector"
+// unselected checks that a workload is not restarted because of --namespace-selector.
+func unselected(o *v1alpha1.ConfigDependency) error {
+	if o.Spec.Reload.Mode != v1alpha1.ReloadOff || o.Spec.Reload.DeclaredBy != "--namespace-selector" {
+		return fmt.Errorf("reload = %+v", o.Spec.Reload)
 	}
+	return is(v1alpha1.StateUnmanaged, "")(o)
 }
 
 // served returns where a replica serves something without TLS, by its log.
-func served(t *testing.T, server *install.Installation, what string) string {
+func served(t *testing.T, r *install.Replica, what string) string {
 	t.Helper()
-	content, err := os.ReadFile(server.Replicas[0].Log())
+	content, err := os.ReadFile(r.Log())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,92 +335,61 @@ func served(t *testing.T, server *install.Installation, what string) string {
 	return "http://" + found[0][1]
 }
 
-func get(t *testing.T, url string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("%s: %s (%v)", url, response.Status, err)
-	}
-	return string(body)
-}
-
 // Restarts follow the labels of namespaces. Of namespaces and kinds that are ignored, kube-apiserver sends nothing.
+//
+//nolint:paralleltest // its server sees all namespaces
 func TestScope_Namespaces(t *testing.T) {
 	const ignored = "CONTENT-OF-IGNORED"
-	db := map[string]map[string]string{"db": nil}
-	test, prod := newBranch(t, "scope-test", map[string]string{"env": "test"}, db, "x"), newBranch(t, "scope-prod", map[string]string{"env": "prod"}, db, "x")
-	out := newBranch(t, "scope-out", map[string]string{"env": "test"}, db, ignored)
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}}
-	_, err := test.client.BatchV1().Jobs(test.namespace).Create(t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{Template: template}}, metav1.CreateOptions{})
-	test.must(err)
-	_, err = test.client.BatchV1().CronJobs(test.namespace).Create(t.Context(), &batchv1.CronJob{
-		ObjectMeta: metav1.ObjectMeta{Name: "often"}, Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}},
-	}, metav1.CreateOptions{})
-	test.must(err)
+	selected := []string{"env", "test"}
+	test, prod, out := newBranch(t, "x", selected, "db"), newBranch(t, "x", []string{"env", "prod"}, "db"), newBranch(t, ignored, selected, "db")
+	create(t, kube.BatchV1().Jobs(test.namespace).Create, job("once"))
+	create(t, kube.BatchV1().CronJobs(test.namespace).Create, cronJob("often"))
 
 	r := record(t, ignored)
-	server := installed(t, r, install.Options{Args: []string{
+	server := serveShops(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, install.Name), Args: []string{
 		"--namespaces-to-ignore=" + out.namespace + ",kube-system", `--namespace-selector="env:test"`, "--ignored-workload-types=jobs,cronjobs", "--auto-reload-all",
-		"--settle=0s", "--release-settle=0s", "--min-interval=0s", "--log-level=info", "--sync-after-restart=true", "--is-Argo-Rollouts=true",
-		"--enable-pprof", "--pprof-addr=127.0.0.1:0", "--insecure-metrics-bind-address=127.0.0.1:0",
-	}})
-	defer closeEntrances(t)
-	test.await("is tracked", inSync(""))
-	prod.await("is not selected", unmanaged("", ""))
+		"--log-level=info", "--sync-after-restart=true", "--is-Argo-Rollouts=true",
+		"--enable-pprof", "--pprof-addr=127.0.0.1:0", "--insecure-metrics-bind-address=127.0.0.1:0", "--reload-jobs=false", "--kinds-config=",
+	}}, test, prod, out)
+	test.view("deployment.web", applied, neverRestarted)
+	prod.view("deployment.web", unselected)
 
 	t.Log("the webhook records workloads where they are restarted, and looks nothing up for others")
-	n := 0
-	await.Until(t, "a new workload is recorded", func(ctx context.Context) error { // once the CA is published
-		n++
-		recorded, err := test.create(ctx, fmt.Sprint("new-", n))
-		if err == nil && !recorded {
-			err = errors.New("it is not")
-		}
-		return err
-	})
-	for _, b := range []*branch{prod, out} {
-		if recorded, err := b.create(t.Context(), "new"); err != nil || recorded {
-			t.Errorf("%s: recorded = %t (%v)", b.namespace, recorded, err)
+	for _, s := range []*shop{test, prod, out} {
+		s.call(server)
+	}
+	test.stamps("db")
+	for _, s := range []*shop{prod, out} {
+		if s.createReader("new", "db") {
+			t.Errorf("%s: a new workload is recorded", s.namespace)
 		}
 	}
 
 	t.Log("a change restarts the workload in the namespace that is selected, and no other")
-	out.change("db", "1")
-	seen := prod.change("db", "1")
-	test.change("db", "1")
-	test.await("is restarted", inSync("Secret/db"))
-	prod.await("has the change been seen", unmanaged("db", seen))
+	out.write(db, "more", "1")
+	prod.view("deployment.web", unselected, at(prod.write(db, "more", "1")))
+	test.view("deployment.web", applied, at(test.write(db, "more", "1")), restartedFor(string(db)))
 	prod.sameAs(nil, "in a namespace that is not selected")
 
 	t.Log("the namespace gets the label: the workload opts in as it is, and the next change restarts it")
-	prod.label("test")
-	prod.await("is tracked", inSync(""))
+	prod.relabel("test")
+	prod.view("deployment.web", applied, neverRestarted)
 	prod.sameAs(nil, "after the namespace got the label")
-	prod.change("db", "2")
-	prod.await("is restarted", inSync("Secret/db"))
+	prod.view("deployment.web", applied, at(prod.write(db, "more", "2")), restartedFor(string(db)))
 	before, testBefore := prod.restarts(), test.restarts()
 
 	t.Log("the namespace loses the label")
-	prod.label("prod")
-	prod.await("is not selected", unmanaged("", ""))
-	prod.await("has the change been seen", unmanaged("db", prod.change("db", "3")))
-	test.change("db", "2")
-	test.await("is restarted", func(o *v1alpha1.ConfigDependency) bool {
-		return inSync("Secret/db")(o) && !maps.Equal(test.restarts(), testBefore)
-	})
+	prod.relabel("prod")
+	prod.view("deployment.web", unselected)
+	prod.view("deployment.web", unselected, at(prod.write(db, "more", "3")))
+	test.view("deployment.web", applied, at(test.write(db, "more", "2")))
+	if maps.Equal(test.restarts(), testBefore) {
+		t.Error("web was not restarted in the namespace that is selected")
+	}
 	prod.sameAs(before, "after the namespace lost the label")
 	out.sameAs(nil, "in a namespace that is ignored")
 
-	all, err := versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1().ConfigDependencies("").List(t.Context(), metav1.ListOptions{})
+	all, err := test.shownBy[0].ConfigdepV1alpha1().ConfigDependencies("").List(t.Context(), metav1.ListOptions{})
 	test.must(err)
 	for i := range all.Items {
 		o := &all.Items[i]
@@ -283,13 +419,13 @@ func TestScope_Namespaces(t *testing.T) {
 		t.Errorf("only %d requests for all namespaces", streams)
 	}
 
-	if text := get(t, served(t, server, "metrics")+"/metrics"); !strings.Contains(text, "configdep_rollouts_total{") {
-		t.Errorf("metrics = %.500s", text)
+	for what, want := range map[string]string{"metrics": "/metrics configdep_rollouts_total{", "profiles": "/debug/pprof/ goroutine"} {
+		path, text, _ := strings.Cut(want, " ")
+		if got := send(t, &rest.Config{Host: served(t, server, what)}, request{path: path}); !strings.Contains(string(got.body), text) {
+			t.Errorf("%s = %.500s", what, got.body)
+		}
 	}
-	if text := get(t, served(t, server, "profiles")+"/debug/pprof/"); !strings.Contains(text, "goroutine") {
-		t.Errorf("profiles = %.500s", text)
-	}
-	content, err := os.ReadFile(server.Replicas[0].Log())
+	content, err := os.ReadFile(server.Log())
 	test.must(err)
 	for _, notice := range []string{"--sync-after-restart is not needed", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts."} {
 		if n := strings.Count(string(content), notice); n != 1 {
@@ -304,56 +440,36 @@ func TestScope_Namespaces(t *testing.T) {
 // Of ConfigMaps and Secrets without a label, kube-apiserver sends nothing, and workloads that need them are neither blocked nor
 // restarted for them.
 func TestScope_Labels(t *testing.T) {
+	t.Parallel()
 	const word = "CONTENT-BY-LABEL"
-	b := newBranch(t, "scope-labels", nil, map[string]map[string]string{"with": {"reload": "true"}, "without": nil}, word)
+	s := newBranch(t, word, nil, "with", "without")
+	s.patchSource("Secret/with", map[string]any{"metadata": map[string]any{"labels": pairs("reload", "true")}})
 	r := record(t, word+"-settings", word+"-without", word+"-with", "CHANGE-OF-WITHOUT")
-	installed(t, r, install.Options{Args: []string{
-		"--resource-label-selector=reload:*", "--namespaces=" + b.namespace, "--default-reload=auto", "--settle=0s", "--release-settle=0s", "--min-interval=0s",
-	}})
-	defer closeEntrances(t)
-	o := b.await("is tracked", inSync(""))
-	if diff := cmp.Diff(map[string]string{"ConfigMap/settings": "unknown", "Secret/with": "true", "Secret/without": "unknown"}, shown(o)); diff != "" {
-		t.Errorf("sources (-want +got):\n%s", diff)
-	}
-	if resolved := o.Status.Conditions[0]; resolved.Status != metav1.ConditionTrue {
-		t.Errorf("condition = %+v", resolved)
-	}
-	b.change("without", "CHANGE-OF-WITHOUT")
-	b.change("with", "1")
-	b.await("is restarted", inSync("Secret/with"))
-	found, err := b.client.AppsV1().Deployments(b.namespace).Get(t.Context(), "web", metav1.GetOptions{})
-	b.must(err)
-	if revision := found.Annotations["deployment.kubernetes.io/revision"]; revision != "2" {
-		t.Errorf("revision = %s after one restart", revision)
-	}
-	for passed, want := range map[string]bool{word + "-settings": false, word + "-without": false, word + "-with": true, "CHANGE-OF-WITHOUT": false} {
-		if r.hasPassed(passed) != want {
-			t.Errorf("kube-apiserver sent %s: %t", passed, !want)
-		}
-	}
+	s.serve(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, install.Name), Args: []string{"--resource-label-selector=reload:*", "--default-reload=auto"}})
+	o := s.view("deployment.web", applied, neverRestarted, resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
+	checkSources(t, o, map[string]string{"ConfigMap/settings": "unknown", "Secret/with": "true", "Secret/without": "unknown"})
+	s.write("Secret/without", "more", "CHANGE-OF-WITHOUT")
+	s.view("deployment.web", applied, at(s.write("Secret/with", "more", "1")), restartedFor("Secret/with"))
+	s.wantTemplates(2, "after one restart")
+	r.checkPassed(t, map[string]bool{word + "-settings": false, word + "-without": false, word + "-with": true, "CHANGE-OF-WITHOUT": false})
 }
 
 // A server that reads no ConfigMaps, and has no right on them, asks for none but its own, which it lists and watches by name.
 func TestScope_WithoutConfigMaps(t *testing.T) {
+	t.Parallel()
 	const word = "CONTENT-BESIDE-CONFIGMAPS"
-	b := newBranch(t, "scope-configmaps", nil, map[string]map[string]string{"db": nil}, word)
+	s := newBranch(t, word, nil, "db")
 	r := record(t, word+"-settings", word+"-db")
-	installed(t, r, install.Options{Values: "secrets-only", ManagedCertificates: true, Args: []string{
-		"--namespaces=" + b.namespace, "--default-reload=auto", "--settle=0s", "--release-settle=0s", "--min-interval=0s",
+	s.serve(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, accountOf(t, "secrets-only")), Args: []string{
+		"--read-configmaps=false", "--kinds-config=", "--default-reload=auto",
 	}})
-	defer closeEntrances(t)
-	o := b.await("is tracked", inSync(""))
-	if diff := cmp.Diff(map[string]string{"ConfigMap/settings": "unknown NotObserved", "Secret/db": "true"}, shown(o)); diff != "" {
-		t.Errorf("sources (-want +got):\n%s", diff)
-	}
+	o := s.view("deployment.web", applied, neverRestarted)
+	checkSources(t, o, map[string]string{"ConfigMap/settings": "unknown NotObserved", "Secret/db": "true"})
 	if says := "Changes of ConfigMap/settings are not seen: configdep reads no ConfigMaps (--read-configmaps=false)."; !strings.HasSuffix(o.Status.Message, says) {
 		t.Errorf("message = %q", o.Status.Message)
 	}
-	b.change("db", "1")
-	b.await("is restarted", inSync("Secret/db"))
-	if r.hasPassed(word+"-settings") || !r.hasPassed(word+"-db") {
-		t.Error("kube-apiserver sent the content of the ConfigMap, or not that of the Secret")
-	}
+	s.view("deployment.web", applied, at(s.write(db, "more", "1")), restartedFor(string(db)))
+	r.checkPassed(t, map[string]bool{word + "-settings": false, word + "-db": true})
 	own := false
 	for _, a := range r.all() {
 		if a.code == http.StatusForbidden {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -32,23 +31,18 @@ func TestContentIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := newNamespace(t)
+	s := newOwnShop(t)
+	namespace := s.namespace
 	dump := filepath.Join(t.TempDir(), "heap")
-	content := &content{t: t, namespace: namespace, marker: rand.Text(),
+	content := &hidden{t: t, namespace: namespace, marker: rand.Text(),
 		name: "name-" + strings.ToLower(rand.Text()), key: "key-" + rand.Text()}
 	content.create()
-	replica, err := server.StartExtra("heap", install.ReplicaOptions{
-		Binary: binary, Args: []string{"-v=10", "--leader-elect=false"}, // it restarts workloads too
+	replica := s.serve(install.ReplicaOptions{
+		Binary: binary, Args: []string{"-v=10"},
 		// Free memory does not matter. But the runtime reuses it for stacks, whose unused parts are in the dump,
 		// so it is overwritten when it is freed.
 		Env: []string{"HEAP_DUMP=" + dump, "GODEBUG=clobberfree=1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replica.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	answers := &bytes.Buffer{}
 	ask := func(r request) {
 		got := send(t, replica.AdminConfig(), r)
@@ -64,14 +58,7 @@ func TestContentIsNotKept(t *testing.T) {
 	// Buffers that live as long as a connection contain the last data. This replaces them with other and longer
 	// content.
 	last := content.overwrite()
-	client := clientset(t, replica.AdminConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace)
-	await.Until(t, "the server has read the last writes", func(ctx context.Context) error {
-		shown, err := client.Get(ctx, "deployment.last", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return errors.Join(at(isSecret, last.secret)(shown), at(isConfigMap, last.configMap)(shown))
-	})
+	s.view("deployment.last", at(last.secret), at(last.configMap)) // the server has read the last writes
 	everyRequest(namespace, ask)
 	ask(request{path: "/metrics"})
 
@@ -101,7 +88,7 @@ func TestContentIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := kube(t).CoreV1().Secrets(install.Namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{})
+	key, err := kube.CoreV1().Secrets(install.Namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +119,7 @@ func TestContentIsNotKept(t *testing.T) {
 	// The search finds names and keys, which may be kept, and the key of the config hash.
 	for place, wants := range map[string][]string{
 		"the heap":    {content.name, content.key, string(key.Data["key"])},
-		"the log":     {"/api/v1/secrets?fieldSelector=type%21%3D", "/api/v1/secrets?allowWatchBookmarks=true&fieldSelector=type%21%3D", namespace},
+		"the log":     {"/" + namespace + "/secrets?fieldSelector=type%21%3D", "/" + namespace + "/secrets?allowWatchBookmarks=true&fieldSelector=type%21%3D"},
 		"the answers": {content.name, content.key},
 		"the cluster": {content.name, "configdep.io/applied-sources", "ConfigReloaded"},
 	} {
@@ -144,8 +131,8 @@ func TestContentIsNotKept(t *testing.T) {
 	}
 }
 
-// content is content of the cluster that the server must not keep.
-type content struct {
+// hidden is content of the cluster that the server must not keep.
+type hidden struct {
 	t         *testing.T
 	namespace string
 	marker    string
@@ -154,74 +141,74 @@ type content struct {
 }
 
 // value returns a text that is different each time, with the marker at its start, in its middle and at its end.
-func (c *content) value(size int) string {
+func (c *hidden) value(size int) string {
 	c.round++
 	filling := strings.Repeat(fmt.Sprintf("%06d ", c.round), size/14)
 	return c.marker + filling + c.marker + filling + c.marker
 }
 
-func (c *content) data() (text map[string]string, binary map[string][]byte) {
+func (c *hidden) data() (text map[string]string, binary map[string][]byte) {
 	return map[string]string{c.key: c.value(10), "large": c.value(200 << 10)},
 		map[string][]byte{"binary": []byte("\xff\x00" + c.value(1<<10))}
 }
 
 // annotations are the annotations of kubectl apply.
-func (c *content) annotations() map[string]string {
+func (c *hidden) annotations() map[string]string {
 	return map[string]string{corev1.LastAppliedConfigAnnotation: `{"stringData":{"x":"` + c.value(10) + `"}}`}
 }
 
-func (c *content) fillSecret(s *corev1.Secret) {
+func (c *hidden) fillSecret(s *corev1.Secret) {
 	text, binary := c.data()
 	s.StringData, s.Data, s.Annotations = text, binary, c.annotations()
 }
 
-func (c *content) fillConfigMap(m *corev1.ConfigMap) {
+func (c *hidden) fillConfigMap(m *corev1.ConfigMap) {
 	m.Data, m.BinaryData = c.data()
 	m.Annotations = c.annotations()
 }
 
-func (c *content) make(name string) {
+func (c *hidden) make(name string) {
 	c.t.Helper()
 	s, m := secret(name, nil), configMap(name, nil)
 	c.fillSecret(s)
 	c.fillConfigMap(m)
-	create(c.t, kube(c.t).CoreV1().Secrets(c.namespace).Create, s)
-	create(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace).Create, m)
+	create(c.t, kube.CoreV1().Secrets(c.namespace).Create, s)
+	create(c.t, kube.CoreV1().ConfigMaps(c.namespace).Create, m)
 }
 
 // names are the names of the Secrets and ConfigMaps that exist at the start.
-func (c *content) names() []string { return []string{c.name, "deleted", "unused"} }
+func (c *hidden) names() []string { return []string{c.name, "deleted", "unused"} }
 
-func (c *content) create() {
+func (c *hidden) create() {
 	c.t.Helper()
 	for _, name := range c.names() {
 		c.make(name)
 	}
 	web := asleep("web", envFromSecret(c.name), envFromConfigMap(c.name), envSecretKey(c.name, c.key))
 	web.Annotations = map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "0", "configdep.io/min-interval": "0"}
-	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create, web)
-	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create, asleep("api", envFromSecret("deleted"), envFromSecret("later")))
+	create(c.t, kube.AppsV1().Deployments(c.namespace).Create, web)
+	create(c.t, kube.AppsV1().Deployments(c.namespace).Create, asleep("api", envFromSecret("deleted"), envFromSecret("later")))
 }
 
-func (c *content) createMore() {
+func (c *hidden) createMore() {
 	c.t.Helper()
 	c.make("later")
 }
 
-func (c *content) update() {
+func (c *hidden) update() {
 	c.t.Helper()
 	for range 3 {
 		for _, name := range c.names() {
-			edit(c.t, kube(c.t).CoreV1().Secrets(c.namespace), name, c.fillSecret)
-			edit(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace), name, c.fillConfigMap)
+			edit(c.t, kube.CoreV1().Secrets(c.namespace), name, c.fillSecret)
+			edit(c.t, kube.CoreV1().ConfigMaps(c.namespace), name, c.fillConfigMap)
 		}
 	}
 }
 
-func (c *content) remove() {
+func (c *hidden) remove() {
 	c.t.Helper()
-	remove(c.t, kube(c.t).CoreV1().Secrets(c.namespace).Delete, "deleted")
-	remove(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace).Delete, "deleted")
+	remove(c.t, kube.CoreV1().Secrets(c.namespace).Delete, "deleted")
+	remove(c.t, kube.CoreV1().ConfigMaps(c.namespace).Delete, "deleted")
 }
 
 type pair struct {
@@ -231,10 +218,10 @@ type pair struct {
 
 // overwrite writes longer content without the marker, and creates a workload that shows when the server has read
 // the content.
-func (c *content) overwrite() (last pair) {
+func (c *hidden) overwrite() (last pair) {
 	c.t.Helper()
-	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create, asleep("last", envFromSecret("last"), envFromConfigMap("last")))
-	core := kube(c.t).CoreV1()
+	create(c.t, kube.AppsV1().Deployments(c.namespace).Create, asleep("last", envFromSecret("last"), envFromConfigMap("last")))
+	core := kube.CoreV1()
 	create(c.t, core.Secrets(c.namespace).Create, secret("last", nil))
 	create(c.t, core.ConfigMaps(c.namespace).Create, configMap("last", nil))
 	for i := range 4 {

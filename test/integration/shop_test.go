@@ -1,49 +1,131 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dialects
+package integration
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
-// lastReloadedFrom is the annotation of pod templates that says, in the format of Stakater Reloader, what has caused the last
-// restart.
-const lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
-
-// shop is a namespace.
+// shop is a namespace, as some servers show it.
 type shop struct {
 	*testing.T
 
 	namespace string
+	shownBy   []endpoint
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &shop{t, made.Name}
+	return &shop{t, newNamespace(t), everywhere}
 }
 
-// A ref names a ConfigMap or a Secret, as in ConfigMap/config.
+// ownNamespaces are the names of the namespaces that the installation neither reads nor shows, so that a test can have a server for one of
+// them. A server that restarts workloads in some namespaces also puts right what it finds in others, so no two may see the same.
+func ownNamespaces() (names []string) {
+	for i := range 64 {
+		names = append(names, fmt.Sprint("own-", i))
+	}
+	return names
+}
+
+// ownTaken is how many of them are taken.
+var ownTaken atomic.Int32
+
+// newOwnShop returns a shop that the installation does not see, with pairs of labels of the namespace.
+func newOwnShop(t *testing.T, labels ...string) *shop {
+	t.Helper()
+	name := ownNamespaces()[ownTaken.Add(1)-1]
+	create(t, kube.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: pairs(labels...)}})
+	return &shop{t, name, nil}
+}
+
+// serve starts the server of an own shop, which sees nothing else.
+func (s *shop) serve(o install.ReplicaOptions) *install.Replica {
+	s.Helper()
+	o.Args = append([]string{"--namespaces=" + s.namespace}, o.Args...)
+	return serveShops(o, s)
+}
+
+// serveShops starts the server of own shops, whose flags say what it sees.
+func serveShops(o install.ReplicaOptions, shops ...*shop) *install.Replica {
+	s := shops[0]
+	s.Helper()
+	o.Args = append([]string{"--leader-elect=false"}, o.Args...)
+	r := replica(s.T, "of-"+s.namespace, o)
+	for _, s := range shops {
+		s.shownBy = []endpoint{endpointOf(r)}
+	}
+	return r
+}
+
+// call makes kube-apiserver call the webhook of a replica for workloads that opt in.
+func (s *shop) call(r *install.Replica) {
+	s.Helper()
+	webhooks := kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	installed, err := webhooks.Get(s.Context(), install.Name, metav1.GetOptions{})
+	s.must(err)
+	address, err := netip.ParseAddrPort(r.WebhookAddress())
+	s.must(err)
+	optedIn := installed.Webhooks[0]
+	optedIn.Name = s.namespace + ".configdep.io"
+	optedIn.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
+	optedIn.ClientConfig.Service.Port = new(int32(address.Port()))
+	create(s.T, webhooks.Create, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Webhooks: []admissionregistrationv1.MutatingWebhook{optedIn},
+	})
+	s.Cleanup(func() {
+		if err := webhooks.Delete(context.WithoutCancel(s.Context()), s.namespace, metav1.DeleteOptions{}); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// api is the API of a server that shows the shop.
+func (s *shop) api() configdepv1alpha1.ConfigDependencyInterface {
+	return s.shownBy[len(s.shownBy)-1].ConfigdepV1alpha1().ConfigDependencies(s.namespace)
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// view returns a ConfigDependency once every server shows one that passes all checks.
+func (s *shop) view(name string, checks ...func(*v1alpha1.ConfigDependency) error) (found *v1alpha1.ConfigDependency) {
+	s.Helper()
+	for _, where := range s.shownBy {
+		what := fmt.Sprintf("%s shows %s/%s as expected", where.name, s.namespace, name)
+		found = await.Passes(s.T, what, func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
+			return where.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		}, checks...)
+	}
+	return found
+}
+
+// A ref names a ConfigMap or a Secret, as in Secret/db.
 type ref string
 
 func (r ref) split() (kind, name string) {
@@ -51,54 +133,58 @@ func (r ref) split() (kind, name string) {
 	return kind, name
 }
 
-// source creates a ConfigMap or a Secret, with pairs of annotations.
-func (s *shop) source(r ref, annotations ...string) {
-	s.Helper()
-	kind, name := r.split()
-	meta := metav1.ObjectMeta{Name: name, Annotations: pairs(annotations...)}
-	var err error
-	if kind == "Secret" {
-		_, err = client.CoreV1().Secrets(s.namespace).Create(s.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"key": "old"}}, metav1.CreateOptions{})
-	} else {
-		_, err = client.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"key": "old"}}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-// write gives a source another content, and returns its version.
-func (s *shop) write(r ref, value string) string {
+// write creates a ConfigMap or a Secret with pairs of keys and values, or sets these and keeps the others. It returns the stored object.
+func (s *shop) write(r ref, keysAndValues ...string) metav1.Object {
 	s.Helper()
 	field := "data"
 	if kind, _ := r.split(); kind == "Secret" {
 		field = "stringData"
 	}
-	return s.patchSource(r, map[string]any{field: map[string]string{"key": value}})
+	return s.patchSource(r, map[string]any{field: pairs(keysAndValues...)})
 }
 
-// label gives a source a label, and returns its version.
-func (s *shop) label(r ref, value string) string {
+// annotate sets annotations of a ConfigMap or a Secret, which it creates if there is none.
+func (s *shop) annotate(r ref, keysAndValues ...string) metav1.Object {
 	s.Helper()
-	return s.patchSource(r, map[string]any{"metadata": map[string]any{"labels": map[string]string{"team": value}}})
+	return s.patchSource(r, map[string]any{"metadata": map[string]any{"annotations": pairs(keysAndValues...)}})
 }
 
-func (s *shop) patchSource(r ref, patch any) string {
+// patchSource merges a patch into a ConfigMap or a Secret, or creates one from it.
+func (s *shop) patchSource(r ref, patch map[string]any) metav1.Object {
 	s.Helper()
-	data, err := json.Marshal(patch)
-	if err != nil {
-		s.Fatal(err)
-	}
+	kind, name := r.split()
+	data := asJSON(s.T, patch)
+	secrets, configMaps := kube.CoreV1().Secrets(s.namespace), kube.CoreV1().ConfigMaps(s.namespace)
 	var made metav1.Object
-	if kind, name := r.split(); kind == "Secret" {
-		made, err = client.CoreV1().Secrets(s.namespace).Patch(s.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})
+	var err error
+	if kind == "Secret" {
+		made, err = secrets.Patch(s.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})
 	} else {
-		made, err = client.CoreV1().ConfigMaps(s.namespace).Patch(s.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})
+		made, err = configMaps.Patch(s.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})
 	}
+	if apierrors.IsNotFound(err) {
+		if kind == "Secret" {
+			o := &corev1.Secret{}
+			s.must(json.Unmarshal(data, o))
+			o.Name = name
+			return create(s.T, secrets.Create, o)
+		}
+		o := &corev1.ConfigMap{}
+		s.must(json.Unmarshal(data, o))
+		o.Name = name
+		return create(s.T, configMaps.Create, o)
+	}
+	s.must(err)
+	return made
+}
+
+func asJSON(t *testing.T, value any) []byte {
+	t.Helper()
+	data, err := json.Marshal(value)
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
-	return made.GetResourceVersion()
+	return data
 }
 
 func pairs(keysAndValues ...string) map[string]string {
@@ -109,166 +195,59 @@ func pairs(keysAndValues ...string) map[string]string {
 	return out
 }
 
-// reads lets a container read a source that may be absent.
-func reads(c *corev1.Container, r ref) {
-	kind, name := r.split()
-	of := corev1.LocalObjectReference{Name: name}
-	from := corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of, Optional: new(true)}}
-	if kind == "Secret" {
-		from = corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: of, Optional: new(true)}}
-	}
-	c.EnvFrom = append(c.EnvFrom, from)
-}
-
-// podTemplate returns a template with one container, which reads sources.
-func podTemplate(name string, sources ...ref) corev1.PodTemplateSpec {
-	app := corev1.Container{Name: "app", Image: "app"}
-	for _, r := range sources {
-		reads(&app, r)
-	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{app}, TerminationGracePeriodSeconds: new(int64(1)), AutomountServiceAccountToken: new(false),
-		},
-	}
-}
-
-// deployment returns a Deployment with one pod.
-func deployment(name string, annotations map[string]string, template corev1.PodTemplateSpec) *appsv1.Deployment {
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template,
-			RevisionHistoryLimit: new(int32(100)), // so that ReplicaSets count rollouts
-		},
-	}
-}
-
 func (s *shop) create(d *appsv1.Deployment) *appsv1.Deployment {
 	s.Helper()
-	made, err := client.AppsV1().Deployments(s.namespace).Create(s.Context(), d, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return made
+	return create(s.T, kube.AppsV1().Deployments(s.namespace).Create, d)
 }
 
 func (s *shop) deployment(name string) *appsv1.Deployment {
 	s.Helper()
-	d, err := client.AppsV1().Deployments(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	d, err := kube.AppsV1().Deployments(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
+	s.must(err)
 	return d
 }
 
-// edit changes a Deployment, even while other clients write it.
 func (s *shop) edit(name string, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	s.Helper()
-	var made *appsv1.Deployment
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		d, err := client.AppsV1().Deployments(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(d)
-		made, err = client.AppsV1().Deployments(s.namespace).Update(s.Context(), d, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return made
+	return edit(s.T, kube.AppsV1().Deployments(s.namespace), name, change)
 }
 
 // until waits until a Deployment passes a check, and returns it.
 func (s *shop) until(name, what string, check func(*appsv1.Deployment) error) *appsv1.Deployment {
 	s.Helper()
-	var d *appsv1.Deployment
-	await.Until(s.T, name+" "+what, func(ctx context.Context) (err error) {
-		if d, err = client.AppsV1().Deployments(s.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		return check(d)
-	})
-	return d
+	return await.Passes(s.T, name+" "+what, func(ctx context.Context) (*appsv1.Deployment, error) {
+		return kube.AppsV1().Deployments(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	}, check)
 }
 
-// view waits until the API shows a workload in a way that passes all checks.
-func (s *shop) view(name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
+// templates returns how many templates the Deployments of an app have had, or those of all apps.
+func (s *shop) templates(app string) int {
 	s.Helper()
-	return await.Passes(s.T, name+" is shown as expected", func(ctx context.Context) (*v1alpha1.ConfigDependency, error) {
-		return api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
-	}, checks...)
-}
-
-// inSync checks that the pods are known to run with the current content.
-func inSync(o *v1alpha1.ConfigDependency) error {
-	if o.Status.State != v1alpha1.StateInSync || o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
-		return fmt.Errorf("state = %s, %s: %s; appliedHash = %q, configHash = %q", o.Status.State, o.Status.Reason, o.Status.Message, o.Status.AppliedHash, o.Status.ConfigHash)
+	o := metav1.ListOptions{}
+	if app != "" {
+		o.LabelSelector = "app=" + app
 	}
-	return nil
-}
-
-func state(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		if o.Status.State != state || o.Status.Reason != reason {
-			return fmt.Errorf("state = %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
-		}
-		return nil
-	}
-}
-
-// at checks that a source is shown at a version.
-func at(r ref, version string) func(*v1alpha1.ConfigDependency) error {
-	return func(o *v1alpha1.ConfigDependency) error {
-		kind, name := r.split()
-		for i := range o.Status.Sources {
-			if x := &o.Status.Sources[i]; string(x.Kind) == kind && x.Name == name {
-				if x.ResourceVersion != version {
-					return fmt.Errorf("version of %s = %q, want %q", r, x.ResourceVersion, version)
-				}
-				return nil
-			}
-		}
-		return fmt.Errorf("%s is not shown", r)
-	}
-}
-
-// rollouts returns how many templates a Deployment has had.
-func (s *shop) rollouts(name string) int {
-	s.Helper()
-	list, err := client.AppsV1().ReplicaSets(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
-	if err != nil {
-		s.Fatal(err)
-	}
+	list, err := kube.AppsV1().ReplicaSets(s.namespace).List(s.Context(), o)
+	s.must(err)
 	return len(list.Items)
 }
 
-// reloadedFrom are the fields of lastReloadedFrom.
-type reloadedFrom struct {
-	Type          string   `json:"type"`
-	Name          string   `json:"name"`
-	Namespace     string   `json:"namespace"`
-	Hash          string   `json:"hash"`
-	ContainerRefs []string `json:"containerRefs"`
-	ObservedAt    int64    `json:"observedAt"`
-}
-
-// checkReloadedFrom checks the text that a restart because of a source leaves on a template.
-func (s *shop) checkReloadedFrom(text string, by ref) {
+// told waits until there is an event about an object for a reason, and returns the messages of all.
+func (s *shop) told(kind, name, reason string) (messages []string) {
 	s.Helper()
-	var got reloadedFrom
-	var fields map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(text), &got), json.Unmarshal([]byte(text), &fields)); err != nil {
-		s.Fatalf("%s = %q: %v", lastReloadedFrom, text, err)
-	}
-	kind, source := by.split()
-	want := reloadedFrom{Type: strings.ToUpper(kind), Name: source, Namespace: s.namespace, ContainerRefs: []string{"app"}, Hash: got.Hash, ObservedAt: got.ObservedAt}
-	if diff := cmp.Diff(want, got); diff != "" || got.Hash == "" || got.ObservedAt < 1_700_000_000 || len(fields) != 6 {
-		s.Errorf("%s = %s, want the fields of Reloader, for %s (-want +got):\n%s", lastReloadedFrom, text, by, diff)
-	}
+	await.Until(s.T, fmt.Sprintf("there is an event %s about %s %s", reason, kind, name), func(ctx context.Context) error {
+		selector := fmt.Sprintf("reason=%s,involvedObject.kind=%s,involvedObject.name=%s", reason, kind, name)
+		list, err := kube.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
+		messages = nil
+		for i := range list.Items {
+			messages = append(messages, list.Items[i].Message)
+		}
+		if err == nil && len(messages) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	return messages
 }
 
 // The canary is restarted by every change of the sources that it reads. Once it is, the server has seen the change.
@@ -276,12 +255,14 @@ const canary = "canary"
 
 func (s *shop) createCanary(sources ...ref) {
 	s.Helper()
-	s.create(deployment(canary, pairs(policy.ReloadAnnotation, "auto"), podTemplate(canary, sources...)))
-	s.view("deployment."+canary, inSync)
+	o := single(canary, optional(sources...))
+	o.Annotations = pairs(policy.ReloadAnnotation, "auto")
+	s.create(o)
+	s.view("deployment."+canary, applied)
 }
 
 // seen waits until the canary is restarted because of the last change of a source.
-func (s *shop) seen(r ref, version string) {
+func (s *shop) seen(o metav1.Object) {
 	s.Helper()
-	s.view("deployment."+canary, inSync, at(r, version))
+	s.view("deployment."+canary, applied, at(o))
 }

@@ -17,15 +17,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
-const keySecretPath = "/api/v1/namespaces/" + install.Namespace + "/secrets"
-
 // A server that has not read the cluster yet says so. It must not show incomplete data, and must not get requests.
 func TestServerThatIsNotReady(t *testing.T) {
 	t.Parallel()
+	const neverReady = "the key of the config hash cannot be read"
 	for name, tt := range map[string]struct {
 		interfere func(*http.Request) interference
 		why       string
@@ -39,9 +39,9 @@ func TestServerThatIsNotReady(t *testing.T) {
 			},
 			"waiting for the first list of secrets, secrets/helm.sh/release.v1, secrets/kubernetes.io/service-account-token",
 		},
-		"the key of the config hash cannot be read": {
+		neverReady: {
 			func(r *http.Request) interference {
-				if strings.HasPrefix(r.URL.Path, keySecretPath) {
+				if strings.Contains(r.URL.String(), ingest.KeySecret) {
 					return fail
 				}
 				return pass
@@ -53,27 +53,24 @@ func TestServerThatIsNotReady(t *testing.T) {
 			t.Parallel()
 			namespace := workloadIn(t)
 			proxy := newAPIProxy(t, tt.interfere)
-			replica, err := server.StartExtra("waiting-"+namespace, install.ReplicaOptions{Kubeconfig: proxy.kubeconfig})
-			if err != nil {
-				t.Fatal(err)
-			}
-			config := replica.AdminConfig()
-			awaitOnlyRed(t, replica, "dependency-index-synced", tt.why)
+			r := startReplica(t, "waiting-"+namespace, install.ReplicaOptions{Kubeconfig: proxy.kubeconfig})
+			config := r.AdminConfig()
+			awaitOnlyRed(t, r, "dependency-index-synced", tt.why)
 
 			if got := send(t, config, request{path: "/livez"}); got.code != http.StatusOK {
 				t.Errorf("livez: %d: %s", got.code, got.body)
 			}
-			for _, r := range []request{
+			for _, q := range []request{
 				{path: resourcePath(namespace)},
 				{path: resourcePath(namespace) + "/deployment.web"},
 				{path: resourcePath(namespace) + "/deployment.none"},
 				{path: apiPath + "/configdependencies?limit=5"},
 				{http.MethodPost, resourcePath(namespace) + "/deployment.web/reload", inJSON, "{}"},
 			} {
-				got := send(t, config, r)
+				got := send(t, config, q)
 				checkRefused(t, got, refusal{http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "has not synced yet"})
 				if got.header.Get("Retry-After") != "1" {
-					t.Errorf("%s: Retry-After = %q", r.path, got.header.Get("Retry-After"))
+					t.Errorf("%s: Retry-After = %q", q.path, got.header.Get("Retry-After"))
 				}
 			}
 			// Discovery does not wait, because kubectl and the aggregator need it.
@@ -81,15 +78,18 @@ func TestServerThatIsNotReady(t *testing.T) {
 				t.Errorf("discovery: %d: %s", got.code, got.body)
 			}
 
+			if name == neverReady {
+				if err := r.Terminate(); err != nil {
+					t.Errorf("a replica that was never ready did not stop in order: %v", err)
+				}
+				return
+			}
 			proxy.release()
-			if err := replica.AwaitReady(t.Context()); err != nil {
+			if err := r.AwaitReady(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := send(t, config, request{path: resourcePath(namespace) + "/deployment.web"}); got.code != http.StatusOK {
 				t.Errorf("after the server is ready: %d: %s", got.code, got.body)
-			}
-			if err := replica.Terminate(); err != nil {
-				t.Errorf("the replica did not stop in order: %v", err)
 			}
 		})
 	}
@@ -126,47 +126,20 @@ func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 func TestServerThatIsReadyKnowsItsCallers(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)
-	replica, err := server.StartExtra("recognizing", install.ReplicaOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		if err := replica.AwaitReady(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		aggregator := replica.RESTConfig()
+	r := replica(t, "recognizing", install.ReplicaOptions{})
+	for range 3 {
+		aggregator := r.RESTConfig()
 		aggregator.CertFile = filepath.Join(cluster.Dir(), "pki", "front-proxy-client.crt")
 		aggregator.KeyFile = filepath.Join(cluster.Dir(), "pki", "front-proxy-client.key")
 		onBehalf := header("X-Remote-User", "jane", "X-Remote-Group", "system:masters")
 		if got := send(t, aggregator, request{path: resourcePath(namespace), header: onBehalf}); got.code != http.StatusOK {
 			t.Errorf("through the aggregator: %d: %s", got.code, got.body)
 		}
-		if got := send(t, replica.AdminConfig(), request{path: resourcePath(namespace)}); got.code != http.StatusOK {
+		if got := send(t, r.AdminConfig(), request{path: resourcePath(namespace)}); got.code != http.StatusOK {
 			t.Errorf("as a user: %d: %s", got.code, got.body)
 		}
-		replica.Kill()
-		if err := replica.Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A server that was never ready still stops when it is told to.
-func TestServerThatNeverBecomesReadyEnds(t *testing.T) {
-	t.Parallel()
-	proxy := newAPIProxy(t, func(r *http.Request) interference {
-		if strings.HasPrefix(r.URL.Path, keySecretPath) {
-			return fail
-		}
-		return pass
-	})
-	replica, err := server.StartExtra("never-ready", install.ReplicaOptions{Kubeconfig: proxy.kubeconfig})
-	if err != nil {
-		t.Fatal(err)
-	}
-	awaitOnlyRed(t, replica, "dependency-index-synced", "waiting for the key of the config hash in Secret configdep-hmac-key; the log says why")
-	if err := replica.Terminate(); err != nil {
-		t.Error(err)
+		r.Kill()
+		restart(t, r)
 	}
 }
 
@@ -178,14 +151,8 @@ var version = regexp.MustCompile(`("metadata":\{[^{}]*"resourceVersion":)"\d+"|(
 // depends on the order in which objects were read.
 func TestReplicasAgree(t *testing.T) {
 	t.Parallel()
-	namespace := shop(t)
-	extra, err := server.StartExtra("agreeing", install.ReplicaOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := extra.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	namespace := sharing(t)
+	extra := replica(t, "agreeing", install.ReplicaOptions{})
 	answers := func(replica *install.Replica) (all []string) {
 		t.Helper()
 		for _, accept := range []string{"application/json", "application/yaml"} {
@@ -211,17 +178,12 @@ func TestReplicasAgree(t *testing.T) {
 	if err := extra.Terminate(); err != nil {
 		t.Error(err)
 	}
-	if err := extra.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := extra.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, extra)
 	if diff := cmp.Diff(want, answers(extra)); diff != "" {
 		t.Errorf("answers before and after a restart (-want +got):\n%s", diff)
 	}
 
-	secrets, err := kube(t).CoreV1().Secrets(install.Namespace).List(t.Context(), metav1.ListOptions{})
+	secrets, err := kube.CoreV1().Secrets(install.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,34 +191,45 @@ func TestReplicasAgree(t *testing.T) {
 	for i := range secrets.Items {
 		held[secrets.Items[i].Name] = len(secrets.Items[i].Data)
 	}
-	// In this installation, the certificate comes from files.
-	if diff := cmp.Diff(map[string]int{"configdep-hmac-key": 1, install.CertificateSecret: 0}, held); diff != "" {
+	if diff := cmp.Diff(map[string]int{"configdep-hmac-key": 1, install.CertificateSecret: 4}, held); diff != "" {
 		t.Errorf("number of entries of Secrets in the namespace of the server (-want +got):\n%s", diff)
 	}
 }
 
-// A restart of kube-apiserver has no effect except for the time in between.
+// A restart of kube-apiserver has no effect except for the time in between, neither on the server nor on agents. From then on, it shows a
+// certificate to a webhook that wants one.
+//
+//nolint:paralleltest // kube-apiserver is restarted for all
 func TestRestartOfTheAPIServer(t *testing.T) {
 	namespace := newNamespace(t)
-	secrets := kube(t).CoreV1().Secrets(namespace)
-	made := create(t, secrets.Create, secret("db", map[string]string{"password": "x"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
-	before := view(t, namespace, "deployment.web", at(isSecret, made))
+	secrets := kube.CoreV1().Secrets(namespace)
+	made := write(t, namespace, "Secret/db", "password", "x")
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	before := view(t, namespace, "deployment.web", at(made))
+	callers := newCallerShop(t)
+	callers.refused()
+	p := newAgentShop(t, may("configmaps", "settings"))
+	p.write("ConfigMap/settings", "a", "1")
+	running := p.agent("--configmap=settings")
+	running.ready("a", "1")
 
-	if err := cluster.RestartAPIServer(t.Context()); err != nil {
+	if err := cluster.RestartAPIServer(t.Context(), callers.configure()); err != nil {
 		t.Fatal(err)
 	}
+	p.write("ConfigMap/settings", "a", "2")
+	running.ready("a", "2")
+	callers.answered()
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("new"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("new"))
 	view(t, namespace, "deployment.new")
-	if after := view(t, namespace, "deployment.web", at(isSecret, made)); after.Status.ConfigHash == before.Status.ConfigHash || after.UID != before.UID {
+	if after := view(t, namespace, "deployment.web", at(made)); after.Status.ConfigHash == before.Status.ConfigHash || after.UID != before.UID {
 		t.Errorf("hash = %[2]s, was %[1]s", before.Status.ConfigHash, after.Status.ConfigHash)
 	}
 	remove(t, secrets.Delete, "db")
 	view(t, namespace, "deployment.web", present(isSecret, "db", false))
 
 	// Other tests may need controllers that are up to date.
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("back"))
+	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("back"))
 	kubectl(t, "-n", namespace, "rollout", "status", "deployment/back", "--timeout=5m")
 }
 
@@ -264,16 +237,16 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 // configdep has none that must be deleted first.
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
-	namespace := shop(t)
-	remove(t, kube(t).CoreV1().Namespaces().Delete, namespace)
+	namespace := sharing(t)
+	remove(t, kube.CoreV1().Namespaces().Delete, namespace)
 	await.Until(t, "the namespace is deleted", func(ctx context.Context) error {
-		found, err := kube(t).CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
+		found, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
 		if err == nil && len(found.Items) > 0 {
 			err = fmt.Errorf("namespace %s: %v", found.Items[0].Status.Phase, found.Items[0].Status.Conditions)
 		}
 		return err
 	})
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		await.Until(t, where.name+" shows no object of the namespace", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) > 0 {

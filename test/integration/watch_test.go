@@ -37,7 +37,7 @@ type watching struct {
 	version string
 }
 
-func startWatch(t *testing.T, where place, namespace string, options metav1.ListOptions) *watching {
+func startWatch(t *testing.T, where endpoint, namespace string, options metav1.ListOptions) *watching {
 	t.Helper()
 	w, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(t.Context(), options)
 	if err != nil {
@@ -96,11 +96,11 @@ func event(want watch.EventType, name string) func(watch.EventType, *v1alpha1.Co
 // with its own version.
 func TestWatchFromAList(t *testing.T) {
 	t.Parallel()
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
-			apps := kube(t).AppsV1().Deployments(namespace)
+			apps := kube.AppsV1().Deployments(namespace)
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -115,7 +115,7 @@ func TestWatchFromAList(t *testing.T) {
 			if added.Spec.WorkloadRef.UID != made.UID {
 				t.Errorf("the UID is %s, not %s", added.Spec.WorkloadRef.UID, made.UID)
 			}
-			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+			write(t, namespace, "Secret/db", "password", "x")
 			w.until("the Secret is present", func(typ watch.EventType, o *v1alpha1.ConfigDependency) bool {
 				return typ == watch.Modified && present(v1alpha1.SourceSecret, "db", true)(o) == nil
 			})
@@ -129,7 +129,7 @@ func TestWatchFromAList(t *testing.T) {
 			if o := w.until("web is created again", event(watch.Added, "deployment.web")); o.UID == added.UID || o.Spec.WorkloadRef.UID != again.UID {
 				t.Error("the workload that was created again has the UID of the previous one")
 			}
-			if err := kube(t).CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+			if err := kube.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			w.until("web is deleted with its namespace", event(watch.Deleted, "deployment.web"))
@@ -148,7 +148,7 @@ func TestWatchFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	namespace, empty := newNamespace(t), newNamespace(t)
 	for _, name := range []string{"a", "b"} {
-		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(name))
 		view(t, namespace, "deployment."+name)
 	}
 	yes, no := true, false
@@ -172,7 +172,7 @@ func TestWatchFromTheBeginning(t *testing.T) {
 		"watch-list without initial events": {namespace, metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, nil},
 		"watch-list without bookmarks":      {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder}, all},
 	} {
-		for _, where := range everywhere(t) {
+		for _, where := range everywhere {
 			t.Run(name+", "+where.name, func(t *testing.T) {
 				t.Parallel()
 				w := startWatch(t, where, tt.namespace, tt.options)
@@ -194,8 +194,8 @@ func TestWatchFromTheBeginning(t *testing.T) {
 func TestWatchWithSelectors(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	apps := kube(t).AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
+	apps := kube.AppsV1().Deployments(namespace)
 	create(t, apps.Create, asleep("web", envFromSecret("db")))
 	view(t, namespace, "deployment.web")
 	everyone := map[string]func() *watching{}
@@ -204,7 +204,7 @@ func TestWatchWithSelectors(t *testing.T) {
 		"state":  {FieldSelector: "status.state=Unmanaged"},
 		"source": {FieldSelector: "source=Secret/db"},
 	} {
-		for _, where := range everywhere(t) {
+		for _, where := range everywhere {
 			w := startWatch(t, where, namespace, options)
 			w.until("the object exists", event(watch.Added, "deployment.web"))
 			everyone[selector+", "+where.name] = func() *watching { return w }
@@ -236,7 +236,7 @@ func TestVersionsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	path := resourcePath(namespace)
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
@@ -298,7 +298,7 @@ func TestWatchThatEnds(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	seconds := int64(4)
-	for _, where := range everywhere(t) {
+	for _, where := range everywhere {
 		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
@@ -325,30 +325,19 @@ func TestWatchThatEnds(t *testing.T) {
 // block all other requests.
 func TestWatchesHoldNoSeat(t *testing.T) {
 	t.Parallel()
-	replica, err := server.StartExtra("few-seats", install.ReplicaOptions{
-		Args: []string{"--max-requests-inflight=2", "--max-mutating-requests-inflight=1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replica.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r := replica(t, "few-seats", install.ReplicaOptions{Args: []string{"--max-requests-inflight=2", "--max-mutating-requests-inflight=1"}})
 	namespace := newNamespace(t)
 	// Not as an administrator, who is exempt from limits.
-	config := replica.RESTConfig()
-	create(t, kube(t).CoreV1().ServiceAccounts(namespace).Create, &corev1.ServiceAccount{ObjectMeta: metadata("viewer")})
+	config := r.RESTConfig()
+	create(t, kube.CoreV1().ServiceAccounts(namespace).Create, &corev1.ServiceAccount{ObjectMeta: metadata("viewer")})
 	bind(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "viewer"}, namespace, "configdep-view", toRead)
 	config.BearerToken = tokenOf(t, namespace, "viewer")
-	where := place{"few seats", config, clientset(t, config)}
+	where := endpoint{"few seats", config, clientset(t, config)}
 	for range 30 {
 		startWatch(t, where, namespace, metav1.ListOptions{AllowWatchBookmarks: true})
 	}
 	if _, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list during 30 watches: %v", err)
-	}
-	if err := replica.Terminate(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -356,9 +345,9 @@ func TestWatchesHoldNoSeat(t *testing.T) {
 func TestKubectlWatch(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	write(t, namespace, "Secret/db", "password", "x")
 	web := single("web", envFromSecret("db"))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, web)
+	create(t, kube.AppsV1().Deployments(namespace).Create, web)
 	view(t, namespace, "deployment.web")
 
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
@@ -404,12 +393,12 @@ func TestKubectlWatch(t *testing.T) {
 		}
 	}
 	await("get cfgdep -w: deployment.web Unmanaged", "get cfgdep deployment.web -w: deployment.web Unmanaged")
-	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { optedIn(o) })
+	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { optedIn(o) })
 	await("get cfgdep -w: deployment.web InSync", "get cfgdep deployment.web -w: deployment.web InSync",
 		"get cfgdep --watch-only -o name: configdependency.configdep.io/deployment.web")
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	kubectl(t, "-n", namespace, "wait", "--for=condition=InSync", "cfgdep/deployment.web", "--timeout=2m")
 	kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.lastReload.trigger}", "cfgdep/deployment.web", "--timeout=2m")
-	remove(t, kube(t).AppsV1().Deployments(namespace).Delete, "web")
+	remove(t, kube.AppsV1().Deployments(namespace).Delete, "web")
 	kubectl(t, "-n", namespace, "wait", "--for=delete", "cfgdep/deployment.web", "--timeout=2m")
 }

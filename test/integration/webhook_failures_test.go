@@ -1,9 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook tests failures of the admission webhook: workloads are still admitted, and the controller
-// catches up later.
-package webhook
+package integration
 
 import (
 	"bytes"
@@ -19,44 +17,146 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/configdep/configdep/pkg/admission"
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
 )
 
-// All tests share these. They run one after the other.
-var (
-	cluster *controlplane.ControlPlane
-	server  *install.Installation
-	client  kubernetes.Interface
-)
+// newOwnedShop returns a shop with a Secret that workloads read.
+func newOwnedShop(t *testing.T) *shop {
+	t.Helper()
+	s := newShop(t)
+	s.write(db, "password", "x")
+	return s
+}
 
-func TestMain(m *testing.M) {
-	os.Exit(install.Run(m, controlplane.Options{Nodes: 1}, install.Options{
-		Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=2s"},
-	}, func(c *controlplane.ControlPlane, i *install.Installation) {
-		cluster, server, client = c, i, kubernetes.NewForConfigOrDie(c.RESTConfig())
-	}))
+// owned is the manifest that the owner of a workload applies again and again.
+func owned(name string) *appsv1.Deployment {
+	o := single(name, envFromSecret("db"))
+	optedIn(o)
+	return o
+}
+
+// rewrite applies the manifest again, with a change and without configdep's annotations.
+func (s *shop) rewrite(name string, change func(*appsv1.Deployment)) (made *appsv1.Deployment, err error) {
+	deployments := kube.AppsV1().Deployments(s.namespace)
+	// Retries, because the status changes all the time.
+	err = retry.RetryOnConflict(wait.Backoff{Steps: 50, Duration: 5 * time.Millisecond, Factor: 1.1, Jitter: 1}, func() error {
+		o, err := deployments.Get(s.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		m := owned(name)
+		o.Annotations, o.Spec.Template = m.Annotations, m.Spec.Template
+		change(o)
+		made, err = deployments.Update(s.Context(), o, metav1.UpdateOptions{})
+		return err
+	})
+	return made, err
+}
+
+// failedOpen returns how many requests kube-apiserver has admitted without an answer of the webhook.
+func failedOpen(t *testing.T) (n float64) {
+	t.Helper()
+	raw, err := kube.Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "apiserver_admission_webhook_fail_open_count{") && strings.Contains(line, "configdep.io") {
+			var value float64
+			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
+				t.Fatal(err)
+			}
+			n += value
+		}
+	}
+	return n
+}
+
+// reach makes kube-apiserver look for the webhook at another address, until the test ends.
+func reach(t *testing.T, port int) {
+	t.Helper()
+	before := setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) {
+		c.Service.Port = new(int32(port))
+	})
+	t.Cleanup(func() {
+		setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) { c.Service.Port = before.Service.Port })
+	})
+}
+
+func setWebhooks(t *testing.T, change func(*admissionregistrationv1.WebhookClientConfig)) (before admissionregistrationv1.WebhookClientConfig) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // the context of the test may be done by now
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		o, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		before = *o.Webhooks[0].ClientConfig.DeepCopy()
+		for i := range o.Webhooks {
+			change(&o.Webhooks[i].ClientConfig)
+		}
+		_, err = kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, o, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
+// createOpen creates workloads until one of them is admitted without the webhook: kube-apiserver reads a new
+// configuration with a delay.
+func (s *shop) createOpen() (name string) {
+	s.Helper()
+	before, n := failedOpen(s.T), 0
+	await.Until(s.T, "a workload is admitted without the webhook", func(context.Context) error {
+		name = fmt.Sprintf("open-%d", n)
+		n++
+		made := s.create(owned(name))
+		if failedOpen(s.T) == before {
+			return errors.New("the webhook was called")
+		}
+		if made.Spec.Template.Annotations != nil {
+			s.Errorf("annotations of the template = %v", made.Spec.Template.Annotations)
+		}
+		return nil
+	})
+	return name
+}
+
+// webhookPath returns the path of the webhook, which the leader has written into the configuration.
+func webhookPath(t *testing.T) string {
+	t.Helper()
+	o, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.Webhooks {
+		if path := o.Webhooks[i].ClientConfig.Service.Path; path == nil || !strings.HasPrefix(*path, admission.Path+"/") || len(*path) < len(admission.Path)+40 || *path != *o.Webhooks[0].ClientConfig.Service.Path {
+			t.Fatalf("path of %s = %v", o.Webhooks[i].Name, path)
+		}
+	}
+	return *o.Webhooks[0].ClientConfig.Service.Path
 }
 
 // Whatever kube-apiserver finds at the address of the webhook, workloads are created and updated, and the
 // controller records and restarts as without a webhook.
-func TestFailsOpen(t *testing.T) {
-	stranger, err := pki.NewAuthority("a stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
+//
+//nolint:paralleltest // the webhook fails for all
+func TestWebhookFailsOpen(t *testing.T) {
 	var listening sync.WaitGroup
 	t.Cleanup(listening.Wait)
 	// listen handles connections until the test ends.
@@ -81,47 +181,35 @@ func TestFailsOpen(t *testing.T) {
 		})
 		return listener.Addr().(*net.TCPAddr).Port
 	}
-	for name, tt := range map[string]struct {
-		answer func(net.Conn)
-		ca     []byte
-	}{
-		"no server listens":              {},
-		"connections are closed":         {answer: func(net.Conn) {}},
-		"no answer arrives":              {answer: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
-		"the answer is not TLS":          {answer: func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
-		"the certificate is not trusted": {ca: stranger.BundlePEM()},
+	for name, answer := range map[string]func(net.Conn){
+		"no server listens": nil,
+		"no answer arrives": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
-			port := server.WebhookPort()
-			if tt.answer != nil {
-				port = listen(t, tt.answer)
-			} else if tt.ca == nil {
-				port = 1 // a privileged port, on which no other process of the user listens
+			s := newOwnedShop(t)
+			port := 1 // a privileged port, on which no other process of the user listens
+			if answer != nil {
+				port = listen(t, answer)
 			}
-			reach(t, port, tt.ca)
-			web := s.awaitOpen()
-			s.inSync(web, nil)
-			s.setPassword("y")
-			s.inSync(web, func(o *v1alpha1.ConfigDependency) error {
-				if o.Status.LastReload == nil {
-					return errors.New("not restarted yet")
-				}
-				return nil
-			})
-			rewritten := s.rewrite(web, func(*appsv1.Deployment) {})
+			reach(t, port)
+			web := s.createOpen()
+			s.view("deployment."+web, applied)
+			s.write(db, "password", "y")
+			s.view("deployment."+web, applied, restartedFor(string(db)))
+			rewritten, err := s.rewrite(web, func(*appsv1.Deployment) {})
+			s.must(err)
 			if rewritten.Spec.Template.Annotations != nil {
 				t.Errorf("annotations of the template = %v", rewritten.Spec.Template.Annotations)
 			}
-			s.inSync(web, nil)
+			s.view("deployment."+web, applied)
 		})
 	}
 	t.Run("the webhook is available again", func(t *testing.T) {
-		s := newShop(t)
+		s := newOwnedShop(t)
 		n := 0
 		await.Until(t, "new workloads are stamped", func(context.Context) error {
 			n++
-			if made := s.create(fmt.Sprintf("web-%d", n)); made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+			if made := s.create(owned(fmt.Sprintf("web-%d", n))); made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
 				return errors.New("the new workload is not stamped")
 			}
 			return nil
@@ -131,17 +219,19 @@ func TestFailsOpen(t *testing.T) {
 
 // Replicas are killed while owners write. Each write succeeds, and in the end all workloads are known to run with
 // the current content.
-func TestKilledWhileOwnersWrite(t *testing.T) {
-	s := newShop(t)
+//
+//nolint:paralleltest // the replicas are killed for all
+func TestWebhookIsKilledWhileOwnersWrite(t *testing.T) {
+	s := newOwnedShop(t)
 	const owners, writes = 8, 12
 	name := func(i int) string { return fmt.Sprintf("web-%d", i) }
 	var writing sync.WaitGroup
 	progress := make(chan struct{}, owners*writes)
 	for i := range owners {
-		s.create(name(i))
+		s.create(owned(name(i)))
 		writing.Go(func() {
 			for n := range writes {
-				if _, err := s.tryRewrite(name(i), func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("app:", n/2) }); err != nil {
+				if _, err := s.rewrite(name(i), func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("app:", n/2) }); err != nil {
 					t.Errorf("a write failed: %v", err)
 				}
 				progress <- struct{}{}
@@ -155,7 +245,7 @@ func TestKilledWhileOwnersWrite(t *testing.T) {
 		}
 		victim := server.Replicas[i/(owners*writes/4)%2]
 		victim.Kill()
-		s.setPassword(fmt.Sprint("password ", i))
+		s.write(db, "password", fmt.Sprint("password ", i))
 		if err := victim.Start(); err != nil {
 			t.Error(err)
 		}
@@ -168,54 +258,21 @@ func TestKilledWhileOwnersWrite(t *testing.T) {
 	}
 	hashes := map[string]bool{}
 	for i := range owners {
-		hashes[s.inSync(name(i), nil).Status.AppliedHash] = true
+		hashes[s.view("deployment."+name(i), applied).Status.AppliedHash] = true
 	}
 	if len(hashes) != 1 {
 		t.Errorf("all workloads read the same Secret, but their hashes are %v", hashes)
 	}
 }
 
-// When replicas are replaced gracefully, the webhook answers every request.
-func TestReplacedInOrder(t *testing.T) {
-	s := newShop(t)
-	s.create("web")
-	before, done := failedOpen(t), make(chan struct{})
-	var writing sync.WaitGroup
-	writes := 0
-	writing.Go(func() {
-		for ; ; writes++ {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			if _, err := s.tryRewrite("web", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("app:", writes) }); err != nil {
-				t.Errorf("a write failed: %v", err)
-			}
-		}
-	})
-	for _, r := range server.Replicas {
-		err := errors.Join(r.Terminate(), r.Start(), r.AwaitReady(t.Context()))
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	close(done)
-	writing.Wait()
-	if n := failedOpen(t) - before; n != 0 {
-		t.Errorf("%g of %d writes were admitted without an answer of the webhook", n, writes)
-	}
-	if writes < 20 {
-		t.Errorf("only %d writes", writes)
-	}
-}
-
 // If another client overwrites the path, the leader restores it, so that kube-apiserver reaches the webhook again.
-func TestPathIsPutRight(t *testing.T) {
-	s, path := newShop(t), webhookPath(t)
+//
+//nolint:paralleltest // the webhook is out of reach for all
+func TestWebhookPathIsPutRight(t *testing.T) {
+	s, path := newOwnedShop(t), webhookPath(t)
 	setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) { c.Service.Path = new("/elsewhere") })
 	await.Until(t, "the path is restored", func(ctx context.Context) error {
-		o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+		o, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
 		for i := range o.Webhooks {
 			if got := o.Webhooks[i].ClientConfig.Service.Path; got == nil || *got != path {
 				return fmt.Errorf("path of %s = %v", o.Webhooks[i].Name, got)
@@ -224,8 +281,8 @@ func TestPathIsPutRight(t *testing.T) {
 		return err
 	})
 	await.Until(t, "workloads are stamped again", func(ctx context.Context) error {
-		o := manifest("dry")
-		made, err := client.AppsV1().Deployments(s.namespace).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		o := owned("dry")
+		made, err := kube.AppsV1().Deployments(s.namespace).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && made.Annotations[policy.ConfigHashAnnotation] == "" {
 			err = errors.New("the workload has no hash")
 		}
@@ -235,24 +292,19 @@ func TestPathIsPutRight(t *testing.T) {
 
 // Other requests to the port get an HTTP error, and the port does not serve the API. With a CA for callers,
 // callers without a certificate of the CA are rejected.
-func TestListener(t *testing.T) {
+func TestWebhookListener(t *testing.T) {
+	t.Parallel()
 	authority, err := pki.NewAuthority("callers")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(server.Dir(), "callers.crt")
+	file := filepath.Join(t.TempDir(), "callers.crt")
 	if err := os.WriteFile(file, authority.BundlePEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	closed, err := server.StartExtra("callers", install.ReplicaOptions{Args: []string{"--webhook-client-ca-file=" + file}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.AwaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	certificate := func(a *pki.Authority) tls.Certificate {
-		pair, err := a.ClientCert("kube-apiserver")
+	closed := replica(t, "callers", install.ReplicaOptions{Args: []string{"--webhook-client-ca-file=" + file, "--webhook-client-allowed-names=" + webhookCaller}})
+	certificate := func(a *pki.Authority, name string) tls.Certificate {
+		pair, err := a.ClientCert(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,8 +335,9 @@ func TestListener(t *testing.T) {
 		{"another path", "/apis/configdep.io/v1alpha1/configdependencies", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"metrics", "/metrics", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"with a CA: no certificate", path, review, closed, nil, http.StatusUnauthorized},
-		{"with a CA: a certificate of another CA", path, review, closed, []tls.Certificate{certificate(stranger)}, http.StatusUnauthorized},
-		{"with a CA: a certificate of this CA", path, review, closed, []tls.Certificate{certificate(authority)}, http.StatusOK},
+		{"with a CA: a certificate of another CA", path, review, closed, []tls.Certificate{certificate(stranger, webhookCaller)}, http.StatusUnauthorized},
+		{"with a CA: a certificate of this CA", path, review, closed, []tls.Certificate{certificate(authority, webhookCaller)}, http.StatusOK},
+		{"with a CA: a certificate of this CA with another name", path, review, closed, []tls.Certificate{certificate(authority, "kubelet")}, http.StatusUnauthorized},
 	} {
 		config := tt.to.RESTConfig()
 		tlsConfig, err := rest.TLSConfigFor(config)
@@ -308,8 +361,5 @@ func TestListener(t *testing.T) {
 		if response.StatusCode != tt.code || tt.code == http.StatusOK && !bytes.Contains(body, []byte(`"allowed":true`)) {
 			t.Errorf("%s: answer = %d: %s", tt.name, response.StatusCode, body)
 		}
-	}
-	if err := closed.Terminate(); err != nil {
-		t.Error(err)
 	}
 }

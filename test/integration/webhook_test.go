@@ -37,12 +37,12 @@ func stamped(m metav1.Object, template *corev1.PodTemplateSpec, hash string) err
 func TestWebhookStampsNewWorkloads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	apps := kube(t).AppsV1()
-	const all = 20 // the index is sometimes ahead, and sometimes behind
-	excused := 0
+	apps := kube.AppsV1()
+	const all = 12 // the index is sometimes ahead, and sometimes behind
+	gaveUp, unstamped := webhookGaveUp(t), 0
 	for i := range all {
-		name, gaveUp := fmt.Sprintf("web-%d", i), webhookGaveUp(t)
-		create(t, kube(t).CoreV1().Secrets(namespace).Create, secret(name, map[string]string{"password": name}))
+		name := fmt.Sprintf("web-%d", i)
+		write(t, namespace, ref("Secret/"+name), "password", name)
 		var made metav1.Object
 		var template *corev1.PodTemplateSpec
 		var view string
@@ -66,20 +66,17 @@ func TestWebhookStampsNewWorkloads(t *testing.T) {
 			made, template, view = o, &o.Spec.Template, "daemonset."+name
 		}
 		shown := viewApplied(t, namespace, view)
-		switch err := stamped(made, template, shown.Status.ConfigHash); {
-		case err == nil:
-		case webhookGaveUp(t) > gaveUp: // the machine was too busy to answer in time, and a create is not held up for that
-			t.Logf("%s was admitted without an answer in time", view)
-			excused++
-		default:
-			t.Errorf("%s: %v", view, err)
+		if err := stamped(made, template, shown.Status.ConfigHash); err != nil {
+			unstamped++
+			t.Logf("%s: %v", view, err)
 		}
 		if shown.Status.LastReload != nil {
 			t.Errorf("%s was restarted: %+v", view, shown.Status.LastReload)
 		}
 	}
-	if excused > all/2 {
-		t.Errorf("%d of %d workloads were admitted without an answer in time", excused, all)
+	// A create is not held up if the machine is too busy to answer in time.
+	if excused := webhookGaveUp(t) - gaveUp; unstamped > min(excused, all/2) {
+		t.Errorf("%d of %d workloads have no hash, and %d were admitted without an answer in time", unstamped, all, excused)
 	}
 }
 
@@ -92,14 +89,14 @@ func viewApplied(t *testing.T, namespace, name string) *v1alpha1.ConfigDependenc
 func TestWebhookOutlastsTheOwner(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube.AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
 	manifest := deployment("web", envSecretKey("db", "password"))
 	optedIn(manifest)
 	manifest.Annotations["owner.example.com/note"] = "mine"
 	create(t, deployments.Create, manifest.DeepCopy())
 	viewApplied(t, namespace, "deployment.web")
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	reloaded := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
 			return fmt.Errorf("not restarted yet")
@@ -141,7 +138,7 @@ func TestWebhookOutlastsTheOwner(t *testing.T) {
 		t.Error(err)
 	}
 	settled := viewApplied(t, namespace, "deployment.web")
-	if n := replicaSets(t, namespace); n != 3 { // the first, the one for the Secret, and the one for the image
+	if n := templates(t, namespace); n != 3 { // the first, the one for the Secret, and the one for the image
 		t.Errorf("got %d ReplicaSets, want 3", n)
 	}
 	if diff := cmp.Diff(reloaded.Status.LastReload, settled.Status.LastReload); diff != "" {
@@ -158,15 +155,10 @@ func sameTemplate(t *testing.T, what string, before, after *corev1.PodTemplateSp
 	}
 }
 
-// replicaSets returns the number of ReplicaSets in a namespace: one for each template that its only Deployment has
-// had.
-func replicaSets(t *testing.T, namespace string) int {
+// templates returns how many templates the Deployments of a namespace have had.
+func templates(t *testing.T, namespace string) int {
 	t.Helper()
-	list, err := kube(t).AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list.Items)
+	return (&shop{t, namespace, nil}).templates("")
 }
 
 func withoutRevision(annotations map[string]string) map[string]string {
@@ -179,13 +171,13 @@ func withoutRevision(annotations map[string]string) map[string]string {
 func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube.AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
 	o := single("web", envSecretKey("db", "password"))
 	optedIn(o, "configdep.io/settle", "1h")
 	create(t, deployments.Create, o)
 	old := viewApplied(t, namespace, "deployment.web")
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	settling := view(t, namespace, "deployment.web", is(v1alpha1.StateSettling, ""))
 	after := edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	shown := viewApplied(t, namespace, "deployment.web")
@@ -195,7 +187,7 @@ func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 	if err := stamped(after, &after.Spec.Template, shown.Status.ConfigHash); err != nil {
 		t.Error(err)
 	}
-	if n := replicaSets(t, namespace); n != 2 {
+	if n := templates(t, namespace); n != 2 {
 		t.Errorf("got %d ReplicaSets", n)
 	}
 }
@@ -205,8 +197,8 @@ func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube.AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
 	before := create(t, deployments.Create, single("web", envSecretKey("db", "password")))
 	if before.Annotations[policy.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
 		t.Errorf("without opting in: annotations = %v, on the template %v", before.Annotations, before.Spec.Template.Annotations)
@@ -232,7 +224,7 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	shown := viewApplied(t, namespace, "deployment.web")
 
 	// A rollout, which stamps the template, and then opting out by applying the first manifest.
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.ConfigHash == shown.Status.ConfigHash || o.Status.LastReload == nil {
 			return fmt.Errorf("not restarted yet")
@@ -265,9 +257,9 @@ func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
-			edit(t, kube(t).CoreV1().Namespaces(), namespace, set)
-			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-			deployments := kube(t).AppsV1().Deployments(namespace)
+			edit(t, kube.CoreV1().Namespaces(), namespace, set)
+			write(t, namespace, "Secret/db", "password", "x")
+			deployments := kube.AppsV1().Deployments(namespace)
 			// Shows that the index knows the namespace.
 			create(t, deployments.Create, asleep("first", envSecretKey("db", "password")))
 			viewApplied(t, namespace, "deployment.first")
@@ -296,8 +288,8 @@ func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	// This test does not run in parallel, so that requests can be counted.
 	namespace := newNamespace(t)
-	deployments := kube(t).AppsV1().Deployments(namespace)
-	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube.AppsV1().Deployments(namespace)
+	write(t, namespace, "Secret/db", "password", "x")
 	create(t, deployments.Create, asleep("out", envSecretKey("db", "password")))
 	o := asleep("in", envSecretKey("db", "password"))
 	optedIn(o)
@@ -312,9 +304,9 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	for _, name := range []string{"kube-system", install.Namespace} {
 		o := asleep(namespace, envSecretKey("db", "password"))
 		optedIn(o)
-		made := create(t, kube(t).AppsV1().Deployments(name).Create, o)
+		made := create(t, kube.AppsV1().Deployments(name).Create, o)
 		t.Cleanup(func() {
-			_ = kube(t).AppsV1().Deployments(name).Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{})
+			_ = kube.AppsV1().Deployments(name).Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{})
 		})
 		if made.Spec.Template.Annotations != nil {
 			t.Errorf("namespace %s: annotations of the template = %v", name, made.Spec.Template.Annotations)
@@ -330,7 +322,7 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	if _, err := deployments.UpdateScale(t.Context(), "in", scale, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	setSecret(t, namespace, "db", "password", "y")
+	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "deployment.in", func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
 			return fmt.Errorf("not restarted yet")
@@ -362,7 +354,7 @@ func webhookRequests(t *testing.T, results ...string) (n int) {
 // in time what to answer.
 func webhookGaveUp(t *testing.T) int {
 	t.Helper()
-	raw, err := kube(t).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	raw, err := kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

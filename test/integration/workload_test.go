@@ -21,7 +21,7 @@ import (
 
 // create creates an object with a method of a typed client, and returns the stored object:
 //
-//	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+//	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web"))
 func create[T any](t *testing.T, do func(context.Context, *T, metav1.CreateOptions) (*T, error), o *T) *T {
 	t.Helper()
 	made, err := do(t.Context(), o, metav1.CreateOptions{})
@@ -84,6 +84,21 @@ func envSecretKey(name, key string) use {
 	}
 }
 
+// optional uses sources, which may be absent.
+func optional(sources ...ref) use {
+	return func(p *corev1.PodSpec) {
+		for _, r := range sources {
+			kind, name := r.split()
+			of := corev1.LocalObjectReference{Name: name}
+			from := corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of, Optional: new(true)}}
+			if kind == "Secret" {
+				from = corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: of, Optional: new(true)}}
+			}
+			p.Containers[0].EnvFrom = append(p.Containers[0].EnvFrom, from)
+		}
+	}
+}
+
 func podTemplate(app string, uses ...use) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
@@ -112,7 +127,7 @@ func selects(app string) *metav1.LabelSelector {
 func deployment(name string, uses ...use) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metadata(name),
-		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: selects(name), Template: podTemplate(name, uses...)},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: selects(name), Template: podTemplate(name, uses...), RevisionHistoryLimit: new(int32(100))}, // so that ReplicaSets count templates
 	}
 }
 
@@ -144,6 +159,25 @@ func daemonSet(name string, uses ...use) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metadata(name),
 		Spec:       appsv1.DaemonSetSpec{Selector: selects(name), Template: podTemplate(name, uses...)},
+	}
+}
+
+// createWorkload creates a Deployment, StatefulSet or DaemonSet named web.
+func createWorkload(t *testing.T, namespace, kind string, annotations map[string]string, uses ...use) metav1.Object {
+	t.Helper()
+	switch apps := kube.AppsV1(); kind {
+	case "Deployment":
+		o := deployment("web", uses...)
+		o.Annotations = annotations
+		return create(t, apps.Deployments(namespace).Create, o)
+	case "StatefulSet":
+		o := statefulSet("web", uses...)
+		o.Annotations = annotations
+		return create(t, apps.StatefulSets(namespace).Create, o)
+	default:
+		o := daemonSet("web", uses...)
+		o.Annotations = annotations
+		return create(t, apps.DaemonSets(namespace).Create, o)
 	}
 }
 
@@ -188,7 +222,7 @@ func runningPods(t *testing.T, namespace, app string, want int, old map[types.UI
 	t.Helper()
 	var running map[types.UID]bool
 	await.Until(t, fmt.Sprintf("%d new pods of %s run", want, app), func(ctx context.Context) error {
-		list, err := kube(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+		list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 		if err != nil {
 			return err
 		}
