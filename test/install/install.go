@@ -54,6 +54,10 @@ type Options struct {
 	// ManagedCertificates lets the server manage the serving certificate, as the manifests do. Otherwise the
 	// certificate comes from files.
 	ManagedCertificates bool
+	// Before, if set, is called before the manifests are applied.
+	Before func(context.Context, *controlplane.ControlPlane) error
+	// Log receives lines about progress.
+	Log io.Writer
 }
 
 // Installation is the installed server.
@@ -99,11 +103,12 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err := i.prepare(); err != nil {
 		return nil, fmt.Errorf("preparing the installation: %w", err)
 	}
-	manifests, err := i.source(ctx, root)
-	if err != nil {
-		return nil, err
+	if o.Before != nil {
+		if err := o.Before(ctx, cluster); err != nil {
+			return nil, err
+		}
 	}
-	if err := i.apply(ctx, manifests, withoutEntrances); err != nil {
+	if err := i.apply(ctx, root, withoutEntrances); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {

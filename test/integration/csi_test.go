@@ -19,6 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 // podStatusDefinition has what matters of the one that comes with the driver: there is no subresource for the status.
@@ -67,7 +68,8 @@ type csiShop struct{ *shop }
 
 func newCSIShop(t *testing.T, annotation string) csiShop {
 	t.Helper()
-	s := csiShop{newShop(t)}
+	s := csiShop{newOwnShop(t)}
+	s.serve(install.ReplicaOptions{Args: []string{"--read-secretproviderclasses"}})
 	web := single("web", func(p *corev1.PodSpec) {
 		p.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "store", MountPath: "/store"}}
 		p.Volumes = []corev1.Volume{{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{

@@ -54,7 +54,6 @@ var accessKey = []string{"storage", "s3", "accessKey"}
 // parts of values. They are set again when the content changes, and when another client removes them.
 func TestFields(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/bucket", "key", marker+"-1", "info", `{"spec":{"s3":{"keyID":"`+marker+`-id","insecure":true}}}`, "port", "5432\n", "encoded", "bTRyazNyLWI2NA==")
 	p.createObject(d, "v1", lines(
@@ -119,7 +118,6 @@ func TestFields(t *testing.T) {
 // A field that belongs to another manager is not taken from it. It is set once the other one gives it up.
 func TestFields_OfOthers(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/bucket", "key", marker+"-1")
 	p.allow("bucket", "harborstore/web")
@@ -164,7 +162,6 @@ func TestFields_OfOthers(t *testing.T) {
 // Without the annotation, or without a line of it, a field keeps its value, and nothing owns it for configdep.
 func TestFields_AreReleased(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/bucket", "key", marker+"-1", "port", "80")
 	p.allow("bucket", "*/*")
@@ -211,7 +208,6 @@ func TestFields_AreReleased(t *testing.T) {
 // Fields that cannot be set are told, in words that contain no value.
 func TestFields_Refused(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	for name, tt := range map[string]struct{ line, value, reason, want string }{
 		"of another type":    {"spec.database.port = secret/bucket#key", marker, policy.ReasonFieldsRefused, "spec.database.port must be an integer"},
 		"not by the schema":  {"spec.storage.s3.accessKey = secret/bucket#key", marker + strings.Repeat("x", 80), policy.ReasonFieldsRefused, "the API server refuses them (Invalid: spec.storage.s3.accessKey)"},
@@ -241,7 +237,7 @@ func TestFields_Refused(t *testing.T) {
 // Pod templates can refer to Secrets themselves, and a kind has to allow it at all.
 func TestFields_OtherKinds(t *testing.T) {
 	t.Parallel()
-	p, rollouts := newKindShop(t), project(t, "argo-rollout")
+	p, rollouts := newKindShop(t), project("argo-rollout")
 	p.write("Secret/bucket", "key", marker)
 	p.allow("bucket", "*/*")
 	p.createObject(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})

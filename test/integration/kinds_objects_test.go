@@ -8,20 +8,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -54,9 +59,8 @@ func (d definition) resource(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: d.group, Version: version, Resource: d.plural}
 }
 
-// define creates or replaces a definition that serves some versions, the first of which is stored, and waits until it is served.
-func (d definition) define(t *testing.T, versions ...string) {
-	t.Helper()
+// manifest returns a definition that serves some versions, the first of which is stored.
+func (d definition) manifest(versions ...string) *unstructured.Unstructured {
 	anything := content{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	spec := d.spec
 	if spec == nil {
@@ -69,23 +73,67 @@ func (d definition) define(t *testing.T, versions ...string) {
 			"schema": content{"openAPIV3Schema": content{"type": "object", "properties": content{"spec": spec, "status": anything}}},
 		})
 	}
-	name := d.plural + "." + d.group
-	o := &unstructured.Unstructured{Object: content{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": content{"name": name},
+	return &unstructured.Unstructured{Object: content{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": content{"name": d.plural + "." + d.group},
 		"spec": content{
 			"group": d.group, "scope": "Namespaced", "versions": all,
 			"names": content{"kind": d.kind, "listKind": d.kind + "List", "plural": d.plural, "singular": strings.ToLower(d.kind)},
 		},
 	}}
-	if before, err := objects.Resource(definitions).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
-		o.SetResourceVersion(before.GetResourceVersion())
-		if _, err := objects.Resource(definitions).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
+}
+
+// defineKinds creates the definitions that stay, with the rights that the manifests of the server lack. While the server runs, a new one
+// would keep replicas from comparing versions for some minutes.
+func defineKinds(ctx context.Context, cluster *controlplane.ControlPlane) error {
+	client, err := dynamic.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join("testdata", "definitions", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("finding the definitions: %d found (%w)", len(files), err)
+	}
+	crds := []*unstructured.Unstructured{harborStores.manifest("v1"), harborReports.manifest("v1"), harborFarms.manifest("v1")}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
 		}
-	} else if _, err := objects.Resource(definitions).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+			return err
+		}
+		crds = append(crds, crd)
+	}
+	for _, crd := range crds {
+		if _, err := client.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+			return err
+		}
+	}
+	for _, d := range []definition{harborStores, harborReports, harborFarms, projects["harborcluster"]} {
+		if err := d.allow(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=2m")
+	return err
+}
+
+// define creates or replaces a definition that serves some versions, and waits until it is served.
+func (d definition) define(t *testing.T, versions ...string) {
+	t.Helper()
+	o := d.manifest(versions...)
+	before, err := objects.Resource(definitions).Get(t.Context(), o.GetName(), metav1.GetOptions{})
+	if err == nil {
+		o.SetResourceVersion(before.GetResourceVersion())
+		_, err = objects.Resource(definitions).Update(t.Context(), o, metav1.UpdateOptions{})
+	} else {
+		_, err = objects.Resource(definitions).Create(t.Context(), o, metav1.CreateOptions{})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, name+" is served", func(ctx context.Context) (err error) {
+	await.Until(t, o.GetName()+" is served", func(ctx context.Context) (err error) {
 		for _, version := range versions {
 			_, listed := objects.Resource(d.resource(version)).List(ctx, metav1.ListOptions{Limit: 1})
 			err = errors.Join(err, listed)
@@ -101,22 +149,29 @@ func (d definition) remove(t *testing.T) {
 	}
 }
 
-// grant gives the server the rights on a resource that it needs for a kind.
-func (d definition) grant(t *testing.T) {
-	t.Helper()
+// allow gives the server the rights on a resource that it needs for a kind.
+func (d definition) allow(ctx context.Context, cluster *controlplane.ControlPlane) error {
+	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
 	name := "configdep-" + d.plural
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{d.group}, Resources: []string{d.plural}, Verbs: []string{"get", "list", "watch", "patch"},
-	}}}
-	binding := &rbacv1.ClusterRoleBinding{
+	}}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: install.Namespace, Name: install.Name}},
-	}
-	_, err := kube.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
-	if err == nil {
-		_, err = kube.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
-	}
-	if err != nil {
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (d definition) grant(t *testing.T) {
+	t.Helper()
+	if err := d.allow(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,26 +183,21 @@ func (d definition) revoke(t *testing.T) {
 	}
 }
 
-// once makes a definition with its rights, for all tests that need it and do not change it.
-func once(d definition, versions ...string) func(*testing.T) {
-	var made sync.Once
-	return func(t *testing.T) {
-		t.Helper()
-		made.Do(func() {
-			d.grant(t)
-			d.define(t, versions...)
-		})
-	}
-}
-
-var storesOnce = once(harborStores, "v1")
-
 // kindShop is a shop with custom resources, each named web.
 type kindShop struct{ *shop }
 
 func newKindShop(t *testing.T) *kindShop {
 	t.Helper()
 	return &kindShop{newShop(t)}
+}
+
+// newKindShopOf returns an own shop whose server reads one described kind more, which the test defines.
+func newKindShopOf(t *testing.T, described string) (*kindShop, *install.Replica) {
+	t.Helper()
+	s := newOwnShop(t)
+	file := filepath.Join(t.TempDir(), "kinds.yaml")
+	s.must(os.WriteFile(file, []byte(describedKinds+described), 0o600))
+	return &kindShop{s}, s.serve(install.ReplicaOptions{Args: []string{"--kinds-config=" + file}})
 }
 
 // allow lets workloads have fields that are set from a Secret.
@@ -217,7 +267,13 @@ func (p *kindShop) shown(d definition, checks ...func(*v1alpha1.ConfigDependency
 // gone waits until the API shows nothing of the object named web.
 func (p *kindShop) gone(d definition) {
 	p.Helper()
-	viewGone(p.T, p.namespace, d.view())
+	await.Until(p.T, d.view()+" is gone", func(ctx context.Context) error {
+		_, err := p.api().Get(ctx, d.view(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is shown"))
+	})
 }
 
 // event waits for an event about the object named web, and returns its message.

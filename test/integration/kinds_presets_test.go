@@ -4,14 +4,10 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,66 +20,31 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/test/await"
 )
 
-// defined are the definitions in testdata that have been installed.
-var defined struct {
-	sync.Mutex
-
-	all map[string]definition
+// projects are the definitions of other projects, by the names of their files in testdata. The files have what the definitions say of fields,
+// defaults and subresources, so that the API server stores and refuses what it would with the real ones.
+var projects = map[string]definition{
+	"argo-rollout":               {group: "argoproj.io", kind: "Rollout", plural: "rollouts"},
+	"harborcluster":              {group: "goharbor.io", kind: "HarborCluster", plural: "harborclusters"},
+	"knative-service":            {group: "serving.knative.dev", kind: "Service", plural: "services"},
+	"kruise-cloneset":            {group: "apps.kruise.io", kind: "CloneSet", plural: "clonesets"},
+	"kruise-daemonset":           {group: "apps.kruise.io", kind: "DaemonSet", plural: "daemonsets"},
+	"kruise-statefulset":         {group: "apps.kruise.io", kind: "StatefulSet", plural: "statefulsets"},
+	"leaderworkerset":            {group: "leaderworkerset.x-k8s.io", kind: "LeaderWorkerSet", plural: "leaderworkersets"},
+	"openshift-deploymentconfig": {group: "apps.openshift.io", kind: "DeploymentConfig", plural: "deploymentconfigs"},
+	"ray-cluster":                {group: "ray.io", kind: "RayCluster", plural: "rayclusters"},
+	"slurm-nodeset":              {group: "slinky.slurm.net", kind: "NodeSet", plural: "nodesets"},
+	"strimzi-podset":             {group: "core.strimzi.io", kind: "StrimziPodSet", plural: "strimzipodsets"},
 }
 
-// project installs the definition of another project, from a file in testdata, for all tests that need it. The file has what the
-// definition says of fields, defaults and subresources, so that the API server stores and refuses what it would with the real one.
-func project(t *testing.T, name string) definition {
-	t.Helper()
-	defined.Lock()
-	defer defined.Unlock()
-	if d, found := defined.all[name]; found {
-		return d
-	}
-	crd := &unstructured.Unstructured{Object: fromFile(t, filepath.Join("testdata", "definitions", name+".yaml"))}
-	text := func(fields ...string) string {
-		value, _, err := unstructured.NestedString(crd.Object, fields...)
-		if err != nil || value == "" {
-			t.Fatalf("%s: %v is %q, %v", name, fields, value, err)
-		}
-		return value
-	}
-	d := definition{group: text("spec", "group"), kind: text("spec", "names", "kind"), plural: text("spec", "names", "plural")}
+// project returns the definition of another project, with its kind in configdep.
+func project(name string) definition {
+	d := projects[name]
 	if k := kind.OfPreset(name); k != nil {
 		d.as = string(k.Name)
 	}
-	if _, err := objects.Resource(definitions).Create(t.Context(), crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
-		t.Fatal(err)
-	}
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil || len(versions) == 0 {
-		t.Fatalf("%s: versions = %v, %v", name, versions, err)
-	}
-	await.Until(t, name+" is served", func(ctx context.Context) (err error) {
-		for _, v := range versions {
-			version := v.(content)["name"].(string) //nolint:forcetypeassert // the API server has accepted it
-			_, listed := objects.Resource(d.resource(version)).List(ctx, metav1.ListOptions{Limit: 1})
-			err = errors.Join(err, listed)
-		}
-		return err
-	})
-	if defined.all == nil {
-		defined.all = map[string]definition{}
-	}
-	defined.all[name] = d
 	return d
-}
-
-func fromFile(t *testing.T, path string) content {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fromYAML(t, string(data))
 }
 
 func fromYAML(t *testing.T, text string) content {
@@ -522,11 +483,7 @@ func TestKinds_Presets(t *testing.T) {
 	for name, tt := range presets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := project(t, name)
-			if kind.OfPreset(name) == nil {
-				d.grant(t) // those on presets come with the manifests
-			}
-			tt.check(newKindShop(t), d)
+			tt.check(newKindShop(t), project(name))
 		})
 	}
 }
@@ -641,7 +598,7 @@ func TestKinds_Presets_KeepPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, d := newKindShop(t), project(t, tt.preset)
+			p, d := newKindShop(t), project(tt.preset)
 			about := presets[tt.preset]
 			p.write("Secret/db", "password", "one")
 			spec, template := fromYAML(t, tt.spec), readsSecret("db")

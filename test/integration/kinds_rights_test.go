@@ -23,7 +23,6 @@ import (
 // writes on the object.
 func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	p, d := newKindShop(t), harborStores
 	editor := p.editor(d)
 	p.write("Secret/bucket", "key", marker+"-1")

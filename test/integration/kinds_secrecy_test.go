@@ -34,7 +34,6 @@ import (
 // records or answers, also if the API server or its policies quote them.
 func TestFields_AreNotKept(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	binary, err := install.Build(t.Context(), "./test/integration/heapserver", false)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 func readsSecret(name string) content {
@@ -30,8 +31,8 @@ func readsSecret(name string) content {
 }
 
 // readyz returns what a replica says of its health.
-func readyz(ctx context.Context) (string, error) {
-	got, err := try(ctx, server.Replicas[0].RESTConfig(), request{path: "/readyz?verbose"})
+func readyz(ctx context.Context, r *install.Replica) (string, error) {
+	got, err := try(ctx, r.RESTConfig(), request{path: "/readyz?verbose"})
 	if err != nil {
 		return "", err
 	}
@@ -42,7 +43,8 @@ func readyz(ctx context.Context) (string, error) {
 // change for the workloads that are found then, and what changes while the kind is not read is one.
 func TestKinds_ComesAndGoes(t *testing.T) {
 	t.Parallel()
-	p, d := newKindShop(t), harborAgents
+	p, r := newKindShopOf(t, describedAgent)
+	d := harborAgents
 	p.write("Secret/db", "password", "one")
 	p.write("Secret/other", "password", "one")
 	d.define(t, "v1")
@@ -50,7 +52,7 @@ func TestKinds_ComesAndGoes(t *testing.T) {
 	spec := content{"agent": content{"template": readsSecret("db")}, "others": []any{content{"template": readsSecret("other")}}}
 	before := p.createObject(d, "v1", auto, spec)
 	await.Until(t, "the server says that it may not read the kind", func(ctx context.Context) error {
-		text, err := readyz(ctx)
+		text, err := readyz(ctx, r)
 		if err == nil && (!strings.Contains(text, "harboragents.goharbor.example.com") || !strings.Contains(text, "readyz check passed")) {
 			err = fmt.Errorf("readyz: %s", text)
 		}
@@ -77,7 +79,7 @@ func TestKinds_ComesAndGoes(t *testing.T) {
 
 	d.revoke(t)
 	await.Until(t, "the server says that it may not read the kind any longer", func(ctx context.Context) error {
-		text, err := readyz(ctx)
+		text, err := readyz(ctx, r)
 		if err == nil && !strings.Contains(text, "harboragents.goharbor.example.com") {
 			err = fmt.Errorf("readyz: %s", text)
 		}
@@ -99,7 +101,8 @@ func TestKinds_ComesAndGoes(t *testing.T) {
 // The API version that a definition serves may change. A workload is restarted by a field, and its conditions tell of its progress.
 func TestKinds_ServedVersionIsFollowed(t *testing.T) {
 	t.Parallel()
-	p, d := newKindShop(t), harborSites
+	p, _ := newKindShopOf(t, describedSite)
+	d := harborSites
 	d.grant(t)
 	d.define(t, "v1")
 	p.write("Secret/db", "password", "one", "unused", "one")
@@ -130,12 +133,11 @@ func TestKinds_ServedVersionIsFollowed(t *testing.T) {
 	p.shown(d, is(v1alpha1.StateInSync, ""))
 
 	d.define(t, "v1", "v2")
-	await.Until(t, "the view names the new version", func(ctx context.Context) error {
-		o, err := p.api().Get(ctx, "harborsite.web", metav1.GetOptions{})
-		if err == nil && o.Spec.WorkloadRef.APIVersion != "goharbor.example.com/v2" {
-			err = errors.New("it names " + o.Spec.WorkloadRef.APIVersion)
+	p.shown(d, func(o *v1alpha1.ConfigDependency) error {
+		if version := o.Spec.WorkloadRef.APIVersion; version != "goharbor.example.com/v2" {
+			return errors.New("the view names " + version)
 		}
-		return err
+		return nil
 	})
 	if err := await.NextSecond(t.Context()); err != nil {
 		t.Fatal(err)
@@ -154,8 +156,6 @@ func TestKinds_ServedVersionIsFollowed(t *testing.T) {
 func TestKinds_OnlyReported(t *testing.T) {
 	t.Parallel()
 	p, d := newKindShop(t), harborReports
-	d.grant(t)
-	d.define(t, "v1")
 	p.write("Secret/db", "password", "one")
 	p.createObject(d, "v1", auto, content{"secretName": "db"})
 	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
@@ -177,8 +177,6 @@ func TestKinds_OnlyReported(t *testing.T) {
 func TestKinds_TemplateThatIsMissing(t *testing.T) {
 	t.Parallel()
 	p, d := newKindShop(t), harborFarms
-	d.grant(t)
-	d.define(t, "v1")
 	p.write("Secret/db", "password", "one")
 	p.createObject(d, "v1", auto, content{"leader": content{"template": readsSecret("db")}})
 	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
@@ -211,7 +209,7 @@ func TestKinds_TemplateThatIsMissing(t *testing.T) {
 // A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
 func TestKinds_Rollout(t *testing.T) {
 	t.Parallel()
-	p, d := newKindShop(t), project(t, "argo-rollout")
+	p, d := newKindShop(t), project("argo-rollout")
 	p.write("Secret/db", "password", "one")
 	template := readsSecret("db")
 	template["metadata"] = content{"labels": content{"app": "web"}}
@@ -258,7 +256,7 @@ func clone(c content) content {
 // A Rollout with the template of a Deployment has the sources of that Deployment, and is restarted by its own field.
 func TestKinds_RolloutTemplateOfADeployment(t *testing.T) {
 	t.Parallel()
-	p, d := newKindShop(t), project(t, "argo-rollout")
+	p, d := newKindShop(t), project("argo-rollout")
 	p.write("Secret/db", "password", "one")
 	p.write("Secret/other", "password", "one")
 	deployments := kube.AppsV1().Deployments(p.namespace)
@@ -325,7 +323,6 @@ func TestKinds_RolloutTemplateOfADeployment(t *testing.T) {
 // A Deployment that belongs to a custom resource is left to it, as long as the custom resource is restarted itself.
 func TestKinds_Owner(t *testing.T) {
 	t.Parallel()
-	storesOnce(t)
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/db", "password", "one")
 	owner := p.createObject(d, "v1", auto, content{"secretName": "db"})

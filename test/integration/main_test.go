@@ -53,7 +53,7 @@ func run(m *testing.M) (code int) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	kinds := filepath.Join(dir, "kinds.yaml")
 	audit := filepath.Join(dir, "audit-policy.json")
-	for path, content := range map[string]string{kinds: describedKinds(), audit: auditPolicy} {
+	for path, content := range map[string]string{kinds: kindsConfig(), audit: auditPolicy} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			panic(err)
 		}
@@ -68,12 +68,13 @@ func run(m *testing.M) (code int) {
 		Replicas:            2,
 		Race:                install.RaceDetector,
 		Args: []string{
-			"--strategies=annotation,env-var,restart-at,agent,recreate,in-place", "--kinds-config=" + kinds,
+			"--strategies=annotation,env-var,restart-at,agent,recreate,in-place", "--kinds-config=" + kinds, "--read-secretproviderclasses=false",
 			"--settle=0s", "--release-settle=0s", "--min-interval=0s",
 			// The manifest has ten seconds, so that kubelets and endpoints can follow.
 			"--shutdown-delay-duration=2s", "--max-version-lag=5s",
 			"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms",
 		},
+		Before:  defineKinds,
 		OwnArgs: []string{"--namespaces-to-ignore=" + strings.Join(ownNamespaces(), ",")},
 		Env:     []string{"ALERT_ON_RELOAD=true", "ALERT_WEBHOOK_URL=" + receiver.URL},
 	}, func(c *controlplane.ControlPlane, i *install.Installation) {
