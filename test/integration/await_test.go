@@ -20,13 +20,13 @@ import (
 // view returns a ConfigDependency once every replica shows one that passes all checks.
 func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	t.Helper()
-	return (&shop{t, namespace, everywhere}).view(name, checks...)
+	return shopIn(t, namespace).view(name, checks...)
 }
 
 // write creates a ConfigMap or a Secret with pairs of keys and values, or sets these and keeps the others. It returns the stored object.
 func write(t *testing.T, namespace string, r ref, keysAndValues ...string) metav1.Object {
 	t.Helper()
-	return (&shop{t, namespace, nil}).write(r, keysAndValues...)
+	return shopIn(t, namespace).write(r, keysAndValues...)
 }
 
 // viewGone waits until no replica shows a ConfigDependency.

@@ -133,11 +133,11 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	}
 	t.Logf("seed %d; again: %s=%[1]d", asked.First, seeds.Variable)
 	r := rand.New(rand.NewPCG(asked.First, 0))
-	for step := range 240 {
+	for step := range 120 {
 		change(t, r, namespaces[r.IntN(len(namespaces))])
 		switch {
-		case step%80 == 79:
-			r := replicas[step/80%2]
+		case step%40 == 39:
+			r := replicas[step/40%2]
 			r.Kill()
 			if err := r.Start(); err != nil {
 				t.Fatal(err)
@@ -250,7 +250,8 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 // not list again.
 func TestRollingRestartWithoutLists(t *testing.T) {
 	t.Parallel()
-	replicas := []*install.Replica{replica(t, "roll-0", install.ReplicaOptions{}), replica(t, "roll-1", install.ReplicaOptions{})}
+	drains := install.ReplicaOptions{Args: []string{"--shutdown-delay-duration=2s"}}
+	replicas := []*install.Replica{replica(t, "roll-0", drains), replica(t, "roll-1", drains)}
 	acquainted(t, replicas...)
 	namespace := newNamespace(t)
 	h := newHopper(t, replicas...)

@@ -29,8 +29,8 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-// crowdSize is more than two pages of a client.
-const crowdSize = 1250
+// crowdSize is more than two pages of the pager.
+const crowdSize, pageSize = 130, 50
 
 // newCrowd creates a namespace with many workloads, none of which has pods.
 func newCrowd(t *testing.T) string {
@@ -181,8 +181,8 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 			}
 			versions = append(versions, list.ResourceVersion)
 			// Objects that were listed are deleted, and objects that are yet to be listed are deleted and created.
-			gone := fmt.Sprintf("job-%04d", round*100+pages)
-			last := fmt.Sprintf("job-%04d", crowdSize-1-round*100-pages)
+			gone := fmt.Sprintf("job-%04d", round*10+pages)
+			last := fmt.Sprintf("job-%04d", crowdSize-1-round*10-pages)
 			pages++
 			h.Cut()
 			remove(t, jobs.Delete, gone)
@@ -191,7 +191,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 			viewGone(t, namespace, "cronjob."+last)
 			return list, nil
 		})
-		p.PageSize = 400
+		p.PageSize = pageSize
 		err := p.EachListItem(t.Context(), metav1.ListOptions{}, func(o runtime.Object) error {
 			got = append(got, o.(*v1alpha1.ConfigDependency).Name)
 			return nil
@@ -204,7 +204,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 		}
 		always := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
 			i, err := strconv.Atoi(strings.TrimPrefix(name, "cronjob.job-"))
-			return err != nil || !exact && (i >= round*100 && i < round*100+pages || i > crowdSize-1-round*100-pages && i <= crowdSize-1-round*100)
+			return err != nil || !exact && (i >= round*10 && i < round*10+pages || i > crowdSize-1-round*10-pages && i <= crowdSize-1-round*10)
 		})
 		if missing := minus(always, got); len(missing) > 0 {
 			t.Errorf("%s: missing objects: %v", where.name, missing)
@@ -213,7 +213,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 			t.Errorf("%s: extra or duplicate objects: %v", where.name, extra)
 		}
 		for i := range pages {
-			for _, n := range []int{round*100 + i, crowdSize - 1 - round*100 - i} {
+			for _, n := range []int{round*10 + i, crowdSize - 1 - round*10 - i} {
 				create(t, jobs.Create, suspended(n))
 				view(t, namespace, fmt.Sprintf("cronjob.job-%04d", n))
 			}

@@ -30,7 +30,8 @@ var (
 	kube       kubernetes.Interface
 	objects    dynamic.Interface
 	configdep  configdepv1alpha1.ConfigdepV1alpha1Interface // through the aggregator
-	everywhere []endpoint
+	installed  []endpoint                                   // the replicas
+	everywhere []endpoint                                   // and the aggregator
 )
 
 func TestMain(m *testing.M) {
@@ -82,9 +83,9 @@ func run(m *testing.M) (code int) {
 		kube, objects = kubernetes.NewForConfigOrDie(c.RESTConfig()), dynamic.NewForConfigOrDie(c.RESTConfig())
 		configdep = versioned.NewForConfigOrDie(c.RESTConfig()).ConfigdepV1alpha1()
 		for _, r := range i.Replicas {
-			everywhere = append(everywhere, endpointOf(r))
+			installed = append(installed, endpointOf(r))
 		}
-		everywhere = append(everywhere, endpoint{"the aggregator", c.RESTConfig(), versioned.NewForConfigOrDie(c.RESTConfig())})
+		everywhere = append(installed[:2:2], endpoint{"the aggregator", c.RESTConfig(), versioned.NewForConfigOrDie(c.RESTConfig())})
 		if agent, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {
 			panic(err)
 		}

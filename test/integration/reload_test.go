@@ -139,7 +139,7 @@ func TestReloadReplacesAllPods(t *testing.T) {
 			if after.Status.AppliedHash != after.Status.ConfigHash || after.UID != before.UID {
 				t.Errorf("appliedHash = %q, configHash = %q", after.Status.AppliedHash, after.Status.ConfigHash)
 			}
-			events := (&shop{t, namespace, nil}).told(kind, "web", "ConfigReloaded")
+			events := shopIn(t, namespace).told(kind, "web", "ConfigReloaded")
 			if want := []string{"Restarted at the request of jane: rotated by hand"}; !cmp.Equal(want, events) {
 				t.Errorf("events = %q, want %q", events, want)
 			}
@@ -208,7 +208,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			}
 			// Events are written in order: the first one must be from the second request.
 			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
-			if events := (&shop{t, namespace, nil}).told(kind, "web", "ConfigReloaded"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
+			if events := shopIn(t, namespace).told(kind, "web", "ConfigReloaded"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
 				t.Errorf("events = %q", events)
 			}
 		})

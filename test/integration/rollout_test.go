@@ -64,7 +64,7 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 			}
 			want := []string{"Restarted because Secret/db has changed"}
 			await.Until(t, "an event reports the restart", func(context.Context) error {
-				if got := (&shop{t, namespace, nil}).told(kind, "web", "ConfigReloaded"); !slices.Equal(got, want) {
+				if got := shopIn(t, namespace).told(kind, "web", "ConfigReloaded"); !slices.Equal(got, want) {
 					return fmt.Errorf("events = %q", got)
 				}
 				return nil
@@ -182,7 +182,7 @@ func TestStatesThatNeedAttention(t *testing.T) {
 	optedIn(missing)
 	create(t, deployments.Create, missing)
 	view(t, namespace, "deployment.missing", is(v1alpha1.StateBlocked, "SourceMissing"))
-	(&shop{t, namespace, nil}).told("Deployment", "missing", "ConfigSourceMissing")
+	shopIn(t, namespace).told("Deployment", "missing", "ConfigSourceMissing")
 	write(t, namespace, "Secret/later", "a", "x")
 	view(t, namespace, "deployment.missing", applied)
 
@@ -195,7 +195,7 @@ func TestStatesThatNeedAttention(t *testing.T) {
 			t.Errorf("the message lacks %q: %s", want, o.Status.Message)
 		}
 	}
-	(&shop{t, namespace, nil}).told("Deployment", "invalid", "InvalidAnnotation")
+	shopIn(t, namespace).told("Deployment", "invalid", "InvalidAnnotation")
 	edit(t, deployments, "invalid", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "1s" })
 	view(t, namespace, "deployment.invalid", applied)
 }
@@ -210,7 +210,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	optedIn(own)
 	create(t, kube.AppsV1().Deployments(namespace).Create, own)
 	r := replica(t, "defaults", install.ReplicaOptions{Args: []string{"--default-reload=matched", "--settle=7s", "--min-interval=8m"}})
-	s := &shop{t, namespace, []endpoint{endpointOf(r)}}
+	s := &shop{T: t, namespace: namespace, shownBy: []endpoint{endpointOf(r)}}
 	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by configdep.io/reload: 0s, 0s"} {
 		p := s.view(name).Spec.Reload
 		if got := fmt.Sprintf("%s, by %s: %v, %v", p.Mode, p.DeclaredBy, p.Settle.Duration, p.MinInterval.Duration); got != want {

@@ -32,12 +32,19 @@ type shop struct {
 	*testing.T
 
 	namespace string
-	shownBy   []endpoint
+	shownBy   []endpoint // by each, since the aggregator may ask any
+	client    configdepv1alpha1.ConfigdepV1alpha1Interface
+}
+
+// shopIn returns a shop in a namespace that exists.
+func shopIn(t *testing.T, namespace string) *shop {
+	t.Helper()
+	return &shop{t, namespace, installed, configdep}
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	return &shop{t, newNamespace(t), everywhere}
+	return shopIn(t, newNamespace(t))
 }
 
 // ownNamespaces are the names of the namespaces that the installation neither reads nor shows, so that a test can have a server for one of
@@ -57,7 +64,7 @@ func newOwnShop(t *testing.T, labels ...string) *shop {
 	t.Helper()
 	name := ownNamespaces()[ownTaken.Add(1)-1]
 	create(t, kube.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: pairs(labels...)}})
-	return &shop{t, name, nil}
+	return &shop{T: t, namespace: name}
 }
 
 // serve starts the server of an own shop, which sees nothing else.
@@ -74,7 +81,7 @@ func serveShops(o install.ReplicaOptions, shops ...*shop) *install.Replica {
 	o.Args = append([]string{"--leader-elect=false"}, o.Args...)
 	r := replica(s.T, "of-"+s.namespace, o)
 	for _, s := range shops {
-		s.shownBy = []endpoint{endpointOf(r)}
+		s.shownBy, s.client = []endpoint{endpointOf(r)}, endpointOf(r).ConfigdepV1alpha1()
 	}
 	return r
 }
@@ -101,9 +108,8 @@ func (s *shop) call(r *install.Replica) {
 	})
 }
 
-// api is the API of a server that shows the shop.
 func (s *shop) api() configdepv1alpha1.ConfigDependencyInterface {
-	return s.shownBy[len(s.shownBy)-1].ConfigdepV1alpha1().ConfigDependencies(s.namespace)
+	return s.client.ConfigDependencies(s.namespace)
 }
 
 func (s *shop) must(err error) {
