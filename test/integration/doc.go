@@ -11,5 +11,6 @@
 // A test that needs other flags starts another replica: one that only serves (replica), or one for a namespace that the installation does not
 // see (newOwnShop), which may also be killed. A test that disturbs others is not parallel, and so runs before those that are.
 //
-// Tests of real applications with the agent have the build tag extended, because they need packages of Debian.
+// With the build tag extended, there are tests that tell little more for what they cost: of the agent with real applications, from packages of
+// Debian, and of clients that change replicas all the time.
 package integration

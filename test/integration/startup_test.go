@@ -237,7 +237,7 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 // configdep has none that must be deleted first.
 func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
-	namespace := sharing(t)
+	namespace := workloadIn(t)
 	remove(t, kube.CoreV1().Namespaces().Delete, namespace)
 	await.Until(t, "the namespace is deleted", func(ctx context.Context) error {
 		found, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
