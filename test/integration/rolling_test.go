@@ -80,9 +80,8 @@ func (l *load) fail(what string) {
 }
 
 // An update of the server restarts its replicas one after the other. No client notices, and the webhook is reached all the time.
-//
-//nolint:paralleltest // the replicas are restarted for all
 func TestRollingRestart(t *testing.T) {
+	// Not parallel: the replicas are restarted for all.
 	namespace := sharing(t)
 	all := resourcePath(namespace)
 	requests := []request{

@@ -336,9 +336,8 @@ func served(t *testing.T, r *install.Replica, what string) string {
 }
 
 // Restarts follow the labels of namespaces. Of namespaces and kinds that are ignored, kube-apiserver sends nothing.
-//
-//nolint:paralleltest // its server sees all namespaces
 func TestScope_Namespaces(t *testing.T) {
+	// Not parallel: its server sees all namespaces.
 	const ignored = "CONTENT-OF-IGNORED"
 	selected := []string{"env", "test"}
 	test, prod, out := newBranch(t, "x", selected, "db"), newBranch(t, "x", []string{"env", "prod"}, "db"), newBranch(t, ignored, selected, "db")

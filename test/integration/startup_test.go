@@ -198,9 +198,8 @@ func TestReplicasAgree(t *testing.T) {
 
 // A restart of kube-apiserver has no effect except for the time in between, neither on the server nor on agents. From then on, it shows a
 // certificate to a webhook that wants one.
-//
-//nolint:paralleltest // kube-apiserver is restarted for all
 func TestRestartOfTheAPIServer(t *testing.T) {
+	// Not parallel: kube-apiserver is restarted for all.
 	namespace := newNamespace(t)
 	secrets := kube.CoreV1().Secrets(namespace)
 	made := write(t, namespace, "Secret/db", "password", "x")

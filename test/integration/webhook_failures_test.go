@@ -154,9 +154,8 @@ func webhookPath(t *testing.T) string {
 
 // Whatever kube-apiserver finds at the address of the webhook, workloads are created and updated, and the
 // controller records and restarts as without a webhook.
-//
-//nolint:paralleltest // the webhook fails for all
 func TestWebhookFailsOpen(t *testing.T) {
+	// Not parallel: the webhook fails for all.
 	var listening sync.WaitGroup
 	t.Cleanup(listening.Wait)
 	// listen handles connections until the test ends.
@@ -219,9 +218,8 @@ func TestWebhookFailsOpen(t *testing.T) {
 
 // Replicas are killed while owners write. Each write succeeds, and in the end all workloads are known to run with
 // the current content.
-//
-//nolint:paralleltest // the replicas are killed for all
 func TestWebhookIsKilledWhileOwnersWrite(t *testing.T) {
+	// Not parallel: the replicas are killed for all.
 	s := newOwnedShop(t)
 	const owners, writes = 8, 12
 	name := func(i int) string { return fmt.Sprintf("web-%d", i) }
@@ -266,9 +264,8 @@ func TestWebhookIsKilledWhileOwnersWrite(t *testing.T) {
 }
 
 // If another client overwrites the path, the leader restores it, so that kube-apiserver reaches the webhook again.
-//
-//nolint:paralleltest // the webhook is out of reach for all
 func TestWebhookPathIsPutRight(t *testing.T) {
+	// Not parallel: the webhook is out of reach for all.
 	s, path := newOwnedShop(t), webhookPath(t)
 	setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) { c.Service.Path = new("/elsewhere") })
 	await.Until(t, "the path is restored", func(ctx context.Context) error {
