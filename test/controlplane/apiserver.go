@@ -58,7 +58,7 @@ func (c *ControlPlane) apiServer() component {
 			"--max-mutating-requests-inflight=1000",
 			// Otherwise a server that is being stopped waits for its watches to end.
 			"--shutdown-watch-termination-grace-period=1s",
-		}, c.options.APIServerArgs),
+		}, c.options.APIServerArgs, c.restartArgs),
 		ready: c.apiServerReady,
 	}
 }

@@ -29,10 +29,11 @@ type ControlPlane struct {
 	ports       ports
 	guard       *guard
 
-	mu        sync.Mutex // guards the fields below, and serializes Stop, RestartAPIServer, BackUp and Restore
-	processes map[string]*process
-	stopped   bool
-	stopErr   error
+	mu          sync.Mutex // guards the fields below, and serializes Stop, RestartAPIServer, BackUp and Restore
+	processes   map[string]*process
+	restartArgs []string // of RestartAPIServer
+	stopped     bool
+	stopErr     error
 }
 
 // Start starts a control plane and returns when it is usable: the API server is ready, controllers have done their

@@ -11,11 +11,12 @@ import (
 )
 
 // RestartAPIServer restarts kube-apiserver at the same address. All connections and watches break. It returns when the
-// new process is ready.
+// new process is ready. The arguments are flags that this process has besides those of Options, and override them, for
+// example "--feature-gates=RestartAllContainersOnContainerExits=false".
 //
 // kube-scheduler, if there is one, is restarted too. Otherwise it would exit later if a pod had been replaced meanwhile
 // by one with the same name on another node.
-func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
+func (c *ControlPlane) RestartAPIServer(ctx context.Context, args ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -24,6 +25,7 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %v", startLimit))
 	defer cancel()
 	started := time.Now()
+	c.restartArgs = args
 	for _, name := range []string{scheduler, apiServer} {
 		if p, ok := c.processes[name]; ok {
 			p.stop()

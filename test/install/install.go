@@ -56,8 +56,6 @@ type Options struct {
 	ManagedCertificates bool
 	// Before, if set, is called before the manifests are applied.
 	Before func(context.Context, *controlplane.ControlPlane) error
-	// Log receives lines about progress.
-	Log io.Writer
 }
 
 // Installation is the installed server.
@@ -108,7 +106,11 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, root, withoutEntrances); err != nil {
+	manifests, err := i.source(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.apply(ctx, manifests, withoutEntrances); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"github.com/configdep/configdep/test/controlplane"
 )
 
 // Overlays of the manifests: all objects, with a Service that leads to this machine; the same without the
@@ -69,20 +71,9 @@ func (i *Installation) source(ctx context.Context, root string) (string, error) 
 	if i.options.Values == "" && len(i.options.Set) == 0 {
 		return base, nil
 	}
-	chart := filepath.Join(root, "artifacts", "charts", "configdep")
-	args := []string{"template", "configdep", chart, "--namespace", Namespace}
-	if i.options.Values != "" {
-		args = append(args, "--values", filepath.Join(chart, "ci", i.options.Values+".yaml"))
-	}
-	for _, value := range i.options.Set {
-		args = append(args, "--set", value)
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	rendered, err := cmd.Output()
+	rendered, err := Render(ctx, i.options.Values, i.options.Set...)
 	if err != nil {
-		return "", fmt.Errorf("rendering the chart: %w: %s", err, stderr.Bytes())
+		return "", err
 	}
 	namespace, err := os.ReadFile(filepath.Join(base, "namespace.yaml"))
 	if err != nil {
@@ -101,6 +92,30 @@ func (i *Installation) source(ctx context.Context, root string) (string, error) 
 		}
 	}
 	return dir, nil
+}
+
+// Render renders the chart with a file in its folder ci, named without .yaml, if any, and with values as those of helm's --set.
+func Render(ctx context.Context, values string, set ...string) ([]byte, error) {
+	root, err := controlplane.RepositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	chart := filepath.Join(root, "artifacts", "charts", "configdep")
+	args := []string{"template", "configdep", chart, "--namespace", Namespace}
+	if values != "" {
+		args = append(args, "--values", filepath.Join(chart, "ci", values+".yaml"))
+	}
+	for _, value := range set {
+		args = append(args, "--set", value)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	rendered, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("rendering the chart: %w: %s", err, stderr.Bytes())
+	}
+	return rendered, nil
 }
 
 type object map[string]any

@@ -230,9 +230,9 @@ func TestKinds_Rollout(t *testing.T) {
 		t.Errorf("hash on the template = %s", hash)
 	}
 
-	p.patch(d, "v1alpha1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.StrategyAnnotation: "restart-at"}}})
+	p.patch(d, "v1alpha1", "kubectl-annotate", content{"metadata": content{"annotations": content{"reloader.stakater.com/rollout-strategy": "restart"}}})
 	p.shown(d, func(o *v1alpha1.ConfigDependency) error {
-		if o.Spec.Reload.Strategy != "RestartAt" {
+		if o.Spec.Reload.Strategy != v1alpha1.StrategyField {
 			return fmt.Errorf("strategy = %s", o.Spec.Reload.Strategy)
 		}
 		return nil

@@ -64,16 +64,16 @@ func run(m *testing.M) (code int) {
 	return install.Run(m, controlplane.Options{
 		APIServerArgs: []string{"--audit-policy-file=" + audit, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"},
 	}, install.Options{
-		Components:          []string{"recreate", "in-place", "reload-jobs"}, // all permissions
+		Set:                 []string{"reload.strategies={annotation,env-var,agent,recreate,in-place}", "reload.jobs=true"}, // all permissions
 		ManagedCertificates: true,
 		Replicas:            2,
 		Race:                install.RaceDetector,
 		Args: []string{
-			"--strategies=annotation,env-var,restart-at,agent,recreate,in-place", "--kinds-config=" + kinds, "--read-secretproviderclasses=false",
+			"--kinds-config=" + kinds, "--read-secretproviderclasses=false",
 			"--settle=0s", "--release-settle=0s", "--min-interval=0s",
 			// The manifest has ten seconds, so that kubelets and endpoints can follow.
 			"--shutdown-delay-duration=2s", "--max-version-lag=5s",
-			"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms",
+			"--leader-elect-lease-duration=8s",
 		},
 		Before:  defineKinds,
 		OwnArgs: []string{"--namespaces-to-ignore=" + strings.Join(ownNamespaces(), ",")},

@@ -115,15 +115,19 @@ func (r *recorder) checkPassed(t *testing.T, words map[string]bool) {
 	}
 }
 
-// accountOf creates a ServiceAccount with the rights of an overlay, and returns its name once they are effective.
-func accountOf(t *testing.T, overlay string) string {
+// accountOf creates a ServiceAccount with the rights that the chart grants with a file of its folder ci, and returns its name
+// once they are effective.
+func accountOf(t *testing.T, values string) string {
 	t.Helper()
-	manifests := kubectl(t, "kustomize", "../../artifacts/overlays/"+overlay)
+	manifests, err := install.Render(t.Context(), values)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var rights []string
 	ours := regexp.MustCompile(`(?m)^kind: (ServiceAccount|(Cluster)?Role(Binding)?)$(?s:.*)^  name: configdep-apiserver`)
-	for manifest := range strings.SplitSeq(manifests, "\n---\n") {
+	for manifest := range strings.SplitSeq(string(manifests), "\n---\n") {
 		if ours.MatchString(manifest) {
-			rights = append(rights, strings.ReplaceAll(manifest, "name: configdep-apiserver", "name: "+overlay))
+			rights = append(rights, strings.ReplaceAll(manifest, "name: configdep-apiserver", "name: "+values))
 		}
 	}
 	file := filepath.Join(t.TempDir(), "rights.yaml")
@@ -139,14 +143,14 @@ func accountOf(t *testing.T, overlay string) string {
 		{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Verb: "watch", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"},
 	} {
-		await.Until(t, fmt.Sprintf("%s may %s %s", overlay, need.Verb, need.Resource), func(ctx context.Context) error {
-			if !mayDo(ctx, overlay, need) {
+		await.Until(t, fmt.Sprintf("%s may %s %s", values, need.Verb, need.Resource), func(ctx context.Context) error {
+			if !mayDo(ctx, values, need) {
 				return errors.New("not yet")
 			}
 			return nil
 		})
 	}
-	return overlay
+	return values
 }
 
 // mayDo reports whether a ServiceAccount in the namespace of the server may do something.
