@@ -4,7 +4,6 @@
 package integration
 
 import (
-	cmpdefault "cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,12 +189,15 @@ func TestDialects_Annotations(t *testing.T) {
 // declaredBy returns the annotation by which a source restarts a workload; empty: it does not.
 func declaredBy(o *v1alpha1.ConfigDependency, r ref) string {
 	kind, name := r.split()
-	for i := range o.Spec.Sources {
-		if s := &o.Spec.Sources[i]; string(s.Kind) == kind && s.Name == name && s.TriggersReload {
-			return cmpdefault.Or(s.DeclaredBy, o.Spec.Reload.DeclaredBy)
-		}
+	s, _, err := source(o, v1alpha1.SourceKind(kind), name)
+	switch {
+	case err != nil || !s.TriggersReload:
+		return ""
+	case s.DeclaredBy != "":
+		return s.DeclaredBy
+	default:
+		return o.Spec.Reload.DeclaredBy
 	}
-	return ""
 }
 
 // reading returns a Deployment with one pod, which reads sources, and with annotations of its own and of its template.

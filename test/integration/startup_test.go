@@ -191,6 +191,7 @@ func TestReplicasAgree(t *testing.T) {
 	for i := range secrets.Items {
 		held[secrets.Items[i].Name] = len(secrets.Items[i].Data)
 	}
+	// That of the certificate has a CA, a certificate, and the keys of both.
 	if diff := cmp.Diff(map[string]int{"configdep-hmac-key": 1, install.CertificateSecret: 4}, held); diff != "" {
 		t.Errorf("number of entries of Secrets in the namespace of the server (-want +got):\n%s", diff)
 	}
