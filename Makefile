@@ -119,7 +119,7 @@ test-all: build ## Run all tests with the race detector, many random ones, and v
 	@hack/tools/build.sh helm image sbom vuln >/dev/null
 	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
-	SEEDS_FACTOR=10 $(go_test_race) -timeout 60m $(units) $(integration) $(extended)
+	SEEDS_FACTOR=10 $(go_test_race) -tags grpcnotrace,extended -timeout 60m $(units) $(integration) $(extended)
 	@hack/govulncheck.sh
 
 .PHONY: e2e-node
