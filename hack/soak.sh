@@ -78,8 +78,8 @@ histories() {
 # left for the server.
 watches() {
   hack/controlplane/build.sh >/dev/null
-  run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/soak/watches
-  run watches go test -count 1 -timeout 0 -tags grpcnotrace,extended -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/integration/etcds
+  run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/extended/soak/watches
+  run watches go test -count 1 -timeout 0 -tags grpcnotrace,extended -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/extended/clusters
 }
 
 (($# > 0)) || set -- properties simulation histories watches
