@@ -51,7 +51,7 @@ build() { # module, binary, package, ldflags, tags
   (
     cd "$1"
     export GOFLAGS=-mod=readonly CGO_ENABLED=${cgo:-0}
-    go build -buildvcs=false -trimpath -tags "${5:-}" -ldflags "-s -w ${4:-}" -o "$tmp/$2" "$3"
+    go build -buildvcs=false -trimpath -tags "grpcnotrace ${5:-}" -ldflags "-s -w ${4:-}" -o "$tmp/$2" "$3"
   )
   say "$2: done in $((SECONDS - started)) s"
 }
