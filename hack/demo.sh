@@ -19,8 +19,11 @@ progress() { # number of the step, text
   read -ra left <<<"$DEMO_LEFT"
   total=$((left[0] - left[$1 - 1]))
   left=${left[$1 - 1]}
-  ((total == 0)) || left=$((left * elapsed / total))
-  ((left < 60)) || message+=" (about $(((left + 59) / 60)) minutes left)"
+  if ((total == 0)); then
+    message+=" (the first time, all steps take about $(((left + 59) / 60)) minutes on two cores)"
+  elif left=$((left * elapsed / total)) && ((left >= 60)); then
+    message+=" (about $(((left + 59) / 60)) minutes left)"
+  fi
   echo "$message" >&2
 }
 export -f progress
