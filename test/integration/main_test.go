@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,7 +86,7 @@ func run(m *testing.M) (code int) {
 		for _, r := range i.Replicas {
 			installed = append(installed, endpointOf(r))
 		}
-		everywhere = append(installed[:2:2], endpoint{"the aggregator", c.RESTConfig(), versioned.NewForConfigOrDie(c.RESTConfig())})
+		everywhere = append(slices.Clone(installed), endpoint{"the aggregator", c.RESTConfig(), versioned.NewForConfigOrDie(c.RESTConfig())})
 		if agent, err = install.Build(context.Background(), "./cmd/configdep-agent", install.RaceDetector); err != nil {
 			panic(err)
 		}

@@ -124,9 +124,9 @@ func accountOf(t *testing.T, values string) string {
 		t.Fatal(err)
 	}
 	var rights []string
-	ours := regexp.MustCompile(`(?m)^kind: (ServiceAccount|(Cluster)?Role(Binding)?)$(?s:.*)^  name: configdep-apiserver`)
+	kinds := regexp.MustCompile(`(?m)^kind: (ServiceAccount|(Cluster)?Role(Binding)?)$`)
 	for manifest := range strings.SplitSeq(string(manifests), "\n---\n") {
-		if ours.MatchString(manifest) {
+		if kinds.MatchString(manifest) && strings.Contains(manifest, "\n  name: configdep-apiserver") {
 			rights = append(rights, strings.ReplaceAll(manifest, "name: configdep-apiserver", "name: "+values))
 		}
 	}
