@@ -20,7 +20,7 @@ progress() { # number of the step, text
   total=$((left[0] - left[$1 - 1]))
   left=${left[$1 - 1]}
   if ((total == 0)); then
-    message+=" (the first time, all steps take about $(((left + 59) / 60)) minutes on two cores)"
+    message+=" (takes minutes the first time; the next step says how many are left)"
   elif left=$((left * elapsed / total)) && ((left >= 60)); then
     message+=" (about $(((left + 59) / 60)) minutes left)"
   fi
