@@ -10,10 +10,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# After the start of each step, how many seconds are left if everything is compiled on two cores. A
+# After the start of each step, how many seconds are left if everything is compiled, as measured on two cores. A
 # step that takes longer, or less, than that changes the estimate for the rest.
 DEMO_STARTED=$(date +%s)
-export DEMO_STARTED DEMO_LEFT="840 580 140 90 60 50 40 30"
+export DEMO_STARTED DEMO_LEFT="730 412 73 61 46 41 37 31"
 progress() { # number of the step, text
   local left total elapsed=$(($(date +%s) - DEMO_STARTED)) message="demo: step $1 of 8: $2"
   read -ra left <<<"$DEMO_LEFT"
