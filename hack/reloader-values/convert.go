@@ -48,9 +48,6 @@ type note struct {
 	text  string
 }
 
-// rule converts the value at a path.
-type rule func(c *conversion, path string, value any)
-
 // convert returns the values of configdep's chart, with a comment.
 func convert(in map[string]any, o options) (string, error) {
 	c := conversion{options: o, in: in, out: map[string]any{}, args: map[string][]string{}, env: map[string]any{}}
@@ -133,16 +130,6 @@ func (c *conversion) set(path string, value any) {
 	m[keys[len(keys)-1]] = value
 }
 
-// add adds to a map of the output.
-func (c *conversion) add(path string, more map[string]any) {
-	m, _ := at(c.out, path).(map[string]any)
-	if m == nil {
-		m = map[string]any{}
-	}
-	maps.Copy(m, more)
-	c.set(path, m)
-}
-
 // arg adds a flag of the server, or a value to one.
 func (c *conversion) arg(flag, value string) { c.args[flag] = append(c.args[flag], value) }
 
@@ -159,6 +146,21 @@ func (c *conversion) note(s section, path, text string) {
 
 func (c *conversion) fail(path, why string) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, why))
+}
+
+// empty reports whether a value says nothing, as in charts.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return false
 }
 
 // String returns the output.

@@ -76,3 +76,23 @@ func TestConvert_NamesWhatExists(t *testing.T) {
 		t.Errorf("found only the values %v", named)
 	}
 }
+
+// All flags of Reloader in docs/migration.md exist here.
+func TestMigration_NamesFlagsThatExist(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n### Flags of Reloader\n")
+	table, _, _ = strings.Cut(table, "\n#")
+	fs, _ := serverFlags()
+	named := regexp.MustCompile("`--([A-Za-z-]+)").FindAllStringSubmatch(table, -1)
+	for _, flag := range named {
+		if fs.Lookup(flag[1]) == nil {
+			t.Errorf("--%s does not exist", flag[1])
+		}
+	}
+	if len(named) < 30 {
+		t.Errorf("found only %d flags", len(named))
+	}
+}

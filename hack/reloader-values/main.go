@@ -10,11 +10,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // maxInput limits the input, in bytes. Values are in a Secret, which is smaller.
@@ -72,4 +75,17 @@ func run(in io.Reader, out io.Writer, args []string, o options) error {
 		return errors.Join(errors.New("writing the values"), err)
 	}
 	return nil
+}
+
+// parse reads values, which are one document.
+func parse(text []byte) (values map[string]any, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&values); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var more any
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there must be one document, not several separated by ---")
+	}
+	return values, nil
 }

@@ -7,54 +7,59 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// rules are those for all values of Reloader's chart.
-var rules = merged(restartRules, podRules, objectRules, monitoringRules)
+// rule converts the value at a path. It checks of the value only what it relies on: the schema of configdep's chart checks what is
+// passed on.
+type rule func(c *conversion, path string, value any)
 
-func merged(parts ...map[string]rule) map[string]rule {
-	all := map[string]rule{}
-	for _, part := range parts {
-		maps.Copy(all, part)
-	}
-	return all
-}
-
-// parsed calls use with a value that is what it must be.
-func parsed(k kind, use func(c *conversion, path string, value any)) rule {
+// typed is for values of a type.
+func typed[T any](use func(c *conversion, path string, value T)) rule {
 	return func(c *conversion, path string, value any) {
-		converted, allowed := k(value)
-		if allowed != "" {
-			c.fail(path, allowed)
+		if value, is := value.(T); is {
+			use(c, path, value)
 			return
 		}
-		use(c, path, converted)
+		var wanted T
+		switch any(wanted).(type) {
+		case bool:
+			c.fail(path, "must be true or false")
+		case int:
+			c.fail(path, "must be a whole number")
+		case string:
+			c.fail(path, "must be text; put it in quotes")
+		case []any:
+			c.fail(path, "must be a list")
+		default:
+			c.fail(path, "must be a map")
+		}
 	}
 }
 
 // to sets a value of configdep's chart to the same.
-func to(target string, k kind) rule {
-	return parsed(k, func(c *conversion, _ string, value any) { c.set(target, value) })
+func to(target string) rule {
+	return func(c *conversion, _ string, value any) { c.set(target, value) }
+}
+
+// same is for values that have the same names below other paths of configdep's chart.
+func same(from, target string, names ...string) map[string]rule {
+	out := map[string]rule{}
+	for _, name := range names {
+		out[from+"."+name] = to(strings.TrimPrefix(target+"."+name, "."))
+	}
+	return out
 }
 
 // says makes a note.
-func says(s section, k kind, text string) rule {
-	return parsed(k, func(c *conversion, path string, _ any) { c.note(s, path, text) })
-}
-
-// switched is for values that are true or false.
-func switched(use func(c *conversion, path string, on bool)) rule {
-	return parsed(boolean, func(c *conversion, path string, value any) { use(c, path, value.(bool)) })
+func says(s section, text string) rule {
+	return func(c *conversion, path string, _ any) { c.note(s, path, text) }
 }
 
 // ifTrue is for switches, which say nothing if they are off.
 func ifTrue(then func(c *conversion, path string)) rule {
-	return switched(func(c *conversion, path string, on bool) {
+	return typed(func(c *conversion, path string, on bool) {
 		if on {
 			then(c, path)
 		} else {
@@ -84,78 +89,6 @@ func with(enabled string, convert rule) rule {
 	}
 }
 
-const documents = "https://github.com/configdep/configdep/blob/main/docs/"
-
-// restartRules are for what Reloader reads, and what it restarts.
-var restartRules = map[string]rule{
-	"reloader.autoReloadAll": ifTrue(func(c *conversion, path string) {
-		c.set("reload.autoReloadAll", true)
-		if !c.is("reloader.isArgoRollouts", true) && !c.is("reloader.isOpenshift", true) {
-			c.set("kinds.presets", []any{})
-			c.note(look, path, "custom resources are not restarted, as with Reloader; kinds.presets names those that are")
-		}
-	}),
-	"reloader.ignoreSecrets": ifTrue(func(c *conversion, path string) {
-		if c.is("reloader.ignoreConfigMaps", true) {
-			c.fail(path, "must not be true together with reloader.ignoreConfigMaps: nothing would restart a workload")
-		}
-		c.set("secrets.read", false)
-	}),
-	"reloader.ignoreConfigMaps": ifTrueSets("configMaps.read", false),
-	"reloader.ignoreJobs":       ifTrueSets("workloads.jobs", false),
-	"reloader.ignoreCronJobs":   ifTrueSets("workloads.cronJobs", false),
-	"reloader.reloadOnCreate":   ifTrueSets("reload.onCreate", true),
-	"reloader.reloadOnDelete":   ifTrueSets("reload.onDelete", true),
-	"reloader.syncAfterRestart": ifTrueSays(without, "changes that are made while no replica runs are always found"),
-	"reloader.reloadStrategy":   parsed(oneOf("default", "env-vars", "annotations"), strategy),
-	"reloader.isArgoRollouts":   ifTrue(func(c *conversion, path string) { c.preset(path, "argo-rollout") }),
-	"reloader.isOpenshift":      ifTrue(func(c *conversion, path string) { c.preset(path, "openshift-deploymentconfig") }),
-	"reloader.enableCSIIntegration": ifTrueSays(without,
-		"rotations of SecretProviderClasses are seen by default (secretProviderClasses.read)"),
-
-	"reloader.watchGlobally": switched(watchGlobally),
-	"reloader.namespaces": parsed(names, func(c *conversion, path string, _ any) {
-		if !c.is("reloader.watchGlobally", false) {
-			c.fail(path, "needs reloader.watchGlobally: false, in Reloader's chart too")
-		}
-	}),
-	"reloader.ignoreNamespaces":      globally(parsed(names, func(c *conversion, path string, value any) { c.setNamespaces("ignoredNamespaces", path, value.([]any)) })),
-	"reloader.namespaceSelector":     globally(selector("reload.namespaceSelector", "--namespace-selector")),
-	"reloader.resourceLabelSelector": selector("sources.selector", "--resource-label-selector"),
-
-	"reloader.custom_annotations.configmap":      to("reload.reloaderAnnotations.configMap", text),
-	"reloader.custom_annotations.secret":         to("reload.reloaderAnnotations.secret", text),
-	"reloader.custom_annotations.auto":           to("reload.reloaderAnnotations.auto", text),
-	"reloader.custom_annotations.configmap_auto": to("reload.reloaderAnnotations.configMapAuto", text),
-	"reloader.custom_annotations.secret_auto":    to("reload.reloaderAnnotations.secretAuto", text),
-	"reloader.custom_annotations.ignore":         to("reload.reloaderAnnotations.ignore", text),
-	"reloader.custom_annotations.search":         to("reload.reloaderAnnotations.search", text),
-	"reloader.custom_annotations.match":          to("reload.reloaderAnnotations.match", text),
-	"reloader.custom_annotations.pausePeriod":    to("reload.reloaderAnnotations.pausePeriod", text),
-	"reloader.custom_annotations.pauseTime":      to("reload.reloaderAnnotations.pausedAt", text),
-
-	"reloader.webhookUrl": parsed(text, webhook),
-}
-
-// preset adds a kind of custom resources to those that are read. Without any such value, the default of configdep's chart applies.
-func (c *conversion) preset(path, name string) {
-	presets, _ := at(c.out, "kinds.presets").([]any)
-	c.set("kinds.presets", append(presets, name))
-	c.note(look, path, "only these kinds of custom resources are read; without kinds.presets, all that configdep knows are")
-}
-
-func strategy(c *conversion, path string, value any) {
-	switch value {
-	case "env-vars":
-		c.set("reload.strategy", "env-var")
-	case "annotations":
-		c.note(without, path, "this is the default")
-	default:
-		c.note(without, path, "a restart writes annotations, where Reloader's default is an environment variable; "+
-			"if something reads the variables, set reload.strategy to env-var")
-	}
-}
-
 // globally converts a value that Reloader's chart ignores if not all namespaces are watched.
 func globally(convert rule) rule {
 	return func(c *conversion, path string, value any) {
@@ -167,8 +100,217 @@ func globally(convert rule) rule {
 	}
 }
 
-// maxNamespaces is how many namespaces configdep reads, or leaves out, one by one.
-const maxNamespaces = 100
+// names is for names in a list, or in a text with commas. Names that are repeated count once.
+func names(use func(c *conversion, path string, all []any)) rule {
+	return func(c *conversion, path string, value any) {
+		list, isList := value.([]any)
+		if text, is := value.(string); is {
+			for name := range strings.SplitSeq(text, ",") {
+				list, isList = append(list, strings.TrimSpace(name)), true
+			}
+		}
+		all := []any{}
+		for _, name := range list {
+			if _, is := name.(string); !is {
+				isList = false
+			} else if name != "" && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+		if !isList {
+			c.fail(path, "must be a list of names, or names separated by commas")
+			return
+		}
+		use(c, path, all)
+	}
+}
+
+const (
+	documents  = "https://github.com/configdep/configdep/blob/main/docs/"
+	ownImage   = "this is the image of Reloader; set image.registry, image.repository and image.tag to that of configdep"
+	oneName    = "all objects are named configdep-apiserver, because a cluster can have only one configdep; fullnameOverride sets another name"
+	connection = "the monitor is given how to connect to the API's port"
+)
+
+// rules are those for all values of Reloader's chart.
+var rules = merged(
+	map[string]rule{ // what Reloader reads, and what it restarts
+		"reloader.autoReloadAll": ifTrue(func(c *conversion, path string) {
+			c.set("reload.autoReloadAll", true)
+			if !c.is("reloader.isArgoRollouts", true) && !c.is("reloader.isOpenshift", true) {
+				c.set("kinds.presets", []any{})
+				c.note(look, path, "custom resources are not restarted, as with Reloader; kinds.presets names those that are")
+			}
+		}),
+		"reloader.ignoreSecrets": ifTrue(func(c *conversion, path string) {
+			if c.is("reloader.ignoreConfigMaps", true) {
+				c.fail(path, "must not be true together with reloader.ignoreConfigMaps: nothing would restart a workload")
+			}
+			c.set("secrets.read", false)
+		}),
+		"reloader.ignoreConfigMaps":     ifTrueSets("configMaps.read", false),
+		"reloader.ignoreJobs":           ifTrueSets("workloads.jobs", false),
+		"reloader.ignoreCronJobs":       ifTrueSets("workloads.cronJobs", false),
+		"reloader.reloadOnCreate":       ifTrueSets("reload.onCreate", true),
+		"reloader.reloadOnDelete":       ifTrueSets("reload.onDelete", true),
+		"reloader.syncAfterRestart":     ifTrueSays(without, "changes that are made while no replica runs are always found"),
+		"reloader.reloadStrategy":       strategy,
+		"reloader.isArgoRollouts":       preset("argo-rollout"),
+		"reloader.isOpenshift":          preset("openshift-deploymentconfig"),
+		"reloader.enableCSIIntegration": ifTrueSays(without, "rotations of SecretProviderClasses are seen by default (secretProviderClasses.read)"),
+
+		"reloader.watchGlobally": typed(watchGlobally),
+		"reloader.namespaces": func(c *conversion, path string, _ any) { // see watchGlobally
+			if !c.is("reloader.watchGlobally", false) {
+				c.fail(path, "needs reloader.watchGlobally: false, in Reloader's chart too")
+			}
+		},
+		"reloader.ignoreNamespaces":      globally(names(func(c *conversion, _ string, all []any) { c.set("ignoredNamespaces", all) })),
+		"reloader.namespaceSelector":     globally(selector("reload.namespaceSelector", "--namespace-selector")),
+		"reloader.resourceLabelSelector": selector("sources.selector", "--resource-label-selector"),
+
+		"reloader.custom_annotations.configmap":      to("reload.reloaderAnnotations.configMap"),
+		"reloader.custom_annotations.configmap_auto": to("reload.reloaderAnnotations.configMapAuto"),
+		"reloader.custom_annotations.secret_auto":    to("reload.reloaderAnnotations.secretAuto"),
+		"reloader.custom_annotations.pauseTime":      to("reload.reloaderAnnotations.pausedAt"),
+		"reloader.webhookUrl":                        webhook,
+	},
+	same("reloader.custom_annotations", "reload.reloaderAnnotations", "secret", "auto", "ignore", "search", "match", "pausePeriod"),
+
+	map[string]rule{ // how Reloader's pods run
+		"global.imageRegistry":                             to("global.imageRegistry"),
+		"global.imagePullSecrets":                          typed(pullSecrets("global.imagePullSecrets")),
+		"image.name":                                       says(byHand, ownImage),
+		"image.repository":                                 says(byHand, ownImage),
+		"image.tag":                                        says(byHand, ownImage),
+		"image.digest":                                     says(byHand, ownImage),
+		"image.pullPolicy":                                 to("image.pullPolicy"),
+		"reloader.deployment.image.name":                   says(byHand, ownImage),
+		"reloader.deployment.image.tag":                    says(byHand, ownImage),
+		"reloader.deployment.image.pullPolicy":             to("image.pullPolicy"),
+		"reloader.deployment.imagePullSecrets":             typed(pullSecrets("imagePullSecrets")),
+		"reloader.enableHA":                                ifTrueSays(without, "a leader is always elected; the chart runs two replicas"),
+		"reloader.deployment.replicas":                     typed(replicas),
+		"reloader.deployment.affinity":                     selecting("affinity"),
+		"reloader.deployment.topologySpreadConstraints":    selecting("topologySpreadConstraints"),
+		"reloader.deployment.securityContext":              podSecurity,
+		"reloader.deployment.containerSecurityContext":     to("securityContext"),
+		"reloader.deployment.automountServiceAccountToken": says(without, "the token has a volume of its own"),
+		"reloader.readOnlyRootFileSystem":                  ifTrueSays(without, "the file system of the container is always read-only"),
+		"reloader.deployment.resources":                    says(byHand, "configdep needs other resources than Reloader; set resources, by "+documents+"operations.md#sizing"),
+		"reloader.deployment.gomaxprocsOverride":           func(c *conversion, _ string, value any) { c.set("goMaxProcs", fmt.Sprint(value)) },
+		"reloader.deployment.gomemlimitOverride":           says(byHand, "goMemLimit is nine tenths of the memory limit, unless you set it"),
+		"reloader.deployment.volumes":                      typed(appendTo("extraVolumes")),
+		"reloader.deployment.volumeMounts":                 typed(appendTo("extraVolumeMounts")),
+		"reloader.volumes":                                 typed(appendTo("extraVolumes")),
+		"reloader.volumeMounts":                            typed(appendTo("extraVolumeMounts")),
+		"reloader.deployment.env.open":                     typed(openEnv),
+		"reloader.deployment.env.secret":                   typed(secretEnv),
+		"reloader.deployment.env.field":                    typed(fieldEnv),
+		"reloader.deployment.env.existing":                 typed(existingEnv),
+		"reloader.logFormat":                               to("logging.format"),
+		"reloader.logLevel":                                typed(logLevel),
+		"reloader.enablePProf":                             ifTrueSets("pprof.enabled", true),
+		"reloader.pprofAddr":                               with("reloader.enablePProf", to("pprof.address")),
+	},
+	same("reloader.deployment", "", "revisionHistoryLimit", "nodeSelector", "tolerations", "priorityClassName", "runtimeClassName",
+		"schedulerName", "dnsConfig", "hostUsers", "livenessProbe", "readinessProbe"),
+
+	map[string]rule{ // the objects that Reloader's chart creates, and their names, labels and rights
+		"kubernetes.host":  says(without, "the server finds kube-apiserver as every pod does"),
+		"namespace":        says(without, "helm --namespace says where configdep is installed"),
+		"nameOverride":     says(without, oneName),
+		"fullnameOverride": says(without, oneName),
+
+		"reloader.matchLabels":                typed(addLabels),
+		"reloader.deployment.labels":          typed(deploymentLabels),
+		"reloader.deployment.annotations":     to("deployment.annotations"),
+		"reloader.deployment.pod.annotations": to("pod.annotations"),
+		"reloader.service.port": says(byHand,
+			"the metrics are on the port of the API, for authorized clients; monitoring.insecurePort serves them to all, at port 9090 of the Service"),
+		"reloader.service.ipFamilies":     says(without, "the Service has the default of the cluster"),
+		"reloader.service.ipFamilyPolicy": says(without, "the Service has the default of the cluster"),
+		"reloader.legacy.rbac":            ifTrueSays(without, "the roles are in the current version of their API"),
+		"reloader.rbac.enabled":           to("rbac.create"),
+		"reloader.rbac.labels":            says(byHand, "commonLabels sets labels on every object"),
+		"reloader.serviceAccount.create":  typed(createServiceAccount),
+
+		"reloader.podDisruptionBudget.enabled":        typed(disruptions),
+		"reloader.podDisruptionBudget.minAvailable":   with("reloader.podDisruptionBudget.enabled", to("podDisruptionBudget.minAvailable")),
+		"reloader.podDisruptionBudget.maxUnavailable": with("reloader.podDisruptionBudget.enabled", to("podDisruptionBudget.maxUnavailable")),
+		"reloader.netpol.enabled": ifTrue(func(c *conversion, path string) {
+			c.set("networkPolicy.enabled", true)
+			c.note(look, path, "if the policy does not suit the cluster, the API is unavailable, which disturbs the whole cluster: "+documents+"install.md#network")
+		}),
+		"reloader.netpol.from": with("reloader.netpol.enabled", to("networkPolicy.metricsFrom")),
+		"reloader.netpol.to":   with("reloader.netpol.enabled", to("networkPolicy.apiServerTo")),
+		"reloader.verticalPodAutoscaler": func(c *conversion, path string, _ any) {
+			if !c.is(path+".enabled", true) {
+				c.unset = append(c.unset, path)
+				return
+			}
+			c.note(byHand, path, "the chart has no VerticalPodAutoscaler; create one for Deployment configdep-apiserver")
+		},
+		"reloader.enableMetricsByNamespace": ifTrueSays(without, "configdep_rollouts_total always has the label namespace"),
+	},
+	same("reloader.service", "service", "labels", "annotations"),
+	same("reloader.serviceAccount", "serviceAccount", "name", "annotations", "labels"),
+	monitor("serviceMonitor", "bearerTokenFile", "targetLabels"),
+	monitor("podMonitor", "bearerTokenSecret", "podTargetLabels"),
+)
+
+func merged[T any](parts ...map[string]T) map[string]T {
+	all := map[string]T{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+// monitor returns the rules for a kind of monitor of the Prometheus operator, two of whose values have names of their own.
+func monitor(kind, token, labels string) map[string]rule {
+	from, target := "reloader."+kind, "monitoring."+kind
+	out := merged(same(from, target, "interval", "scrapeTimeout", "labels", "annotations", "honorLabels", "relabelings", "metricRelabelings"), map[string]rule{
+		from + ".namespace": says(byHand, "the monitor is in the namespace of the release, because the CA is there; Prometheus has to select it there"),
+		from + ".timeout":   to(target + ".scrapeTimeout"),
+		from + ".scheme":    says(without, connection),
+		from + ".tlsConfig": says(without, connection),
+		from + "." + token:  says(without, connection),
+		from + "." + labels: says(byHand, "the chart has no value for this; relabelings can do the same"),
+	})
+	enabled := from + ".enabled"
+	for path, convert := range out {
+		out[path] = with(enabled, convert)
+	}
+	out[enabled] = ifTrue(func(c *conversion, path string) {
+		c.set(target+".enabled", true)
+		c.set("monitoring.token", true)
+		c.note(look, path, "monitoring.token creates a ServiceAccount that may only read the metrics; Reloader's metrics have other names than those of configdep")
+	})
+	return out
+}
+
+// preset adds a kind of custom resources to those that are read. Without any such value, the default of configdep's chart applies.
+func preset(name string) rule {
+	return ifTrue(func(c *conversion, path string) {
+		appendTo("kinds.presets")(c, path, []any{name})
+		c.note(look, path, "only these kinds of custom resources are read; without kinds.presets, all that configdep knows are")
+	})
+}
+
+func strategy(c *conversion, path string, value any) {
+	switch value {
+	case "env-vars":
+		c.set("reload.strategy", "env-var")
+	case "annotations":
+		c.note(without, path, "this is the default")
+	case "default":
+		c.note(without, path, "a restart writes annotations, where Reloader's default is an environment variable; "+
+			"if something reads the variables, set reload.strategy to env-var")
+	default:
+		c.fail(path, "must be one of default, env-vars, annotations")
+	}
+}
 
 func watchGlobally(c *conversion, path string, on bool) {
 	if on {
@@ -179,44 +321,20 @@ func watchGlobally(c *conversion, path string, on bool) {
 		c.fail(path, "is false, so Reloader watches the namespace of its release: name it with -namespace")
 		return
 	}
-	listed, _ := names(c.get("reloader.namespaces")) // another rule says what is wrong with it
-	list, _ := listed.([]any)
 	all := []any{c.namespace}
-	for _, name := range list {
-		if name != c.namespace {
-			all = append(all, name)
-		}
+	if listed := c.get("reloader.namespaces"); !empty(listed) {
+		names(func(_ *conversion, _ string, listed []any) {
+			all = append(all, slices.DeleteFunc(listed, func(name any) bool { return name == c.namespace })...)
+		})(c, "reloader.namespaces", listed)
 	}
-	c.setNamespaces("namespaces", "reloader.namespaces", all)
+	c.set("namespaces", all)
 }
-
-// setNamespaces sets a value of the output to names of namespaces.
-func (c *conversion) setNamespaces(target, path string, all []any) {
-	for _, name := range all {
-		if wrong := validation.IsDNS1123Label(name.(string)); len(wrong) > 0 {
-			c.fail(path, "must be names of namespaces: "+name.(string)+" is none")
-		}
-	}
-	if len(all) > maxNamespaces {
-		c.fail(path, fmt.Sprintf("has %d namespaces, with that of the release if that is read, but at most %d are possible", len(all), maxNamespaces))
-	}
-	c.set(target, all)
-}
-
-// webhookURL is what configdep's chart accepts, in at most maxWebhookURL bytes.
-var webhookURL = regexp.MustCompile(`^https?://[^/?#\s]+\S*$`)
-
-const maxWebhookURL = 4096
 
 // webhook converts a URL, which is in no message, because it may be a credential.
 func webhook(c *conversion, path string, value any) {
-	if custom, _ := c.get("reloader.custom_annotations").(map[string]any); len(custom) == 0 {
+	if empty(c.get("reloader.custom_annotations")) {
 		c.note(without, path, "Reloader's chart ignores it without reloader.custom_annotations; "+
 			"with reload.webhookURL, configdep restarts nothing and posts each change instead")
-		return
-	}
-	if url := value.(string); len(url) > maxWebhookURL || !webhookURL.MatchString(url) {
-		c.fail(path, fmt.Sprintf("must be https://HOST/PATH or http://HOST/PATH, at most %d bytes, without spaces and line ends", maxWebhookURL))
 		return
 	}
 	c.set("reload.webhookURL", value)
@@ -224,137 +342,51 @@ func webhook(c *conversion, path string, value any) {
 		"if the URL is a credential, use reload.observe and notifications.existingSecret instead")
 }
 
-// address is what configdep's chart accepts.
-var address = regexp.MustCompile(`^([A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):([1-9][0-9]{0,4})$`)
-
-func pprofAddress(c *conversion, path string, value any) {
-	parts := address.FindStringSubmatch(value.(string))
-	if parts != nil {
-		if _, err := strconv.ParseUint(parts[2], 10, 16); err == nil {
-			c.set("pprof.address", value)
-			return
+// pullSecrets sets a list of names to those of references to Secrets.
+func pullSecrets(target string) func(c *conversion, path string, references []any) {
+	return func(c *conversion, path string, references []any) {
+		names := []any{}
+		for _, reference := range references {
+			m, _ := reference.(map[string]any)
+			if _, is := m["name"].(string); !is {
+				c.fail(path, "must be a list of {name: SECRET}")
+				return
+			}
+			names = append(names, m["name"])
 		}
+		c.set(target, names)
 	}
-	c.fail(path, "must be HOST:PORT or :PORT, such as localhost:6060 or :6060, with a port from 1 to 65535")
 }
 
-// podRules are for how Reloader's pods run.
-var podRules = map[string]rule{
-	"global.imageRegistry":                             to("global.imageRegistry", text),
-	"global.imagePullSecrets":                          to("global.imagePullSecrets", secretNames),
-	"image.name":                                       says(byHand, text, ownImage),
-	"image.repository":                                 says(byHand, text, ownImage),
-	"image.tag":                                        says(byHand, text, ownImage),
-	"image.digest":                                     says(byHand, text, ownImage),
-	"image.pullPolicy":                                 to("image.pullPolicy", pullPolicy),
-	"reloader.deployment.image.name":                   says(byHand, text, ownImage),
-	"reloader.deployment.image.tag":                    says(byHand, text, ownImage),
-	"reloader.deployment.image.pullPolicy":             to("image.pullPolicy", pullPolicy),
-	"reloader.deployment.imagePullSecrets":             to("imagePullSecrets", secretNames),
-	"reloader.enableHA":                                ifTrueSays(without, "a leader is always elected; the chart runs two replicas"),
-	"reloader.deployment.replicas":                     parsed(whole, replicas),
-	"reloader.deployment.revisionHistoryLimit":         to("revisionHistoryLimit", whole),
-	"reloader.deployment.nodeSelector":                 to("nodeSelector", texts),
-	"reloader.deployment.affinity":                     selecting("affinity", mapping),
-	"reloader.deployment.tolerations":                  to("tolerations", objects),
-	"reloader.deployment.topologySpreadConstraints":    selecting("topologySpreadConstraints", objects),
-	"reloader.deployment.priorityClassName":            to("priorityClassName", text),
-	"reloader.deployment.runtimeClassName":             to("runtimeClassName", text),
-	"reloader.deployment.schedulerName":                to("schedulerName", text),
-	"reloader.deployment.dnsConfig":                    to("dnsConfig", mapping),
-	"reloader.deployment.hostUsers":                    to("hostUsers", boolean),
-	"reloader.deployment.securityContext":              parsed(mapping, podSecurity),
-	"reloader.deployment.containerSecurityContext":     to("securityContext", mapping),
-	"reloader.deployment.automountServiceAccountToken": says(without, boolean, "the token has a volume of its own"),
-	"reloader.readOnlyRootFileSystem":                  ifTrueSays(without, "the file system of the container is always read-only"),
-	"reloader.deployment.resources": says(byHand, mapping,
-		"configdep needs other resources than Reloader; set resources, by "+documents+"operations.md#sizing"),
-	"reloader.deployment.gomaxprocsOverride": parsed(numberOrText, func(c *conversion, _ string, value any) { c.set("goMaxProcs", asText(value)) }),
-	"reloader.deployment.gomemlimitOverride": says(byHand, numberOrText,
-		"goMemLimit is nine tenths of the memory limit, unless you set it"),
-	"reloader.deployment.volumes":      parsed(objects, appendTo("extraVolumes")),
-	"reloader.deployment.volumeMounts": parsed(objects, appendTo("extraVolumeMounts")),
-	"reloader.volumes":                 parsed(objects, appendTo("extraVolumes")),
-	"reloader.volumeMounts":            parsed(objects, appendTo("extraVolumeMounts")),
-
-	"reloader.deployment.env.open":     parsed(scalars, openEnv),
-	"reloader.deployment.env.secret":   parsed(scalars, secretEnv),
-	"reloader.deployment.env.field":    parsed(texts, fieldEnv),
-	"reloader.deployment.env.existing": parsed(mapping, existingEnv),
-
-	"reloader.logFormat": to("logging.format", oneOf("json")),
-	"reloader.logLevel":  parsed(text, logLevel),
-
-	"reloader.enablePProf": ifTrueSets("pprof.enabled", true),
-	"reloader.pprofAddr":   with("reloader.enablePProf", parsed(text, pprofAddress)),
-
-	"reloader.deployment.livenessProbe.initialDelaySeconds":  to("livenessProbe.initialDelaySeconds", whole),
-	"reloader.deployment.livenessProbe.timeoutSeconds":       to("livenessProbe.timeoutSeconds", whole),
-	"reloader.deployment.livenessProbe.failureThreshold":     to("livenessProbe.failureThreshold", whole),
-	"reloader.deployment.livenessProbe.periodSeconds":        to("livenessProbe.periodSeconds", whole),
-	"reloader.deployment.livenessProbe.successThreshold":     to("livenessProbe.successThreshold", whole),
-	"reloader.deployment.readinessProbe.initialDelaySeconds": to("readinessProbe.initialDelaySeconds", whole),
-	"reloader.deployment.readinessProbe.timeoutSeconds":      to("readinessProbe.timeoutSeconds", whole),
-	"reloader.deployment.readinessProbe.failureThreshold":    to("readinessProbe.failureThreshold", whole),
-	"reloader.deployment.readinessProbe.periodSeconds":       to("readinessProbe.periodSeconds", whole),
-	"reloader.deployment.readinessProbe.successThreshold":    to("readinessProbe.successThreshold", whole),
-}
-
-const ownImage = "this is the image of Reloader; set image.registry, image.repository and image.tag to that of configdep"
-
-var pullPolicy = oneOf("Always", "IfNotPresent", "Never")
-
-func replicas(c *conversion, path string, value any) {
-	if value.(int) > 1 {
-		c.set("replicas", value)
+func replicas(c *conversion, path string, count int) {
+	if count > 1 {
+		c.set("replicas", count)
 		return
 	}
 	c.note(without, path, "the chart runs two replicas, because an API that does not answer disturbs discovery in the whole cluster; replicas sets another number")
 }
 
 // selecting passes a value on that may select pods by the labels that Reloader has.
-func selecting(target string, k kind) rule {
-	return parsed(k, func(c *conversion, path string, value any) {
+func selecting(target string) rule {
+	return func(c *conversion, path string, value any) {
 		c.set(target, value)
-		if hasKey(value, "labelSelector") {
+		if strings.Contains(fmt.Sprint(value), "labelSelector:") {
 			c.note(look, path, "a labelSelector has to select the pods of configdep, which have app.kubernetes.io/name: configdep-apiserver")
 		}
-	})
-}
-
-// hasKey reports whether there is a key in a value, at any depth.
-func hasKey(value any, key string) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		for k, v := range value {
-			if k == key || hasKey(v, key) {
-				return true
-			}
-		}
-	case []any:
-		for _, v := range value {
-			if hasKey(v, key) {
-				return true
-			}
-		}
 	}
-	return false
 }
 
-func appendTo(target string) func(c *conversion, path string, value any) {
-	return func(c *conversion, _ string, value any) {
+func appendTo(target string) func(c *conversion, path string, more []any) {
+	return func(c *conversion, _ string, more []any) {
 		list, _ := at(c.out, target).([]any)
-		c.set(target, append(list, value.([]any)...))
+		c.set(target, append(list, more...))
 	}
-}
-
-// defaultPodSecurity is that of Reloader's chart.
-var defaultPodSecurity = map[string]any{
-	"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
 }
 
 func podSecurity(c *conversion, path string, value any) {
-	if reflect.DeepEqual(value, any(defaultPodSecurity)) {
+	if reflect.DeepEqual(value, any(map[string]any{
+		"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+	})) {
 		c.note(without, path, "this is the default of Reloader's chart, and that of configdep has a similar one")
 		return
 	}
@@ -364,11 +396,50 @@ func podSecurity(c *conversion, path string, value any) {
 // verbosities are the values of logging.verbosity for the levels of Reloader. At 2, what matters is logged.
 var verbosities = map[string]int{"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "info": 2, "debug": 4, "trace": 6}
 
-func logLevel(c *conversion, path string, value any) {
-	verbosity, known := verbosities[strings.ToLower(value.(string))]
+func logLevel(c *conversion, path, level string) {
+	verbosity, known := verbosities[strings.ToLower(level)]
 	if !known {
 		c.fail(path, "must be one of trace, debug, info, warning, error, fatal, panic")
 		return
 	}
 	c.set("logging.verbosity", verbosity)
+}
+
+func addLabels(c *conversion, _ string, labels map[string]any) {
+	for _, target := range []string{"deployment.labels", "pod.labels"} {
+		already, _ := at(c.out, target).(map[string]any)
+		c.set(target, merged(already, labels))
+	}
+}
+
+// deploymentLabels are also on the pods. Some are there by default, and say that the pods are Reloader's.
+func deploymentLabels(c *conversion, path string, labels map[string]any) {
+	labels = maps.Clone(labels)
+	if labels["provider"] == "stakater" {
+		for _, own := range []string{"provider", "group", "version"} {
+			if labels[own] != nil {
+				c.note(without, path+"."+own, "these labels say that the pods are Reloader's")
+			}
+			delete(labels, own)
+		}
+	}
+	if len(labels) > 0 {
+		addLabels(c, path, labels)
+	}
+}
+
+func createServiceAccount(c *conversion, path string, on bool) {
+	c.set("serviceAccount.create", on)
+	if !on && empty(c.get("reloader.serviceAccount.name")) {
+		c.set("serviceAccount.name", "default") // as in Reloader's chart
+		c.note(look, path, "without a name, the rights are granted to the ServiceAccount default of the namespace; better set serviceAccount.name to another one")
+	}
+}
+
+func disruptions(c *conversion, path string, on bool) {
+	if on {
+		c.set("podDisruptionBudget.enabled", true)
+		return
+	}
+	c.note(without, path, "the PodDisruptionBudget lets drains take one replica at a time; podDisruptionBudget.enabled: false leaves it out")
 }

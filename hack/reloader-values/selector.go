@@ -13,8 +13,8 @@ import (
 // selector is for label selectors, as Reloader parses them: KEY:VALUE stands for KEY=VALUE, and KEY:* and KEY=* for KEY. A
 // value of the chart gets the selector as in Kubernetes objects; what that cannot express, a flag gets as it is.
 func selector(target, flag string) rule {
-	return parsed(text, func(c *conversion, path string, value any) {
-		terms := strings.Split(value.(string), ",")
+	return typed(func(c *conversion, path, value string) {
+		terms := strings.Split(value, ",")
 		for i, term := range terms {
 			term = strings.TrimSpace(term)
 			if key, value, legacy := strings.Cut(term, ":"); legacy {
