@@ -83,10 +83,8 @@ func (c *conversion) walk(path string, in map[string]any) {
 			c.unset = append(c.unset, path)
 		case isParent(path) && nested:
 			c.fail(path, "must be a map")
-		case c.allowUnknown:
-			c.note(strange, path, "")
 		default:
-			c.fail(path, "is no value of Reloader's chart; -allow-unknown leaves it out")
+			c.note(strange, path, "")
 		}
 	}
 }

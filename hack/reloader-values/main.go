@@ -5,8 +5,7 @@
 //
 //	helm get values reloader -n reloader -o yaml | go run ./hack/reloader-values >configdep-values.yaml
 //
-// A comment at the beginning of its output lists each value that is not converted, with the reason. Values that the chart
-// does not have are errors, unless -allow-unknown is set.
+// A comment at the beginning of its output lists each value that is not converted, with the reason.
 package main
 
 import (
@@ -30,8 +29,6 @@ type options struct {
 	observe bool
 	// jobs sets reload.jobs, unless the values leave out both CronJobs and Jobs.
 	jobs bool
-	// allowUnknown lists values that Reloader's chart does not have, instead of refusing them.
-	allowUnknown bool
 }
 
 func main() {
@@ -39,7 +36,6 @@ func main() {
 	flag.StringVar(&o.namespace, "namespace", "", "the namespace of Reloader's release; needed if it watches only some namespaces (reloader.watchGlobally: false)")
 	flag.BoolVar(&o.observe, "observe", false, "set reload.observe, so that configdep only shows what it would restart, beside Reloader")
 	flag.BoolVar(&o.jobs, "jobs", true, "set reload.jobs, which grants rights to create and delete Jobs, so that CronJobs and Jobs are run again as by Reloader; not if the values ignore both")
-	flag.BoolVar(&o.allowUnknown, "allow-unknown", false, "list values that Reloader's chart does not have in a comment; without it, they are errors")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: %s [FLAGS] <reloader-values.yaml >configdep-values.yaml\n", os.Args[0])
 		flag.PrintDefaults()

@@ -6,8 +6,8 @@ package main
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 )
 
 // selector is for label selectors, as Reloader parses them: KEY:VALUE stands for KEY=VALUE, and KEY:* and KEY=* for KEY. A
@@ -26,49 +26,12 @@ func selector(target, flag string) rule {
 			terms[i] = term
 		}
 		joined := strings.Join(terms, ",")
-		requirements, err := labels.ParseToRequirements(joined)
-		if err != nil {
+		if _, err := labels.Parse(joined); err != nil {
 			c.fail(path, "must be a label selector, such as env=test,team: "+err.Error())
-			return
-		}
-		if out, possible := selectorOf(requirements); possible {
-			c.set(target, out)
+		} else if parsed, err := metav1.ParseToLabelSelector(joined); err == nil {
+			c.set(target, parsed)
 		} else {
 			c.arg(flag, joined)
 		}
 	})
-}
-
-// selectorOf returns a label selector as in Kubernetes objects.
-func selectorOf(requirements labels.Requirements) (out map[string]any, possible bool) {
-	equal, expressions := map[string]any{}, []any{}
-	operators := map[selection.Operator]string{
-		selection.In: "In", selection.NotIn: "NotIn", selection.NotEquals: "NotIn", selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
-		selection.Equals: "In", selection.DoubleEquals: "In",
-	}
-	for _, r := range requirements {
-		operator, known := operators[r.Operator()]
-		values := []any{}
-		for _, v := range r.Values().List() {
-			values = append(values, v)
-		}
-		switch {
-		case !known:
-			return nil, false
-		case operator == "In" && len(values) == 1 && equal[r.Key()] == nil:
-			equal[r.Key()] = values[0]
-		case len(values) > 0:
-			expressions = append(expressions, map[string]any{"key": r.Key(), "operator": operator, "values": values})
-		default:
-			expressions = append(expressions, map[string]any{"key": r.Key(), "operator": operator})
-		}
-	}
-	out = map[string]any{}
-	if len(equal) > 0 {
-		out["matchLabels"] = equal
-	}
-	if len(expressions) > 0 {
-		out["matchExpressions"] = expressions
-	}
-	return out, true
 }
