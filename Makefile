@@ -77,7 +77,7 @@ image: ## Build the container images of server and agent by docker: IMAGE, VERSI
 	@VERSION="$(VERSION)" hack/image.sh
 
 .PHONY: image-archive
-image-archive: prerequisites ## Make archives of these images without docker: IMAGE, VERSION, PLATFORM, BASE (see hack/image-archive.sh)
+image-archive: prerequisites ## Make archives of these images without docker: IMAGE, VERSION, PLATFORM (see hack/image-archive.sh)
 	@VERSION="$(VERSION)" hack/image-archive.sh
 
 .PHONY: release

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package release tests the artifacts of a release: that two builds of one commit, in different folders and with
-// different module caches, are identical, that the images can be built from the files that they copy and contain the
-// programs of the release, that archives of the images say the same as the Dockerfile, and that the programs need no
-// other files to run.
+// different module caches, are identical, that archives of the images contain the programs of the release and say the same
+// as the Dockerfile, and that the programs need no other files to run.
 package release

@@ -20,13 +20,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/modcache"
@@ -36,6 +34,7 @@ const (
 	program    = "configdep-apiserver"
 	version    = "v0.0.0-test"
 	epoch      = "1700000000"
+	created    = "2023-11-14T22:13:20Z" // the same
 	repository = "registry.example:5000/team/configdep-apiserver"
 	// By default, the agent's image is beside the server's.
 	agentRepository = "registry.example:5000/team/configdep-agent"
@@ -56,7 +55,8 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	name := program + "_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
+	suffix := "_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
+	name := program + suffix
 	folder := name + "/"
 
 	dist := filepath.Join(t.TempDir(), "dist")
@@ -116,9 +116,6 @@ func TestRelease(t *testing.T) {
 			t.Error("the signature also verifies a changed file")
 		}
 	})
-	t.Run("the provenance names the sources of the archive", func(t *testing.T) {
-		checkProvenance(t, root, made[name+".provenance.json"], map[string][]byte{name + ".tar.gz": made[name+".tar.gz"], folder + program: archive[folder+program]})
-	})
 	t.Run("the archive contains the program, its license and its README", func(t *testing.T) {
 		for file, want := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md"} {
 			content, err := os.ReadFile(filepath.Join(root, file))
@@ -140,23 +137,26 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the program has %d bytes, want at most %d", size, most)
 		}
 	})
-	t.Run("the program is static and runs in an empty root", func(t *testing.T) {
-		binary, err := elf.NewFile(bytes.NewReader(archive[folder+program]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, segment := range binary.Progs {
-			if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
-				t.Errorf("the program has a segment %s, want none for dynamic linking", segment.Type)
+	t.Run("the programs are static and run in an empty root", func(t *testing.T) {
+		for _, program := range []string{program, "configdep-agent", "configdep-restarter"} {
+			name := program + suffix
+			binary := unpack(t, made[name+".tar.gz"])[name+"/"+program]
+			file, err := elf.NewFile(bytes.NewReader(binary))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		empty := t.TempDir()
-		if err := os.WriteFile(filepath.Join(empty, program), archive[folder+program], 0o700); err != nil {
-			t.Fatal(err)
-		}
-		out := inRoot(t, empty, "/"+program, "--version")
-		if want := program + " version " + version + "\n"; out != want {
-			t.Errorf("output = %q, want %q", out, want)
+			for _, segment := range file.Progs {
+				if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
+					t.Errorf("%s has a segment %s, want none for dynamic linking", program, segment.Type)
+				}
+			}
+			empty := t.TempDir()
+			if err := os.WriteFile(filepath.Join(empty, program), binary, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if out, want := inRoot(t, empty, "/"+program, "--version"), program+" version "+version+"\n"; out != want {
+				t.Errorf("output = %q, want %q", out, want)
+			}
 		}
 	})
 	t.Run("the SBOM lists the modules of the program", func(t *testing.T) {
@@ -193,8 +193,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("the manifests name the version, with the APIService and the webhooks in a separate file", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") ||
-			strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
+		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") || strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
 			t.Errorf("want manifests with the image, without an APIService or a webhook; got:\n%s", manifests)
 		}
 		apiService := string(made["configdep-apiservice_"+version+".yaml"])
@@ -214,7 +213,7 @@ func TestRelease(t *testing.T) {
 		for name := range made {
 			if strings.HasSuffix(name, ".tgz") {
 				charts = append(charts, filepath.Join(dist, name))
-				unpack(t, made[name]) // checks owners and times
+				unpack(t, made[name]) // checks owners
 			}
 		}
 		if len(charts) != 1 {
@@ -231,81 +230,22 @@ func TestRelease(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the images can be built from the files that they copy, and contain the programs of the release", func(t *testing.T) {
-		global, stages := dockerfile(t, root)
-		if len(stages) != 4 || stages[0].name != "build" || stages[3].name != "server" {
-			t.Fatalf("stages = %v, want four, with build first and server last, which is built by default", stages)
-		}
-		built := stages[0].run(t, readContext(t, root), map[string]string{
-			"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version, "SOURCE_DATE_EPOCH": epoch,
-		})
-		server, agent := imageOf(t, stages, "server", nil), imageOf(t, stages, "agent", nil)
-		if diff := cmp.Diff([]string{"/configdep-agent", "/configdep-restarter"}, slices.Sorted(maps.Keys(agent.files))); diff != "" {
-			t.Errorf("programs in the agent's image (-want +got):\n%s", diff)
-		}
-		for to, from := range merge(server.files, agent.files) {
-			file, err := os.Stat(filepath.Join(built, from))
-			if err != nil {
-				t.Fatal(err)
-			}
-			content, err := os.ReadFile(filepath.Join(built, from))
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := filepath.Base(to) + "_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
-			if !bytes.Equal(content, unpack(t, made[name+".tar.gz"])[name+to]) {
-				t.Errorf("%s in the image differs from the one in the archive", to)
-			}
-			if file.ModTime().Unix() != 1700000000 || file.Mode().Perm()&0o111 != 0o111 {
-				t.Errorf("%s in the image has time %s and mode %s", to, file.ModTime(), file.Mode())
-			}
-		}
-
-		var deployment appsv1.Deployment
-		manifests, err := os.ReadFile(filepath.Join(root, "artifacts", "base", "configdep.yaml"))
-		for manifest := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
-			if bytes.Contains(manifest, []byte("\nkind: Deployment\n")) {
-				err = yaml.UnmarshalStrict(manifest, &deployment)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := deployment.Spec.Template.Spec
-		want := pod.Containers[0].Command
-		if len(want) != 1 || len(server.files) != 1 || server.files[want[0]] == "" || server.entrypoint != `["`+want[0]+`"]` {
-			t.Errorf("programs = %v, entrypoint = %s, want the command of the Deployment, %v", server.files, server.entrypoint, want)
-		}
-		user := expand(t, "${user}:${group}", map[string]string{"user": id(pod.SecurityContext.RunAsUser), "group": id(pod.SecurityContext.RunAsGroup)})
-		if server.user != user {
-			t.Errorf("user of the image = %s, want the user of the Deployment, %s", server.user, user)
-		}
-		for _, i := range global {
-			if name, value := assignment(i.args); i.name == "ARG" && name == "GO_VERSION" {
-				needed := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.GoVersion}}"))
-				if execute(t, root, os.Environ(), "bash", "-c", `printf '%s\n' "$@" | sort -V | head -n 1`, "-", needed, value) != needed+"\n" {
-					t.Errorf("the image is built with Go %s, want at least %s as in go.mod", value, needed)
-				}
-				return
-			}
-		}
-		t.Error("the Dockerfile does not set GO_VERSION")
-	})
 }
 
-func merge(all ...map[string]string) map[string]string {
-	merged := map[string]string{}
-	for _, one := range all {
-		maps.Copy(merged, one)
+// inRoot runs a program with a folder as its root, and returns what it prints.
+func inRoot(t *testing.T, root string, command ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	if os.Getuid() != 0 { // changing the root then needs a user namespace
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	}
-	return merged
-}
-
-func id(of *int64) string {
-	if of == nil {
-		return "none"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
 	}
-	return strconv.FormatInt(*of, 10)
+	return string(out)
 }
 
 // execute runs a command, which must succeed, and returns its standard output.
@@ -374,22 +314,35 @@ func contents(t *testing.T, dir string) map[string][]byte {
 // unpack returns the files of an archive.
 func unpack(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
-	compressed, err := gzip.NewReader(bytes.NewReader(archive))
+	files, _ := readTar(t, uncompressed(t, archive))
+	return files
+}
+
+func uncompressed(t *testing.T, archive []byte) io.Reader {
+	t.Helper()
+	reader, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{}
-	for reader := tar.NewReader(compressed); ; {
+	return reader
+}
+
+// readTar returns the files of an archive, and the modes of its entries, whose owner must be root.
+func readTar(t *testing.T, archive io.Reader) (files map[string][]byte, modes map[string]string) {
+	t.Helper()
+	files, modes = map[string][]byte{}, map[string]string{}
+	for reader := tar.NewReader(archive); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return files
+			return files, modes
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Uid != 0 || header.Gid != 0 || header.ModTime.Unix() != 1700000000 {
-			t.Errorf("%s has the owner %d:%d and the time %s", header.Name, header.Uid, header.Gid, header.ModTime)
+		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.Gname != "" {
+			t.Errorf("%s has the owner %d:%d, want root", header.Name, header.Uid, header.Gid)
 		}
+		modes[header.Name] = header.FileInfo().Mode().String()
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
