@@ -6,7 +6,6 @@
 #
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
-#   COMMAND_VERSION_OS_ARCH.provenance.json   how it was made (SLSA provenance)
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
 #   configdep-apiservice_VERSION.yaml     version; the APIService and the webhooks apart, as
 #                                         they are applied last
@@ -57,7 +56,7 @@ if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
   hack/release-check.sh "$version"
   [[ $(go env GOVERSION) == "go$go_version" ]] ||
     fail "a release is made with go$go_version, like the image, and this is $(go env GOVERSION); let go fetch it: export GOTOOLCHAIN=go$go_version"
-  commit=$(git rev-parse HEAD)
+  release=true
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
   [[ ${SIGNING_KEY:-} ]] || fail "a release is signed: SIGNING_KEY names the key; SIGNING_KEY=none makes the same files unsigned, to compare them with a release"
   if [[ $key != none ]]; then
@@ -66,7 +65,7 @@ if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
     done
   fi
 else
-  commit=""
+  release=false
   say "$version is no release, but a snapshot of what is there"
 fi
 
@@ -99,7 +98,7 @@ else
   # Tried before anything that takes long.
   echo "$version" >"$tmp/probe"
   sign "$tmp/probe"
-  if [[ $commit ]]; then
+  if [[ $release == true ]]; then
     GOVULNCHECK_OS=linux GOVULNCHECK=required GOVULNDB_MAX_AGE=${GOVULNDB_MAX_AGE:-30} hack/govulncheck.sh ./cmd/...
   fi
 fi
@@ -136,7 +135,6 @@ sbom() { # binary, output
   sed '1,/^    "component": {/{/^        "hashes": \[/,/^        \],/d}' "$tmp/sbom" >"$2"
 }
 
-go build -o "$tmp/provenance" ./hack/provenance
 built=0
 for dir in cmd/*/; do
   command=$(basename "$dir")
@@ -154,7 +152,6 @@ for dir in cmd/*/; do
     chmod 755 "$stage/$binary"
     chmod 644 "$stage/LICENSE" "$stage/README.md"
     (cd "$tmp" && archive "$name") >"$tmp/dist/$name.tar.gz"
-    "$tmp/provenance" -version "$version" -commit "$commit" -platform "$platform" "$tmp/dist/$name.tar.gz" "$stage/$binary" >"$tmp/dist/$name.provenance.json"
     built=$((built + 1))
   done
 done

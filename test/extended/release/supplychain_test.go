@@ -6,15 +6,10 @@ package release
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -48,75 +43,6 @@ func verify(t *testing.T, signers, signature string, content []byte) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
-}
-
-func checkProvenance(t *testing.T, root string, provenance []byte, files map[string][]byte) {
-	t.Helper()
-	type resource struct {
-		Name, URI string
-		Digest    map[string]string
-	}
-	var statement struct {
-		Type          string `json:"_type"`
-		PredicateType string
-		Subject       []resource
-		Predicate     struct {
-			BuildDefinition struct {
-				BuildType            string
-				ExternalParameters   map[string]string
-				ResolvedDependencies []resource
-			}
-			RunDetails struct{ Builder struct{ ID string } }
-		}
-	}
-	if err := json.Unmarshal(provenance, &statement); err != nil {
-		t.Fatal(err)
-	}
-	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" {
-		t.Errorf("predicate type = %s, type = %s", statement.PredicateType, statement.Type)
-	}
-	if len(statement.Subject) != len(files) {
-		t.Errorf("subjects = %v, want the archive and the program", statement.Subject)
-	}
-	for _, subject := range statement.Subject {
-		digest := sha256.Sum256(files[subject.Name])
-		if subject.Digest["sha256"] != hex.EncodeToString(digest[:]) || files[subject.Name] == nil {
-			t.Errorf("subject = %v, want the digest of a file of the release", subject)
-		}
-	}
-	build := statement.Predicate.BuildDefinition
-	if build.ExternalParameters["version"] != version || build.ExternalParameters["platform"] != runtime.GOOS+"/"+runtime.GOARCH {
-		t.Errorf("external parameters = %v, want the version and the platform", build.ExternalParameters)
-	}
-	for _, link := range []string{build.BuildType, statement.Predicate.RunDetails.Builder.ID} {
-		file, anchor, _ := strings.Cut(strings.TrimPrefix(link, "https://github.com/configdep/configdep/blob/main/"), "#")
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil || !strings.Contains(strings.ToLower(string(content)), "# "+anchor+"\n") {
-			t.Errorf("%s links to no heading (%v)", link, err)
-		}
-	}
-	// The provenance is not generated from go.mod and go.sum, so this comparison is independent.
-	const module = "k8s.io/apiserver"
-	of := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.Version}}", module))
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(sums), module+" "+of+" h1:")
-	sum, _, _ := strings.Cut(rest, "\n")
-	want, err := base64.StdEncoding.DecodeString(sum)
-	if err != nil || len(want) != sha256.Size {
-		t.Fatalf("go.sum has the checksum %q for %s (%v)", sum, module, err)
-	}
-	for _, dependency := range build.ResolvedDependencies {
-		if dependency.URI == "pkg:golang/"+module+"@"+of {
-			if dependency.Digest["dirHash"] != hex.EncodeToString(want) {
-				t.Errorf("digest of %s = %v, want the one in go.sum", module, dependency.Digest)
-			}
-			return
-		}
-	}
-	t.Errorf("the provenance does not name %s %s: %v", module, of, build.ResolvedDependencies)
 }
 
 // A release is refused before anything is built unless it can be traced to a commit, to base images and to a signer.
