@@ -5,7 +5,7 @@
 # Looks for what a test with fixed seeds does not find (make soak): plays everything that draws
 # its input, with new seeds and at length. The parts, each of which takes about SOAK_DURATION:
 #
-#   properties    every property test of pkg (see test/seeds), and every fuzz test (hack/oss-fuzz/build.sh --list)
+#   properties    every property test of pkg (see test/seeds), and every fuzz test
 #   simulation    random histories of the controller beside an oracle (test/simulation)
 #   histories     random histories against a real control plane (test/extended/soak)
 #   watches       many clients of the real server (test/extended/soak/watches, test/integration)
@@ -51,7 +51,7 @@ properties() {
   run properties go test "${race[@]}" -count 1 -timeout 0 -v "${flags[@]}" "${all[@]}"
   # go test fuzzes one test at a time. It writes input that fails into testdata/fuzz, where it
   # is a case of the test from then on.
-  mapfile -t fuzz < <(hack/oss-fuzz/build.sh --list)
+  mapfile -t fuzz < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pkg cmd test | sed -E 's|^(.*)/[^/]*:func (.*)$|./\1 \2|' | sort)
   ((${#fuzz[@]} > 0)) || fail "there is no fuzz test"
   local each=$((seconds / ${#fuzz[@]} + 1))
   for p in "${fuzz[@]}"; do

@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OSS-Fuzz does not build targets of package policy_test. The target that needs a cluster is in package ingesttest.
-
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func FuzzParseMode(f *testing.F) {
