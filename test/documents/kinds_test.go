@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -89,25 +88,5 @@ func TestExampleOfKinds(t *testing.T) {
 	kinds, errs := kind.ParseFile([]byte(found[1]))
 	if len(errs) > 0 || len(kinds) != 1 {
 		t.Fatalf("kinds = %v, errors: %v", kinds, errs)
-	}
-	k := kinds[0]
-	if !k.Traits.Fields || !k.Traits.OnlyReported() {
-		t.Errorf("traits = %+v, want fields, and changes that are only reported", k.Traits)
-	}
-	// The operator reports by a text, without a generation that can be compared.
-	for status, want := range map[string]dependency.RolloutPhase{
-		"healthy": dependency.RolloutComplete, "provisioning": dependency.RolloutRunning, "unhealthy": dependency.RolloutFailed,
-	} {
-		o, err := k.Decode([]byte(`{"metadata":{"name":"registry","namespace":"shop","generation":3},"status":{"status":"` + status + `"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		read, err := k.Read(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := read.Rollout.Phase; got != want {
-			t.Errorf("%s: %s, want %s", status, got, want)
-		}
 	}
 }
