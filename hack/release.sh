@@ -99,7 +99,7 @@ else
   echo "$version" >"$tmp/probe"
   sign "$tmp/probe"
   if [[ $release == true ]]; then
-    GOVULNCHECK_OS=linux GOVULNCHECK=required GOVULNDB_MAX_AGE=${GOVULNDB_MAX_AGE:-30} hack/govulncheck.sh ./cmd/...
+    GOVULNCHECK_OS=linux GOVULNCHECK=required hack/govulncheck.sh ./cmd/...
   fi
 fi
 
