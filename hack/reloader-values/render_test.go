@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -23,11 +22,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-const (
-	root = "../.."
-	// limit is for a run of helm.
-	limit = 3 * time.Minute
-)
+const root = "../.."
 
 func TestMain(m *testing.M) {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) // as the server does
@@ -49,9 +44,7 @@ func render(t *testing.T, values string) (string, error) {
 	if err := filepath.WalkDir(chart, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "helm.sh"), "template", "configdep", chart, "--namespace", "tools", "--values", "-")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "helm.sh"), "template", "configdep", chart, "--namespace", "tools", "--values", "-")
 	cmd.Stdin = strings.NewReader(values)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
