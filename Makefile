@@ -62,7 +62,7 @@ deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., a
 	@hack/deploy.sh
 
 .PHONY: undeploy
-undeploy: ## Remove what deploy has installed: KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
+undeploy: ## Remove what deploy has installed: KUBECTL, TIMEOUT (see hack/undeploy.sh)
 	@hack/undeploy.sh
 
 ##@ Build

@@ -7,7 +7,6 @@
 #   hack/undeploy.sh                (make undeploy)
 #
 #   KUBECTL   the kubectl to use                             kubectl
-#   WAIT      false: do not wait until the rest is gone      true
 #   TIMEOUT   how long each wait may take                    180s
 #
 # It may be run again, and on a cluster that holds nothing of it.
@@ -19,23 +18,17 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 kubectl=${KUBECTL:-kubectl}
-wait=${WAIT:-true}
 timeout=${TIMEOUT:-180s}
-apiservice=v1alpha1.configdep.io
-webhooks=configdep-apiserver
 
 say() { printf 'undeploy: %s\n' "$*"; }
-fail() { printf 'undeploy: %s\n' "$*" >&2; exit 1; }
 
-[[ $wait == true || $wait == false ]] || fail "WAIT=$wait is neither true nor false"
+say "deleting the APIService, and waiting until it is gone"
+"$kubectl" delete apiservice v1alpha1.configdep.io --ignore-not-found --wait=true --timeout="$timeout"
 
-say "deleting APIService $apiservice, and waiting until it is gone"
-"$kubectl" delete apiservice "$apiservice" --ignore-not-found --wait=true --timeout="$timeout"
-
-say "deleting MutatingWebhookConfiguration $webhooks"
-"$kubectl" delete mutatingwebhookconfiguration "$webhooks" --ignore-not-found --wait=true --timeout="$timeout"
+say "deleting the MutatingWebhookConfiguration"
+"$kubectl" delete mutatingwebhookconfiguration configdep-apiserver --ignore-not-found --wait=true --timeout="$timeout"
 
 say "deleting the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
-"$kubectl" delete -k artifacts/base --ignore-not-found --wait="$wait" --timeout="$timeout"
+"$kubectl" delete -k artifacts/base --ignore-not-found --wait=true --timeout="$timeout"
 
 say "done; workloads run on, and keep their configdep.io annotations"
