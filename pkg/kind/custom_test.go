@@ -408,31 +408,6 @@ func large() []byte {
 	return []byte(b.String())
 }
 
-// Compare with the other two: what pruning saves.
-func BenchmarkDecode(b *testing.B) {
-	raw := large()
-	k := mustNew(b, harbor())
-	b.Run("descriptor", func(b *testing.B) {
-		b.ReportAllocs()
-		b.SetBytes(int64(len(raw)))
-		for b.Loop() {
-			if _, err := k.Decode(raw); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("everything", func(b *testing.B) {
-		b.ReportAllocs()
-		b.SetBytes(int64(len(raw)))
-		for b.Loop() {
-			var whole map[string]any
-			if err := utiljson.Unmarshal(raw, &whole); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // FuzzParseFile: any file is refused, or describes kinds of which any object can be read.
 func FuzzParseFile(f *testing.F) {
 	const head = "apiVersion: config.configdep.io/v1alpha1\nkind: WorkloadKinds\nkinds:\n"

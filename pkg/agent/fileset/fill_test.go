@@ -324,34 +324,3 @@ func TestStage_ClosesFiles(t *testing.T) {
 		t.Errorf("%d files are open, and were %d before", after, before)
 	}
 }
-
-// BenchmarkStage writes sets of 100 files of 20 KB, of which one changes.
-func BenchmarkStage(b *testing.B) {
-	for name, pattern := range map[string]string{"OneDirectory": "file-%d", "DirectoryEach": "dir-%d/file"} {
-		for where, dir := range map[string]string{"Memory": tempDir(b), "Disk": b.TempDir()} {
-			b.Run(name+"/"+where, func(b *testing.B) {
-				d, err := Open(filepath.Join(dir, name), Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer d.Close()
-				var set []File
-				for i := range 100 {
-					set = append(set, File{Path: fmt.Sprintf(pattern, i), Data: make([]byte, 20<<10)})
-				}
-				for n := 0; b.Loop(); n++ {
-					set[0].Data = fmt.Appendf(nil, "%20480d", n)
-					s, err := d.Stage(set)
-					if err != nil {
-						b.Fatal(err)
-					}
-					b.StopTimer()
-					if err := d.Switch(s); err != nil {
-						b.Fatal(err)
-					}
-					b.StartTimer()
-				}
-			})
-		}
-	}
-}
