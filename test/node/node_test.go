@@ -202,27 +202,6 @@ func TestStop_LeavesNothing(t *testing.T) {
 	}
 }
 
-// Nodes at the same time have links and addresses of their own.
-func TestNew_TwoAtOnce(t *testing.T) {
-	var nodes [2]*Node
-	for i := range nodes {
-		n, err := New(t.Context(), Options{Log: os.Stderr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := n.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		nodes[i] = n
-	}
-	a, b := nodes[0].network, nodes[1].network
-	if a.link == b.link || a.machine.Overlaps(b.machine) || a.pods.Overlaps(b.pods) || a.services.Overlaps(b.services) {
-		t.Errorf("two nodes have %+v and %+v", a, b)
-	}
-}
-
 // Nothing is left either of a node whose process is killed.
 func TestKill_LeavesNothing(t *testing.T) {
 	before := machine(t)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,26 +17,6 @@ import (
 
 	"github.com/configdep/configdep/test/node"
 )
-
-const otherUser = 65534
-
-// build compiles this program where every user may run it.
-func build(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := filepath.Join(dir, "missing")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-o", program, ".")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
-}
 
 // run runs a command without capabilities that root has by default, and returns its output and its exit code.
 func run(t *testing.T, cmd *exec.Cmd, without ...uintptr) (output string, code int) {
@@ -65,46 +44,6 @@ func run(t *testing.T, cmd *exec.Cmd, without ...uintptr) (output string, code i
 		t.Fatal(err)
 	}
 	return string(out), 0
-}
-
-// The program says what a machine lacks: to another user than root, to root without a program, and to root as it is in most containers.
-func TestMissing(t *testing.T) {
-	program := build(t)
-	type test struct {
-		as      *syscall.SysProcAttr
-		path    string
-		without []uintptr
-		want    string
-	}
-	const needsRoot = "a node needs root, for namespaces, mounts and cgroups\n"
-	tests := map[string]test{"an ordinary user": {want: needsRoot}}
-	if os.Geteuid() == 0 {
-		tests["an ordinary user"] = test{as: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}, want: needsRoot}
-		tests["no programs"] = test{path: t.TempDir(), want: "a node needs the program apt-get\n"}
-		if _, code := run(t, command(t, program, nil)); code == 0 { // else it names first what this machine lacks already
-			tests["no namespaces"] = test{without: []uintptr{unix.CAP_SYS_ADMIN}, want: "root may not unshare namespaces here: exit status 1: "}
-			tests["no links"] = test{without: []uintptr{unix.CAP_NET_ADMIN}, want: "root may not add veth links here: exit status "}
-		}
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			cmd := command(t, program, tc.as)
-			if tc.path != "" {
-				cmd.Env = append(cmd.Environ(), "PATH="+tc.path)
-			}
-			out, code := run(t, cmd, tc.without...)
-			if code != 1 || !strings.HasPrefix(out, tc.want) {
-				t.Errorf("exit code %d, output %q, want %q", code, out, tc.want)
-			}
-		})
-	}
-}
-
-func command(t *testing.T, program string, as *syscall.SysProcAttr) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.SysProcAttr = as
-	return cmd
 }
 
 // Where a node cannot run, make e2e-node says why, and starts nothing. That is an error only if it must run. If it cannot find out, it is one
