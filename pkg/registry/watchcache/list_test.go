@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,41 +266,6 @@ func TestBeforeTheSyncNothingIsAnswered(t *testing.T) {
 			t.Errorf("%s: page: %v, %v", name, l, err)
 		}
 	}
-}
-
-// The same while it is reset and filled again and again: a client that reads meanwhile finds all
-// objects, or is told that nothing is known.
-func TestReadingWhileTheCacheIsFilledAgain(t *testing.T) {
-	c := syncedCache(here, "a/1", "a/2")
-	objects := []*configMap{newObject("a/1", "0"), newObject("a/2", "0")}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if _, found, err := c.Get(t.Context(), "a/1", ""); err == nil && !found || err != nil && !apierrors.IsServiceUnavailable(err) {
-					t.Errorf("get: found %v, %v", found, err)
-					return
-				}
-				l, err := c.List(t.Context(), ListOptions[*configMap]{})
-				if err == nil && len(l.Items) != 2 || err != nil && !apierrors.IsServiceUnavailable(err) {
-					t.Errorf("list: %v, %v", l, err)
-					return
-				}
-			}
-		})
-	}
-	for i := range uint64(20_000) {
-		c.Reset()
-		c.Replace(objects, 100+i, 100+i)
-	}
-	close(done)
-	wg.Wait()
 }
 
 // states plays random inputs and notes what the cache held at each version.
