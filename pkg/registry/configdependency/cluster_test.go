@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,18 +30,9 @@ import (
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/test/seeds"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-// withSeeds runs a test with several seeds (see test/seeds).
-func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
-	t.Helper()
-	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) })
-}
-
-func pick[T any](r *rand.Rand, values ...T) T { return values[r.Intn(len(values))] }
 
 // golden compares with a file in testdata.
 func golden(t *testing.T, path string, got []byte) {

@@ -15,8 +15,6 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/kind"
@@ -64,82 +62,6 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("list: %v, %v", o, err)
 		}
 	})
-}
-
-func TestListRequestsThatAreAnswered(t *testing.T) {
-	c := newCluster(t, workload(kind.Pod, "a", "1", nil), workload(kind.Pod, "b", "1", nil))
-	present := c.list(t, "", nil).ResourceVersion
-	tests := map[string]struct {
-		namespace string
-		options   metainternalversion.ListOptions
-		want      []string
-	}{
-		"from the present state":                      {"", metainternalversion.ListOptions{}, []string{"a/pod.1", "b/pod.1"}},
-		"from any state":                              {"", metainternalversion.ListOptions{ResourceVersion: "0"}, []string{"a/pod.1", "b/pod.1"}},
-		"not older than a version that has been seen": {"", metainternalversion.ListOptions{ResourceVersion: "50", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"a/pod.1", "b/pod.1"}},
-		"exactly the present version":                 {"", metainternalversion.ListOptions{ResourceVersion: present, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, []string{"a/pod.1", "b/pod.1"}},
-		"a namespace":                                 {"b", metainternalversion.ListOptions{}, []string{"b/pod.1"}},
-		"a namespace without workloads":               {"aa", metainternalversion.ListOptions{}, nil},
-		"a name in a namespace":                       {"a", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "pod.1")}, []string{"a/pod.1"}},
-		"a name in all namespaces":                    {"", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "pod.1")}, []string{"a/pod.1", "b/pod.1"}},
-		"a name, and anything but it":                 {"a", metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie("metadata.name=pod.1,metadata.name!=pod.1")}, nil},
-		"a namespace within another":                  {"a", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.namespace", "b")}, nil},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			list := c.list(t, tt.namespace, &tt.options)
-			if diff := cmp.Diff(tt.want, listNames(t, list)); diff != "" {
-				t.Errorf("items (-want +got):\n%s", diff)
-			}
-			if list.ResourceVersion != present {
-				t.Errorf("version %s, the present one is %s", list.ResourceVersion, present)
-			}
-		})
-	}
-}
-
-// A version that this replica has not seen yet may come from another one. The storage
-// passes it on for every kind of request; how long they wait is a matter of the cache.
-func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
-	ahead := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", nil))
-	ahead.progress(101)
-	first := ahead.list(t, "ns", &metainternalversion.ListOptions{Limit: 1})
-	requests := map[string]func(context.Context, *cluster) (runtime.Object, error){
-		"list": func(ctx context.Context, c *cluster) (runtime.Object, error) {
-			return c.rest.List(ctx, &metainternalversion.ListOptions{ResourceVersion: first.ResourceVersion})
-		},
-		"page": func(ctx context.Context, c *cluster) (runtime.Object, error) {
-			return c.rest.List(ctx, &metainternalversion.ListOptions{Continue: first.Continue})
-		},
-		"get": func(ctx context.Context, c *cluster) (runtime.Object, error) {
-			return c.rest.Get(ctx, "pod.1", &metav1.GetOptions{ResourceVersion: first.ResourceVersion})
-		},
-	}
-	for name, request := range requests {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
-			impatient, cancel := context.WithCancel(in("ns"))
-			cancel()
-			if o, err := request(impatient, c); !storage.IsTooLargeResourceVersion(err) {
-				t.Errorf("before the version has been seen: %v, %v", o, err)
-			}
-			c.progress(101)
-			if _, err := request(impatient, c); err != nil {
-				t.Errorf("when it has been seen: %v", err)
-			}
-		})
-	}
-}
-
-// What was there at a version is listed again, as long as it is remembered.
-func TestExactlyAVersionOfBefore(t *testing.T) {
-	c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
-	before := c.list(t, "ns", nil)
-	c.set(workload(kind.Pod, "ns", "2", nil))
-	exact := c.list(t, "ns", &metainternalversion.ListOptions{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-	if diff := cmp.Diff(before, exact); diff != "" {
-		t.Errorf("the list (-as it was +got):\n%s", diff)
-	}
 }
 
 // Until the index has synced nothing is known, which is not the same as nothing there.

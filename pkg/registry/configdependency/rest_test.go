@@ -4,8 +4,6 @@
 package configdependency
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -231,23 +229,4 @@ func checkList(t *testing.T, list *v1alpha1.ConfigDependencyList, last uint64) u
 func isNotFound(err error) bool {
 	status, ok := err.(interface{ Status() metav1.Status })
 	return ok && status.Status().Reason == metav1.StatusReasonNotFound
-}
-
-// A page that is being read is not changed by what comes after it.
-func TestAListIsNotChangedAfterwards(t *testing.T) {
-	c := newCluster(t)
-	for i := range 100 {
-		c.set(workload(kind.Pod, "ns", fmt.Sprint(i), nil, "Secret/db"))
-	}
-	o, err := c.rest.List(in("ns"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := handlers(t, c.rest, o)
-	for i := range 100 {
-		c.set(workload(kind.Pod, "ns", fmt.Sprint(i), map[string]string{"new": "label"}))
-	}
-	if after := handlers(t, c.rest, o); !bytes.Equal(before, after) {
-		t.Error("a list has changed after it was read")
-	}
 }

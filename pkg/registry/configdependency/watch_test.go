@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -137,58 +136,6 @@ func withWebInSync(t *testing.T) *cluster {
 	return c
 }
 
-// Nothing happens in the cluster, and yet a watch tells that the time has come.
-func TestTimeAloneMakesAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withWebInSync(t)
-		c.set(secret("db", "two", secondOf(4)))
-		list := c.list(t, "shop", nil)
-		if state := list.Items[0].Status.State; state != v1alpha1.StateSettling {
-			t.Fatalf("state %s", state)
-		}
-		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
-		c.run(t)
-		c.pass(999 * time.Millisecond)
-		events.expect("before the time is over")
-		c.pass(time.Millisecond)
-		typ, o := events.only()
-		if typ != watch.Modified || o.Status.State != v1alpha1.StatePending {
-			t.Errorf("%s with state %s", typ, o.Status.State)
-		}
-		if before := list.ResourceVersion; number(t, o.ResourceVersion) <= number(t, before) {
-			t.Errorf("version %s after %s", o.ResourceVersion, before)
-		}
-		// Who has that version need not be told again, and who has the one before is.
-		again := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: o.ResourceVersion})
-		again.expect("from the version of the event")
-		before := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
-		before.expect("from the version before", "MODIFIED shop/deployment.web@102")
-	})
-}
-
-// The version of a deletion is beyond that of the object, so that a client that goes on
-// from there is not told of it again.
-func TestADeletionHasAVersionOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := workload(kind.Deployment, "shop", "web", nil, "Secret/db")
-		c := newCluster(t, w)
-		list := c.list(t, "shop", nil)
-		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
-		c.remove(w)
-		typ, o := events.only()
-		if typ != watch.Deleted || o.UID != list.Items[0].UID || o.Spec.WorkloadRef.Name != "web" {
-			t.Errorf("%s %+v", typ, o)
-		}
-		if last := list.Items[0].ResourceVersion; number(t, o.ResourceVersion) <= number(t, last) || revisionOf(t, o.ResourceVersion) != 101 {
-			t.Errorf("deleted in version %s, the last one was %s", o.ResourceVersion, last)
-		}
-		again := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: o.ResourceVersion})
-		again.expect("from the version of the deletion")
-		c.set(w)
-		again.expect("from the version of the deletion on", "ADDED shop/deployment.web@102")
-	})
-}
-
 // A workload of the same name is another object: clients that only look for changes would
 // else take the one for the other.
 func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
@@ -208,35 +155,6 @@ func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
 			t.Errorf("%s has gone and %s come, in the place of %s", gone, there, list.Items[0].UID)
 		}
 	})
-}
-
-// Clients that ask for it get what is there as events, and are told when that was all.
-func TestInitialEventsAndBookmarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
-		yes, no := true, false
-		asked := c.watch(t, "ns", &metainternalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true})
-		events, _ := asked.next()
-		if diff := cmp.Diff([]string{"ADDED ns/pod.1@100", "BOOKMARK /@100"}, told(t, events)); diff != "" {
-			t.Fatalf("events (-want +got):\n%s", diff)
-		}
-		if got := plain(events[1].Object).Annotations[metav1.InitialEventsAnnotationKey]; got != "true" {
-			t.Errorf("the annotation is %q", got)
-		}
-		c.watch(t, "ns", &metainternalversion.ListOptions{SendInitialEvents: &yes}).expect("without bookmarks", "ADDED ns/pod.1@100")
-		c.watch(t, "ns", &metainternalversion.ListOptions{SendInitialEvents: &no}).expect("without what is there")
-	})
-}
-
-// Before the sync nothing is known, and a watch is refused as every other request.
-func TestWatchBeforeTheSync(t *testing.T) {
-	c := unsynced(t)
-	for _, version := range []string{"", "0", "123456789"} {
-		w, err := c.rest.Watch(in(""), &metainternalversion.ListOptions{ResourceVersion: version})
-		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
-			t.Errorf("from version %q: %v, %v, try again in %d s", version, w, err, seconds)
-		}
-	}
 }
 
 // With another key of the hashes everything is shown again. Watches end, and cannot go on
