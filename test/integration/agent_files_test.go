@@ -279,26 +279,6 @@ func TestAgent_Volume(t *testing.T) {
 	r.ready("copy/a", "1", "copy/b", "2")
 }
 
-// Wrong flags are told, each by its name, with the exit code 2.
-func TestAgent_WrongFlags(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		args, want string
-	}{
-		{"--dir=/tmp/x", "there is no source"},
-		{"--configmap=a", "--dir: it is required"},
-		{"--dir=/tmp/x --configmap=a nginx", `"nginx" is no flag: a command comes after --`},
-		{"--dir=/tmp/x --configmap=A", `name "A"`},
-		{"--unknown", "unknown flag: --unknown"},
-	} {
-		c := cluster.Command(t.Context(), agent, strings.Fields(tt.args)...)
-		out, err := c.CombinedOutput()
-		if err == nil || !strings.HasPrefix(string(out), "configdep-agent: ") || !strings.Contains(string(out), tt.want) || strings.Contains(string(out), "Usage:") {
-			t.Errorf("%s: %v: %s", tt.args, err, out)
-		}
-	}
-}
-
 // The restarter ends with its exit code once the annotation changes, and with 0 when the pod ends.
 func TestAgent_Restarter(t *testing.T) {
 	t.Parallel()

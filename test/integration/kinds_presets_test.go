@@ -4,15 +4,12 @@
 package integration
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -581,56 +578,4 @@ func (tt *preset) check(p *kindShop, d definition) {
 
 func (tt *preset) readsSettings() bool {
 	return slices.ContainsFunc(tt.uses, func(use string) bool { return strings.HasPrefix(use, "ConfigMap/settings ") })
-}
-
-// With some specifications, a change of the pod template would be rolled out to no container. Such a workload is not changed, and says so.
-func TestKinds_Presets_KeepPods(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ preset, spec, because string }{
-		"a CloneSet that is updated in place": {"kruise-cloneset", `{replicas: 2, selector: {matchLabels: {app: web}}, updateStrategy: {type: InPlaceIfPossible}}`, ".spec.updateStrategy.type is InPlaceIfPossible"},
-		"a StatefulSet that is updated in place": {"kruise-statefulset",
-			`{replicas: 2, selector: {matchLabels: {app: web}}, updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceOnly}}}`,
-			".spec.updateStrategy.rollingUpdate.podUpdatePolicy is InPlaceOnly"},
-		"a DaemonSet that is updated in place": {"kruise-daemonset",
-			`{selector: {matchLabels: {app: web}}, updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}}`,
-			".spec.updateStrategy.rollingUpdate.rollingUpdateType is InPlaceIfPossible"},
-		"a DeploymentConfig that is rolled out by hand": {"openshift-deploymentconfig", `{replicas: 2, selector: {app: web}, triggers: []}`, ".spec.triggers[*].type is not ConfigChange"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, d := newKindShop(t), project(tt.preset)
-			about := presets[tt.preset]
-			p.write("Secret/db", "password", "one")
-			spec, template := fromYAML(t, tt.spec), readsSecret("db")
-			template["metadata"] = content{"labels": content{"app": "web"}}
-			spec["template"] = template
-			created := p.createObject(d, about.version, auto, spec)
-			p.status(d, about.version, fromYAML(t, about.done))
-			says := func(o *v1alpha1.ConfigDependency) error {
-				if !strings.Contains(o.Status.Message, "would not replace its pods, because "+tt.because) {
-					return errors.New(o.Status.Message)
-				}
-				return nil
-			}
-			shown := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
-			p.write("Secret/db", "password", "two")
-			p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
-			_, err := p.api().Reload(t.Context(), d.view(), &v1alpha1.Reload{}, metav1.CreateOptions{})
-			if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), tt.because) {
-				t.Errorf("error = %v", err)
-			}
-			if now := p.get(d, about.version); now.GetGeneration() != created.GetGeneration() {
-				t.Errorf("the object was changed: %v", now.Object)
-			}
-			p.patch(d, about.version, "kubectl-annotate", content{"metadata": content{"annotations": content{policy.StrategyAnnotation: policy.Recreate.Name()}}})
-			if tt.preset == "openshift-deploymentconfig" {
-				p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation), says)
-				return
-			}
-			p.shown(d, recorded, is(v1alpha1.StateInSync, "")) // no pod runs
-			if now := p.get(d, about.version); now.GetGeneration() != created.GetGeneration() {
-				t.Errorf("the specification was changed: %v", now.Object)
-			}
-		})
-	}
 }

@@ -288,52 +288,6 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 	}
 }
 
-// The policies allow the requests that the server makes.
-func TestPolicies_AllowWhatTheServerNeeds(t *testing.T) {
-	t.Parallel()
-	thief := newThief(t)
-	const restart = `{metadata: {annotations: {configdep.io/config-hash: x, configdep.io/applied-sources: "{}", configdep.io/last-reload: "{}", configdep.io/verified-at: x}},
-		spec: {template: {metadata: {annotations: {configdep.io/config-hash: x, configdep.io/reloaded-at: x}}}}}`
-	const record = `{metadata: {annotations: {configdep.io/config-hash: "y", configdep.io/recreating: none, configdep.io/verified-at: null}}}`
-	const variables = `{metadata: {annotations: {configdep.io/config-hash: v}}, spec: {template: {
-		metadata: {annotations: {reloader.stakater.com/last-reloaded-from: "{}", pod-reloader.cs.sap.com/config-hash: null, wave.pusher.com/config-hash: null}},
-		spec: {containers: [{name: app, env: [{name: STAKATER_DB_SECRET, value: x}, {name: STAKATER_OLD_SECRET, $patch: delete}]}]}}}}`
-	const pause = `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: "2026-03-01T12:00:00Z"}}, spec: {paused: true,
-		template: {spec: {containers: [{name: app, env: [{name: STAKATER_DB_SECRET, value: "y"}]}]}}}}`
-	const resume = `{metadata: {annotations: {deployment.reloader.stakater.com/paused-at: null}}, spec: {paused: false}}`
-	bundle := `[{op: add, path: /spec/caBundle, value: eA==}]`
-	both := `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: eA==}, {op: add, path: /webhooks/1/clientConfig/caBundle, value: eA==},
-		{op: add, path: /webhooks/0/clientConfig/service/path, value: /mutate/x}]`
-	shop, pod := tempting(t)
-	for _, a := range []attempt{
-		{"pods", shop, pod.Name, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: %s}, deleteOptions: {preconditions: {uid: %s}}}",
-			pod.Name, shop, pod.UID), "eviction", ""},
-		{"deployments", shop, "web", types.MergePatchType, restart, "", ""},
-		{"statefulsets", shop, "web", types.MergePatchType, restart, "", ""},
-		{"daemonsets", shop, "web", types.MergePatchType, restart, "", ""},
-		{"deployments", shop, "web", types.StrategicMergePatchType, variables, "", ""},
-		{"statefulsets", shop, "web", types.StrategicMergePatchType, variables, "", ""},
-		{"daemonsets", shop, "web", types.StrategicMergePatchType, variables, "", ""},
-		{"deployments", shop, "web", types.StrategicMergePatchType, pause, "", ""},
-		{"deployments", shop, "web", types.MergePatchType, resume, "", ""},
-		{"deployments", shop, "web", types.MergePatchType, record, "", ""},
-		{"daemonsets", shop, "web", types.MergePatchType, record, "", ""},
-		{"apiservices", "", install.APIService, types.JSONPatchType, bundle, "", ""},
-		{"webhooks", "", install.Name, types.JSONPatchType, both, "", ""},
-		{"configmaps", install.Namespace, "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", ""},
-		{"secrets", install.Namespace, "configdep-serving-cert", update, "{}", "", ""},
-	} {
-		if err := a.make(t.Context(), thief, metav1.DryRunAll); err != nil {
-			t.Errorf("%s of %s/%s, dry run: %v", a.kind, a.resource, a.name, err)
-		}
-		if writable[a.resource].Group == "apps" {
-			if err := a.make(t.Context(), thief); err != nil {
-				t.Errorf("%s of %s/%s: %v", a.kind, a.resource, a.name, err)
-			}
-		}
-	}
-}
-
 // The types in the CEL expressions of the policies are correct: kube-controller-manager reports no warnings.
 func TestPolicies_HaveNoWarnings(t *testing.T) {
 	t.Parallel()

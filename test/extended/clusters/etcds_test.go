@@ -11,16 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
@@ -35,55 +32,17 @@ import (
 // Where kube-apiserver stores one resource in a separate etcd, that etcd has its own revision counter, so versions of one replica
 // have no meaning for the other.
 func TestOneResourceInAnotherEtcd(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		resource  string
-		revisions int // by which the other etcd is ahead
-		test      func(*counters)
-	}{
-		{"configmaps", 0, manyChanges},
-		{"secrets", 5000, hopping},
-	} {
-		t.Run(fmt.Sprintf("%s, %d revisions ahead", tt.resource, tt.revisions), func(t *testing.T) {
-			t.Parallel() // most of the time it waits
-			other := start(t, controlplane.Options{EtcdOnly: true})
-			advance(t, other.EtcdURL(), tt.revisions)
-			s := newCounters(t, "--etcd-servers-overrides=/"+tt.resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+tt.resource)
-			s.awaitNotice()
-			for i, r := range s.server.Replicas {
-				s.ownVersions(s.clients[i], r)
-			}
-			s.versionsOfOthers()
-			tt.test(s)
-			s.noticedOnce()
-		})
+	t.Parallel() // most of the time it waits
+	const resource = "configmaps"
+	other := start(t, controlplane.Options{EtcdOnly: true})
+	s := newCounters(t, "--etcd-servers-overrides=/"+resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+resource)
+	s.awaitNotice()
+	for i, r := range s.server.Replicas {
+		s.ownVersions(s.clients[i], r)
 	}
-}
-
-// advance increases the revision of an etcd.
-func advance(t *testing.T, url string, revisions int) {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Context: t.Context()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	todo := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range todo {
-				if _, err := client.Put(t.Context(), "/advance", ""); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for range revisions {
-		todo <- struct{}{}
-	}
-	close(todo)
-	wg.Wait()
+	s.versionsOfOthers()
+	s.manyChanges()
+	s.noticedOnce()
 }
 
 // counters is a cluster with two replicas, and a client of each.
@@ -289,7 +248,7 @@ func (s *counters) versionsOfOthers() {
 
 // manyChanges creates more events than versions can count while the watermark does not move, because nothing is
 // written in the resource whose counter is behind.
-func manyChanges(s *counters) {
+func (s *counters) manyChanges() {
 	s.t.Helper()
 	events := 0
 	for views := s.awaitTruth(); events < 2500; events += len(views) - 1 { // that of the server itself has no sources
@@ -300,71 +259,5 @@ func manyChanges(s *counters) {
 	s.awaitTruth()
 	for i, r := range s.server.Replicas {
 		s.ownVersions(s.clients[i], r)
-	}
-}
-
-// hopping lets clients switch between the replicas all the time.
-func hopping(s *counters) {
-	s.t.Helper()
-	replicas := s.server.Replicas
-	h, err := hop.New(replicas[0].Address(), replicas[1].Address())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer h.Close()
-	// client-go logs each connection that is cut.
-	ctx, cancel := context.WithCancel(klog.NewContext(s.t.Context(), klog.Logger{}))
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	ours := hop.Selection{Labels: hop.Label + "=yes", Matches: func(o *v1alpha1.ConfigDependency) bool { return o.Labels[hop.Label] == "yes" }}
-	var clients []*hop.Client
-	for _, selection := range []hop.Selection{{}, ours} {
-		for i := range 4 {
-			through := s.client(h.Config(replicas[0].AdminConfig()))
-			if i < 2 {
-				clients = append(clients, hop.NewFollower(through, selection, int64(i*20)))
-			} else {
-				clients = append(clients, hop.NewInformer(through, selection, i == 3))
-			}
-		}
-	}
-	for _, c := range clients {
-		running.Go(func() { c.Run(ctx) })
-	}
-	pace := time.NewTicker(20 * time.Millisecond)
-	defer pace.Stop()
-	for i := range 200 {
-		<-pace.C
-		s.step()
-		switch {
-		case i%25 == 24:
-			h.Cut()
-		case i%2 == 1:
-			h.CutOne()
-		}
-	}
-	s.awaitTruth()
-	for _, c := range clients {
-		await.Until(s.t, c.Name+" holds the current state", func(ctx context.Context) error {
-			for _, one := range s.clients {
-				views, err := hop.List(ctx, one)
-				if err == nil {
-					err = hop.Diff(c.Of(views), c.Copy())
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	cancel()
-	running.Wait()
-	for _, c := range clients {
-		tally, err := c.Tally()
-		if s.t.Logf("%s: %s", c.Name, tally); err != nil {
-			s.t.Errorf("%s: %v", c.Name, err)
-		}
 	}
 }
