@@ -8,7 +8,7 @@
 #   properties    every property test of pkg (see test/seeds), and every fuzz test
 #   simulation    random histories of the controller beside an oracle (test/simulation)
 #   histories     random histories against a real control plane (test/extended/soak)
-#   watches       many clients of the real server (test/extended/soak/watches, test/integration)
+#   watches       many clients of the real server (test/extended/soak/watches, test/extended/clusters)
 #
 #   hack/soak.sh [PART...]    all by default
 #
@@ -75,7 +75,7 @@ histories() {
 watches() {
   hack/controlplane/build.sh >/dev/null
   run watches go test -count 1 -timeout 0 -v "${flags[@]}" ./test/extended/soak/watches
-  run watches go test -count 1 -timeout 0 -tags grpcnotrace,extended -run '^(TestClientsHopBetweenReplicas|TestOneResourceInAnotherEtcd)$' "${flags[@]}" ./test/integration ./test/extended/clusters
+  run watches go test -count 1 -timeout 0 -run '^TestOneResourceInAnotherEtcd$' "${flags[@]}" ./test/extended/clusters
 }
 
 (($# > 0)) || set -- properties simulation histories watches

@@ -15,10 +15,6 @@
 // the test waits until every replica shows every workload correctly. The seed determines the
 // operations and their times, but not the scheduling of the processes.
 //
-// In a namespace of its own, a custom resource names a Secret, and its definition comes and goes all the time (kind_test.go). It has no
-// pods: the journal must show that each change of the Secret restarts it, that it is never restarted more often than the Secret has
-// changed since it was created, and once if it changed while it was absent, and no replica may show it once it is gone. While the key of the hash is replaced, it stays as it is.
-//
 // Each history can run with and without the webhook. Nothing else depends on that.
 //
 // The oracle knows with which content each pod was started. It learns that from the journal, which

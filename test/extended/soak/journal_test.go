@@ -70,18 +70,12 @@ func (j *journal) apply(event *clientv3.Event) error {
 	if len(parts) == 2 && parts[0] == "namespaces" {
 		parts = append(parts, "")
 	}
-	if len(parts) == 4 && parts[0] == beaconGroup {
-		parts = parts[1:]
-	}
 	if len(parts) != 3 {
 		return nil
 	}
 	resource, namespace, name := parts[0], parts[1], parts[2]
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if b := j.oracle.beacon; b != nil && namespace == b.namespace {
-		return j.applyBeacon(resource, event)
-	}
 	c := j.oracle.cells[namespace]
 	if c == nil {
 		return nil
@@ -119,23 +113,6 @@ func (j *journal) apply(event *clientv3.Event) error {
 		c.setPod(name, pod)
 	}
 	return nil
-}
-
-// applyBeacon applies an event in the namespace of the Beacon.
-func (j *journal) applyBeacon(resource string, event *clientv3.Event) error {
-	var secret *corev1.Secret
-	if resource == "secrets" && event.Type == clientv3.EventTypePut {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(event.Kv.Value, nil, nil)
-		if err != nil {
-			return fmt.Errorf("decoding %s: %w", event.Kv.Key, err)
-		}
-		secret, _ = object.(*corev1.Secret)
-	}
-	violation, err := j.oracle.beacon.apply(resource, event.Kv.Value, secret)
-	if violation != "" {
-		j.oracle.violations = append(j.oracle.violations, violation)
-	}
-	return err
 }
 
 func contentOf(object runtime.Object) content {

@@ -47,24 +47,12 @@ func run(m *testing.M) (code int, err error) {
 			p.close()
 		}
 	}()
-	folder, err := os.MkdirTemp("", "soak-")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	described, err := describeBeacons(folder)
-	if err != nil {
-		return 1, err
-	}
-	if err := allowBeacons(ctx); err != nil {
-		return 1, err
-	}
 	server, err = install.Install(ctx, cluster, install.Options{
 		Values:   "recreate",
 		Replicas: replicaCount,
 		Race:     install.RaceDetector,
 		Args: []string{
-			"--kinds-config=" + described, "--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
+			"--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
 			"--leader-elect-lease-duration=4s",
 		},
 		Kubeconfig: func(_, kubeconfig string) (string, error) {

@@ -29,8 +29,7 @@ const writeLimit = 25
 
 // oracle knows with which content pods were started, and judges each restart. The lock of the journal guards it.
 type oracle struct {
-	cells  map[string]*cell // by namespace
-	beacon *beacon          // of the history; nil: it has none
+	cells map[string]*cell // by namespace
 	// undisturbed: since the last calm, a leader has seen everything, in order.
 	undisturbed bool
 	// revision is the last one that the journal has seen, and calmAt the revision of the last calm.

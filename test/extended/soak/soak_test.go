@@ -78,17 +78,6 @@ func play(t *testing.T, h *history, again string) {
 		return
 	}
 	defer s.end(t)
-	ending, kept := make(chan struct{}), make(chan error, 1)
-	go func() { kept <- s.keeper.run(ctx, ending) }()
-	defer func() {
-		close(ending)
-		if t.Failed() { // what is waited for need not come
-			return
-		}
-		if err := <-kept; err != nil {
-			t.Error(err)
-		}
-	}()
 	for i, p := range h.phases {
 		began := time.Now()
 		s.logf("phase %d, %s", i, p.kind)
@@ -114,7 +103,7 @@ func (s *stage) report(t *testing.T, again string) {
 	for _, p := range proxies {
 		faults = append(faults, fmt.Sprint(p.tally()))
 	}
-	t.Logf("%+v; the Beacon was created %d times and restarted %d times; faults %s", s.oracle.tally, s.oracle.beacon.all.created, s.oracle.beacon.all.restarts, strings.Join(faults, ", "))
+	t.Logf("%+v; faults %s", s.oracle.tally, strings.Join(faults, ", "))
 	if !t.Failed() {
 		return
 	}

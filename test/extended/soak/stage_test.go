@@ -25,7 +25,6 @@ type stage struct {
 	oracle  *oracle
 	journal *journal
 	owners  []*owner
-	keeper  *keeper // of the custom resource
 
 	mu  sync.Mutex
 	log []string
@@ -60,10 +59,6 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 				return s.judge(ctx, func() { c.workloads[name].requests++ })
 			},
 		})
-	}
-	s.oracle.beacon = &beacon{namespace: fmt.Sprintf("soak-%d-%t-beacon", h.seed, h.webhook)}
-	if s.keeper, err = newKeeper(s, s.oracle.beacon); err != nil {
-		return nil, err
 	}
 	s.journal, err = follow(ctx, cluster.EtcdURL(), s.oracle)
 	return s, err
@@ -105,12 +100,8 @@ func (s *stage) begin(ctx context.Context) error {
 // end cleans up for the next history.
 func (s *stage) end(t *testing.T) {
 	t.Helper()
-	namespaces := []string{s.oracle.beacon.namespace}
 	for _, o := range s.owners {
-		namespaces = append(namespaces, o.namespace)
-	}
-	for _, namespace := range namespaces {
-		if err := s.client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		if err := s.client.CoreV1().Namespaces().Delete(t.Context(), o.namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -120,10 +111,6 @@ func (s *stage) end(t *testing.T) {
 func (s *stage) play(ctx context.Context, number int, p *phase) error {
 	if err := s.judge(ctx, func() { s.oracle.undisturbed = p.kind == quiet || p.kind == rekeyed }); err != nil {
 		return err
-	}
-	if p.kind == rekeyed { // what changes while everything is read with another key is not known
-		s.keeper.step.Lock()
-		defer s.keeper.step.Unlock()
 	}
 	var err error
 	switch p.kind {
