@@ -97,12 +97,6 @@ func TestCloudEvents_RequestedBy(t *testing.T) {
 	}
 }
 
-func TestFormats_AreListed(t *testing.T) {
-	if diff := cmp.Diff([]Format{GoogleChat, Generic, Slack, Teams, PlainText}, Formats()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // The user of a URL is sent as basic authentication, and no longer in the URL.
 func TestSink_Authenticates(t *testing.T) {
 	r := send(t, Config{}, restarted("web"))[0]

@@ -67,17 +67,6 @@ func TestTransport_Delivers(t *testing.T) {
 	}
 }
 
-func TestTransport_SlowServer(t *testing.T) {
-	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
-		<-r.Context().Done()
-	})
-	result, reason := deliver(t, server, Config{Timeout: 20 * time.Millisecond})
-	if result != metrics.NotificationFailed || reason != "the destination did not answer in time" {
-		t.Errorf("result = %s, %s", result, reason)
-	}
-}
-
 // A status is an answer, whatever becomes of the body.
 func TestTransport_SlowBody(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -108,25 +97,6 @@ func TestTransport_EndlessBody(t *testing.T) {
 	}
 	if sent := <-ended; sent < maxResponse {
 		t.Errorf("the server sent %d bytes, want at least %d", sent, maxResponse)
-	}
-}
-
-// A body that is read to its end leaves the connection to the next request.
-func TestTransport_ReusesConnections(t *testing.T) {
-	var connections atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = w.Write(make([]byte, 32<<10))
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	if result, reason := deliver(t, server.URL, Config{}); result != metrics.NotificationFailed || connections.Load() != 1 {
-		t.Errorf("result = %s, %s over %d connections, want 1", result, reason, connections.Load())
 	}
 }
 
@@ -161,18 +131,6 @@ func TestTransport_RefusesRedirects(t *testing.T) {
 	}
 }
 
-func TestTransport_RefusedConnection(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	result, reason := deliver(t, "http://"+listener.Addr().String(), Config{})
-	if result != metrics.NotificationFailed || !strings.Contains(reason, "connection refused") {
-		t.Errorf("result = %s, %s", result, reason)
-	}
-}
-
 func TestTransport_ClosedConnection(t *testing.T) {
 	var requests atomic.Int32
 	server := serve(t, func(http.ResponseWriter, *http.Request) {
@@ -182,21 +140,6 @@ func TestTransport_ClosedConnection(t *testing.T) {
 	result, reason := deliver(t, server, Config{})
 	if result != metrics.NotificationFailed || reason != "the destination closed the connection without an answer" || int(requests.Load()) != maxAttempts {
 		t.Errorf("result = %s, %s after %d requests", result, reason, requests.Load())
-	}
-}
-
-func TestTransport_TooManyRequests(t *testing.T) {
-	var requests atomic.Int32
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		if requests.Add(1) == 1 {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-	})
-	start := time.Now()
-	result, reason := deliver(t, server, Config{})
-	if took := time.Since(start); result != metrics.NotificationDelivered || took < time.Second || requests.Load() != 2 {
-		t.Errorf("result = %s, %s after %v and %d requests", result, reason, took, requests.Load())
 	}
 }
 

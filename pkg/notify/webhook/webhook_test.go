@@ -4,7 +4,6 @@
 package webhook
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,34 +31,27 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"no name":             {func(c *Config) { c.Name = "" }, []string{names}},
-		"a URL as name":       {func(c *Config) { c.Name = c.URL }, []string{names}},
-		"no URL":              {func(c *Config) { c.URL = "" }, []string{urls}},
-		"another scheme":      {func(c *Config) { c.URL = "ftp://chat.example.com/s3cret" }, []string{urls}},
-		"no scheme":           {func(c *Config) { c.URL = "chat.example.com/s3cret" }, []string{urls}},
-		"no host":             {func(c *Config) { c.URL = "https:///s3cret" }, []string{urls}},
-		"a port without host": {func(c *Config) { c.URL = "https://:443/s3cret" }, []string{urls}},
-		"no authority":        {func(c *Config) { c.URL = "https:s3cret" }, []string{urls}},
-		"a line end":          {func(c *Config) { c.URL += "\n" }, []string{urls}},
-		"an invalid escape":   {func(c *Config) { c.URL = "https://chat.example.com/s3cret%zz" }, []string{urls}},
-		"a long URL":          {func(c *Config) { c.URL += strings.Repeat("x", maxURL) }, []string{urls}},
-		"no format":           {func(c *Config) { c.Format = "" }, []string{"format: must be one of gchat, generic, slack, teams, text"}},
-		"an empty key":        {func(c *Config) { c.Key = []byte{} }, []string{keys}},
-		"a long key":          {func(c *Config) { c.Key = make([]byte, maxKey+1) }, []string{keys}},
-		"a key for slack":     {func(c *Config) { c.Format = Slack }, []string{"key: requires the format generic: the format slack has no signature"}},
-		"a source for slack":  {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"source: requires the format generic: the format slack has no source"}},
-		"an invalid source":   {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{sources}},
-		"a long source":       {func(c *Config) { c.Source = strings.Repeat("x", maxSource+1) }, []string{sources}},
-		"a template":          {func(c *Config) { c.Template = "x" }, []string{"template: requires a format other than generic, which has no text"}},
-		"an unknown event":    {func(c *Config) { c.Events = []notify.What{"Restarted", "s3cret"} }, []string{"events[1]: " + whats}},
-		"a pattern":           {func(c *Config) { c.Namespaces = []string{"shop", "s3cret-*"} }, []string{"namespaces[1]: must be the name of a namespace; patterns are not supported"}},
-		"an empty namespace":  {func(c *Config) { c.Namespaces = []string{""} }, []string{"namespaces[0]: must be the name of a namespace; patterns are not supported"}},
-		"a negative time":     {func(c *Config) { c.Timeout = -1 }, []string{"timeout: must be positive, or zero for the default, 10s"}},
-		"no proxy's scheme":   {func(c *Config) { c.Proxy = "proxy.example.com:3128" }, []string{proxies}},
-		"a proxy for files":   {func(c *Config) { c.Proxy = "ftp://s3cret-user:s3cret-password@proxy.example.com" }, []string{proxies}},
-		"no proxy's host":     {func(c *Config) { c.Proxy = "http://:3128" }, []string{proxies}},
-		"an invalid proxy":    {func(c *Config) { c.Proxy = "http://s3cret-user:s3cret%zz@proxy.example.com" }, []string{proxies}},
-		"a long proxy":        {func(c *Config) { c.Proxy = "http://proxy.example.com/" + strings.Repeat("x", maxURL) }, []string{proxies}},
+		"no name":            {func(c *Config) { c.Name = "" }, []string{names}},
+		"a URL as name":      {func(c *Config) { c.Name = c.URL }, []string{names}},
+		"no URL":             {func(c *Config) { c.URL = "" }, []string{urls}},
+		"another scheme":     {func(c *Config) { c.URL = "ftp://chat.example.com/s3cret" }, []string{urls}},
+		"no host":            {func(c *Config) { c.URL = "https:///s3cret" }, []string{urls}},
+		"an invalid escape":  {func(c *Config) { c.URL = "https://chat.example.com/s3cret%zz" }, []string{urls}},
+		"a long URL":         {func(c *Config) { c.URL += strings.Repeat("x", maxURL) }, []string{urls}},
+		"no format":          {func(c *Config) { c.Format = "" }, []string{"format: must be one of gchat, generic, slack, teams, text"}},
+		"an empty key":       {func(c *Config) { c.Key = []byte{} }, []string{keys}},
+		"a long key":         {func(c *Config) { c.Key = make([]byte, maxKey+1) }, []string{keys}},
+		"a key for slack":    {func(c *Config) { c.Format = Slack }, []string{"key: requires the format generic: the format slack has no signature"}},
+		"a source for slack": {func(c *Config) { c.Format, c.Key, c.Source = Slack, nil, "/x" }, []string{"source: requires the format generic: the format slack has no source"}},
+		"an invalid source":  {func(c *Config) { c.Source = "https://s3cret%zz" }, []string{sources}},
+		"a long source":      {func(c *Config) { c.Source = strings.Repeat("x", maxSource+1) }, []string{sources}},
+		"a template":         {func(c *Config) { c.Template = "x" }, []string{"template: requires a format other than generic, which has no text"}},
+		"an unknown event":   {func(c *Config) { c.Events = []notify.What{"Restarted", "s3cret"} }, []string{"events[1]: " + whats}},
+		"a pattern":          {func(c *Config) { c.Namespaces = []string{"shop", "s3cret-*"} }, []string{"namespaces[1]: must be the name of a namespace; patterns are not supported"}},
+		"a negative time":    {func(c *Config) { c.Timeout = -1 }, []string{"timeout: must be positive, or zero for the default, 10s"}},
+		"a proxy for files":  {func(c *Config) { c.Proxy = "ftp://s3cret-user:s3cret-password@proxy.example.com" }, []string{proxies}},
+		"an invalid proxy":   {func(c *Config) { c.Proxy = "http://s3cret-user:s3cret%zz@proxy.example.com" }, []string{proxies}},
+		"a long proxy":       {func(c *Config) { c.Proxy = "http://proxy.example.com/" + strings.Repeat("x", maxURL) }, []string{proxies}},
 		"a proxy for another transport": {func(c *Config) { c.Proxy, c.Transport = "http://proxy.example.com", statuses(200) },
 			[]string{"proxy: requires the default transport"}},
 		"several at once": {func(c *Config) { c.Name, c.URL, c.Format, c.Timeout = "", "", "x", -1 },
@@ -92,23 +84,6 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 	}
 }
 
-// The cause of an error can be told apart from others.
-func TestFieldError_Unwrap(t *testing.T) {
-	_, err := New(Config{Name: "oncall", URL: secretURL, Format: Slack, Template: " "})
-	if !errors.Is(err, errEmpty) {
-		t.Errorf("error = %v, want that of a template without text", err)
-	}
-}
-
-func TestNew_Defaults(t *testing.T) {
-	for _, u := range []string{secretURL, "http://localhost:8080", "HTTPS://[::1]/x"} {
-		s := mustNew(t, Config{URL: u})
-		if s.timeout != 10*time.Second || s.source != "/configdep" || s.clock == nil || s.transport == nil {
-			t.Errorf("defaults for a sink: %v, %q, clock %v, transport %v", s.timeout, s.source, s.clock, s.transport)
-		}
-	}
-}
-
 // Each destination has a series for each result from the start, or the first loss would be no increase.
 func TestNew_CountsFromZero(t *testing.T) {
 	mustNew(t, Config{Name: "fresh"})
@@ -127,16 +102,6 @@ func TestNew_CountsFromZero(t *testing.T) {
 	want := map[string]float64{"delivered": 0, "queue_full": 0, "invalid": 0, "rejected": 0, "failed": 0, "shutdown": 0}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
-	}
-}
-
-// The caller may clear a key once it is no longer needed.
-func TestNew_CopiesTheKey(t *testing.T) {
-	key := []byte(secretKey)
-	s := mustNew(t, Config{Key: key})
-	clear(key)
-	if string(s.key) != secretKey {
-		t.Error("the key of the sink changed with that of the caller")
 	}
 }
 
