@@ -151,7 +151,6 @@ func TestE2E(t *testing.T) {
 	t.Run("workloads", func(t *testing.T) { // in namespaces of their own, at the same time
 		t.Run("rollout", testRollout)
 		t.Run("in place", testInPlace)
-		t.Run("nudge", testNudge)
 		t.Run("drain", testDrain)
 		t.Run("sidecar", testSidecar)
 		t.Run("volume", testVolume)

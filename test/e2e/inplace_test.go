@@ -127,37 +127,3 @@ func awaitUptime(t *testing.T, pod *corev1.Pod, enough time.Duration) {
 		return nil
 	})
 }
-
-// An annotation of a pod, whichever, makes the kubelet refresh the files of its volumes at once, and not within a minute or more.
-func testNudge(t *testing.T) {
-	t.Parallel()
-	ns := newNamespace(t, "nudge")
-	apply(t, ns, content)
-	apply(t, ns, deployment(1, "", "", ""))
-	pod := onePod(t, ns, all("one"))
-	for i := range 5 {
-		value := fmt.Sprint("nudged-", i)
-		change(t, ns, value)
-		started := time.Now()
-		annotate(t, pod, "example.com/nudge", value)
-		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
-		took := time.Since(started)
-		t.Logf("from the annotation to the new file: %.2f s", took.Seconds())
-		if took > 30*time.Second {
-			t.Errorf("the file changed after %v, as without an annotation", took)
-		}
-	}
-	// The kubelet may have another reason to look, such as the last annotation. Then it does so after a minute or more.
-	var longest time.Duration
-	for i := 0; i < 10 && longest < 10*time.Second; i++ {
-		value := fmt.Sprint("alone-", i)
-		change(t, ns, value)
-		changed := time.Now()
-		onePod(t, ns, read{Env: "one", File: "one", Volume: value})
-		longest = max(longest, time.Since(changed))
-	}
-	t.Logf("from the change to the new file, without an annotation: %.2f s", longest.Seconds())
-	if longest < 10*time.Second {
-		t.Error("the kubelet refreshes files as soon without an annotation, so that the times with one show nothing")
-	}
-}
