@@ -5,20 +5,16 @@ package configdependency
 
 import (
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -140,93 +136,4 @@ func TestAnswersAreCopies(t *testing.T) {
 	if diff := cmp.Diff(before, read()); diff != "" {
 		t.Errorf("what is served has changed (-before +after):\n%s", diff)
 	}
-}
-
-// Readers list, get and write answers while the cluster changes; the race detector looks
-// on. Each list is in order, of one moment, and no list is older than the one before.
-func TestReadingWhileTheClusterChanges(t *testing.T) {
-	c := newCluster(t)
-	const changes, readers = 500, 4
-	done := make(chan struct{})
-	started := make(chan struct{}, readers)
-	var wg sync.WaitGroup
-	for range readers {
-		wg.Go(func() {
-			var last uint64
-			for n := 0; ; n++ {
-				o, err := c.rest.List(in("ns"), &metainternalversion.ListOptions{ResourceVersion: strconv.FormatUint(last, 10)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				list := o.(*v1alpha1.ConfigDependencyList)
-				last = checkList(t, list, last)
-				if handlers(t, c.rest, list); t.Failed() {
-					return
-				}
-				if _, err := c.views.Lookup("ns", "pod.3"); err != nil && !isNotFound(err) {
-					t.Error(err)
-				}
-				if n == 0 {
-					started <- struct{}{}
-				}
-				select {
-				case <-done:
-					return
-				default:
-				}
-			}
-		})
-	}
-	for range readers {
-		<-started
-	}
-	// Two objects that are always there together, or not at all: a list with one of them
-	// would be of no moment that ever was.
-	a, b := workload(kind.Pod, "ns", "a", nil, "Secret/db"), workload(kind.Pod, "ns", "b", nil, "Secret/db")
-	for i := range changes {
-		c.Relist(func() {
-			for _, o := range []ingesttest.Object{a, b} {
-				if i%2 == 0 {
-					c.Set(o)
-				} else {
-					c.Delete(o)
-				}
-			}
-		})
-		c.catchUp()
-		c.set(workload(kind.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
-	}
-	close(done)
-	wg.Wait()
-}
-
-func checkList(t *testing.T, list *v1alpha1.ConfigDependencyList, last uint64) uint64 {
-	t.Helper()
-	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
-	if err != nil || version < last {
-		t.Errorf("version %s after %d, %v", list.ResourceVersion, last, err)
-	}
-	together := 0
-	for i := range list.Items {
-		item := &list.Items[i]
-		if v, err := strconv.ParseUint(item.ResourceVersion, 10, 64); err != nil || v > version {
-			t.Errorf("an object of version %s in a list of version %d, %v", item.ResourceVersion, version, err)
-		}
-		if i > 0 && list.Items[i-1].Name >= item.Name {
-			t.Errorf("%s before %s", list.Items[i-1].Name, item.Name)
-		}
-		if item.Name == "pod.a" || item.Name == "pod.b" {
-			together++
-		}
-	}
-	if together == 1 {
-		t.Error("a list shows half of a change")
-	}
-	return version
-}
-
-func isNotFound(err error) bool {
-	status, ok := err.(interface{ Status() metav1.Status })
-	return ok && status.Status().Reason == metav1.StatusReasonNotFound
 }

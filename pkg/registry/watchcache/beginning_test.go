@@ -228,18 +228,3 @@ func TestBeginning_HasABound(t *testing.T) {
 		}
 	})
 }
-
-// A watch that ends before it has begun leaves nothing behind.
-func TestBeginning_EndsWithTheWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := syncedCache(here, manyKeys(300)...)
-		for range 3 {
-			read(t, c, WatchOptions[*configMap]{}).Stop()
-			read(t, c, WatchOptions[*configMap]{Namespace: "a"}).Stop()
-		}
-		synctest.Wait()
-		if b := &c.beginning; b.watches != 0 || b.groups != nil || b.open != nil {
-			t.Errorf("something is left: %d watches, %d groups, %d chunks", b.watches, len(b.groups), len(b.open))
-		}
-	})
-}

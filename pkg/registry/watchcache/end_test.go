@@ -88,28 +88,6 @@ func TestScopesAreForgotten(t *testing.T) {
 	})
 }
 
-// Watches of one scope that end do not wake the others.
-func TestScopesAreSharedQuietly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := syncedCache(here, "a/1")
-		o := WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(100, 0, here)}
-		stays, goes := read(t, c, o), read(t, c, o)
-		waits := func() <-chan struct{} {
-			synctest.Wait()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.waiting["a/"].more
-		}
-		before := waits()
-		goes.Stop()
-		if waits() != before {
-			t.Error("a watch has woken because another one has ended")
-		}
-		put(c, 101, "a/1", "x")
-		stays.expect("afterwards", "MODIFIED a/1=x@101.1")
-	})
-}
-
 // Before a replica goes, its watches end one after the other, and clients go on elsewhere
 // from the last bookmark. Who comes in spite of it is served.
 func TestCache_Drain(t *testing.T) {
