@@ -31,7 +31,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/install"
 )
 
 // freeAddress returns an address at which nothing listens. Until the end of the test a socket has its port, so that others get it only if
@@ -277,36 +276,6 @@ func TestAgent_Volume(t *testing.T) {
 	r.ready("copy/a", "1")
 	p.must(os.WriteFile(filepath.Join(volume, "b"), []byte("2"), 0o600))
 	r.ready("copy/a", "1", "copy/b", "2")
-}
-
-// The restarter ends with its exit code once the annotation changes, and with 0 when the pod ends.
-func TestAgent_Restarter(t *testing.T) {
-	t.Parallel()
-	if _, err := install.Build(t.Context(), "./cmd/configdep-restarter", install.RaceDetector); err != nil {
-		t.Fatal(err)
-	}
-	for _, annotate := range []bool{true, false} {
-		file, address := filepath.Join(t.TempDir(), "restart"), freeAddress(t)
-		p := &agentShop{shop: &shop{T: t}}
-		r := p.run(address, agent, "restarter", "--file="+file, "--listen="+address, "--min-uptime=10s", "--unready=0s", "--exit-code=77")
-		r.until("the restarter has started", func(ctx context.Context) error {
-			code, text, err := r.probe(ctx, "/startupz")
-			if err == nil && code != http.StatusOK {
-				err = errors.New(text)
-			}
-			return err
-		})
-		want := 0
-		if annotate {
-			want = 77
-			if err := os.WriteFile(file, []byte("v1"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		} else if err := syscall.Kill(r.pid, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		r.exits(want)
-	}
 }
 
 // The exit code tells what kept an agent from starting, as documented.

@@ -31,7 +31,6 @@ type agentShop struct {
 	dir         string
 	connect     []string // flags
 	environment []string // of the agent, if not that of the test
-	wrapper     []string // a command that runs the agent
 }
 
 // newAgentShop returns a shop, and a directory for files. The agent may do in the shop what the rules say.
@@ -66,7 +65,7 @@ func (p *agentShop) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
 	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
-	return p.run(address, slices.Concat(p.wrapper, []string{agent}, p.connect, all)...)
+	return p.run(address, slices.Concat([]string{agent}, p.connect, all)...)
 }
 
 // run starts a command that serves at an address.
