@@ -58,31 +58,3 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 }
-
-// Labels that a result cannot have are an error, and labels that a result gets in other ways are not.
-func TestAnalyze(t *testing.T) {
-	for expression, want := range map[string]struct {
-		shown []string
-		fails bool
-	}{
-		`sum by (state) (configdep_workloads)`:                      {shown: []string{"state"}},
-		`sum by (type) (configdep_workloads)`:                       {shown: []string{"state"}, fails: true},
-		`histogram_quantile(0.9, sum by (le) (rate(x_bucket[5m])))`: {shown: []string{"verb"}, fails: true},
-		`topk(3, sum by (a) (x))`:                                   {shown: []string{"a"}},
-		`sum by (a) (label_replace(x, "a", "$1", "b", "(.+)"))`:     {shown: []string{"a"}},
-		`sum(rate(x[5m])`:                                           {fails: true},
-		`1 + 1`:                                                     {fails: true},
-		`time() - min by (resource) (configdep_ingest_last_progress_timestamp_seconds)`: {shown: []string{"resource"}},
-	} {
-		if uses, err := analyze("here", expression, want.shown); (err != nil) != want.fails {
-			t.Errorf("%s: uses = %v, error = %v", expression, uses, err)
-		}
-	}
-	uses, err := analyze("here", `sum by (a) (label_replace(x{c="d"}, "a", "$1", "b", "(.+)")) / on (e) sum by (e) (y)`, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(uses) != 2 || strings.Join(uses[0].Labels, " ") != "b" || uses[0].Matchers[0] != (matcher{"c", "=", "d"}) || strings.Join(uses[1].Labels, " ") != "e" {
-		t.Errorf("uses = %v", uses)
-	}
-}

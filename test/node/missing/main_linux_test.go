@@ -8,35 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/configdep/configdep/test/node"
 )
 
-// run runs a command without capabilities that root has by default, and returns its output and its exit code.
-func run(t *testing.T, cmd *exec.Cmd, without ...uintptr) (output string, code int) {
+// run runs a command, and returns its output and its exit code.
+func run(t *testing.T, cmd *exec.Cmd) (output string, code int) {
 	t.Helper()
-	var (
-		out  []byte
-		err  error
-		done = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlock: the thread, which lacks the capabilities too, ends with the goroutine
-		for _, capability := range without {
-			if err = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
-				return
-			}
-		}
-		out, err = cmd.CombinedOutput()
-	}()
-	<-done
+	out, err := cmd.CombinedOutput()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(out), failed.ExitCode()
 	}
