@@ -66,20 +66,6 @@ func (h *haproxy) conf(text string) string {
 		"\n  http-request return status 200 content-type text/plain string \"" + text + "\"\n"
 }
 
-// HAProxy starts new workers when its master gets a signal.
-func TestAgent_HAProxy(t *testing.T) {
-	t.Parallel()
-	h := newHAProxy(t)
-	r := h.agent("--configmap=haproxy", "--check-command="+h.program+" -c -q -f {dir}/haproxy.cfg", "--reload-signal=USR2", "--", h.program, "-W", "-f", filepath.Join(h.dir, "haproxy.cfg"))
-	r.serves("http://"+h.address, "one")
-	h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf("two"))
-	r.serves("http://"+h.address, "two")
-	h.write("ConfigMap/haproxy", "haproxy.cfg", "nonsense\n")
-	r.unready("check: ")
-	h.write("ConfigMap/haproxy", "haproxy.cfg", h.conf("three"))
-	r.serves("http://"+h.address, "three")
-}
-
 // HAProxy is told at its master socket, which needs no shell, no signal and no shared process namespace.
 func TestAgent_HAProxyMasterSocket(t *testing.T) {
 	t.Parallel()

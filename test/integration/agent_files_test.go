@@ -172,33 +172,6 @@ func TestAgent_Selector(t *testing.T) {
 	r.ready("a.json", "2")
 }
 
-// What happens while the agent does not run is made up for.
-func TestAgent_Interruptions(t *testing.T) {
-	t.Parallel()
-	p := newAgentShop(t, may("configmaps", "settings"))
-	p.write("ConfigMap/settings", "a", "2")
-	r := p.agent("--configmap=settings")
-	r.ready("a", "2")
-	before := sets(t, p.dir)
-	r.stop()
-	r = p.agent("--configmap=settings")
-	r.ready("a", "2")
-	if after := sets(t, p.dir); len(after) != 1 || len(before) == 0 || after[0] != before[0] && after[0] != before[len(before)-1] {
-		t.Errorf("sets %v, before the restart %v: the same content was written again", after, before)
-	}
-	r.stop()
-	p.patchSource("ConfigMap/settings", map[string]any{"data": map[string]any{"a": nil, "b": "3"}})
-	p.must(os.WriteFile(filepath.Join(p.dir, "mine"), []byte("of another"), 0o600))
-	r = p.agent("--configmap=settings")
-	r.ready("b", "3")
-	if _, err := os.Lstat(filepath.Join(p.dir, "a")); !os.IsNotExist(err) {
-		t.Errorf("a is left: %v", err)
-	}
-	if text, err := os.ReadFile(filepath.Join(p.dir, "mine")); err != nil || string(text) != "of another" {
-		t.Errorf("the other's file: %q, %v", text, err)
-	}
-}
-
 // Without a right, the agent says which one it lacks, is alive, and goes on when it has it.
 func TestAgent_Forbidden(t *testing.T) {
 	t.Parallel()
@@ -263,19 +236,6 @@ func TestAgent_Once(t *testing.T) {
 	if after := sets(t, p.dir); !slices.Equal(before, after) {
 		t.Errorf("sets %v, and %v after the sidecar has started", before, after)
 	}
-}
-
-// A volume needs no API server, and no right.
-func TestAgent_Volume(t *testing.T) {
-	t.Parallel()
-	volume := t.TempDir()
-	p := newAgentShop(t)
-	p.connect = nil
-	p.must(os.WriteFile(filepath.Join(volume, "a"), []byte("1"), 0o600))
-	r := p.agent("--volume=" + volume + ";dir=copy")
-	r.ready("copy/a", "1")
-	p.must(os.WriteFile(filepath.Join(volume, "b"), []byte("2"), 0o600))
-	r.ready("copy/a", "1", "copy/b", "2")
 }
 
 // The exit code tells what kept an agent from starting, as documented.

@@ -156,32 +156,6 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	}
 }
 
-// A workload that is created again is another object: clients must not mistake one for the other.
-func TestWorkloadThatIsRecreated(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	deployments := kube.AppsV1().Deployments(namespace)
-	first := create(t, deployments.Create, asleep("web"))
-	old := view(t, namespace, "deployment.web")
-	if old.Spec.WorkloadRef.UID != first.UID || old.UID == first.UID || old.UID == "" {
-		t.Errorf("UID = %q, the workload has %q, shown as %q", old.UID, first.UID, old.Spec.WorkloadRef.UID)
-	}
-	remove(t, deployments.Delete, "web")
-	viewGone(t, namespace, "deployment.web")
-	second := create(t, deployments.Create, asleep("web"))
-	now := view(t, namespace, "deployment.web")
-	if now.Spec.WorkloadRef.UID != second.UID || now.UID == old.UID {
-		t.Errorf("UID = %q, was %q", now.UID, old.UID)
-	}
-	owners := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: second.UID}}
-	if diff := cmp.Diff(owners, now.OwnerReferences); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
-	if !now.CreationTimestamp.Equal(&second.CreationTimestamp) {
-		t.Errorf("creationTimestamp = %v, the workload has %v", now.CreationTimestamp, second.CreationTimestamp)
-	}
-}
-
 // A change of the template changes the view, which has the labels of the workload.
 func TestWorkloadThatIsEdited(t *testing.T) {
 	t.Parallel()

@@ -173,39 +173,6 @@ func TestKinds_OnlyReported(t *testing.T) {
 	}
 }
 
-// An object gets no pod template that it lacks: what would restart it is only reported, until it has the template.
-func TestKinds_TemplateThatIsMissing(t *testing.T) {
-	t.Parallel()
-	p, d := newKindShop(t), harborFarms
-	p.write("Secret/db", "password", "one")
-	p.createObject(d, "v1", auto, content{"leader": content{"template": readsSecret("db")}})
-	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
-	p.write("Secret/db", "password", "two")
-	p.shown(d, newer(shown), recorded, is(v1alpha1.StateInSync, ""))
-	if message := p.event(d, "ConfigChanged"); !strings.Contains(message, "Secret/db has changed") {
-		t.Errorf("message = %s", message)
-	}
-	reload := func() error {
-		_, err := p.api().Reload(t.Context(), "harborfarm.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
-		return err
-	}
-	if err := reload(); err == nil || !strings.Contains(err.Error(), "cannot be restarted because of its specification") {
-		t.Errorf("error = %v", err)
-	}
-	if o := p.get(d, "v1"); o.GetGeneration() != 1 {
-		t.Errorf("the specification was written: %v", o.Object)
-	}
-	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"worker": content{"template": readsSecret("db")}}})
-	for restarts := range int64(2) {
-		if err := reload(); err != nil {
-			t.Fatal(err)
-		}
-		if o := p.get(d, "v1"); o.GetGeneration() != 3+restarts {
-			t.Errorf("after %d restarts: generation = %d, %v", restarts+1, o.GetGeneration(), o.Object)
-		}
-	}
-}
-
 // A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
 func TestKinds_Rollout(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ package integration
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -205,51 +204,6 @@ func TestKubectlGet(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A list in chunks has each object once, whatever the size of the chunks.
-func TestKubectlGetInChunks(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	var want []string
-	for i := range 21 {
-		name := fmt.Sprintf("app-%02d", i)
-		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(name))
-		want = append(want, "configdependency.configdep.io/deployment."+name)
-	}
-	for i := range 21 {
-		view(t, namespace, fmt.Sprintf("deployment.app-%02d", i))
-	}
-	acquainted(t, server.Replicas...) // in the first seconds, a list is not chunked
-	for _, size := range []string{"1", "2", "20", "21", "22"} {
-		got := strings.Fields(kubectl(t, "-n", namespace, "get", "cfgdep", "-o", "name", "--chunk-size="+size))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("chunks of %s (-want +got):\n%s", size, diff)
-		}
-	}
-	// The same in the API: all chunks have one version, and state the number of remaining objects.
-	path := resourcePath(namespace) + "?limit=2"
-	var version string
-	for left := int64(19); ; left -= 2 {
-		var page v1alpha1.ConfigDependencyList
-		if err := json.Unmarshal(send(t, cluster.RESTConfig(), request{path: path}).body, &page); err != nil {
-			t.Fatal(err)
-		}
-		if version != "" && version != page.ResourceVersion {
-			t.Errorf("version of a chunk = %s, of the first %s", page.ResourceVersion, version)
-		}
-		version = page.ResourceVersion
-		if page.Continue == "" {
-			if left != -1 || len(page.Items) != 1 || page.RemainingItemCount != nil {
-				t.Errorf("last chunk: %d objects, %d left, remainingItemCount = %v", len(page.Items), left, page.RemainingItemCount)
-			}
-			break
-		}
-		if len(page.Items) != 2 || page.RemainingItemCount == nil || *page.RemainingItemCount != left {
-			t.Fatalf("chunk: %d objects, remainingItemCount = %v; want 2 and %d", len(page.Items), page.RemainingItemCount, left)
-		}
-		path = resourcePath(namespace) + "?limit=2&continue=" + page.Continue
-	}
 }
 
 func TestKubectlExplainAndAPIResources(t *testing.T) {

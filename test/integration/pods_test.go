@@ -250,55 +250,6 @@ func TestPodsBelowAPartition(t *testing.T) {
 	}
 }
 
-// In a paused Deployment that is not restarted, the pods from before the change are stale, and a later one is not.
-func TestPodsOfAPausedDeployment(t *testing.T) {
-	t.Parallel()
-	acquainted(t, server.Replicas...)
-	namespace := newNamespace(t)
-	write(t, namespace, "ConfigMap/settings", "a", "1")
-	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web", envFromConfigMap("settings")))
-	old := runningPods(t, namespace, "web", 2, nil)
-	view(t, namespace, "deployment.web")
-	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
-	edit(t, kube.CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
-	if err := await.NextSecond(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
-	want := map[string]v1alpha1.ContentState{}
-	await.Until(t, "the third pod runs", func(ctx context.Context) error {
-		list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			p := &list.Items[i]
-			want[p.Name] = v1alpha1.ContentCurrent
-			if old[p.UID] {
-				want[p.Name] = v1alpha1.ContentStale
-			} else if p.Status.Phase != corev1.PodRunning {
-				return fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
-			}
-		}
-		if len(want) != 3 {
-			return fmt.Errorf("got %d pods", len(want))
-		}
-		return nil
-	})
-	awaitPods(t, namespace, "deployment.web", want)
-
-	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = false })
-	reloadAs(t, "jane", namespace, "deployment.web", v1alpha1.ReloadSpec{})
-	runningPods(t, namespace, "web", 3, old)
-	await.Until(t, "all pods are current", func(ctx context.Context) error {
-		got, err := configdep.ConfigDependencies(namespace).GetPods(ctx, "deployment.web", metav1.GetOptions{})
-		if err == nil && got.Summary != (v1alpha1.PodSummary{Current: 3}) {
-			err = fmt.Errorf("summary = %+v", got.Summary)
-		}
-		return err
-	})
-}
-
 // The subresource answers for every kind of workload, also without pods.
 func TestPodsOfEveryKind(t *testing.T) {
 	t.Parallel()

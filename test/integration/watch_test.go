@@ -189,48 +189,6 @@ func TestWatchFromTheBeginning(t *testing.T) {
 	}
 }
 
-// An object that no longer matches the selector of a watch is deleted for that watch, and added when it matches
-// again.
-func TestWatchWithSelectors(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	write(t, namespace, "Secret/db", "password", "x")
-	apps := kube.AppsV1().Deployments(namespace)
-	create(t, apps.Create, asleep("web", envFromSecret("db")))
-	view(t, namespace, "deployment.web")
-	everyone := map[string]func() *watching{}
-	for selector, options := range map[string]metav1.ListOptions{
-		"label":  {LabelSelector: "app=web"},
-		"state":  {FieldSelector: "status.state=Unmanaged"},
-		"source": {FieldSelector: "source=Secret/db"},
-	} {
-		for _, where := range everywhere {
-			w := startWatch(t, where, namespace, options)
-			w.until("the object exists", event(watch.Added, "deployment.web"))
-			everyone[selector+", "+where.name] = func() *watching { return w }
-		}
-	}
-	step := func(what string, want watch.EventType, change func(*appsv1.Deployment)) {
-		edit(t, apps, "web", change)
-		for name, w := range everyone {
-			o := w().until(name+": "+what, event(want, "deployment.web"))
-			if o.UID == "" || len(o.Spec.Sources) == 0 && want == watch.Added && strings.HasPrefix(name, "source") {
-				t.Errorf("%s: %s: the object is empty", name, what)
-			}
-		}
-	}
-	step("the object no longer matches", watch.Deleted, func(o *appsv1.Deployment) {
-		o.Labels["app"] = "other"
-		optedIn(o)
-		o.Spec.Template.Spec.Containers[0].EnvFrom = nil
-	})
-	step("the object matches again", watch.Added, func(o *appsv1.Deployment) {
-		o.Labels["app"] = "web"
-		delete(o.Annotations, "configdep.io/reload")
-		envFromSecret("db")(&o.Spec.Template.Spec)
-	})
-}
-
 // Requests for versions that cannot be served get the errors that clients expect.
 func TestVersionsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
