@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/await"
@@ -158,78 +156,4 @@ func testSidecar(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// nginxConf is a configuration that answers with a text.
-func nginxConf(text string) string {
-	temporary := ""
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		temporary += kind + "_temp_path /tmp/" + kind + "; "
-	}
-	return "user root; pid /tmp/nginx.pid; error_log stderr;\nevents {}\n" +
-		"http { access_log off; " + temporary + "\nserver { listen 8080; " + text + " } }\n"
-}
-
-// nginx of docs/agent.md, with the agent as its parent process, serves new content, and goes on with the old if the new is wrong.
-func testNginx(t *testing.T) {
-	t.Parallel()
-	const image = "localhost/configdep-test/nginx-with-configdep-agent:1"
-	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "build.sh"), bin, "./cmd/configdep-agent")
-	build.Env = append(build.Environ(), "VERSION=test")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v: %s", err, out)
-	}
-	addNginx(t, image, filepath.Join(bin, "configdep-agent")+"=/usr/local/bin/configdep-agent")
-	ns := newNamespace(t, "nginx")
-	kubectl(t, "label", "namespace", ns, "--overwrite", "pod-security.kubernetes.io/enforce=baseline") // nginx is root in its container
-	apply(t, ns, roles)
-	kubectl(t, "create", "configmap", "nginx", "-n", ns, "--from-literal=nginx.conf="+nginxConf(`return 200 "one";`))
-	kubectl(t, "create", "secret", "generic", "nginx-tls", "-n", ns, "--from-literal=tls.key=not a real key")
-	spec := manifest(t, "nginx-with-configdep-agent")
-	c := &spec.Containers[0]
-	c.Image = image
-	c.ReadinessProbe.PeriodSeconds, c.ReadinessProbe.FailureThreshold = 1, 1
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: spec}
-	made, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// answers waits for what nginx answers, and for whether the pod is ready.
-	answers := func(want string, ready bool) (pod *corev1.Pod) {
-		t.Helper()
-		await.Until(t, fmt.Sprintf("nginx answers %q, ready %t", want, ready), func(ctx context.Context) (err error) {
-			if pod, err = client.CoreV1().Pods(ns).Get(ctx, made.Name, metav1.GetOptions{}); err != nil {
-				return err
-			}
-			got, err := get(ctx, pod, "/")
-			if err == nil && (got != want || serves(pod) != ready) {
-				err = fmt.Errorf("it answers %q, ready %t", got, serves(pod))
-			}
-			return err
-		})
-		return pod
-	}
-	set := func(text string) {
-		t.Helper()
-		patch, err := yaml.YAMLToJSON(fmt.Appendf(nil, "data: {nginx.conf: %q}", nginxConf(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "nginx", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	answers("one", true)
-	started := time.Now()
-	set(`return 200 "two";`)
-	answers("two", true)
-	t.Logf("from the change to the answer: %.2f s", time.Since(started).Seconds())
-	set(`retrun 200 "three";`)
-	answers("two", false)
-	set(`return 200 "four";`)
-	pod = answers("four", true)
-	if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 0 {
-		t.Errorf("nginx was restarted %d times", c.RestartCount)
-	}
 }

@@ -64,10 +64,9 @@ func libraries(t *testing.T, unpacked string, programs []string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// addNginx makes the image of nginx, with more if the arguments say so.
-func addNginx(t *testing.T, image string, args ...string) {
+// addNginx makes the image of nginx.
+func addNginx(t *testing.T, image string) {
 	t.Helper()
 	unpacked := unpack(t, "nginx")
-	addDebian(t, image, unpacked, []string{"usr/sbin/nginx"},
-		append([]string{"-user=0:0", "-entrypoint=nginx", unpacked + "/usr/sbin/nginx=/usr/sbin/nginx"}, args...)...)
+	addDebian(t, image, unpacked, []string{"usr/sbin/nginx"}, "-user=0:0", "-entrypoint=nginx", unpacked+"/usr/sbin/nginx=/usr/sbin/nginx")
 }

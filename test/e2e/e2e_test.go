@@ -154,7 +154,6 @@ func TestE2E(t *testing.T) {
 		t.Run("drain", testDrain)
 		t.Run("sidecar", testSidecar)
 		t.Run("volume", testVolume)
-		t.Run("nginx", testNginx)
 		t.Run("examples", testExamples)
 	})
 	t.Run("upgrade", testUpgrade)

@@ -276,7 +276,7 @@ func testExamplesInPlace(t *testing.T) {
 var nginx = &application{
 	name: "nginx", dependency: "deployment.nginx", inSync: "The agents of all 2 pods have applied the current content.",
 	repository: "docker.io/nginxinc/nginx-unprivileged",
-	add:        func(t *testing.T, image string) { t.Helper(); addNginx(t, image) },
+	add:        addNginx,
 	setting:    `return 200 "%s\n"`, shown: "%s\n", values: []string{"one", "two", "three"}, wrong: `retrun 200 "two\n"`,
 	loaded: func(ctx context.Context, pod *corev1.Pod) (string, error) { return get(ctx, pod, "/") },
 }
