@@ -114,6 +114,14 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	s.search()
 }
 
+// made fails the test if an object could not be created or changed.
+func (s *scene) made(_ any, err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 // knowTheServer notes the secrets that the server has from the start.
 func (s *scene) knowTheServer() {
 	s.Helper()
@@ -168,17 +176,12 @@ func (s *scene) noteCertificate(secret *corev1.Secret, when string) {
 func (s *scene) token(account string) string {
 	s.Helper()
 	made := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: account}}
-	if _, err := s.core.CoreV1().ServiceAccounts("default").Create(s.Context(), made, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
-	_, err := s.core.RbacV1().ClusterRoleBindings().Create(s.Context(), &rbacv1.ClusterRoleBinding{
+	s.made(s.core.CoreV1().ServiceAccounts("default").Create(s.Context(), made, metav1.CreateOptions{}))
+	s.made(s.core.RbacV1().ClusterRoleBindings().Create(s.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))
 	answer, err := s.core.CoreV1().ServiceAccounts("default").CreateToken(s.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		s.Fatal(err)
@@ -204,9 +207,7 @@ func (s *scene) tokens() {
 		ObjectMeta: metav1.ObjectMeta{Name: "monitoring", Annotations: map[string]string{corev1.ServiceAccountNameKey: "caller"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	if _, err := s.core.CoreV1().Secrets("default").Create(s.Context(), lasting, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().Secrets("default").Create(s.Context(), lasting, metav1.CreateOptions{}))
 	await.Until(s, "the Secret has a token", func(ctx context.Context) error {
 		secret, err := s.core.CoreV1().Secrets("default").Get(ctx, "monitoring", metav1.GetOptions{})
 		if err != nil {
@@ -223,12 +224,9 @@ func (s *scene) tokens() {
 func (s *scene) parameters() {
 	s.Helper()
 	s.secret["a parameter of a policy"] = rand.Text()
-	_, err := s.core.CoreV1().ConfigMaps("default").Create(s.Context(), &corev1.ConfigMap{
+	s.made(s.core.CoreV1().ConfigMaps("default").Create(s.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "parameters"}, Data: map[string]string{"parameter": s.secret["a parameter of a policy"]},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "reloads"}}
 	policy.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
@@ -238,18 +236,14 @@ func (s *scene) parameters() {
 		},
 	}}}
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: `params.data.parameter != ""`}}
-	if _, err := s.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(s.Context(), policy, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(s.Context(), policy, metav1.CreateOptions{}))
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "reloads"}}
 	binding.Spec.PolicyName = "reloads"
 	binding.Spec.ParamRef = &admissionregistrationv1.ParamRef{
 		Name: "parameters", Namespace: "default", ParameterNotFoundAction: new(admissionregistrationv1.DenyAction),
 	}
 	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	if _, err := s.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(s.Context(), binding, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(s.Context(), binding, metav1.CreateOptions{}))
 }
 
 // replaceTheKey replaces the key of the config hash, and then removes it.
@@ -263,9 +257,7 @@ func (s *scene) replaceTheKey() {
 		s.Fatal(err)
 	}
 	secret.Data["key"] = key
-	if _, err := secrets.Update(s.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(secrets.Update(s.Context(), secret, metav1.UpdateOptions{}))
 	before := s.webhookPath(s.Context())
 	s.secret["the key of the hashes, replaced"] = string(key)
 	await.Until(s, "the path of the webhook has changed", func(ctx context.Context) error {
@@ -276,9 +268,7 @@ func (s *scene) replaceTheKey() {
 	})
 	s.noteKeys("after another key")
 	s.awaitLogged("the key of the config hash has been replaced", "The key of the config hash has been replaced")
-	if _, err := secrets.Patch(s.Context(), keySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(secrets.Patch(s.Context(), keySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}))
 	await.Until(s, "the key is restored", func(ctx context.Context) error {
 		back, err := secrets.Get(ctx, keySecret, metav1.GetOptions{})
 		if err == nil && !bytes.Equal(back.Data["key"], key) {
@@ -292,9 +282,7 @@ func (s *scene) replaceTheKey() {
 func (s *scene) renewCertificates() {
 	s.Helper()
 	first := s.certificate(s.Context())
-	if _, err := s.core.CoreV1().Secrets(install.Namespace).Patch(s.Context(), first.Name, types.MergePatchType, []byte(`{"data": {"ca.key": null}}`), metav1.PatchOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().Secrets(install.Namespace).Patch(s.Context(), first.Name, types.MergePatchType, []byte(`{"data": {"ca.key": null}}`), metav1.PatchOptions{}))
 	last := ""
 	await.Watching(s, "the certificate and its CA have been replaced", func(ctx context.Context) error {
 		now := s.certificate(ctx)
@@ -457,9 +445,7 @@ func (s *scene) send(config *rest.Config, method, path string, header http.Heade
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusSwitchingProtocols {
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-			s.Fatal(err)
-		}
+		s.made(io.Copy(io.Discard, answer.Body))
 	}
 	return answer.StatusCode
 }

@@ -37,37 +37,23 @@ type shop struct {
 func (s *scene) newShop() *shop {
 	s.Helper()
 	o := &shop{scene: s}
-	if _, err := s.core.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db", Annotations: o.lastApplied("the annotation of a Secret")}, StringData: o.data("a Secret")}
-	if _, err := s.core.CoreV1().Secrets("shop").Create(s.Context(), secret, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().Secrets("shop").Create(s.Context(), secret, metav1.CreateOptions{}))
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Annotations: o.lastApplied("the annotation of a ConfigMap")}, Data: o.data("a ConfigMap")}
-	if _, err := s.core.CoreV1().ConfigMaps("shop").Create(s.Context(), configMap, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().ConfigMaps("shop").Create(s.Context(), configMap, metav1.CreateOptions{}))
 	web := &appsv1.Deployment{ObjectMeta: o.metadata("web")}
 	web.Spec.Replicas, web.Spec.Selector, web.Spec.Template = new(int32(1)), o.selector("web"), o.template("web")
-	if _, err := s.core.AppsV1().Deployments("shop").Create(s.Context(), web, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.AppsV1().Deployments("shop").Create(s.Context(), web, metav1.CreateOptions{}))
 	db := &appsv1.StatefulSet{ObjectMeta: o.metadata("db")}
 	db.Annotations[policy.StrategyAnnotation] = "recreate"
 	db.Spec.Replicas, db.Spec.Selector, db.Spec.Template = new(int32(1)), o.selector("db"), o.template("db")
-	if _, err := s.core.AppsV1().StatefulSets("shop").Create(s.Context(), db, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.AppsV1().StatefulSets("shop").Create(s.Context(), db, metav1.CreateOptions{}))
 	agent := &appsv1.DaemonSet{ObjectMeta: o.metadata("agent")}
 	agent.Spec.Selector, agent.Spec.Template = o.selector("agent"), o.template("agent")
-	if _, err := s.core.AppsV1().DaemonSets("shop").Create(s.Context(), agent, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.AppsV1().DaemonSets("shop").Create(s.Context(), agent, metav1.CreateOptions{}))
 	pod := &corev1.Pod{ObjectMeta: o.metadata("toolbox"), Spec: o.template("toolbox").Spec}
-	if _, err := s.core.CoreV1().Pods("shop").Create(s.Context(), pod, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	s.made(s.core.CoreV1().Pods("shop").Create(s.Context(), pod, metav1.CreateOptions{}))
 	o.await("deployment.web", v1alpha1.StateInSync)
 	o.await("statefulset.db", v1alpha1.StateInSync)
 	o.await("daemonset.agent", v1alpha1.StateInSync)

@@ -14,33 +14,12 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/await"
-	"github.com/configdep/configdep/test/install"
 )
 
 // A server without permission to evict pods and to list ControllerRevisions requests neither. A workload with the
 // strategy recreate is not restarted, and one whose template may be newer than its content is restarted in doubt.
 func TestFewerRights(t *testing.T) {
-	server, err := install.Install(t.Context(), cluster, install.Options{
-		Values: "without-revisions", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		server.Stop()
-		if err := server.CheckLogs(); err != nil {
-			t.Error(err)
-		}
-	}()
-	replica := server.Replicas[0]
-	_, begin, err := calls(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newShop(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	replica, s, begin := installed(t, "without-revisions")
 	view := func(ctx context.Context, name string) (*v1alpha1.ConfigDependency, error) {
 		return directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	}

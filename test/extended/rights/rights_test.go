@@ -73,29 +73,33 @@ func directly(t *testing.T, r *install.Replica) versioned.Interface {
 	return api
 }
 
-func TestRights(t *testing.T) {
+// installed installs a replica until the test ends, and creates a shop. It returns the position in the audit log from which on
+// the server works for that.
+func installed(t *testing.T, values string) (replica *install.Replica, s *shop, begin int64) {
+	t.Helper()
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Values:              "recreate", // has all permissions
-		ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
+		Values: values, ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		server.Stop()
 		if err := server.CheckLogs(); err != nil {
 			t.Error(err)
 		}
-	}()
-	replica := server.Replicas[0]
-	_, begin, err := calls(0)
-	if err != nil {
+	})
+	if _, begin, err = calls(0); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newShop(t.Context())
-	if err != nil {
+	if s, err = newShop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return server.Replicas[0], s, begin
+}
+
+func TestRights(t *testing.T) {
+	replica, s, begin := installed(t, "recreate") // has all permissions
 	all, err := grants(t.Context())
 	if err != nil {
 		t.Fatal(err)
