@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -563,16 +562,6 @@ func TestVersions_InTheMoment(t *testing.T) {
 			b.Errorf("versions %v", v)
 		}
 	})
-}
-
-// The failures that a copy of the status has do not change.
-func TestStatusIsACopy(t *testing.T) {
-	s := Status{Failures: map[Step]int{}}
-	before := s
-	s.fail(&FailureError{Reload, errors.New("x")}, false)
-	if !maps.Equal(before.Failures, map[Step]int{}) || s.Failures[Reload] != 1 {
-		t.Errorf("before %v, after %v", before.Failures, s.Failures)
-	}
 }
 
 // Keys that cannot be environment variables are named in the log, without what they have.

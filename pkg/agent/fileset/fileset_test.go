@@ -315,27 +315,6 @@ func TestDigest_OfParts(t *testing.T) {
 	}
 }
 
-// Paths are in the order in which directories are read.
-func TestComparePaths(t *testing.T) {
-	var paths []string
-	for n := range 6 * 6 * 6 * 6 {
-		p := ""
-		for ; n > 0; n /= 6 {
-			p += string("a/-.b0"[n%6])
-		}
-		if CheckPath(p) == nil {
-			paths = append(paths, p)
-		}
-	}
-	for _, a := range paths {
-		for _, b := range paths {
-			if got, want := comparePaths(a, b), slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")); got != want {
-				t.Fatalf("%q and %q: %d, want %d", a, b, got, want)
-			}
-		}
-	}
-}
-
 func TestPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"a": "", "a/b": "", "tls.crt": "", ".hidden": "", "-": "", "a b": "", "ä": "",

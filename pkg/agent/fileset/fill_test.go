@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -300,27 +299,5 @@ func TestStage_Syncs(t *testing.T) {
 				t.Errorf("not synced at the end: %v", unsynced)
 			}
 		}
-	}
-}
-
-// What is opened is closed, whatever is found.
-func TestStage_ClosesFiles(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close some of them
-	count := func() int {
-		fds, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(fds)
-	}
-	dir := tempDir(t)
-	d := open(t, dir, Options{})
-	show(t, d, files("a/b", "0", "a/same", "s", "c", "0"))
-	before := count()
-	for n := range 20 {
-		show(t, d, files("a/b", fmt.Sprint(n%10), "a/same", "s", fmt.Sprintf("c-%d/x", n), "y"))
-	}
-	if after := count(); after != before {
-		t.Errorf("%d files are open, and were %d before", after, before)
 	}
 }
