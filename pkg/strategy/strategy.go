@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -143,10 +144,14 @@ func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dep
 }
 
 // eachPod calls f for the pods of a workload, ordered by name. A pod is valid only during the
-// call.
+// call. A workload that is being deleted is not found: its pods end anyway.
 func eachPod(ctx context.Context, client workload.Client, w *dependency.Workload, f func(*corev1.Pod)) error {
 	selected, err := workload.Select(ctx, client, w, false)
-	if err == nil {
+	switch {
+	case err != nil:
+	case selected.Terminating:
+		err = apierrors.NewNotFound(client.Kinds.Of(w.Kind).Resource.GroupResource(), w.Name)
+	default:
 		_, err = selected.Each(ctx, client, workload.AllPods, f)
 	}
 	if err != nil {

@@ -47,6 +47,8 @@ type Selection struct {
 	// Reused: the Deployment was rolled back to this template, so pods may be older than the
 	// rollout.
 	Reused bool
+	// Terminating: the workload is being deleted.
+	Terminating bool
 
 	namespace string
 	options   metav1.ListOptions
@@ -147,6 +149,7 @@ func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *depe
 	if o.GetUID() != w.UID {
 		return apierrors.NewNotFound(k.Resource.GroupResource(), w.Name)
 	}
+	s.Terminating = o.GetDeletionTimestamp() != nil
 	selector := k.Selector(o)
 	if selector == nil { // it selects no pods; as a text, that would be all of them
 		return nil
