@@ -68,9 +68,9 @@ func ifTrue(then func(c *conversion, path string)) rule {
 	})
 }
 
-// ifTrueSays makes a note if a switch is on.
-func ifTrueSays(s section, text string) rule {
-	return ifTrue(func(c *conversion, path string) { c.note(s, path, text) })
+// ifTrueSays notes that a switch which is on needs no value here.
+func ifTrueSays(text string) rule {
+	return ifTrue(func(c *conversion, path string) { c.note(without, path, text) })
 }
 
 // ifTrueSets sets a value of configdep's chart to a truth value if a switch is on.
@@ -153,11 +153,11 @@ var rules = merged(
 		"reloader.ignoreCronJobs":       ifTrueSets("workloads.cronJobs", false),
 		"reloader.reloadOnCreate":       ifTrueSets("reload.onCreate", true),
 		"reloader.reloadOnDelete":       ifTrueSets("reload.onDelete", true),
-		"reloader.syncAfterRestart":     ifTrueSays(without, "changes that are made while no replica runs are always found"),
+		"reloader.syncAfterRestart":     ifTrueSays("changes that are made while no replica runs are always found"),
 		"reloader.reloadStrategy":       strategy,
 		"reloader.isArgoRollouts":       preset("argo-rollout"),
 		"reloader.isOpenshift":          preset("openshift-deploymentconfig"),
-		"reloader.enableCSIIntegration": ifTrueSays(without, "rotations of SecretProviderClasses are seen by default (secretProviderClasses.read)"),
+		"reloader.enableCSIIntegration": ifTrueSays("rotations of SecretProviderClasses are seen by default (secretProviderClasses.read)"),
 
 		"reloader.watchGlobally": typed(watchGlobally),
 		"reloader.namespaces": func(c *conversion, path string, _ any) { // see watchGlobally
@@ -189,14 +189,14 @@ var rules = merged(
 		"reloader.deployment.image.tag":                    says(byHand, ownImage),
 		"reloader.deployment.image.pullPolicy":             to("image.pullPolicy"),
 		"reloader.deployment.imagePullSecrets":             typed(pullSecrets("imagePullSecrets")),
-		"reloader.enableHA":                                ifTrueSays(without, "a leader is always elected; the chart runs two replicas"),
+		"reloader.enableHA":                                ifTrueSays("a leader is always elected; the chart runs two replicas"),
 		"reloader.deployment.replicas":                     typed(replicas),
 		"reloader.deployment.affinity":                     selecting("affinity"),
 		"reloader.deployment.topologySpreadConstraints":    selecting("topologySpreadConstraints"),
 		"reloader.deployment.securityContext":              podSecurity,
 		"reloader.deployment.containerSecurityContext":     to("securityContext"),
 		"reloader.deployment.automountServiceAccountToken": says(without, "the token has a volume of its own"),
-		"reloader.readOnlyRootFileSystem":                  ifTrueSays(without, "the file system of the container is always read-only"),
+		"reloader.readOnlyRootFileSystem":                  ifTrueSays("the file system of the container is always read-only"),
 		"reloader.deployment.resources":                    says(byHand, "configdep needs other resources than Reloader; set resources, by "+documents+"operations.md#sizing"),
 		"reloader.deployment.gomaxprocsOverride":           func(c *conversion, _ string, value any) { c.set("goMaxProcs", fmt.Sprint(value)) },
 		"reloader.deployment.gomemlimitOverride":           says(byHand, "goMemLimit is nine tenths of the memory limit, unless you set it"),
@@ -230,7 +230,7 @@ var rules = merged(
 			"the metrics are on the port of the API, for authorized clients; monitoring.insecurePort serves them to all, at port 9090 of the Service"),
 		"reloader.service.ipFamilies":     says(without, "the Service has the default of the cluster"),
 		"reloader.service.ipFamilyPolicy": says(without, "the Service has the default of the cluster"),
-		"reloader.legacy.rbac":            ifTrueSays(without, "the roles are in the current version of their API"),
+		"reloader.legacy.rbac":            ifTrueSays("the roles are in the current version of their API"),
 		"reloader.rbac.enabled":           to("rbac.create"),
 		"reloader.rbac.labels":            says(byHand, "commonLabels sets labels on every object"),
 		"reloader.serviceAccount.create":  typed(createServiceAccount),
@@ -251,7 +251,7 @@ var rules = merged(
 			}
 			c.note(byHand, path, "the chart has no VerticalPodAutoscaler; create one for Deployment configdep-apiserver")
 		},
-		"reloader.enableMetricsByNamespace": ifTrueSays(without, "configdep_rollouts_total always has the label namespace"),
+		"reloader.enableMetricsByNamespace": ifTrueSays("configdep_rollouts_total always has the label namespace"),
 	},
 	same("reloader.service", "service", "labels", "annotations"),
 	same("reloader.serviceAccount", "serviceAccount", "name", "annotations", "labels"),

@@ -96,7 +96,7 @@ func TestImageArchives(t *testing.T) {
 			}
 
 			files, made := readTar(t, uncompressed(t, entries[manifest[0].Layers[0]]))
-			for _, path := range strings.Fields(one(t, text, `(?m)^COPY --from=build (.*) /$`)) {
+			for path := range strings.FieldsSeq(one(t, text, `(?m)^COPY --from=build (.*) /$`)) {
 				program := filepath.Base(path)
 				modes[program] = "-rwxr-xr-x"
 				if built, err := os.ReadFile(filepath.Join(programs, program)); err != nil || !bytes.Equal(files[program], built) {
