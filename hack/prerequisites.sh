@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 fail() { printf 'configdep: %s\n' "$*" >&2; exit 1; }
 
+((BASH_VERSINFO[0] > 4 || BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4)) || fail "bash 4.4 or later is needed, and this is $BASH_VERSION"
 command -v git >/dev/null || fail "git is not installed"
 command -v go >/dev/null || fail "go is not installed, or not in PATH; see https://go.dev/doc/install"
 

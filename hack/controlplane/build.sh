@@ -40,7 +40,7 @@ command -v go >/dev/null || fail "go is not installed; see https://go.dev/doc/in
 
 key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets ${CONTROL_PLANE:-}"; } | git hash-object --stdin)
 out=$root/.cache/controlplane/${key:0:12}
-if [[ -f $out/complete ]]; then
+if [[ -f $out/complete && -x $out/etcd && -x $out/kube-apiserver ]]; then # links may lead nowhere by now
   echo "$out"
   exit 0
 fi
@@ -60,16 +60,19 @@ platform=$(go env GOOS)/$(go env GOARCH)
 missing() { local n; for n; do [[ -e $tmp/$n ]] || echo "$n"; done; }
 
 for name in etcd "${kubernetes[@]}" kwok; do
-  if [[ $assets && -x $assets/$name ]]; then
+  if [[ $assets && -f $assets/$name && -x $assets/$name ]]; then
     say "$name: taken from KUBEBUILDER_ASSETS"
     ln -s "$assets/$name" "$tmp/$name"
+  elif [[ $assets && -e $assets/$name ]]; then
+    fail "$assets/$name is no executable file"
   fi
 done
 
 # fetch downloads a URL to a file. It tries three times, and gives up a try without a connection
-# within five seconds, or with almost no data for half a minute.
+# within five seconds, or with less than 100 KB/s for fifteen: then it is sooner built. It runs in a process of its own,
+# which is curl in the end, so that killing it ends the transfer.
 fetch() { # url, file
-  curl --fail --silent --show-error --location --connect-timeout 5 --speed-limit 1024 --speed-time 30 \
+  exec curl --fail --silent --show-error --location --proto-redir =https --connect-timeout 5 --speed-limit 100000 --speed-time 15 \
     --retry 2 --retry-delay 1 --retry-all-errors --output "$2" "$1"
 }
 
@@ -82,7 +85,7 @@ verify() { # file, checksum, where the checksum is from
 }
 
 # checksum prints a checksum file. It is small: without an answer within five seconds there is no download.
-checksum() { curl --fail --silent --show-error --location --max-time 5 "$1"; }
+checksum() { curl --fail --silent --show-error --location --proto-redir =https --max-time 5 "$1"; }
 
 download_kubernetes() {
   local base=${KUBERNETES_DOWNLOADS:-https://dl.k8s.io}/$kubernetes_version/bin/$platform name sum pids=() pid
@@ -100,8 +103,8 @@ download_kubernetes() {
   done
   for name; do
     verify "$tmp/$name.part" "${sums[$name]}" "$base/$name.sha256"
-    chmod 755 "$tmp/$name.part"
-    mv "$tmp/$name.part" "$tmp/$name"
+    chmod 755 "$tmp/$name.part" || return 1
+    mv "$tmp/$name.part" "$tmp/$name" || return 1
   done
 }
 
@@ -112,15 +115,15 @@ download_etcd() {
   sum=$(awk -v f="$archive.tar.gz" '$2 == f { print $1 }' <<<"$sums")
   [[ $sum ]] || { say "$base has no $archive.tar.gz"; return 1; }
   say "downloading etcd $etcd_version from $base ..."
-  fetch "$base/$archive.tar.gz" "$tmp/$archive.tar.gz.part" || { rm -f "$tmp"/*.part; return 1; }
+  (fetch "$base/$archive.tar.gz" "$tmp/$archive.tar.gz.part") || { rm -f "$tmp"/*.part; return 1; }
   verify "$tmp/$archive.tar.gz.part" "$sum" "$base/SHA256SUMS"
-  tar -xzf "$tmp/$archive.tar.gz.part" -C "$tmp" "$archive/etcd"
-  mv "$tmp/$archive/etcd" "$tmp/etcd"
+  local code=0
+  tar -xzf "$tmp/$archive.tar.gz.part" -C "$tmp" "$archive/etcd" && mv "$tmp/$archive/etcd" "$tmp/etcd" || code=1
   rm -rf "${tmp:?}/$archive" "$tmp/$archive.tar.gz.part"
+  return "$code"
 }
 
-# build builds the programs of a module. The settings are those of "make build": what the server and
-# the control plane have in common is compiled once.
+# build builds the programs of a module, with the flags of "make build", so that common packages are compiled once.
 build() { # module, ldflags, package of each program
   local started=$SECONDS
   (cd "$here/$1" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -buildvcs=false -trimpath -tags grpcnotrace -ldflags "$2" -o "$tmp/" "${@:3}")
@@ -163,9 +166,12 @@ if [[ $(missing kwok) ]]; then
   say "building kwok $(version kwok sigs.k8s.io/kwok) ..."
   build kwok "-s -w" sigs.k8s.io/kwok/cmd/kwok
 fi
+mapfile -t left < <(missing "${kubernetes[@]}" etcd kwok)
+((${#left[@]} == 0)) || fail "not provided: ${left[*]}"
 touch "$tmp/complete"
 
-mv -T "$tmp" "$out" 2>/dev/null || [[ -f $out/complete ]] # another process was faster
+# Unless another process was faster. What is there without being complete is older than this.
+[[ -f $out/complete && -x $out/etcd ]] || { rm -rf "$out" && mv "$tmp" "$out"; }
 trap - EXIT
 rm -rf "$tmp"
 echo "$out"

@@ -80,7 +80,7 @@ for program in kubelet kube-proxy; do
 done
 touch "$tmp/complete"
 
-mv -T "$tmp" "$out" 2>/dev/null || [[ -f $out/complete ]] # another process was faster
+[[ -f $out/complete ]] || { rm -rf "$out" && mv "$tmp" "$out"; } # unless another process was faster
 trap - EXIT
 rm -rf "$tmp"
 echo "$out"

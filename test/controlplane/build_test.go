@@ -243,6 +243,20 @@ func TestBuild_BuildsWhatCannotBeDownloaded(t *testing.T) {
 	}
 }
 
+// What cannot be unpacked, as on a full disk, is not taken for something that is there.
+func TestBuild_BuildsWhatCannotBeUnpacked(t *testing.T) {
+	t.Parallel()
+	b := (&site{}).start(t)
+	write(t, filepath.Join(b.dir, "path", "tar"), "#!/bin/sh\nexit 2\n")
+	prints, messages, err := b.run(t)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, messages)
+	}
+	if prints["etcd"] != "built etcd" || prints["kubectl"] != "downloaded kubectl" {
+		t.Errorf("%v:\n%s", prints, messages)
+	}
+}
+
 // A closed port answers at once; the limit of five seconds is that of curl.
 func TestBuild_WithoutConnection(t *testing.T) {
 	t.Parallel()
@@ -310,6 +324,17 @@ func TestBuild_UsesKubebuilderAssets(t *testing.T) {
 		if prints[name] != how+" "+name {
 			t.Errorf("%s prints %q, want %s", name, prints[name], how)
 		}
+	}
+	if err := os.Remove(filepath.Join(b.dir, "bin", "etcd")); err != nil { // and so no longer complete
+		t.Fatal(err)
+	}
+	if prints, messages, err := b.run(t); err != nil || prints["etcd"] != "built etcd" || prints["kubectl"] != "given kubectl" {
+		t.Errorf("%v, %v:\n%s", prints, err, messages)
+	}
+	write(t, filepath.Join(b.dir, "other", "etcd", "file"), "")
+	b.env = append(b.env, "KUBEBUILDER_ASSETS=other")
+	if _, messages, err := b.run(t); err == nil || !strings.Contains(messages, "other/etcd is no executable file") {
+		t.Errorf("%v:\n%s", err, messages)
 	}
 	b.env = append(b.env, "KUBEBUILDER_ASSETS=nowhere")
 	if _, messages, err := b.run(t); err == nil || !strings.Contains(messages, "KUBEBUILDER_ASSETS is not a folder: nowhere") {
