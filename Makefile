@@ -21,7 +21,7 @@ ldflags = -X $(module)/pkg/version.version=$(VERSION)
 # Tests with a control plane wait more than they compute, so that two packages run at once even on one core.
 cores := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 2)))
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 60m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
 # Whether it is an error if this machine cannot run a node: required or optional.
@@ -33,14 +33,14 @@ SOAK_SEED ?=
 SOAK_PARTS ?=
 # The race detector needs a C compiler, without which go turns cgo off.
 race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
-tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the tests run without the race detector" >&2)
+tell_race = $(if $(race),:,echo "make: CGO_ENABLED is 0, or there is no C compiler, so the tests run without the race detector" >&2)
 go_test = CGO_ENABLED=0 go test $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 go_test_race = go test $(race) $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 
-# The tiers of tests: units needs nothing but Go; integration a control plane, in most packages; all adds
-# test/extended, which has everything that takes long, and that few changes break.
+# The tiers of tests: units need no control plane; integration does, in most packages; extended takes long, and
+# few changes can break it.
 units := ./pkg/... ./cmd/... ./hack/... ./test/simulation
-integration = $(shell go list ./test/... | grep -vE '/test/(extended|simulation|bench|e2e|node)(/|$$)')
+integration = $(shell go list ./test/... | grep -vE '/test/(extended/|(simulation|e2e|node)$$)')
 extended := ./test/extended/...
 # Where goroutines share memory.
 concurrent := ./pkg/agent/... ./pkg/apiserver/... ./pkg/certificate ./pkg/controller ./pkg/follow ./pkg/ingest ./pkg/notify/... ./pkg/registry/... ./pkg/strategy
@@ -99,13 +99,15 @@ test: test-unit test-integration ## Run the tests that say whether the program w
 
 .PHONY: test-unit
 test-unit: prerequisites ## Run the unit tests and the simulation alone: TEST_FLAGS
+	@# What tests run is built before them, so that no time limit of a test includes a build.
+	@hack/tools/build.sh helm >/dev/null
 	$(go_test) $(units)
 
 .PHONY: test-integration
 test-integration: prerequisites ## Run the tests with a real control plane alone: TEST_FLAGS
-	@# What tests run is built before them, so that no time limit of a test includes a build.
 	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm >/dev/null
+	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	$(go_test) $(integration)
 
 .PHONY: test-race
@@ -117,9 +119,9 @@ test-race: prerequisites ## Run the unit tests of concurrent packages with the r
 test-all: build ## Run all tests with the race detector, many random ones, and vulncheck; takes hours: TEST_FLAGS
 	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm image sbom vuln >/dev/null
-	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
-	SEEDS_FACTOR=10 $(go_test_race) -tags grpcnotrace,extended -timeout 60m $(units) $(integration) $(extended)
+	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
+	SEEDS_FACTOR=10 $(go_test_race) -tags grpcnotrace,extended $(units) $(integration) $(extended)
 	@hack/govulncheck.sh
 
 .PHONY: e2e-node

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Looks for known vulnerabilities in what the programs call, by govulncheck (make vulncheck,
-# and in make verify). A finding fails it.
+# and in make test-all). A finding fails it.
 #
 #   hack/govulncheck.sh [PACKAGE...]       ./... by default, without tests
 #

@@ -29,7 +29,7 @@ func Build(ctx context.Context, program string, race bool) (string, error) {
 // open opens the folders with what programs and manifests are made of. Otherwise "go test" would take the result of an earlier run
 // for that of a program that has changed since: it knows what a test opens, but not what the commands do that it runs.
 func open(root string) error {
-	for _, dir := range []string{"cmd", "pkg", "artifacts"} {
+	for _, dir := range []string{"cmd", "pkg", "artifacts", "hack"} {
 		if err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func build(ctx context.Context, root string, race bool, program string) (string,
 	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as in hack/build.sh
 	if race {
 		binary += "-race"
-		args = []string{"build", "-race"} // with the flags of go test, whose packages are in the cache then
+		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, program)...)
 	cmd.Dir = root
