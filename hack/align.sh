@@ -10,20 +10,22 @@
 #
 # A module may need a later version than the main one: then raise it there (go get MODULE@VERSION).
 set -euo pipefail
+export LC_ALL=C # for sort and join
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 modules=(hack/controlplane/{kubernetes,etcd,kwok} hack/tools/{helm,codegen} test/monitoring)
 
-# versions prints the path and the version of each module that a go.mod requires, or replaces it with.
+# versions prints the path and the version of each module that a go.mod requires, or uses as a replacement.
 versions() { awk '{ sub(/^.*=> /, ""); sub(/^require /, ""); if ($1 ~ /\./ && $2 ~ /^v[0-9]/ && $2 != "v0.0.0") print $1, $2 }' "$1" | sort -u; }
 
+[[ ${1:-check} == check ]] || { echo "align: unknown argument $1: check, or none" >&2; exit 2; }
 differs=0
 for module in "${modules[@]}"; do
   while read -r path want got; do
     [[ $want != "$got" ]] || continue
     differs=1
     if [[ ${1:-} == check ]]; then
-      echo "align: $module has $path $got, the main go.mod $want" >&2
+      echo "align: $module has $path $got, the main go.mod $want: run make tidy, or raise it there: go get $path@$got" >&2
     elif grep -q "=> $path " "$module/go.mod"; then
       go mod edit -replace="$path=$path@$want" "$module/go.mod"
     else

@@ -12,6 +12,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # After the start of each step, how many seconds are left if everything is compiled, as measured on two cores. A
 # step that takes longer, or less, than that changes the estimate for the rest.
+for name in DEMO_EXIT DEMO_UPDATE; do
+  [[ ${!name:-} =~ ^1?$ ]] || { echo "demo: $name=${!name}: must be 1, or empty" >&2; exit 2; }
+done
 DEMO_STARTED=$(date +%s)
 export DEMO_STARTED DEMO_LEFT="730 412 73 61 46 41 37 31"
 progress() { # number of the step, text
@@ -21,6 +24,8 @@ progress() { # number of the step, text
   left=${left[$1 - 1]}
   if ((total == 0)); then
     message+=" (takes minutes the first time; the next step says how many are left)"
+  elif (($1 == 2 && elapsed < 30)); then
+    message+=" (takes minutes if Kubernetes has to be compiled)"
   elif left=$((left * elapsed / total)) && ((left >= 60)); then
     message+=" (about $(((left + 59) / 60)) minutes left)"
   fi
@@ -29,6 +34,6 @@ progress() { # number of the step, text
 export -f progress
 
 progress 1 "building the demo and the server"
-CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o .cache/bin/ ./test/demo ./cmd/configdep-apiserver
+CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o .cache/bin/demo/ ./test/demo ./cmd/configdep-apiserver
 hack/controlplane/build.sh >/dev/null
-exec .cache/bin/demo
+exec .cache/bin/demo/demo

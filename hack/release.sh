@@ -74,6 +74,8 @@ export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 
 dist=${DIST:-.cache/dist/$version}
+# It is replaced as a whole.
+[[ ! -d $dist || -f $dist/SHA256SUMS || -z $(ls -A "$dist") ]] || fail "DIST=$dist holds something else than a release"
 mkdir -p .cache "$(dirname "$dist")"
 tmp=$(mktemp -d .cache/release.XXXXXX)
 trap 'rm -rf "$root/$tmp"' EXIT

@@ -59,6 +59,9 @@ func run(in io.Reader, out io.Writer, args []string, o options) error {
 	if len(text) > maxInput {
 		return fmt.Errorf("reading the values: there are more than %d bytes", maxInput)
 	}
+	if len(bytes.TrimSpace(text)) == 0 { // of "helm get values" that failed; without values, it prints null
+		return errors.New("reading the values: there are none")
+	}
 	values, err := parse(text)
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)

@@ -25,7 +25,7 @@ import (
 	"github.com/configdep/configdep/test/tour"
 )
 
-const binary = ".cache/bin/configdep-apiserver"
+const binary = ".cache/bin/demo/configdep-apiserver"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
