@@ -52,7 +52,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %v", startLimit))
 	defer cancel()
 
-	dir, err := newDir(root, o.Dir)
+	dir, err := newDir(root)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (c *ControlPlane) etcd() component {
 	name := filepath.Base(c.dir)
 	return component{
 		name: etcd,
-		args: append([]string{
+		args: []string{
 			"--name=" + name,
 			"--data-dir=" + c.file("etcd"),
 			"--listen-client-urls=" + client,
@@ -35,7 +35,7 @@ func (c *ControlPlane) etcd() component {
 			// As kubeadm sets it. Without progress notifications, the API server's watch cache lags behind for
 			// resources that do not change.
 			"--watch-progress-notify-interval=5s",
-		}, c.options.EtcdArgs...),
+		},
 		ready: func(ctx context.Context) error { return etcdReady(ctx, client, name) },
 	}
 }

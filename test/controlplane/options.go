@@ -10,10 +10,7 @@ import (
 
 // Options are the options of a control plane. The zero value is a full control plane with three nodes.
 type Options struct {
-	// Dir is the folder for state, credentials and logs. It must not exist yet or must be empty, because Stop
-	// removes it. The default is a new folder in .cache/run of the repository.
-	Dir string
-	// KeepDir keeps Dir at the end, so that its logs can be read.
+	// KeepDir keeps the folder at the end, so that its logs can be read.
 	KeepDir bool
 
 	// Nodes is the number of simulated nodes, 3 by default. Each has capacity for 1000 pods.
@@ -35,8 +32,6 @@ type Options struct {
 	// APIServerArgs are added to the flags of kube-apiserver and override the defaults,
 	// for example "--enable-aggregator-routing=true".
 	APIServerArgs []string
-	// EtcdArgs are added to the flags of etcd and override the defaults.
-	EtcdArgs []string
 
 	// Log receives lines about progress, from within Start, RestartAPIServer, BackUp, Restore and Stop.
 	Log io.Writer

@@ -111,9 +111,6 @@ func (r *Replica) Log() string { return filepath.Join(r.installation.dir, r.name
 // PID returns the process id.
 func (r *Replica) PID() int { return r.cmd.Process.Pid }
 
-// SetArgs replaces the arguments that Options and ReplicaOptions add, from the next Start on.
-func (r *Replica) SetArgs(args ...string) { r.options.Args = args }
-
 // Start starts the process and does not wait for it.
 func (r *Replica) Start() error {
 	log, err := os.OpenFile(r.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
