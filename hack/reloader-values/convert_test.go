@@ -202,6 +202,14 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// A date is a text for helm.
+func TestParse_KeepsDates(t *testing.T) {
+	values, err := parse([]byte("a: {since: 2024-01-01, n: 1}"))
+	if diff := cmp.Diff(map[string]any{"a": map[string]any{"since": "2024-01-01", "n": 1}}, values); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 // CronJobs and Jobs are run again, unless the values ignore both, and observe is set.
 func TestConvert_Options(t *testing.T) {
 	for in, want := range map[string]string{
@@ -315,7 +323,7 @@ func TestRun(t *testing.T) {
 		wrong string
 	}{
 		"values":        {"reloader: {autoReloadAll: true}", nil, ""},
-		"nothing":       {"", nil, ""},
+		"nothing":       {" \n", nil, "reading the values: there are none"},
 		"null":          {"null\n", nil, ""},
 		"a file's name": {"", []string{"values.yaml"}, `unexpected argument "values.yaml": values are read from the standard input`},
 		"a list":        {"[a]", nil, "reading the values: "},

@@ -79,7 +79,12 @@ func run(in io.Reader, out io.Writer, args []string, o options) error {
 // parse reads values, which are one document.
 func parse(text []byte) (values map[string]any, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	if err := decoder.Decode(&values); err != nil && !errors.Is(err, io.EOF) {
+	var document yaml.Node
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	keepDates(&document)
+	if err := document.Decode(&values); err != nil {
 		return nil, err
 	}
 	var more any
@@ -87,4 +92,14 @@ func parse(text []byte) (values map[string]any, err error) {
 		return nil, errors.New("there must be one document, not several separated by ---")
 	}
 	return values, nil
+}
+
+// keepDates leaves dates as they are written, as helm does, for which they are texts.
+func keepDates(n *yaml.Node) {
+	if n.Tag == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, inner := range n.Content {
+		keepDates(inner)
+	}
 }
