@@ -21,7 +21,7 @@ ldflags = -X $(module)/pkg/version.version=$(VERSION)
 # Tests with a control plane wait more than they compute, so that two packages run at once even on one core.
 cores := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 2)))
-TEST_TIMEOUT ?= 60m
+TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
 # Whether it is an error if this machine cannot run a node: required or optional.
@@ -34,6 +34,7 @@ SOAK_PARTS ?=
 # The race detector needs a C compiler, without which go turns cgo off.
 race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 tell_race = $(if $(race),:,echo "make: CGO_ENABLED is 0, or there is no C compiler, so the tests run without the race detector" >&2)
+build_monitoring = cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 go_test = CGO_ENABLED=0 go test $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 go_test_race = go test $(race) $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS)
 
@@ -107,7 +108,7 @@ test-unit: prerequisites ## Run the unit tests and the simulation alone: TEST_FL
 test-integration: prerequisites ## Run the tests with a real control plane alone: TEST_FLAGS
 	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm >/dev/null
-	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
+	@$(build_monitoring)
 	$(go_test) $(integration)
 
 .PHONY: test-race
@@ -116,11 +117,12 @@ test-race: prerequisites ## Run the unit tests of concurrent packages with the r
 	$(go_test_race) $(concurrent)
 
 .PHONY: test-all
+test-all: TEST_TIMEOUT := $(if $(filter file,$(origin TEST_TIMEOUT)),60m,$(TEST_TIMEOUT))
 test-all: build ## Run all tests with the race detector, many random ones, and vulncheck; takes hours: TEST_FLAGS
 	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm image sbom vuln >/dev/null
 	@$(tell_race)
-	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
+	@$(build_monitoring)
 	SEEDS_FACTOR=10 $(go_test_race) -tags grpcnotrace,extended $(units) $(integration) $(extended)
 	@hack/govulncheck.sh
 

@@ -10,11 +10,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# After the start of each step, how many seconds are left if everything is compiled, as measured on two cores. A
-# step that takes longer, or less, than that changes the estimate for the rest.
 for name in DEMO_EXIT DEMO_UPDATE; do
   [[ ${!name:-} =~ ^1?$ ]] || { echo "demo: $name=${!name}: must be 1, or empty" >&2; exit 2; }
 done
+# After the start of each step, how many seconds are left if everything is compiled, as measured on two cores. A
+# step that takes longer, or less, than that changes the estimate for the rest.
 DEMO_STARTED=$(date +%s)
 export DEMO_STARTED DEMO_LEFT="730 412 73 61 46 41 37 31"
 progress() { # number of the step, text

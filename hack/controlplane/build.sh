@@ -22,6 +22,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 assets=${KUBEBUILDER_ASSETS:-}
 kubernetes=(kube-apiserver kube-controller-manager kube-scheduler kubectl)
+programs=(etcd "${kubernetes[@]}" kwok)
 
 say() { printf 'control plane: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -40,10 +41,13 @@ command -v go >/dev/null || fail "go is not installed; see https://go.dev/doc/in
 
 key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets ${CONTROL_PLANE:-}"; } | git hash-object --stdin)
 out=$root/.cache/controlplane/${key:0:12}
-if [[ -f $out/complete && -x $out/etcd && -x $out/kube-apiserver ]]; then # links may lead nowhere by now
+# missing prints those of the named binaries that a folder lacks.
+missing() { local dir=$1 n; shift; for n; do [[ -x $dir/$n ]] || echo "$n"; done; }
+if [[ -f $out/complete && ! $(missing "$out" "${programs[@]}") ]]; then
   echo "$out"
   exit 0
 fi
+rm -rf "$out" # its links lead nowhere by now
 
 # Made aside and moved into place, so that an interrupted run leaves nothing incomplete, and two
 # runs at once do no harm.
@@ -56,10 +60,7 @@ kubernetes_version=$(version kubernetes k8s.io/kubernetes)
 etcd_version=$(version etcd go.etcd.io/etcd/server/v3)
 platform=$(go env GOOS)/$(go env GOARCH)
 
-# missing prints the named binaries that are not there yet.
-missing() { local n; for n; do [[ -e $tmp/$n ]] || echo "$n"; done; }
-
-for name in etcd "${kubernetes[@]}" kwok; do
+for name in "${programs[@]}"; do
   if [[ $assets && -f $assets/$name && -x $assets/$name ]]; then
     say "$name: taken from KUBEBUILDER_ASSETS"
     ln -s "$assets/$name" "$tmp/$name"
@@ -138,7 +139,7 @@ kubernetes_ldflags="-s -w -X $v.gitVersion=$kubernetes_version -X $v.gitMajor=1 
 # provide downloads what is missing, or builds it.
 provide() { # name, version, command that downloads, binaries
   local left
-  mapfile -t left < <(missing "${@:4}")
+  mapfile -t left < <(missing "$tmp" "${@:4}")
   ((${#left[@]} > 0)) || return 1
   if [[ ${CONTROL_PLANE:-} == build ]]; then
     say "building $1 $2: ${left[*]} ..."
@@ -153,7 +154,7 @@ provide() { # name, version, command that downloads, binaries
 
 progress 2 "providing Kubernetes"
 if provide Kubernetes "$kubernetes_version" download_kubernetes "${kubernetes[@]}"; then
-  mapfile -t packages < <(missing "${kubernetes[@]}" | sed 's,^,k8s.io/kubernetes/cmd/,')
+  mapfile -t packages < <(missing "$tmp" "${kubernetes[@]}" | sed 's,^,k8s.io/kubernetes/cmd/,')
   build kubernetes "$kubernetes_ldflags" "${packages[@]}"
 fi
 progress 3 "providing etcd"
@@ -162,16 +163,15 @@ if provide etcd "$etcd_version" download_etcd etcd; then
   mv "$tmp/server" "$tmp/etcd"
 fi
 progress 4 "building kwok"
-if [[ $(missing kwok) ]]; then
+if [[ $(missing "$tmp" kwok) ]]; then
   say "building kwok $(version kwok sigs.k8s.io/kwok) ..."
   build kwok "-s -w" sigs.k8s.io/kwok/cmd/kwok
 fi
-mapfile -t left < <(missing "${kubernetes[@]}" etcd kwok)
+mapfile -t left < <(missing "$tmp" "${programs[@]}")
 ((${#left[@]} == 0)) || fail "not provided: ${left[*]}"
 touch "$tmp/complete"
 
-# Unless another process was faster. What is there without being complete is older than this.
-[[ -f $out/complete && -x $out/etcd ]] || { rm -rf "$out" && mv "$tmp" "$out"; }
+[[ -e $out ]] || mv "$tmp" "$out" # unless another process was faster
 trap - EXIT
 rm -rf "$tmp"
 echo "$out"

@@ -80,7 +80,7 @@ for program in kubelet kube-proxy; do
 done
 touch "$tmp/complete"
 
-[[ -f $out/complete ]] || { rm -rf "$out" && mv "$tmp" "$out"; } # unless another process was faster
+[[ -e $out ]] || mv "$tmp" "$out" # unless another process was faster
 trap - EXIT
 rm -rf "$tmp"
 echo "$out"
