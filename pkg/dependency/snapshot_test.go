@@ -36,7 +36,7 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	for step := range 6000 {
-		now := Arrival{Live: true, Seen: at(step).Time}
+		change := Change{Version: uint64(step + 1), Order: uint64(step + 1), Seen: at(step).Time}
 		switch r.Intn(9) {
 		case 0, 1, 2:
 			w := &Workload{WorkloadKey: workload(), ResourceVersion: fmt.Sprint(step)}
@@ -52,11 +52,9 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 		case 3:
 			g.DeleteWorkload(workload())
 		case 4, 5:
-			s := &Source{SourceKey: source(), ResourceVersion: fmt.Sprint(step), Keys: []KeyDigest{{Key: fmt.Sprint(step)}}}
-			s.Remember(g.Source(s.SourceKey), g, now)
-			g.SetSource(s)
+			g.SetSource(&Source{SourceKey: source(), ResourceVersion: fmt.Sprint(step), Change: change})
 		case 6:
-			g.DeleteSource(source(), now)
+			g.DeleteSource(source(), change)
 		case 7:
 			g.SetNamespace(namespace(), map[string]string{"step": fmt.Sprint(step)})
 		case 8:
@@ -83,10 +81,15 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 func everythingIn(g *Graph) string {
 	var b strings.Builder
 	workloads, sources := g.Size()
-	fmt.Fprintln(&b, workloads, sources)
+	fmt.Fprintln(&b, workloads, sources, g.Order())
 	for _, namespace := range []string{"ns1", "ns2"} {
 		for _, glob := range []string{"a1*", "b*"} {
-			fmt.Fprintln(&b, describeMatched(g.Matched(namespace, Pattern{ConfigMap, glob}, nil)))
+			m := g.Matched(namespace, Pattern{ConfigMap, glob}, nil, nil)
+			fmt.Fprintln(&b, describeMatched(m))
+			m.EachGone(func(name string, change Change) bool {
+				fmt.Fprintln(&b, name, change)
+				return true
+			})
 		}
 	}
 	g.EachNamespace(func(name string) {
@@ -106,7 +109,7 @@ func everythingIn(g *Graph) string {
 		}
 	})
 	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b SourceKey) int { return compareSources(&a, &b) }) {
-		fmt.Fprintln(&b, key, g.Used(key), g.Users(key), len(g.Periods(key)))
+		fmt.Fprintln(&b, key, g.Used(key), g.Users(key), g.LastChange(key), g.Deleted(key) != nil)
 	}
 	return b.String()
 }
@@ -124,7 +127,7 @@ func TestGraph_WithAnotherVersion(t *testing.T) {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
-	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil).Names()); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil, nil).Names()); diff != "" {
 		t.Errorf("sources of the glob (-want +got):\n%s", diff)
 	}
 }

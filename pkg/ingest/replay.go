@@ -32,7 +32,10 @@ func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.graph.SetDigester(digester)
-	clear(x.unprobed)
+	if x.rekeyed == nil {
+		clear(x.unprobed)
+		x.graph.SetSeveralCounters(false)
+	}
 	for _, s := range x.scope.streams(digester) {
 		r.streams[s.name] = s
 	}
@@ -157,9 +160,7 @@ func (r *Replay) Serve(resource, version string) error {
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
-	_, source := s.part.(sourcePart)
-	_, pod := s.part.(podPart)
-	if !r.Encoded || !source && !pod || !ok {
+	if _, source := s.part.(sourcePart); !r.Encoded || !source || !ok {
 		return s.reduce(m)
 	}
 	raw, err := o.Marshal()
@@ -185,10 +186,8 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		}
 	case *corev1.Namespace:
 		name = "namespaces"
-	case *corev1.Pod:
-		name = Pods
 	case *metav1.PartialObjectMetadata:
-		name = ReplicaSets
+		name = AgentPods
 	default:
 		k := r.kindOf(o)
 		switch {

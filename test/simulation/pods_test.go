@@ -17,20 +17,17 @@ import (
 // pod is a pod of a workload.
 type pod struct {
 	uid, ordinal int // the ordinal in a StatefulSet, or the node in a DaemonSet
-	slot         int
-	name         string
-	owner        metav1.OwnerReference
-	labels       map[string]string // immutable
 	template     template
 	identity     string // of the template
 	created      time.Time
-	born         uint64               // the revision of the world
-	version      uint64               // the revision of its last change
-	changed      bool                 // since then
-	mounted      bool                 // whether its volumes are set up
-	files        [sourceCount]reading // the content of its volumes
-	terminating  bool                 // its node is lost, so that it never ends
+	born         uint64   // the revision of the world
+	mounted      bool     // whether its volumes are set up
+	files        contents // the content of its volumes
+	terminating  bool     // its node is lost, so that it never ends
+	left         bool     // it was to be evicted, and the record says so
 	containers   []container
+	version      uint64            // of the object, by a counter of its own
+	shown        uint64            // the version that servers read, if it has an agent
 	annotations  map[string]string // other than those of the template; immutable
 	inPlace      podInPlace
 	agent        agent
@@ -40,36 +37,16 @@ type pod struct {
 // container is what the oracle must know: with what content it was started.
 type container struct {
 	started uint64    // the revision of the world; 0: not started
-	real    time.Time // when that was
-	at      time.Time // the same by the clock of the node
-	read    [sourceCount]reading
+	at      time.Time // by the clock of the node
+	known   knowledge
 	// restarts is how often it was started again.
 	restarts int32
 	ran      bool
 }
 
-// reading is the content of a source that was read, which it had since a revision.
-type reading struct {
-	content
-
-	since uint64
-}
-
 func (p *pod) node() int { return p.uid % 3 }
 
-// snapshot returns the pod as it is now.
-func (p *pod) snapshot() *pod {
-	out := *p
-	out.containers = slices.Clone(p.containers)
-	return &out
-}
-
-// tellPod emits the event of a pod.
-func (w *world) tellPod(d *workload, p *pod, deleted bool) {
-	w.revision++
-	p.version, p.changed = w.revision, false
-	w.emit(event{stream: pods, slot: d.slot, pod: p.snapshot(), deleted: deleted})
-}
+func (p *pod) name(d *workload) string { return fmt.Sprint(workloadName(d.slot), "-pod-", p.uid) }
 
 // ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
@@ -80,29 +57,12 @@ func (p *pod) ready() bool {
 // addPod creates a pod of a workload.
 func (w *world) addPod(d *workload, s *set, ordinal int) {
 	w.uids++
-	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(),
+	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(deployments),
 		born: w.revision, containers: make([]container, len(variants[s.template.variant]))}
-	p.slot, p.owner, p.labels = d.slot, d.owner(), map[string]string{"app": workloadName(d.slot)}
-	p.name = fmt.Sprint(workloadName(d.slot), "-pod-", p.uid)
-	switch d.kind {
-	case "Deployment":
-		p.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
-		p.labels["pod-template-hash"] = s.hash()
-	case "StatefulSet":
-		p.name = fmt.Sprint(workloadName(d.slot), "-", ordinal)
-		fallthrough
-	case "DaemonSet":
-		p.labels["controller-revision-hash"] = s.name(d)
-	case "CronJob":
-		p.owner = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
-	}
-	if d.agents.sources != 0 {
-		p.labels[agentLabel] = "true"
-	}
+	p.version = 1
 	w.born(d, p)
 	d.pods = append(d.pods, p)
 	w.logf("    %s: pod %d is created", workloadName(d.slot), p.uid)
-	w.tellPod(d, p, false)
 	w.kubelet(d, p)
 }
 
@@ -112,13 +72,6 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 // containers after it, because computeInitContainerActions only continues from one that has a status. Each of the
 // other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
-	w.startAll(d, p)
-	if p.changed {
-		w.tellPod(d, p, false)
-	}
-}
-
-func (w *world) startAll(d *workload, p *pod) {
 	if p.terminating || p.inPlace.down || p.inPlace.stuck {
 		return
 	}
@@ -135,7 +88,7 @@ func (w *world) startAll(d *workload, p *pod) {
 	// A volume does not change while it cannot be set up again.
 	for _, u := range allUses[p.template.variant] {
 		if u.mounted() && starts(u) {
-			p.files[u.source] = w.reading(u.source)
+			p.files[u.source] = w.sources[u.source].content
 		}
 	}
 	for i := range spec {
@@ -149,16 +102,14 @@ func (w *world) startAll(d *workload, p *pod) {
 }
 
 func (w *world) startContainer(d *workload, p *pod, i int) {
-	c := container{started: w.revision, real: time.Now(), at: w.nodeTime(p.node())}
-	for s := range c.read {
-		c.read[s] = w.reading(s)
-	}
+	read := w.contents()
 	for _, u := range variants[p.template.variant][i].uses {
 		if s := &w.sources[u.source]; u.mounted() && !u.starts(s.present, s.content) {
-			c.read[u.source] = p.files[u.source]
+			read[u.source] = p.files[u.source]
 		}
 	}
-	p.start(i, c)
+	p.start(i, container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(read)})
+	d.started = max(d.started, w.revision)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
@@ -180,17 +131,26 @@ func (w *world) restartContainer(slot, n int) bool {
 	return true
 }
 
-func (w *world) reading(source int) reading {
-	return reading{w.sources[source].content, w.sources[source].changed}
-}
-
-// contentChanged lets the kubelets see a source: containers that wait for it start.
+// contentChanged lets the kubelets see a source: containers that wait for it start, and containers that crash all
+// the time read it at some time.
 func (w *world) contentChanged(slot int) {
 	for _, d := range w.workloads {
 		if d == nil {
 			continue
 		}
+		d.maybe.allow(slot, w.sources[slot].content)
+		appears := d.truth.scopes[slot].ignores && w.sources[slot].present
 		for _, p := range d.pods {
+			for i := range p.containers {
+				if appears {
+					p.containers[i].known.appear(slot, w.sources[slot].content)
+				}
+			}
+			if p.template.image == crashing {
+				for i := range p.containers {
+					p.containers[i].known.allow(slot, w.sources[slot].content)
+				}
+			}
 			w.kubelet(d, p)
 		}
 		w.rollSoon(d)
@@ -223,6 +183,7 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 		return false
 	default:
 		p.terminating = true
+		p.version++
 		w.tellPod(d, p, false)
 		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
 		w.rollSoon(d)
@@ -231,14 +192,22 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 }
 
 // object returns a pod as an API object.
-func (p *pod) object() *corev1.Pod {
+func (p *pod) object(d *workload) corev1.Pod {
+	owner := d.owner()
+	if d.replaces() {
+		if s := d.set(p.identity); s != nil {
+			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
+		}
+	}
 	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
-	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: p.name, UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: p.labels, ResourceVersion: fmt.Sprint(p.version),
-		Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{p.owner},
+	o := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: p.name(d), UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: map[string]string{"app": workloadName(d.slot)},
+		ResourceVersion: fmt.Sprint(p.version), Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
 	}, Spec: t.Spec}
-	if r := p.agent.told; r != nil {
-		o.Annotations[statusOfAgent] = r.text(p.agent.sources)
+	if s := d.set(p.identity); s != nil && d.kind == "Deployment" {
+		o.Labels["pod-template-hash"] = s.hash()
+	} else if s != nil {
+		o.Labels["controller-revision-hash"] = s.name(d)
 	}
 	o.Spec.NodeName = fmt.Sprint("node-", p.node())
 	o.Status.Phase = corev1.PodRunning
@@ -246,7 +215,7 @@ func (p *pod) object() *corev1.Pod {
 	if p.ready() {
 		ready = corev1.ConditionTrue
 	}
-	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(seconds(p.created))}}
+	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 	if p.terminating {
 		o.DeletionTimestamp = new(metav1.NewTime(seconds(p.created)))
 	}
@@ -283,8 +252,8 @@ func (d *workload) podList(name string) runtime.Object {
 	out := &corev1.PodList{}
 	if d != nil {
 		for _, p := range d.pods {
-			if name == "" || p.name == name {
-				out.Items = append(out.Items, *p.object())
+			if name == "" || p.name(d) == name {
+				out.Items = append(out.Items, p.object(d))
 			}
 		}
 	}

@@ -20,8 +20,10 @@ type source struct {
 	version uint64
 	created time.Time
 	content content
-	// changed is the revision of the last change of content or presence.
+	// changed is the revision of the last change of content or presence, and keys are those of the last change of
+	// each key.
 	changed uint64
+	keys    [keyCount]uint64
 	// written and labelled are the times in managedFields of the last write by the owner, who sets the content,
 	// and by a client that only sets labels.
 	written, labelled time.Time
@@ -29,13 +31,8 @@ type source struct {
 	gone              content // the content with which it was last deleted
 }
 
-// rewriting is a change of the content of a source, or of its presence: from the state of one revision to that of another.
-type rewriting struct {
-	from, to uint64
-	at       time.Time
-	dated    bool
-	was, is  content
-}
+// lastChanged is the time of the content in managedFields.
+func (s *source) lastChanged() time.Time { return seconds(s.written) }
 
 func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
 
@@ -47,10 +44,10 @@ func (s *source) object(slot int) runtime.Object {
 		Labels: map[string]string{"label": fmt.Sprint(s.label)}, Annotations: map[string]string{"note": fmt.Sprint(s.note)},
 	}
 	if s.ignored {
-		m.Annotations[ignoreAnnotation] = "true"
+		m.Annotations[either(slot, ignoreAnnotation, reloaderIgnore)] = "true"
 	}
 	if s.match {
-		m.Annotations[matchAnnotation] = "true"
+		m.Annotations[either(slot, matchAnnotation, reloaderMatch)] = "true"
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{fields("owner", s.written, `{"f:data":{".":{}}}`)}
 	if !s.labelled.IsZero() {
@@ -93,10 +90,10 @@ func (w *world) createSource(slot int, c content) bool {
 		return false
 	}
 	w.uids++
-	now := w.apiTime()
+	now := w.apiTime(sourceStream(slot))
 	was := *s
-	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, gone: was.gone}
-	w.wroteSource(slot, was.content, was.present, true)
+	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, keys: was.keys, gone: was.gone}
+	w.wroteSource(slot, was.content, was.present)
 	return true
 }
 
@@ -107,7 +104,7 @@ func (w *world) deleteSource(slot int) bool {
 	}
 	was := s.content
 	s.mark, s.content, s.gone = mark{}, content{}, was
-	w.wroteSource(slot, was, true, false)
+	w.wroteSource(slot, was, true)
 	return true
 }
 
@@ -118,16 +115,14 @@ func (w *world) setContent(slot int, c content, applied bool) bool {
 	if !s.present || s.content == c || c == (content{}) {
 		return false
 	}
-	dated := applied
 	for k, v := range c {
-		dated = dated || v != 0 && v != s.content[k]
-	}
-	if dated {
-		s.written = w.apiTime()
+		if applied || v != 0 && v != s.content[k] {
+			s.written = w.apiTime(sourceStream(slot))
+		}
 	}
 	was := s.content
 	s.content = c
-	w.wroteSource(slot, was, true, dated)
+	w.wroteSource(slot, was, true)
 	return true
 }
 
@@ -139,12 +134,12 @@ func (w *world) editSource(slot int, owner bool) bool {
 	}
 	if owner {
 		s.note++
-		s.written = w.apiTime()
+		s.written = w.apiTime(sourceStream(slot))
 	} else {
 		s.label++
-		s.labelled = w.apiTime()
+		s.labelled = w.apiTime(sourceStream(slot))
 	}
-	w.wroteSource(slot, s.content, true, true)
+	w.wroteSource(slot, s.content, true)
 	return true
 }
 
@@ -159,23 +154,24 @@ func (w *world) markSource(slot int, match bool) bool {
 	} else {
 		s.ignored = !s.ignored
 	}
-	s.labelled = w.apiTime()
-	w.wroteSource(slot, s.content, true, true)
+	s.labelled = w.apiTime(sourceStream(slot))
+	w.wroteSource(slot, s.content, true)
 	return true
 }
 
-// wroteSource emits the event of a source that was written, given its previous content and presence. Dated: the write left its time, which tells if it is
-// another second than before.
-func (w *world) wroteSource(slot int, was content, present, dated bool) {
+// wroteSource emits the event of a source that was written, given its previous content and presence.
+func (w *world) wroteSource(slot int, was content, present bool) {
 	w.revision++
 	s := &w.sources[slot]
-	s.version = w.revision
+	s.version = w.shown(sourceStream(slot), w.revision)
 	changed := s.content != was || s.present != present
 	if changed {
-		dated = dated && (!present || !seconds(s.written).Equal(w.dates[slot]))
-		w.dates[slot] = seconds(s.written)
-		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content})
 		s.changed = w.revision
+	}
+	for k := range was {
+		if was[k] != s.content[k] {
+			s.keys[k] = w.revision
+		}
 	}
 	copied := *s
 	w.emit(event{stream: sourceStream(slot), slot: slot, source: &copied})
@@ -183,4 +179,5 @@ func (w *world) wroteSource(slot int, was content, present, dated bool) {
 		w.contentChanged(slot)
 	}
 	w.agentsSee(slot)
+	w.oracle.look()
 }

@@ -6,6 +6,7 @@ package ingesttest
 import (
 	"maps"
 	"reflect"
+	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
@@ -37,6 +39,8 @@ type Object interface {
 type Cluster struct {
 	// Version is the version of the last write. A test may change it, because other resources are written too.
 	Version uint64
+	// Ahead is how far the revision counter of a resource is ahead of the others.
+	Ahead map[string]uint64
 	// Manager is the field manager of writes.
 	Manager string
 	// Wrote, if it is not nil, is called with each object that is written or deleted, before the process reads the
@@ -49,6 +53,7 @@ type Cluster struct {
 	clock   clock.PassiveClock // of the API server
 	objects map[id]Object
 	process *process // nil: no process reads
+	absent  sets.Set[string]
 }
 
 // id identifies an object.
@@ -57,7 +62,7 @@ type id struct{ resource, namespace, name string }
 // New returns an empty cluster at version 100, with the clock of its API server.
 func New(t testing.TB, c clock.PassiveClock) *Cluster {
 	t.Helper()
-	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}}
+	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}, absent: sets.Set[string]{}}
 }
 
 // Set creates or updates an object. It sets what an API server sets, unless the object has it: the namespace, UID,
@@ -65,7 +70,7 @@ func New(t testing.TB, c clock.PassiveClock) *Cluster {
 func (c *Cluster) Set(o Object) {
 	key := c.identify(o)
 	c.Version++
-	o.SetResourceVersion(c.version())
+	o.SetResourceVersion(strconv.FormatUint(c.shown(key.resource), 10))
 	old := c.objects[key]
 	if old == nil {
 		c.created(o)
@@ -89,7 +94,7 @@ func (c *Cluster) Delete(o Object) {
 	c.Version++
 	delete(c.objects, key)
 	gone := old.DeepCopyObject().(Object)
-	gone.SetResourceVersion(c.version())
+	gone.SetResourceVersion(strconv.FormatUint(c.shown(key.resource), 10))
 	c.wrote(gone, true)
 	c.tell(key.resource, gone, (*ingest.Replay).Delete)
 }
@@ -129,7 +134,7 @@ func (c *Cluster) resourceOf(o Object) string {
 	case *unstructured.Unstructured:
 		return ingest.PodStatuses
 	case *metav1.PartialObjectMetadata:
-		return ingest.ReplicaSets
+		return ingest.AgentPods
 	}
 	return ResourceOf(o).Resource
 }
@@ -141,6 +146,9 @@ func (c *Cluster) identify(o Object) id {
 	}
 	return id{resource, o.GetNamespace(), o.GetName()}
 }
+
+// shown returns the version that the API shows if the last write was of the resource.
+func (c *Cluster) shown(resource string) uint64 { return c.Version + c.Ahead[resource] }
 
 func (c *Cluster) created(o Object) {
 	if o.GetUID() == "" {
