@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
@@ -29,6 +31,9 @@ import (
 )
 
 const namespace = ingesttest.Namespace
+
+// admittedAt is when workloads are admitted.
+var admittedAt = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
 // cluster is the cluster of a handler: an index, and sources that the index does not have yet.
 type cluster struct {
@@ -80,7 +85,7 @@ func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency
 
 func (c *cluster) handler() *Handler {
 	return NewHandler(Config{
-		Index: c, Finder: c, Clock: clock.RealClock{},
+		Index: c, Finder: c, Clock: clocktesting.NewFakePassiveClock(admittedAt), // so that a record has the same time each time
 	})
 }
 

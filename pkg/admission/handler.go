@@ -220,7 +220,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 // marks returns what of ours a workload should have that a field manager writes. It returns false
 // while the index does not equal the cluster.
 func (h *Handler) marks(ctx context.Context, object, before *written, manager string) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
-	admission := policy.Admission{NewTemplate: true}
+	admission := policy.Admission{NewTemplate: true, Now: h.Clock.Now()}
 	if before != nil {
 		admission.Before = before.remembered()
 		admission.NewTemplate, admission.Variables = changesOf(object, before, manager)

@@ -49,8 +49,6 @@ type ExtraConfig struct {
 	// Reload has the defaults for what annotations do not set. Scope selects the objects that are read.
 	Reload policy.Defaults
 	Scope  ingest.Scope
-	// NoRevisions: do not look up ControllerRevisions.
-	NoRevisions bool
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
 	// HistoryBytes is the approximate memory limit for the watch history of one resource.
@@ -166,7 +164,6 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		Lease:             o.Certificate.Service,
 		Reload:            o.Reload,
 		Scope:             o.Scope(),
-		NoRevisions:       !o.ControllerRevisions,
 		ConcurrentReloads: o.ConcurrentReloads,
 		HistoryBytes:      int(o.HistoryBytes.Value()),
 		MaxWatchesPerUser: o.MaxWatchesPerUser,

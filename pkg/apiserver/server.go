@@ -63,9 +63,9 @@ func (c CompletedConfig) New() (*Server, error) {
 		sinks = append(sinks, n)
 	}
 	s.controller = controller.New(controller.Config{
-		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, NoRevisions: c.NoRevisions,
+		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads,
 	})
-	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, s.controller, clock.RealClock{})
+	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, clock.RealClock{})
 	s.resources = newResources(s.dependencies)
 	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
 	s.index.SetDefaults(c.Reload)
@@ -80,9 +80,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	storage["configdependencies/reload"] = &reload.REST{
 		Views: s.dependencies, Index: s.index, Client: c.Workloads, Dialects: c.Reload.Dialects, Observe: c.Reload.Observe, Sink: sinks, Clock: clock.RealClock{},
 	}
-	storage["configdependencies/pods"] = pods.NewREST(pods.Config{
-		Views: s.dependencies, Index: s.index, Client: c.Workloads, Clock: clock.RealClock{}, NoRevisions: c.NoRevisions,
-	})
+	storage["configdependencies/pods"] = pods.NewREST(pods.Config{Views: s.dependencies, Index: s.index, Kinds: c.Scope.Kinds, Clock: clock.RealClock{}})
 	group := newAPIGroup()
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	if err := s.generic.InstallAPIGroup(&group); err != nil {
@@ -179,8 +177,6 @@ func (s *Server) lead(ctx context.Context) {
 			LeaseDuration: o.LeaseDuration,
 			RenewDeadline: o.LeaseDuration * 2 / 3,
 			RetryPeriod:   o.LeaseDuration * 2 / 15,
-			StandBy:       func(ctx context.Context) { s.controller.StandBy(ctx, s.index) },
-			AnotherLeads:  s.controller.AnotherLeads,
 		}
 		election.Run(ctx, run)
 		return

@@ -6,6 +6,7 @@ package apiserver
 import (
 	"time"
 
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
 )
@@ -14,6 +15,26 @@ var _ metrics.State = &Server{}
 
 // WorkloadStates implements metrics.State.
 func (s *Server) WorkloadStates() map[string]int { return s.dependencies.States() }
+
+// StalePods implements metrics.State.
+func (s *Server) StalePods() map[string]metrics.StalePods { return stalePods(s.dependencies.Each) }
+
+// stalePods counts the stale pods of all ConfigDependencies, by namespace.
+func stalePods(each func(func(*v1alpha1.ConfigDependency))) map[string]metrics.StalePods {
+	all := map[string]metrics.StalePods{}
+	each(func(o *v1alpha1.ConfigDependency) {
+		n := int(o.Status.Pods.Stale)
+		if n == 0 {
+			return
+		}
+		stale := metrics.StalePods{Pods: n}
+		if since := o.Status.StaleSince; since != nil {
+			stale.Since = since.Time
+		}
+		all[o.Namespace] = all[o.Namespace].Add(stale)
+	})
+	return all
+}
 
 // IndexSize implements metrics.State.
 func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }

@@ -54,7 +54,7 @@ func TestBusy(t *testing.T) {
 // again.
 func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	c := New(Config{})
-	c.begin(nil, false, nil)
+	c.serve(nil)
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
 	for i, tt := range []struct {
 		restored int
@@ -66,19 +66,4 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 			t.Errorf("list %d, revisions have gone back %d times: forgotten = %v, want %v", i, tt.restored, forgot, tt.forgets)
 		}
 	}
-}
-
-// Rendering a view does not wait until all workloads, possibly many, are queued.
-func TestEnqueue_HoldsNoLock(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		adopted(c)
-		key, asked := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}, false
-		c.controller.enqueue(func(add func(dependency.WorkloadKey)) {
-			add(key)
-			asked = c.controller.Found(key) == nil && !c.controller.StandsBy() // would deadlock
-		})
-		if !asked {
-			t.Error("the workload was not queued")
-		}
-	})
 }

@@ -56,8 +56,8 @@ type cluster struct {
 	clock clock.WithTicker
 	// defaults are the policy defaults of the next process.
 	defaults policy.Defaults
-	// noRevisions: the next process does not look up ControllerRevisions.
-	noRevisions bool
+	// running are the names of the pods of the workloads, by the names of these; nil: the test has its own.
+	running map[string]string
 
 	resign func() // ends the last term that lead began
 
@@ -87,6 +87,7 @@ func inCluster(t *testing.T, test func(*cluster)) {
 		c := &cluster{
 			Cluster: ingesttest.New(t, clock.RealClock{}),
 			t:       t, start: time.Now(), client: newClient(), clock: clock.RealClock{},
+			running:  map[string]string{},
 			defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
 		}
 		c.Wrote = c.mirror
@@ -125,7 +126,6 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 func (c *cluster) newProcess() {
 	c.controller = New(Config{
 		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2,
-		NoRevisions: c.noRevisions,
 	})
 	index := ingest.NewIndex(c.clock, c.controller)
 	index.SetDefaults(c.defaults)
@@ -195,33 +195,12 @@ func newLeader(c *cluster) {
 	c.told()
 }
 
-// several starts a process to which resources do not share a revision counter.
-func several(c *cluster) {
-	c.t.Helper()
-	c.newProcess()
-	c.Index().Reset() // forgets the shared counter, which a Replay assumes
-	c.synced()
-	c.Read(func(known policy.Evaluator) {
-		if !known.Graph.SeveralCounters() {
-			c.t.Fatal("OneCounter = true, want several revision counters")
-		}
-	})
-}
-
-// present returns the record of the current content for the Deployment web.
-func (c *cluster) present() (r policy.Record) {
-	c.t.Helper()
-	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	c.Read(func(known policy.Evaluator) { r = known.Evaluate(known.Graph.Workload(key)).Present() })
-	return r
-}
-
 // decision returns the decision that a view of the Deployment web would show.
 func (c *cluster) decision() (d policy.Decision) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
 	c.Read(func(known policy.Evaluator) {
-		d = known.Evaluate(known.Graph.Workload(key)).Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
+		d = known.Evaluate(known.Graph.Workload(key)).Decide(c.clock.Now())
 	})
 	return d
 }

@@ -9,28 +9,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/strategy"
 )
 
 const (
-	// waitPause is the time between steps that are not due, however often the workload changes: a step may list thousands of pods. The first
-	// change since a step that was due, or that made progress, need not wait for that.
+	// waitPause is the time between steps that a PodDisruptionBudget refuses, however often the workload and its pods change: each asks the API
+	// server.
 	waitPause = time.Second
 	// waitShare limits how much longer a restart waits than it has to: by the time that it has waited, divided by this, and by longestWait.
 	waitShare   = 24
 	longestWait = time.Minute
+	// tellAfter is after which time an event says what a restart waits for: replacing a pod takes a moment.
+	tellAfter = time.Minute
 )
 
 // continueRestart takes the next step of a restart that is under way. It returns after which time to take another one.
 func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duration, error) {
 	underWay := policy.UnderWay(s.workload)
 	n := c.note(s.workload.WorkloadKey)
-	early := c.Clock.Now().Before(n.due)
-	n.due, n.hurried = time.Time{}, time.Time{}
+	n.refused = time.Time{}
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
-		Workload: s.workload, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
+		Workload: s.workload, Pods: s.pods, Pod: s.pod, Revision: s.revision, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
 	})
 	switch found := next.InPlace; {
 	case err != nil:
@@ -55,17 +57,22 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 		c.notify(s.workload, notify.RestartFailed, next.Failed)
 	case next.Waits != "":
 		c.tellWaits(s, underWay, next.Waits, next.Why)
+		now := c.Clock.Now()
 		if next.Why != "" { // a PodDisruptionBudget, of which no change is seen
-			next.After = min(max(next.After, c.Clock.Since(n.waitsSince)/waitShare), longestWait)
+			n.refused, next.After = now, min(max(next.After, now.Sub(n.waitsSince)/waitShare), longestWait)
+		}
+		if tell := n.waitsSince.Add(tellAfter).Sub(now); !n.waitsTold && (next.After == 0 || tell < next.After) {
+			next.After = tell
 		}
 	default:
 		n.waits = ""
 	}
-	now := c.Clock.Now()
-	if n.due = now.Add(next.After); early {
-		n.hurried = now
-	}
 	return next.After, nil
+}
+
+// pod returns a pod in the namespace of the workload; nil: there is none.
+func (s *step) pod(name string) *dependency.Pod {
+	return s.graph.Pod(dependency.PodKey{Namespace: s.workload.Namespace, Name: name})
 }
 
 // recordProgress records how far a restart is. What follows is decided when that has come back through the index.
@@ -100,14 +107,13 @@ func (c *Controller) tellPods(s *step, pods []strategy.PodStep) {
 	}
 }
 
-// tellWaits sends an event if a restart has been waiting for the same thing for a minute:
-// replacing a pod takes a moment. Why may differ each time.
+// tellWaits sends an event if a restart has been waiting for the same thing for a while. Why may differ each time.
 func (c *Controller) tellWaits(s *step, by policy.Strategy, what, why string) {
 	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
 	switch {
 	case n.waits != what:
 		n.waits, n.waitsSince, n.waitsTold = what, now, false
-	case !n.waitsTold && now.Sub(n.waitsSince) >= time.Minute:
+	case !n.waitsTold && now.Sub(n.waitsSince) >= tellAfter:
 		n.waitsTold = true
 		if why = strings.TrimSuffix(why, "."); why != "" {
 			what += " (" + why + ")"

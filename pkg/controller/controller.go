@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,12 +29,9 @@ type Config struct {
 	Clock clock.WithTicker
 	// Workers is the number of workloads that are handled at the same time.
 	Workers int
-	// NoRevisions: ControllerRevisions are not looked up. If they would be needed for a decision, the
-	// StatefulSet or DaemonSet is restarted in doubt.
-	NoRevisions bool
 }
 
-// Controller restarts workloads. It is a sink of the index, and idle until Run or StandBy.
+// Controller restarts workloads. It is a sink of the index, and idle until Run.
 type Controller struct {
 	Config
 
@@ -43,38 +39,18 @@ type Controller struct {
 	budgets strategy.Budgets
 
 	mu    sync.Mutex
-	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
-	leads bool                                                     // Run runs
+	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: Run does not run
 	notes map[dependency.WorkloadKey]*note
 	// restored is how often etcd was found to be restored.
 	restored int
-	// found are the results of looking up pods while this replica stands by.
-	found map[dependency.WorkloadKey]*policy.Inspection
-
-	another  atomic.Bool   // another replica leads
-	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
-// note is what is remembered about a workload during a term, in which this replica leads or stands
-// by.
+// note is what is remembered about a workload during a term, in which this replica leads.
 type note struct {
 	// written is the version of our last write, and writtenAt is when it was made. Nothing is
 	// decided until it has come back through the index, or is regarded as lost.
 	written   uint64
 	writtenAt time.Time
-	// hash is the hash of the record that the workload had then. decided is the place, in the order of reading, of the latest change
-	// that had been read when this record was decided on, and recorded is the version of the write that made it. A write that leaves
-	// the record as it was, such as the end of a restart, changes neither.
-	hash              string
-	decided, recorded uint64
-	said              said
-	// staleSince is when content was first seen to differ from the record.
-	staleSince time.Time
-	record     string
-	// looked is when pods were last looked up.
-	looked time.Time
-	// unreported is how many times in a row the kubelets had yet to report.
-	unreported int
 	// told is the last event about the workload being blocked.
 	told string
 	// shown is the hash of the content for which it was last reported that the workload would be restarted; empty: none
@@ -85,28 +61,14 @@ type note struct {
 	waits      string
 	waitsSince time.Time
 	waitsTold  bool
-	// due is when the next step of a restart is, and hurried is when the last one ended, if it began before it was due; zero: it did not.
-	due, hurried time.Time
-	restart      strategy.Memory
+	// refused is when a step of a restart was last refused because of a PodDisruptionBudget; zero: the last one was not.
+	refused time.Time
+	restart strategy.Memory
 	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
 	// where that was declared.
 	managed    bool
 	declaredBy string
-	// doubted: a replica that does not lead has seen something to check; see StandBy.
-	doubted bool
-	pace    pace
-}
-
-// said is the content of a record besides its hash: two records with the same hash may have been
-// made at different moments.
-type said struct{ verified, reload string }
-
-func saidBy(m *dependency.Marks) said { return said{m.Verified, m.LastReload} }
-
-// isLast reports whether the record of a workload is the one that we wrote last, as far as it still
-// exists.
-func (n *note) isLast(w *dependency.Workload) bool {
-	return w.Marks.Hash == "" || saidBy(&w.Marks) == n.said
+	pace       pace
 }
 
 // lostAfter is how long our write may take to come back through the index. After that, it is regarded as
@@ -136,13 +98,11 @@ func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 		c.restored, c.notes = at.Restored, map[dependency.WorkloadKey]*note{}
 	}
 	c.mu.Unlock()
-	c.Progressed(at)
 	c.enqueueAll(now.Graph)
 }
 
 // Changed implements ingest.Sink.
-func (c *Controller) Changed(_ policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
-	c.Progressed(at)
+func (c *Controller) Changed(_ policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
 		for _, key := range delta.Workloads {
 			add(key) // also if it rests: a worker may be making a note of it, by an older state
@@ -154,14 +114,10 @@ func (c *Controller) Changed(_ policy.Evaluator, at dependency.Progress, delta d
 // drops them, and the next term begins with all workloads.
 func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 	c.mu.Lock()
-	queue, leads := c.queue, c.leads
+	queue := c.queue
 	c.mu.Unlock()
-	switch {
-	case queue == nil:
-	case leads:
+	if queue != nil {
 		each(queue.Add)
-	default:
-		each(func(key dependency.WorkloadKey) { queue.AddAfter(key, standbyPause/2) })
 	}
 }
 
@@ -169,13 +125,7 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 func (*Controller) TellsOfSources() bool { return false }
 
 // Progressed implements ingest.Sink.
-func (c *Controller) Progressed(at dependency.Progress) {
-	if at.SeveralCounters {
-		c.readUpTo.Store(0)
-	} else {
-		c.readUpTo.Store(at.Watermark)
-	}
-}
+func (*Controller) Progressed(dependency.Progress) {}
 
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
@@ -207,64 +157,32 @@ func (c *Controller) Run(ctx context.Context, index policy.Index) {
 		metrics.Leading(false)
 		logger.Info("Stopped leading")
 	}()
-	c.serve(ctx, index, c.Workers, true)
-}
-
-// serve runs the workers until the context is done.
-func (c *Controller) serve(ctx context.Context, index policy.Index, workers int, leads bool) {
 	// Each workload has its own pace; see pace.
-	name := "configdep_rollouts"
-	if !leads {
-		name = "configdep_standby"
-	}
-	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: name, Clock: c.Clock})
-	if !index.Read(func(known policy.Evaluator) { c.begin(queue, leads, known.Graph) }) {
-		c.begin(queue, leads, nil)
-	}
-	defer c.end()
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
+	c.serve(queue)
+	defer c.serve(nil)
 	index.Read(func(known policy.Evaluator) { c.enqueueAll(known.Graph) }) // else Synced does
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
-	for range workers {
+	for range c.Workers {
 		wg.Go(func() {
-			for c.next(ctx, index, queue, leads) {
+			for c.next(ctx, index, queue) {
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// begin begins a term. From earlier terms, it keeps what was known when records were written, as long as these stand,
-// of the given workloads; nil: the workloads are not known.
-func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool, all *dependency.Graph) {
-	c.mu.Lock()
-	earlier, restored := c.notes, c.restored
-	c.mu.Unlock()
-	// No worker runs between two terms, so that nothing else reads these notes.
-	notes := map[dependency.WorkloadKey]*note{}
-	for key, n := range earlier {
-		if n.hash != "" && (all == nil || all.Workload(key) != nil) {
-			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided, recorded: n.recorded, said: n.said}
-		}
-	}
+// serve begins a term with a queue, or ends one.
+func (c *Controller) serve(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.restored != restored { // else revisions mean what they meant
-		notes = map[dependency.WorkloadKey]*note{}
-	}
-	c.queue, c.leads, c.notes, c.found = queue, leads, notes, map[dependency.WorkloadKey]*policy.Inspection{}
-}
-
-// end ends a term.
-func (c *Controller) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue, c.leads, c.found = nil, false, nil
+	c.queue, c.notes = queue, map[dependency.WorkloadKey]*note{}
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
-func (c *Controller) next(ctx context.Context, index policy.Index, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) bool {
+func (c *Controller) next(ctx context.Context, index policy.Index, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -273,11 +191,7 @@ func (c *Controller) next(ctx context.Context, index policy.Index, queue workque
 	if ctx.Err() != nil {
 		return true // what is left is for the next leader
 	}
-	handle := c.assist
-	if leads {
-		handle = c.reconcile
-	}
-	after, err := handle(ctx, index, key)
+	after, err := c.reconcile(ctx, index, key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Handling a workload failed, will retry", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}
@@ -287,31 +201,11 @@ func (c *Controller) next(ctx context.Context, index policy.Index, queue workque
 	return true
 }
 
-// standbyRuns reports whether StandBy runs.
-func (c *Controller) standbyRuns() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue != nil && !c.leads
-}
-
-// AnotherLeads tells the controller whether another replica leads.
-func (c *Controller) AnotherLeads(leads bool) { c.another.Store(leads) }
-
-// StandsBy reports whether StandBy runs and another replica leads.
-func (c *Controller) StandsBy() bool { return c.standbyRuns() && c.another.Load() }
-
-// Found returns the result of looking up the pods of a workload while this replica stands by, or nil.
-func (c *Controller) Found(key dependency.WorkloadKey) *policy.Inspection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.found[key]
-}
-
 // Busy reports whether workloads are waiting to be handled.
 func (c *Controller) Busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leads && c.queue.Len() > 0
+	return c.queue != nil && c.queue.Len() > 0
 }
 
 // note returns what is remembered about a workload.
@@ -330,5 +224,4 @@ func (c *Controller) forget(key dependency.WorkloadKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.notes, key)
-	delete(c.found, key)
 }

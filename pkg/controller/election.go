@@ -20,11 +20,6 @@ type Election struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
-	// StandBy is called while this replica does not lead. Its context is done before lead is called, which waits until it
-	// has returned. Optional.
-	StandBy func(context.Context)
-	// AnotherLeads is called when it changes whether another replica leads. Optional.
-	AnotherLeads func(bool)
 }
 
 // Run calls lead whenever this replica becomes the leader, with a context that is done
@@ -42,11 +37,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	// The elector outlives the context until lead has returned.
 	elector, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	endStandBy := e.standBy(ctx)
-	defer endStandBy()
 	var t turn
-	var telling sync.Mutex
-	var le *leaderelection.LeaderElector
 	config := leaderelection.LeaderElectionConfig{
 		Lock:          e.Lock,
 		LeaseDuration: e.LeaseDuration,
@@ -58,7 +49,6 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				t.take(func() {
-					endStandBy()
 					leading, stop := context.WithCancel(leading)
 					defer stop()
 					defer context.AfterFunc(ctx, stop)()
@@ -66,17 +56,9 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 				})
 			},
 			OnStoppedLeading: func() {},
-			OnNewLeader: func(string) { // in no order: whichever is last tells what is then
-				telling.Lock()
-				defer telling.Unlock()
-				if leader := le.GetLeader(); e.AnotherLeads != nil {
-					e.AnotherLeads(leader != "" && leader != e.Lock.Identity())
-				}
-			},
 		},
 	}
-	var err error
-	le, err = leaderelection.NewLeaderElector(config)
+	le, err := leaderelection.NewLeaderElector(config)
 	if err != nil {
 		// The durations have been validated, so that this does not happen.
 		klog.FromContext(ctx).Error(err, "Electing a leader")
@@ -90,23 +72,6 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	le.Run(elector)
 	t.end()
 	e.release(ctx)
-}
-
-// standBy calls StandBy in the background, and returns what ends that and waits for it.
-func (e *Election) standBy(ctx context.Context) (end func()) {
-	if e.StandBy == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.StandBy(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // turn can be taken once, and only until it has ended.

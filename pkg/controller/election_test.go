@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -399,67 +398,4 @@ func TestElection_NeverTwoLeaders(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestElection_StandsByWhileItDoesNotLead: never together with lead, and again once the lease is lost.
-func TestElection_StandsByWhileItDoesNotLead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &lease{}
-		r := &replica{start: time.Now()}
-		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lockedBuffer{})))))
-		during := func(what string, lingers time.Duration) func(context.Context) {
-			return func(ctx context.Context) {
-				r.note(what)
-				<-ctx.Done()
-				<-time.After(lingers)
-				r.note("ends what it does")
-			}
-		}
-		var another []bool
-		defer func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if diff := cmp.Diff([]bool{true, false}, another); diff != "" {
-				t.Errorf("calls of AnotherLeads (-want +got):\n%s", diff)
-			}
-		}()
-		e := &Election{
-			Lock:          &lock{lease: l, identity: "a"},
-			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 3 * time.Second,
-			StandBy: during("stands by", 2*time.Second),
-			AnotherLeads: func(leads bool) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				another = append(another, leads)
-			},
-		}
-		l.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "b", LeaseDurationSeconds: 1}
-		unreachable := func(context.Context, string) error { return errors.New("no route to host") }
-		l.accessing(unreachable)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			e.Run(ctx, during("leads", 0))
-		}()
-		pass(time.Minute)
-		r.expect(t, "without access", "0s stands by")
-		l.accessing(nil)
-		pass(time.Minute) // the lease of the other replica has to expire first
-		if !r.leading() || len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") {
-			t.Fatalf("with access to the lease: events = %q", r.events)
-		}
-		r.events = nil
-		l.accessing(unreachable)
-		pass(time.Minute)
-		if len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") || !strings.HasSuffix(r.events[1], "stands by") {
-			t.Fatalf("when the lease is lost: events = %q", r.events)
-		}
-		r.events = nil
-		stop()
-		l.accessing(nil)
-		<-ended
-		if len(r.events) != 1 {
-			t.Errorf("at the end: events = %q", r.events)
-		}
-	})
 }

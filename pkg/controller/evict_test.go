@@ -79,15 +79,13 @@ func TestRecreate_GetsPastADeadNodeOfADeployment(t *testing.T) {
 		recreating(c)
 		c.set(pod("heir", "uid-web-a"))
 		c.advance(5 * time.Second)
-		c.expect("the heir is ready", "1m6.5s evict web-1")
+		c.expect("the heir is ready", "1m1.5s evict web-1")
 		c.remove(pod("web-1", ""))
 		c.set(pod("new-web-1", "uid-web-a"))
 		c.advance(5 * time.Second)
-		c.expect("the next", "1m11.5s evict web-2")
+		c.expect("the next", "1m6.5s evict web-2", "1m6.5s recreated web")
 		c.remove(pod("web-2", ""))
 		c.set(pod("new-web-2", "uid-web-a"))
-		c.advance(5 * time.Second)
-		c.expect("the end", "1m16.5s recreated web")
 		c.advance(24 * time.Hour)
 		c.expect("after that")
 		if diff := cmp.Diff([]string{"heir", "new-web-1", "new-web-2", "web-0"}, c.podNames()); diff != "" {
@@ -117,13 +115,14 @@ func TestRecreate_GetsPastADeadNodeOfOtherKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
+				c.ownPods()
 				c.synced()
 				c.set(secret("db", "1"))
 				tc.workload.GetAnnotations()[policy.StrategyAnnotation] = "recreate"
 				c.set(tc.workload)
 				tc.status(c, 3)
 				for i := range 3 {
-					c.set(pod(fmt.Sprint("web-", i), "uid-web"))
+					c.set(of(tc.workload, pod(fmt.Sprint("web-", i), "uid-web")))
 				}
 				c.lead()
 				c.advance(time.Minute)
@@ -132,22 +131,20 @@ func TestRecreate_GetsPastADeadNodeOfOtherKinds(t *testing.T) {
 				c.expect("it begins", "0s baseline web", "1m1s recreate web", "1m1s evict web-0")
 				c.told()
 				tc.status(c, 2)
-				c.advance(2 * time.Minute)
+				c.advance(115 * time.Second)
 				c.expect("it may be ending yet")
 				c.expectEvents("it may be ending yet",
 					"Normal ConfigReloadWaiting "+name+"/shop/web: The next pod will be evicted later: 2 of 3 pods are ready.")
-				c.advance(time.Second)
-				c.expect("it is dead", "3m6s evict web-1")
+				c.advance(5 * time.Second)
+				c.expect("it is dead", "3m1.000000001s evict web-1")
 				c.advance(time.Minute)
 				c.expect("another one is ending")
 				c.remove(pod("web-1", ""))
-				c.set(pod("new-web-1", "uid-web"))
+				c.set(of(tc.workload, pod("new-web-1", "uid-web")))
 				c.advance(5 * time.Second)
-				c.expect("the last", "4m11s evict web-2")
+				c.expect("the last", "4m5s evict web-2", "4m5s recreated web")
 				c.remove(pod("web-2", ""))
-				c.set(pod("new-web-2", "uid-web"))
-				c.advance(5 * time.Second)
-				c.expect("the end", "4m16s recreated web")
+				c.set(of(tc.workload, pod("new-web-2", "uid-web")))
 			})
 		})
 	}

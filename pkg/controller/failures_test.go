@@ -6,13 +6,10 @@ package controller
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
@@ -62,8 +59,8 @@ func TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 	})
 }
 
-// TestReconcile_LookThatEndsWithTheLeaderIsNotTold: an inspection that is canceled was not refused.
-func TestReconcile_LookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
+// TestReconcile_StepThatEndsWithTheLeaderIsNotTold: an eviction that is canceled was not refused.
+func TestReconcile_StepThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		c.refusing(func(a clienttesting.Action) error {
@@ -76,25 +73,5 @@ func TestReconcile_LookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 		})
 		c.advance(time.Minute)
 		c.expectEvents("it leads no more", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
-	})
-}
-
-// TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold: the inspection has not failed.
-func TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		withPod(c)
-		c.intercept("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewNotFound(appsv1.Resource("deployments"), "web")
-		})
-		excursions["by a missing source"](c, func() {})()
-		c.advance(time.Second)
-		if log := c.log.String(); !strings.Contains(log, "not found") {
-			t.Errorf("log lacks the inspection:\n%s", log)
-		}
-		for _, event := range c.told() {
-			if strings.Contains(event, "ConfigReloadFailed") {
-				t.Errorf("unexpected event %s", event)
-			}
-		}
 	})
 }

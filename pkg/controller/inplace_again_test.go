@@ -35,7 +35,7 @@ func toldBeforeTheStatus(c *cluster) (restarted time.Time) {
 	c.advance(time.Second)
 	c.set(secret("db", "3"))
 	c.advance(10 * time.Second)
-	c.expect("it begins again", "1m23.5s in place web", "1m23.5s tell web-0")
+	c.expect("it begins again", "1m22.5s in place web", "1m22.5s tell web-0")
 	return restarted
 }
 
@@ -49,7 +49,7 @@ func TestInPlace_DoesNotMistakeAnEarlierRestart(t *testing.T) {
 		c.expectState("meanwhile", policy.RollingOut, policy.ReasonRestartingInPlace)
 		c.restartedAt("web-0", time.Now(), 2)
 		c.advance(5 * time.Second)
-		c.expect("it has restarted again", "2m33.5s progress web", "2m33.5s tell web-1")
+		c.expect("it has restarted again", "2m32.5s progress web", "2m32.5s tell web-1")
 	})
 }
 
@@ -80,7 +80,7 @@ func TestInPlace_OneRestartIsEnoughIfItCameLater(t *testing.T) {
 		toldBeforeTheStatus(c)
 		c.restartedAt("web-0", time.Now(), 1)
 		c.advance(5 * time.Second)
-		c.expect("it has restarted", "1m33.5s progress web", "1m33.5s tell web-1")
+		c.expect("it has restarted", "1m32.5s progress web", "1m32.5s tell web-1")
 	})
 }
 

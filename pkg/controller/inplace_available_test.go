@@ -68,7 +68,6 @@ func TestInPlace_WaitsUntilPodsAreAvailable(t *testing.T) {
 			c.advance(5 * time.Second)
 			for _, name := range c.tells() {
 				c.restart(name, true)
-				c.readySince(name, time.Now())
 				since[name] = time.Now()
 			}
 			if n := unavailable(); n > 2 {
@@ -79,7 +78,7 @@ func TestInPlace_WaitsUntilPodsAreAvailable(t *testing.T) {
 		if len(since) != 6 {
 			t.Errorf("told %v, want all within the time of three", since)
 		}
-		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
+		c.expectEnd("at the end")
 	})
 }
 
@@ -115,6 +114,7 @@ func TestInPlace_WaitsForNoClockOfANode(t *testing.T) {
 // The status of a StatefulSet counts ready pods, and the next one is not evicted before the last one is available.
 func TestRecreate_WaitsUntilPodsAreAvailable(t *testing.T) {
 	inCluster(t, func(c *cluster) {
+		c.ownPods()
 		c.synced()
 		c.set(secret("db", "1"))
 		s := statefulSet("web", "db")
@@ -133,7 +133,7 @@ func TestRecreate_WaitsUntilPodsAreAvailable(t *testing.T) {
 		c.advance(50 * time.Second)
 		c.expect("one is not available", "1m1s recreate web")
 		c.advance(20 * time.Second)
-		c.expect("it is", "2m1s evict web-0")
+		c.expect("it is", "2m0s evict web-0")
 	})
 }
 
@@ -146,7 +146,8 @@ func TestInPlace_UsesMaxUnavailableOfAllKinds(t *testing.T) {
 	}{
 		"all pods are up to date": {func(*appsv1.StatefulSet, *appsv1.DaemonSet) {}, true},
 		"the owner rolls out": {func(s *appsv1.StatefulSet, d *appsv1.DaemonSet) {
-			s.Status.UpdatedReplicas, d.Status.UpdatedNumberScheduled = 3, 3
+			s.Status.UpdatedReplicas, s.Status.UpdateRevision = 3, "s"
+			d.Status.UpdatedNumberScheduled, d.Annotations["deprecated.daemonset.template.generation"] = 3, "2"
 		}, false},
 		"the controller has not seen the latest template": {func(s *appsv1.StatefulSet, d *appsv1.DaemonSet) {
 			s.Generation, d.Generation = 2, 2
@@ -165,17 +166,19 @@ func TestInPlace_UsesMaxUnavailableOfAllKinds(t *testing.T) {
 			d.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 4, CurrentNumberScheduled: 4, UpdatedNumberScheduled: 4, NumberAvailable: 3}
 			withRestarter(&s.Spec.Template.Spec)
 			withRestarter(&d.Spec.Template.Spec)
+			s.Status.UpdateRevision, d.Annotations["deprecated.daemonset.template.generation"] = "r", "1"
 			tc.change(s, d)
 			for _, w := range []ingesttest.Object{s, d} {
 				inCluster(t, func(c *cluster) {
+					c.ownPods()
 					c.synced()
 					c.set(secret("db", "1"))
 					w.GetAnnotations()[policy.StrategyAnnotation] = "in-place"
 					c.set(w)
 					for i := range 4 {
 						p := podInPlace(fmt.Sprint("web-", i))
-						p.OwnerReferences[0].UID = "uid-web"
-						c.set(p)
+						p.Labels["controller-revision-hash"], p.Labels["pod-template-generation"] = "r", "1"
+						c.set(of(w, p))
 					}
 					c.lead()
 					c.advance(time.Minute)

@@ -31,7 +31,6 @@ func sharing(c *cluster, allowed int32) {
 	d.Spec.Replicas, d.Spec.Template, d.Status = ptr.To[int32](3), web.Spec.Template, web.Status
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	d.Spec.Template.Labels = map[string]string{"app": "web"}
-	c.set(replicaSet("api-a", "1", "uid-api", time.Now()))
 	for i := range 3 {
 		p := podInPlace(fmt.Sprint("api-", i))
 		p.OwnerReferences[0].Name, p.OwnerReferences[0].UID = "api-a", "uid-api-a"

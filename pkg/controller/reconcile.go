@@ -6,11 +6,8 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +33,11 @@ type step struct {
 	fields   policy.FieldsRecorder // of a policy with Fields
 	only     bool                  // only content of fields has changed
 	digester *dependency.Digester
-	order    uint64 // the place of the latest change that was read
+	// pods are those of the workload, revision is the label of those with the current template, and graph has all others, for actions that need
+	// them.
+	pods     []*dependency.Pod
+	revision string
+	graph    *dependency.Graph
 	// data is the patch, or err is why there is none, for actions that need the
 	// evaluation to create it.
 	data []byte
@@ -49,73 +50,47 @@ type step struct {
 // changes what is to be done or a request has failed. Only one worker handles a workload at
 // a time, so its note needs no lock.
 func (c *Controller) reconcile(ctx context.Context, index policy.Index, key dependency.WorkloadKey) (time.Duration, error) {
-	var found findings
-	for {
-		s := c.decide(index, key, found)
-		if s == nil {
-			return 0, nil
+	s := c.decide(index, key)
+	if s == nil {
+		return 0, nil
+	}
+	n := c.note(key)
+	if s.workload != nil { // else our own write is waited for
+		c.tellBlocked(n, s)
+		c.tellUnmanaged(n, s)
+	}
+	if s.Action == policy.None {
+		if !s.Stale {
+			n.pace.failures = 0 // what failed is no longer needed
+			n.shown = ""        // other pods run, so the same content can be a change again
 		}
-		n := c.note(key)
-		if s.workload != nil { // else our own write is waited for
-			c.tellBlocked(n, s)
-			c.tellUnmanaged(n, s)
+		return s.recheck(c.Clock.Now()), nil
+	}
+	if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
+		return wait, nil
+	}
+	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == policy.Continue && wait > 0 {
+		return wait, nil
+	}
+	after, err := c.act(ctx, s)
+	switch {
+	case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
+		return 0, err
+	case err != nil:
+		if apierrors.IsConflict(err) && dependency.ParseVersion(s.workload.ResourceVersion) < n.written {
+			n.writtenAt = c.Clock.Now() // our last write is not lost but late
 		}
-		if s.Action == policy.None {
-			if !s.Stale {
-				n.pace.failures = 0 // what failed is no longer needed
-				n.shown = ""        // other pods run, so the same content can be a change again
-			}
-			return s.recheck(c.Clock.Now()), nil
-		}
-		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
-			return wait, nil
-		}
-		if read := c.readUpTo.Load(); read > 0 && read < s.KnownBy {
-			return behindPause, nil
-		}
-		if wait := n.looked.Add(restlessPause).Sub(c.Clock.Now()); s.Action == policy.Inspect && wait > 0 {
-			return wait, nil
-		}
-		if wait := n.hurried.Add(waitPause).Sub(c.Clock.Now()); s.Action == policy.Continue && wait > 0 {
-			return wait, nil
-		}
-		if s.Action == policy.Verify && found.verified != nil {
-			return restlessPause, nil // the content or the template has been written since
-		}
-		again, after, err := c.act(ctx, s, &found)
-		if s.Action == policy.Inspect && found.inspected != nil {
-			n.looked = c.Clock.Now()
-		}
-		switch {
-		case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
-			return 0, err
-		case err != nil:
-			if apierrors.IsConflict(err) && dependency.ParseVersion(s.workload.ResourceVersion) < n.written {
-				n.writtenAt = c.Clock.Now() // our last write is not lost but late
-			}
-			c.tellLookFailed(s, err)
-			return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
-		case !again:
-			return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
-		}
+		c.tellStepFailed(s, err)
+		return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
+	default:
+		return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 	}
 }
 
-// behindPause is how long to wait before checking again whether everything that a record knows has been read.
-const behindPause = time.Second
-
-// findings are the results of lookups that a decision asked for.
-type findings struct {
-	verified  *policy.Verification
-	inspected *policy.Inspection
-}
-
-// act carries out a decision. It reports whether to decide again with what it has found, or after
-// which time. If the controller of the workload has yet to see the template, nothing is found, and
-// nothing is done until the next change of the status puts the workload into the queue.
-func (c *Controller) act(ctx context.Context, s *step, found *findings) (again bool, after time.Duration, err error) {
+// act carries out a decision. It returns after which time to decide again.
+func (c *Controller) act(ctx context.Context, s *step) (after time.Duration, err error) {
 	switch s.Action {
-	case policy.WriteBaseline, policy.WriteVerified, policy.WriteMixed, policy.Abandon:
+	case policy.WriteRecord, policy.Forget:
 		err = c.record(ctx, s)
 	case policy.RollOut:
 		after, err = c.rollOut(ctx, s)
@@ -131,20 +106,8 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		}
 	case policy.Continue:
 		after, err = c.continueRestart(ctx, s)
-	case policy.Verify:
-		found.verified, err = c.revisionIsNewer(ctx, s)
-		again = found.verified != nil
-	case policy.Inspect:
-		found.inspected, err = c.inspect(ctx, s)
-		n := c.note(s.workload.WorkloadKey)
-		if again = found.inspected != nil; again && found.inspected.Unreported && len(found.inspected.Mixed) == 0 {
-			again, after = false, double(restlessPause, n.unreported)
-			n.unreported++
-		} else {
-			n.unreported = 0
-		}
 	}
-	return again, after, err
+	return after, err
 }
 
 // recheck returns after which time the decision changes without any event, or zero.
@@ -156,7 +119,7 @@ func (s *step) recheck(now time.Time) time.Duration {
 }
 
 // decide returns what is to be done; nil: the workload does not exist, or rests.
-func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, found findings) (s *step) {
+func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey) (s *step) {
 	index.Read(func(known policy.Evaluator) {
 		g := known.Graph
 		w := g.Workload(key)
@@ -173,68 +136,29 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 			return
 		}
 		e := known.Evaluate(w)
-		n.follow(e)
-		observed := n.observed(w, e.Record.Hash)
-		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standbyRuns()
-		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy, digester: g.Digester()}
-		n.settle(&s.Decision, now)
+		s = &step{Decision: e.Decide(now), workload: w, policy: e.Policy, digester: g.Digester()}
 		if s.Action != policy.None {
-			s.present, s.order = e.Present(), g.Order()
+			s.present = e.Present()
+		}
+		if s.Action == policy.Continue || s.Action == policy.RollOut {
+			s.pods, s.revision, s.graph = strategy.PodsOf(g, w), g.CurrentRevision(w), g
 		}
 		switch s.Action {
-		case policy.WriteMixed:
-			s.data, s.err = e.MixedPatch(s.Mixed)
 		case policy.Resume:
 			s.data, s.err = e.ResumePatch()
 		case policy.RollOut:
-			s.changed, s.only = e.Changed(), e.FieldsOnly()
+			s.changed, s.only = e.Changed(&s.Decision), s.FieldsOnly()
 		}
 		s.fields = e.FieldsRecorder()
 	})
 	return s
 }
 
-// follow notes which record a workload has. If the record is another one, the workload was restarted, by this
-// replica or another.
-func (n *note) follow(e *policy.Evaluation) {
-	if n.record != e.Record.Hash {
-		n.record, n.staleSince = e.Record.Hash, time.Time{}
-	}
-}
-
-// observed returns what is known about the record of a workload, which has a hash.
-func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
-	o := policy.Observed{StaleSince: n.staleSince}
-	if n.hash == hash && n.isLast(w) {
-		o.Decided = n.decided
-		if hash != "" {
-			o.Written = n.recorded
-		}
-	}
-	return o
-}
-
-// settle notes since when content has differed; while a workload is blocked, content need not
-// settle.
-func (n *note) settle(d *policy.Decision, now time.Time) {
-	switch {
-	case !d.Stale, d.State == policy.Blocked:
-		n.staleSince = time.Time{}
-	case n.staleSince.IsZero():
-		n.staleSince = now
-	}
-}
-
-// record writes the record, which restarts nothing.
+// record writes the record, or removes it, which restarts nothing.
 func (c *Controller) record(ctx context.Context, s *step) error {
-	data, err := s.data, s.err
-	switch s.Action {
-	case policy.WriteBaseline:
-		data, err = policy.BaselinePatch(s.workload, s.present)
-	case policy.WriteVerified:
-		data, err = policy.VerifiedPatch(s.workload, s.present, c.Clock.Now())
-	case policy.Abandon:
-		data, err = policy.AbandonedPatch(s.workload, s.present)
+	data, err := policy.RecordPatch(s.workload, s.Record)
+	if s.Action == policy.Forget {
+		data, err = policy.ForgetPatch(s.workload)
 	}
 	if err == nil {
 		err = c.patch(ctx, s, data)
@@ -243,7 +167,6 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
-	case c.standbyRuns(): // the leader tells of its own
 	default:
 		c.notify(s.workload, notify.RecordFailed,
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
@@ -268,10 +191,8 @@ func (c *Controller) observe(s *step) {
 // rollOut restarts the pods of the workload. It returns after which time to try again, if the restart has to wait.
 func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error) {
 	w := s.workload
-	// After a rollback, the template may have the hash already.
-	always := w.Marks.TemplateHash == s.present.Hash
-	// And pods of an earlier template with this hash may still run, with other content.
-	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
+	// Pods of a template with this hash run with other content, or the hash says nothing of what has changed.
+	always := w.Marks.TemplateHash == s.present.Hash || s.Pods != nil && s.Pods.Again
 	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always, FieldsOnly: s.only}
 	if len(s.policy.Fields) > 0 {
 		set, err := c.applyFields(ctx, s)
@@ -294,9 +215,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 		return next.After, nil
 	}
 	if err == nil {
-		restart.Pods, restart.Unfit, err = strategy.Pods(ctx, c.Client, by, w)
-	}
-	if err == nil { // pods may have taken a while to list
+		restart.Pods, restart.Unfit = strategy.Names(by, s.pods)
 		data, err = c.restartPatch(s, w, &restart)
 	}
 	if err == nil {
@@ -354,21 +273,10 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
-		if !refused(err) {
-			n.hash, n.decided = "", 0 // it may have been made, and has perhaps the same hash
-		}
 		return err
 	}
-	version := dependency.ParseVersion(patched.GetResourceVersion())
-	decided, recorded := s.order, version
-	if slices.Contains([]policy.Action{policy.None, policy.Continue, policy.Resume, policy.ApplyFields, policy.ReleaseFields}, s.Action) { // which leave the record as it was
-		before := n.observed(w, w.Marks.Hash)
-		decided, recorded = before.Decided, before.Written
-	}
-	n.written, n.writtenAt, n.decided, n.recorded = version, c.Clock.Now(), decided, recorded
-	marks := policy.MarksOf(patched.GetAnnotations())
-	n.hash, n.said = marks.Hash, saidBy(&marks)
-	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standbyRuns() {
+	n.written, n.writtenAt = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now()
+	if n.pace.wrote(c.Clock.Now(), s.checksum()) {
 		// The same message each time, so that the events of a fight are counted in one.
 		c.notify(w, notify.Reverted, fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
@@ -377,21 +285,10 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	return nil
 }
 
-// refused reports whether a request has certainly changed nothing, because the API server
-// refused it.
-func refused(err error) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return false
-	}
-	code := answer.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
-}
-
 // checksum identifies what a step writes, whatever the version of the workload.
 func (s *step) checksum() uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Action, s.present.Hash, s.present.Sources, s.Mixed, s.progress)
+	fmt.Fprint(h, s.Action, s.present.Hash, s.progress)
 	return h.Sum64()
 }
 
@@ -402,8 +299,8 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 	if s.Action == policy.ReleaseFields { // what declared them is gone already, and is told when they are released
 		return
 	}
-	managed := s.State != policy.Unmanaged
-	if n.managed && !managed && s.Reason == policy.ReasonNotOptedIn {
+	managed := s.policy.Mode != policy.Off || len(s.policy.Problems) > 0
+	if n.managed && !managed {
 		c.notify(s.workload, notify.SwitchedOff, "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
@@ -461,14 +358,10 @@ var blocked = map[string]notify.What{
 	policy.ReasonFieldsRefused:      notify.FieldsRefused,
 }
 
-// tellLookFailed sends an event if a decision needs a lookup of the pods or their templates, or
-// a step of a restart, such as an eviction, and that fails. Other writes report their failures themselves.
-func (c *Controller) tellLookFailed(s *step, err error) {
+// tellStepFailed sends an event if a step of a restart, such as an eviction, fails. Other writes report their failures themselves.
+func (c *Controller) tellStepFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
-	case s.Action == policy.Verify, s.Action == policy.Inspect:
-		c.notify(s.workload, notify.LookUpFailed,
-			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
 	case s.Action == policy.ApplyFields, s.Action == policy.ReleaseFields:
 		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Setting fields failed and will be retried: %v", err))
 	case s.Action == policy.Resume:

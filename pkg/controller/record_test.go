@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -71,22 +70,4 @@ func TestReconcile_OwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran, so
-// only the record shows the change.
-func TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		adopted(c)()
-		c.hold()
-		c.set(secret("db", "2"))
-		c.refusing(func(clienttesting.Action) error { return errRefused })
-		newLeader(c)
-		edit(c, deployment("web", "db"), dropRecord)
-		c.advance(time.Minute)
-		c.refusing(nil)
-		c.took()
-		c.advance(time.Hour)
-		c.expectOneRestart("the record can be written again")
-	})
 }

@@ -4,14 +4,11 @@
 package controller
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
@@ -44,36 +41,12 @@ func TestRecreate_WriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRecreate_GoesOnWhenPodsCanBeListedAgain: until then, the remaining pods are not known.
-func TestRecreate_GoesOnWhenPodsCanBeListedAgain(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		recreating(c)
-		c.replace(true)
-		failing := true
-		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return failing, nil, apierrors.NewInternalError(errors.New("etcd"))
-		})
-		c.advance(5 * time.Second)
-		c.expect("it fails")
-		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("log lacks the failure:\n%s", log)
-		}
-		c.mu.Lock()
-		failing = false
-		c.mu.Unlock()
-		c.advance(5 * time.Millisecond)
-		c.expect("it works again", "1m6.505s evict web-1")
-	})
-}
-
 // TestRecreate_TellsThatItWaitsForARollout, even if no change triggers a reconcile.
 func TestRecreate_TellsThatItWaitsForARollout(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.replace(true)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 })
+		c.replace(true)
 		c.advance(2 * time.Minute)
 		c.expect("it waits")
 		c.expectEvents("it waits", "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 1 of 3 pods is up to date.")
@@ -87,7 +60,7 @@ func TestRecreate_TellsOfEachWaitByItself(t *testing.T) {
 		c.advance(40 * time.Second)
 		c.replace(true)
 		c.advance(5 * time.Second)
-		c.expect("the second", "1m46.5s evict web-1")
+		c.expect("the second", "1m41.5s evict web-1")
 		c.advance(40 * time.Second)
 		c.expectEvents("it has waited for 40 seconds twice")
 		c.advance(30 * time.Second)

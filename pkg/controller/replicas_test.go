@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestReconcile_NoReplicasAreNotRestarted: only the record is written, and later pods read the recorded
@@ -58,20 +57,4 @@ func TestReconcile_NoReplicasAreNotRestarted(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReconcile_LastPodsThatEndAreNotRestarted, and their record is kept until they are deleted: the
-// workload may be scaled up again before that.
-func TestReconcile_LastPodsThatEndAreNotRestarted(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		adopted(c)
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
-		c.set(secret("db", "2"))
-		c.advance(time.Hour)
-		c.expect("the last pod is ending")
-		c.expectState("the last pod is ending", policy.Pending, "ScalingDown")
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
-		c.advance(time.Hour)
-		c.expect("it has not ended", "1h1m0s rollout web")
-	})
 }

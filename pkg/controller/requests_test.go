@@ -27,7 +27,7 @@ type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned, in place, progress, tell
+	kind string // of a patch: rollout, baseline, forget, recreate, recreated, in place, progress, tell
 	err  string // the reason of the error
 }
 
@@ -186,12 +186,8 @@ func kindOf(patch []byte) string {
 	switch text := string(patch); {
 	case strings.Contains(text, `"spec"`):
 		return "rollout"
-	case strings.Contains(text, policy.VerifiedAnnotation+`":"`):
-		return "verified"
-	case strings.Contains(text, `.abandoned"`):
-		return "abandoned"
-	case strings.Contains(text, `.mixed"`):
-		return "mixed"
+	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
+		return "forget"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
 		return "recreated"
 	case strings.Contains(text, policy.RestartingAnnotation):

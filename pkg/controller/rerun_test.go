@@ -42,7 +42,7 @@ func rerunning(t *testing.T) (*Controller, *collected, *testingclock.FakeClock, 
 	}}}}
 	sink, now := &collected{}, testingclock.NewFakeClock(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
 	c := New(Config{Client: workloadtest.Client(fake.NewClientset(cron, active)), Sink: sink, Clock: clock.WithTicker(now), Workers: 1})
-	c.begin(nil, true, nil)
+	c.serve(nil)
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "CronJob", Namespace: "shop", Name: "report"}, UID: "u", ResourceVersion: "7"}
 	w.Traits = dependency.Traits{Rollable: true, Recurring: true, Reruns: true}
 	s := &step{workload: w, present: policy.Record{Hash: "v1.k.b"}, policy: policy.Policy{Mode: policy.Auto, Strategy: policy.Rerun, Reruns: true}}
@@ -118,7 +118,7 @@ func TestContinueRestart_TellsOfFailure(t *testing.T) {
 	other := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "seed", UID: "other"}}
 	sink := &collected{}
 	c := New(Config{Client: workloadtest.Client(fake.NewClientset(duplicate, other)), Sink: sink, Clock: clock.RealClock{}, Workers: 1})
-	c.begin(nil, true, nil)
+	c.serve(nil)
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "Job", Namespace: "shop", Name: name}, UID: "c", Annotations: duplicate.Annotations}
 	w.Traits = dependency.Traits{Rollable: true, Reruns: true}
 	s := &step{workload: w}

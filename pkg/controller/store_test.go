@@ -6,6 +6,7 @@ package controller
 import (
 	"testing/synctest"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,11 +28,17 @@ func (c *cluster) store(o ingesttest.Object) {
 		o.SetUID(types.UID("uid-" + o.GetName()))
 	}
 	c.Set(o)
+	if c.running != nil {
+		c.roll(o)
+	}
 }
 
 // mirror writes an object to the tracker of the client, or deletes it from there.
 func (c *cluster) mirror(o ingesttest.Object, deleted bool) {
 	c.t.Helper()
+	if _, is := o.(*metav1.PartialObjectMetadata); is { // only the index reads these
+		return
+	}
 	tracker, resource := c.client.Tracker(), ingesttest.ResourceOf(o)
 	_, err := tracker.Get(resource, o.GetNamespace(), o.GetName())
 	switch {
@@ -60,6 +67,9 @@ func (c *cluster) remove(o ingesttest.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Delete(o)
+	if _, is := o.(*appsv1.Deployment); is {
+		c.drop(o)
+	}
 }
 
 // hold holds back events for the index.

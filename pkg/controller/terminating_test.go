@@ -38,7 +38,7 @@ func TestReconcile_WhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 				c.advance(time.Hour)
 				c.expect("being deleted")
 				c.expectEvents("being deleted")
-				c.expectState("being deleted", policy.Unmanaged, policy.ReasonTerminating)
+				c.expectState("being deleted", policy.InSync, policy.ReasonTerminating)
 			})
 		})
 	}

@@ -83,7 +83,6 @@ func TestReconcile_ConfigReloadOffNamesTheObject(t *testing.T) {
 func TestReconcile_UndoThatBringsBackAnEviction(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
-		c.set(replicaSet("web-a", "1", "uid-web", time.Now()))
 		c.set(pod("web-0", "uid-web-a"))
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
 			d.Annotations[policy.RecreatingAnnotation] = "01234567,89abcdef"

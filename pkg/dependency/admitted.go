@@ -49,8 +49,6 @@ type globSpace struct {
 	admitted int       // the first so many
 	last     *globRank // the last of them; nil: there is none
 	work     int       // of them
-	// deleted is the last deletion of a source.
-	deleted Change
 }
 
 func (s *globSpace) admits(r globRank) bool { return s.last != nil && !s.last.before(r) }
@@ -102,9 +100,8 @@ func (g *Graph) rankOf(id *globID) (r globRank, found bool) {
 	return r, found
 }
 
-// ranked updates the rank of a glob if any workload had the glob before. Otherwise, create returns what is known about
-// it.
-func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *aggregate) {
+// ranked updates the rank of a glob.
+func (g *Graph) ranked(id *globID, before globRank, had bool) {
 	now, has := g.rankOf(id)
 	if id.work() > MaxWorkOfGlob || had == has && before.created == now.created {
 		return
@@ -127,13 +124,10 @@ func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *agg
 			s.add(now)
 		}
 	}
-	switch {
-	case !has, !s.admits(now):
+	if has && s.admits(now) {
+		g.admit(id)
+	} else {
 		g.refuse(id)
-	case !had:
-		g.globs.set(id, create())
-	default:
-		g.admit(s, id)
 	}
 	for s.work > g.bounds.globWork {
 		last := *s.last
@@ -146,7 +140,7 @@ func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *agg
 			break
 		}
 		s.add(next)
-		g.admit(s, &next.id)
+		g.admit(&next.id)
 	}
 	if s.ranks.Len() == 0 {
 		delete(g.globSpaces, id.namespace)
@@ -161,13 +155,12 @@ func (g *Graph) refuse(id *globID) {
 	}
 }
 
-// admit begins to track what a glob names. Sources that were deleted before that are not known.
-func (g *Graph) admit(s *globSpace, id *globID) {
+// admit begins to track what a glob names.
+func (g *Graph) admit(id *globID) {
 	if g.globs.get(*id) != nil {
 		return
 	}
 	a := newAggregate(*id)
-	a.goneBefore = s.deleted
 	g.globs.set(&a.id, a)
 	g.changedGlobs = append(g.changedGlobs, *id)
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -24,7 +23,7 @@ func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 5, admitsGlobs) }
 
 func admitsGlobs(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	b := bounds{globWork: 3 + r.Intn(20), deletionNamespaces: 1}
+	b := bounds{globWork: 3 + r.Intn(20)}
 	g, known := newGraph(b), map[string]bool{}
 	impossible := strings.Repeat("?", MaxWorkOfGlob)
 	refused := false
@@ -109,50 +108,6 @@ func admittedIn(g *Graph, most int) map[string]bool {
 		out[fmt.Sprint(w.WorkloadKey)] = n == nil || !slices.ContainsFunc(n.globs, func(id globID) bool { return !admitted[id] })
 	})
 	return out
-}
-
-// A source that is deleted while a glob is not admitted may have matched the glob.
-func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
-	g := NewGraph()
-	g.bounds.globWork = 1
-	use := func(name string, created int64, globs ...string) WorkloadKey {
-		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", name}, Created: metav1.Unix(created, 0)}
-		var p Patterns
-		for _, glob := range globs {
-			p.Sources = append(p.Sources, Pattern{Secret, glob})
-		}
-		g.SetWorkload(w, p)
-		return w.WorkloadKey
-	}
-	remove := func(name string, version uint64) {
-		s := &Source{SourceKey: SourceKey{Secret, "shop", name}}
-		g.SetSource(s)
-		g.DeleteSource(s.SourceKey, Change{Version: version, Order: version, Seen: time.Unix(int64(version), 0)})
-	}
-	gone := func(glob string) (out []string) {
-		g.Matched("shop", Pattern{Secret, glob}, nil, nil).EachGone(func(name string, change Change) bool {
-			out = append(out, fmt.Sprint(name, "@", change.Version))
-			return true
-		})
-		return out
-	}
-	older := use("older", 1, "a*")
-	younger := use("younger", 2, "b*")
-	if !g.Admitted(older) || g.Admitted(younger) {
-		t.Fatalf("admitted: older %v, younger %v; want true and false", g.Admitted(older), g.Admitted(younger))
-	}
-	remove("b1", 10)
-	remove("other", 20)
-	use("younger", 2, "b1*") // another glob knows no more about earlier deletions
-	if use("older", 1); !g.Admitted(younger) {
-		t.Fatal("the glob is not admitted, want it admitted once there is room")
-	}
-	if diff := gocmp.Diff([]string{"@20"}, gone("b1*")); diff != "" {
-		t.Errorf("known deletions (-want +got):\n%s", diff)
-	}
-	if diff := gocmp.Diff([]string(nil), gone("c*")); diff != "" {
-		t.Errorf("deletions for a glob that no workload has (-want +got):\n%s", diff)
-	}
 }
 
 // A glob costs a namespace 1, and more for each byte if it contains more than stars, for exceptions that are

@@ -21,10 +21,6 @@ func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	case before.extra == nil || !before.extra.patterns.equal(patterns):
 		now.extra = newExtra(w.Namespace, patterns)
 	}
-	g.beginUse(before, now)
-	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
-		g.beginWaiting(w)
-	}
 	g.relate(before.workload, w)
 	g.workloads.set(&w.WorkloadKey, w)
 	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
@@ -59,12 +55,8 @@ func (g *Graph) patternsOf(key WorkloadKey) (patterns Patterns) {
 
 func (g *Graph) replaceUse(before, now use) {
 	g.users.replace(before, now)
-	g.waiting.replace(before.whileWaiting(), now.whileWaiting())
 	key := cmp.Or(now.workload, before.workload).WorkloadKey
 	g.setExtra(key, before, now)
-	if before.workload != nil && (g.gone.len() > 0 || g.unused.len() > 0) {
-		before.eachReference(func(r *Reference) { g.endUseOf(SourceKey{r.Kind, key.Namespace, r.Name}) })
-	}
 }
 
 // eachReference calls f for what a workload refers to by name.
@@ -84,47 +76,22 @@ func (u *use) eachReference(f func(*Reference)) {
 
 // SetSource adds a source or replaces the one with the same key.
 func (g *Graph) SetSource(s *Source) {
-	last, before := g.LastChange(s.SourceKey), g.sources.get(s.SourceKey)
+	before := g.sources.get(s.SourceKey)
 	g.sources.set(&s.SourceKey, s)
-	g.aggregateChanged(before, s, Change{})
-	g.forgetGone(s.SourceKey)
-	g.order = max(g.order, s.Change.Order)
-	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
-	if s.Change != last || before != nil && before.listedAt != s.listedAt {
-		g.endWaiting(s.SourceKey, s.Change)
-	}
+	g.aggregateChanged(before, s)
+	g.unbury(s.SourceKey)
+	g.noteWrite(s.Namespace, s.ChangedBy, s.before)
 }
 
-// DeleteSource removes a source, if it exists, and remembers the time for workloads that
-// refer to it.
-func (g *Graph) DeleteSource(key SourceKey, change Change) {
+// DeleteSource removes a source, if it exists, and remembers its periods for workloads that use it.
+func (g *Graph) DeleteSource(key SourceKey, at Arrival) {
 	deleted := g.sources.get(key)
 	if deleted == nil {
 		return
 	}
-	g.order = max(g.order, change.Order)
+	g.bury(deleted, at)
 	g.sources.delete(key)
-	g.aggregateChanged(deleted, nil, change)
-	if space := g.globSpaces[key.Namespace]; space != nil {
-		space.deleted = change
-	}
-	if g.users.any(key) {
-		was := *deleted
-		was.deletedAt = change.Version
-		at := change.Seen
-		if !change.Since.IsZero() && change.Since.Before(at) { // nothing else dates it
-			at = change.Since
-		}
-		h := *was.history()
-		if h.episodes = addEpisode(h.episodes, episode{change.Moment(), at, change.After != 0}); change.Seen.IsZero() {
-			h.episodes = nil
-		}
-		h.past = addPast(deleted, change)
-		was.remember(h)
-		g.setGone(&was, change)
-	}
-	g.noteDeletion(deletion{key, change, deleted.Ignored})
-	g.endWaiting(key, change)
+	g.aggregateChanged(deleted, nil)
 }
 
 // SetUnreadNamespace sets what counts as our annotations of namespaces that have not been read: by default none. It is

@@ -91,16 +91,6 @@ type aggregate struct {
 	matcher globMatcher
 	except  Matcher
 	members atomic.Pointer[members] // nil: they have not been looked up
-	// gone are the last members that were deleted, the latest first, and goneBefore is the last
-	// deletion before them.
-	gone       []goneMember
-	goneBefore Change
-}
-
-// goneMember is a member that was deleted.
-type goneMember struct {
-	name   string
-	change Change
 }
 
 func newAggregate(id globID) *aggregate {
@@ -119,24 +109,14 @@ func (a *aggregate) names(name string) bool {
 	return a.matcher.matches(a.id.Kind, name) && !a.except.Matches(a.id.Kind, name)
 }
 
-// after returns the aggregate after a source that it names has changed. Either state of the source may
-// be nil; change is for a deletion.
-func (a *aggregate) after(before, now *Source, change Change) *aggregate {
-	next := &aggregate{id: a.id, matcher: a.matcher, except: a.except, gone: a.gone, goneBefore: a.goneBefore}
+// after returns the aggregate after a source that it names has changed. Either state of the source may be nil.
+func (a *aggregate) after(before, now *Source) *aggregate {
+	next := &aggregate{id: a.id, matcher: a.matcher, except: a.except}
 	if m := a.members.Load(); m != nil {
 		next.members.Store(m.after(before, now))
 	}
-	if now == nil && !before.Ignored {
-		next.gone = append([]goneMember{{before.Name, change}}, a.gone...)
-		if len(next.gone) > maxGoneMembers {
-			next.goneBefore, next.gone = next.gone[maxGoneMembers].change, next.gone[:maxGoneMembers]
-		}
-	}
 	return next
 }
-
-// maxGoneMembers limits the deletions that are remembered for a glob.
-const maxGoneMembers = 32
 
 // eachAggregate calls f for the aggregates that name a source, until it returns false.
 func (g *Graph) eachAggregate(key SourceKey, f func(*aggregate) bool) {
@@ -156,10 +136,10 @@ func (g *Graph) aggregates(key SourceKey) (all []*aggregate) {
 
 // aggregateChanged applies a change of a source to the aggregates. Either source may be
 // nil.
-func (g *Graph) aggregateChanged(before, now *Source, deletion Change) {
+func (g *Graph) aggregateChanged(before, now *Source) {
 	key := cmp.Or(now, before).SourceKey
 	for _, a := range g.aggregates(key) {
-		next := a.after(before, now, deletion)
+		next := a.after(before, now)
 		g.globs.set(&next.id, next)
 	}
 }
@@ -177,11 +157,7 @@ func (g *Graph) setExtra(key WorkloadKey, before, now use) {
 		for _, id := range now.extra.globs {
 			rank, had := g.rankOf(&id)
 			g.globUsers.set(&globUse{id, is, key}, struct{}{})
-			g.ranked(&id, rank, had, func() *aggregate {
-				a := newAggregate(id)
-				a.gone, a.goneBefore = g.goneOfGlob(a, before)
-				return a
-			})
+			g.ranked(&id, rank, had)
 		}
 	}
 	if before.extra == nil {
@@ -191,7 +167,7 @@ func (g *Graph) setExtra(key WorkloadKey, before, now use) {
 		if now.extra == nil || was != is || !slices.Contains(now.extra.globs, id) {
 			rank, had := g.rankOf(&id)
 			g.globUsers.delete(globUse{id, was, key})
-			g.ranked(&id, rank, had, nil)
+			g.ranked(&id, rank, had)
 		}
 	}
 }
@@ -202,63 +178,4 @@ func (u *use) created() int64 {
 		return 0
 	}
 	return u.workload.Created.Unix()
-}
-
-// goneOfGlob returns which sources of a new glob are known to have been deleted, and the last deletion before
-// them. It considers what a workload used before, because otherwise an edit of its annotations would hide a
-// deletion, and the last deletions in the namespace, because the workload is read on another stream.
-func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier Change) {
-	earlier = g.deletedElsewhere
-	if d := g.deletionsIn(a.id.namespace); d != nil {
-		earlier = d.before
-	}
-	add := func(name string, change Change) {
-		if a.names(name) && !slices.ContainsFunc(gone, func(other goneMember) bool { return other.name == name }) {
-			gone = append(gone, goneMember{name, change})
-		}
-	}
-	before.eachReference(func(r *Reference) {
-		if was := g.goneOf(SourceKey{r.Kind, a.id.namespace, r.Name}); r.Kind == a.id.Kind && was.Source != nil && !was.Ignored {
-			add(r.Name, was.change)
-		}
-	})
-	if before.extra != nil {
-		for _, id := range before.extra.globs {
-			other := g.globs.get(id)
-			if other == nil { // it was not admitted
-				other = &aggregate{goneBefore: g.lastDeletionIn(id.namespace)}
-			}
-			if id.Kind == a.id.Kind {
-				for _, member := range other.gone {
-					add(member.name, member.change)
-				}
-				if other.goneBefore.Order > earlier.Order { // it may be one of this glob
-					earlier = other.goneBefore
-				}
-			}
-		}
-	}
-	if d := g.deletionsIn(a.id.namespace); d != nil {
-		for _, last := range d.last {
-			if last.Kind == a.id.Kind && !last.ignored {
-				add(last.Name, last.change)
-			}
-		}
-	}
-	slices.SortFunc(gone, func(a, b goneMember) int { return cmp.Compare(b.change.Order, a.change.Order) })
-	if len(gone) > maxGoneMembers {
-		if next := gone[maxGoneMembers].change; next.Order > earlier.Order {
-			earlier = next
-		}
-		gone = gone[:maxGoneMembers]
-	}
-	return gone, earlier
-}
-
-// lastDeletionIn returns when a source was last deleted in a namespace, as far as it has had globs since.
-func (g *Graph) lastDeletionIn(namespace string) (last Change) {
-	if s := g.globSpaces[namespace]; s != nil {
-		last = s.deleted
-	}
-	return last
 }

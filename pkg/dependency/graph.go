@@ -4,9 +4,10 @@
 package dependency
 
 import (
+	"time"
+
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/utils/lru"
 )
@@ -23,11 +24,15 @@ type Graph struct {
 	unread          tree[SourceKey, *Unread]
 	leftOut         SourceKind
 	selectedByLabel bool
+	// complete is since when everything has been read, by this server's clock; zero: it has not.
+	complete time.Time
 	// besides are sources that are not in the cluster; see With.
 	besides map[SourceKey]*Source
 	// podStatuses are statuses of SecretProviderClasses, by name, and mounts the same in the order of compareMounts.
 	podStatuses, mounts tree[PodStatus, *PodStatus]
-	agents              agentPods
+	pods                pods
+	replicaSets         replicaSets
+	runs                runs
 	namespaces          tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
 	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
 	unreadNamespace map[string]string
@@ -45,33 +50,13 @@ type Graph struct {
 	// changed. Snapshots have neither.
 	globSpaces   map[string]*globSpace
 	changedGlobs Globs
-	// waiting are the workloads with gates that wait. arrivals are the changes of sources with which some of these have
-	// yet to be updated, and toldLast is the last workload that was updated with the first of them. arrived is the
-	// number of arrivals so far.
-	waiting  users
-	arrivals []arrival
-	arrived  uint64
-	toldLast WorkloadKey
-	// gone are deleted sources that workloads refer to by their names. unused are the deletions of sources that may
-	// have been deleted before any workload referred to them.
-	gone   tree[SourceKey, goneSource]
-	unused tree[SourceKey, Change]
-	// goneContents are, for each namespace, the sources in gone whose content is remembered, and deletions are its last
-	// deletions. Deletions in namespaces that have been forgotten were no later than deletedElsewhere. Snapshots have
-	// none of these.
-	goneContents     map[string]*goneContents
-	deletions        *lru.Cache
-	deletedElsewhere Change
-	bounds           bounds
+	// buried are the periods of deleted sources, and graves their order; snapshots have no graves.
+	buried tree[SourceKey, *[]Period]
+	graves *lru.Cache
+	bounds bounds
 	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
-	// since is when the first lists were complete. In which order the changes that they showed were made is not known.
-	since Moment
-	// order is the place of the last change of a source in the order in which it was read.
-	order uint64
-	// severalCounters: versions of different resources must not be compared.
-	severalCounters bool
 }
 
 // namespace is immutable.
@@ -88,13 +73,11 @@ type changingNamespace struct {
 	order  uint64 // of the change, in the order of reading
 }
 
-// bounds are those of what is kept of a namespace, of how many namespaces, and of what is done at once.
-type bounds struct{ goneBytes, deletions, deletionNamespaces, globWork, told int }
+// bounds are those of what is done at once.
+type bounds struct{ globWork int }
 
 // NewGraph returns an empty graph.
-func NewGraph() *Graph {
-	return newGraph(bounds{maxGoneBytes, maxDeletions, maxDeletionNamespaces, MaxGlobWork, maxTold})
-}
+func NewGraph() *Graph { return newGraph(bounds{MaxGlobWork}) }
 
 func newGraph(b bounds) *Graph {
 	g := &Graph{
@@ -104,23 +87,22 @@ func newGraph(b bounds) *Graph {
 		namespaces:  newTree[string, *namespace](compareNames),
 		podStatuses: newTree[PodStatus, *PodStatus](comparePodStatuses),
 		mounts:      newTree[PodStatus, *PodStatus](compareMounts),
-		agents:      newAgentPods(),
+		pods:        newPods(),
+		replicaSets: newReplicaSets(),
+		runs:        newRuns(),
 		users:       newUsers(),
 		owned:       newTree[ownedKey, struct{}](compareOwned),
 		borrowers:   newTree[ownedKey, struct{}](compareOwned),
-		waiting:     newUsers(),
 		extra:       newTree[WorkloadKey, *extra](compareWorkloads),
 		globs:       newTree[globID, *aggregate](compareGlobs),
 		globUsers:   newTree[globUse, struct{}](compareGlobUses),
-		gone:        newTree[SourceKey, goneSource](compareSources),
-		unused:      newTree[SourceKey, Change](compareSources),
 		writers:     lru.New(maxWriterNamespaces),
+		buried:      newTree[SourceKey, *[]Period](compareSources),
 
-		goneContents: map[string]*goneContents{},
-		globSpaces:   map[string]*globSpace{},
-		bounds:       b,
+		globSpaces: map[string]*globSpace{},
+		bounds:     b,
 	}
-	g.deletions = g.newDeletions(b.deletionNamespaces)
+	g.graves = g.newGraves()
 	return g
 }
 
@@ -131,13 +113,20 @@ func (g *Graph) Snapshot() *Graph {
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
 	s.unread, s.owned = g.unread.clone(), g.owned.clone()
 	s.borrowers = g.borrowers.clone()
-	s.podStatuses, s.mounts, s.agents = g.podStatuses.clone(), g.mounts.clone(), g.agents.clone()
-	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
+	s.podStatuses, s.mounts = g.podStatuses.clone(), g.mounts.clone()
+	s.pods, s.replicaSets, s.runs = g.pods.clone(), g.replicaSets.clone(), g.runs.clone()
+	s.users = g.users.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
-	s.goneContents, s.deletions = nil, nil
+	s.buried, s.graves = g.buried.clone(), nil
 	s.globSpaces, s.changedGlobs = nil, nil
 	return &s
 }
+
+// SetComplete notes that everything has been read by a time of this server's clock.
+func (g *Graph) SetComplete(at time.Time) { g.complete = at }
+
+// Complete returns since when everything has been read; zero: it has not.
+func (g *Graph) Complete() time.Time { return g.complete }
 
 // SetDigester sets the digester with which sources are read from now on. As long as there are sources of another
 // digester, hashes cannot be compared.
@@ -145,43 +134,6 @@ func (g *Graph) SetDigester(d *Digester) { g.digester = d }
 
 // Digester returns the digester by which the sources were read; nil: none was set.
 func (g *Graph) Digester() *Digester { return g.digester }
-
-// SetSince notes when the first lists were complete.
-func (g *Graph) SetSince(at Moment) { g.since, g.order = at, max(g.order, at.Order) }
-
-// SetSeveralCounters notes whether resources may have several revision counters, so that
-// versions of one say nothing about when another changed. By default, a graph assumes one
-// counter.
-func (g *Graph) SetSeveralCounters(several bool) { g.severalCounters = several }
-
-// Before reports whether one moment was certainly, or with several revision counters by
-// the order of reading, before another one. The zero moment is before all others.
-func (g *Graph) Before(a, b Moment) bool {
-	if g.severalCounters {
-		return a.Order < b.Order
-	}
-	return a.Version < b.Version
-}
-
-// Latest returns the latest of some moments.
-func (g *Graph) Latest(moments ...Moment) (latest Moment) {
-	for _, m := range moments {
-		if g.Before(latest, m) {
-			latest = m
-		}
-	}
-	return latest
-}
-
-// Order returns the place of the last change of a source, or of the first lists, in the order in
-// which this process has read things.
-func (g *Graph) Order() uint64 { return g.order }
-
-// Since returns when the first lists were complete.
-func (g *Graph) Since() Moment { return g.since }
-
-// SeveralCounters reports whether versions of different resources must not be compared.
-func (g *Graph) SeveralCounters() bool { return g.severalCounters }
 
 // namespace returns what is known about a namespace.
 func (g *Graph) namespace(name string) namespace {
@@ -242,75 +194,6 @@ func (g *Graph) Behind(w *Workload) bool {
 
 func (n *namespace) behind(w *Workload) bool {
 	return n.changing != nil && w.noted != 0 && w.noted < n.changing.order
-}
-
-// LastChange returns when the content of a source last changed, as far as it is known:
-// the zero value for one that has been absent since before anything was read.
-func (g *Graph) LastChange(key SourceKey) Change {
-	if s := g.Source(key); s != nil {
-		return s.Change
-	}
-	return g.goneOf(key).change
-}
-
-// LastWritten returns an upper bound on the last change of what r reads in a namespace.
-func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
-	key := SourceKey{r.Kind, namespace, r.Name}
-	s := g.Source(key)
-	if s != nil {
-		return s.LastWritten(r)
-	}
-	gone := g.goneOf(key)
-	if gone.Source != nil && len(gone.Shown(r)) == 0 { // nothing that r reads went with it
-		return gone.moment(gone.written(r))
-	}
-	return gone.change.Moment()
-}
-
-// First returns the state of a source when this process began to watch: without keys, or nil, if it was absent. Known
-// is false if that has been forgotten.
-func (g *Graph) First(key SourceKey) (s *Source, known bool) {
-	s = g.sourceOrGone(key)
-	switch {
-	case s == nil || s.history().first == nil:
-		return s, true
-	case s.history().first == unknownKeys:
-		return nil, false
-	default:
-		return &Source{SourceKey: key, Keys: *s.history().first}, true
-	}
-}
-
-// sourceOrGone returns a source, or what was known about it when it was deleted, or nil.
-func (g *Graph) sourceOrGone(key SourceKey) *Source {
-	if s := g.Source(key); s != nil {
-		return s
-	}
-	return g.goneOf(key).Source
-}
-
-// Past returns the last contents of a source before the current one that this process has seen, the
-// latest last: keys, LastChanged and Change of each, and when it changed or was deleted. While the
-// source was absent it had none.
-func (g *Graph) Past(key SourceKey) []Past {
-	s := g.sourceOrGone(key)
-	if s == nil {
-		return nil
-	}
-	return s.history().past
-}
-
-// ChangedSince returns when the content of a source first and last changed after a moment,
-// by the clock of the API server where that is known, else by ours, and how often. The first
-// is zero when that is not remembered, both when it has not changed. Live reports whether each of these changes came
-// by an event, so that there were no others.
-func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int, live bool) {
-	return g.sourceOrGone(key).changed(func(at Moment) bool { return g.Before(since, at) })
-}
-
-// ReadSince is ChangedSince for a place in the order in which this process has read things.
-func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, times int, live bool) {
-	return g.sourceOrGone(key).changed(func(at Moment) bool { return order < at.Order })
 }
 
 // Users returns the workloads that a change of a source affects, each once. The source need not

@@ -20,46 +20,19 @@ type naive struct {
 	workloads map[WorkloadKey]*Workload
 	patterns  map[WorkloadKey]Patterns
 	sources   map[SourceKey]*Source
-	gone      map[SourceKey]Change
 }
 
 func newNaive() *naive {
-	return &naive{map[WorkloadKey]*Workload{}, map[WorkloadKey]Patterns{}, map[SourceKey]*Source{}, map[SourceKey]Change{}}
+	return &naive{map[WorkloadKey]*Workload{}, map[WorkloadKey]Patterns{}, map[SourceKey]*Source{}}
 }
 
 func (n *naive) setWorkload(w *Workload, patterns Patterns) {
 	n.workloads[w.WorkloadKey], n.patterns[w.WorkloadKey] = w, patterns
-	n.forget()
 }
 
 func (n *naive) deleteWorkload(key WorkloadKey) {
 	delete(n.workloads, key)
 	delete(n.patterns, key)
-	n.forget()
-}
-
-// forget drops deletions of sources that no workload refers to.
-func (n *naive) forget() {
-	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.usersBy(key, false)) == 0 })
-}
-
-func (n *naive) setSource(s *Source) {
-	n.sources[s.SourceKey] = s
-	delete(n.gone, s.SourceKey)
-}
-
-func (n *naive) deleteSource(key SourceKey, change Change) {
-	if n.sources[key] != nil && len(n.usersBy(key, false)) > 0 {
-		n.gone[key] = change
-	}
-	delete(n.sources, key)
-}
-
-func (n *naive) lastChange(key SourceKey) Change {
-	if s := n.sources[key]; s != nil {
-		return s.Change
-	}
-	return n.gone[key]
 }
 
 func (n *naive) users(key SourceKey) []string { return n.usersBy(key, true) }
@@ -99,61 +72,32 @@ func (n *naive) references(w *Workload, patterns []Pattern) []string {
 }
 
 // matched returns what Matched returns, from a search through all sources.
-func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart []string) (out description) {
-	var members, named []*Source // named includes those that are set apart
-	var ignored, content sum
-	var ignoredCount int
+func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern) (out description) {
 	for key, s := range n.sources {
-		switch {
-		case key.Namespace != namespace || !glob.Matches(key.Kind, key.Name):
-		case slices.ContainsFunc(exclude, func(p Pattern) bool { return p.Matches(key.Kind, key.Name) }):
-		case slices.Contains(apart, key.Name):
-			if !s.Ignored {
-				named = append(named, s)
-			}
-		case s.Ignored:
-			ignored.add(sumOfName(key.Name))
-			ignoredCount++
-		default:
-			members, named = append(members, s), append(named, s)
-			content.add(sumOf(s.content))
-			out.Keys += len(s.Keys)
-			if s.LastChanged.After(out.LastChanged) {
-				out.LastChanged = s.LastChanged.Time
-			}
+		excluded := slices.ContainsFunc(exclude, func(p Pattern) bool { return p.Matches(key.Kind, key.Name) })
+		if key.Namespace != namespace || !glob.Matches(key.Kind, key.Name) || excluded || s.Ignored {
+			continue
+		}
+		out.Names = append(out.Names, key.Name)
+		if s.LastChanged.After(out.LastChanged) {
+			out.LastChanged = s.LastChanged.Time
 		}
 	}
-	out.Count, out.Content, out.Ignored, out.IgnoredSum = len(members), fmt.Sprint(content), ignoredCount, fmt.Sprint(ignored)
-	slices.SortFunc(named, orderedByName.compare)
-	for _, s := range named[:min(len(named), MaxNames)] {
-		if !slices.Contains(apart, s.Name) {
-			out.Names = append(out.Names, s.Name)
-		}
-	}
-	slices.SortFunc(members, orderedByOrder.compare)
-	out.Complete = len(members) <= 256
-	for _, s := range members[:min(len(members), 256)] {
-		out.Recent = append(out.Recent, s.Name)
-	}
+	out.Count = len(out.Names)
+	slices.Sort(out.Names)
 	return out
 }
 
-// description is everything that Matched returns, except for deletions.
+// description is everything that Matched returns.
 type description struct {
-	Count, Keys, Ignored int
-	Content, IgnoredSum  string
-	Names, Recent        []string
-	Complete             bool // whether Recent contains all
-	LastChanged          time.Time
+	Count       int
+	Names       []string
+	LastChanged time.Time
 }
 
-func describeMatched(m *Matched) description {
-	out := description{Count: m.Count, Keys: m.Keys, Ignored: m.ignored, Content: fmt.Sprint(m.sum), IgnoredSum: fmt.Sprint(m.ignoredSum),
-		Names: m.Names(), LastChanged: m.LastChanged().Time}
-	out.Complete = m.EachRecent(func(s *Source) bool {
-		out.Recent = append(out.Recent, s.Name)
-		return true
-	})
+func describeMatched(m *Matched) (out description) {
+	out = description{Count: m.Count, LastChanged: m.LastChanged().Time}
+	out.Names = append(out.Names, m.Names()...)
 	return out
 }
 
@@ -176,7 +120,7 @@ func sortedKeys(keys []WorkloadKey) (out []string) {
 	return out
 }
 
-// The users of a source, the references of a workload and the last change of a source are always the same as from
+// The users of a source and the references of a workload are always the same as from
 // a search through everything.
 func TestGraphAfterAnyChanges(t *testing.T) { withSeeds(t, 1, graphAfterAnyChanges) }
 
@@ -197,9 +141,8 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		return out
 	}
 	randomPatterns := func() Patterns { return Patterns{somePatterns(), somePatterns()} }
-	var used, byPattern, matched, gone int
+	var used, byPattern, matched int
 	for step := range 10_000 {
-		change := Change{Version: uint64(step + 1), Seen: at(step).Time}
 		switch r.Intn(6) {
 		case 0, 1, 2:
 			w := &Workload{WorkloadKey: randomWorkloadKey()}
@@ -217,14 +160,13 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			g.DeleteWorkload(key)
 			n.deleteWorkload(key)
 		case 4:
-			s := &Source{SourceKey: randomSourceKey(), Change: change, SourceMarks: SourceMarks{Ignored: r.Intn(4) == 0}, Keys: make([]KeyDigest, r.Intn(3)),
-				content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(100))}
+			s := &Source{SourceKey: randomSourceKey(), SourceMarks: SourceMarks{Ignored: r.Intn(4) == 0}, Keys: make([]KeyDigest, r.Intn(3)), LastChanged: at(r.Intn(100))}
 			g.SetSource(s)
-			n.setSource(s)
+			n.sources[s.SourceKey] = s
 		case 5:
 			key := randomSourceKey()
-			g.DeleteSource(key, change)
-			n.deleteSource(key, change)
+			g.DeleteSource(key, Arrival{})
+			delete(n.sources, key)
 		}
 
 		key, w := randomSourceKey(), randomWorkloadKey()
@@ -235,9 +177,6 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		}
 		if g.Source(key) != n.sources[key] || g.Sources(key.Namespace)(key.Kind, key.Name) != n.sources[key] {
 			t.Fatalf("step %d: source %v is not the one that was set last", step, key)
-		}
-		if diff := cmp.Diff(n.lastChange(key), g.LastChange(key)); diff != "" {
-			t.Fatalf("step %d: last change of %v (-want +got):\n%s", step, key, diff)
 		}
 		if g.Workload(w) != n.workloads[w] {
 			t.Fatalf("step %d: workload %v is not the one that was set last", step, w)
@@ -255,22 +194,17 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			byPattern += len(want) - len(w.References)
 			for _, p := range patterns.Sources {
 				if p.Glob() {
-					var apart []string
-					for range r.Intn(3) {
-						apart = append(apart, randomSourceKey().Name)
-					}
-					got, want := g.Matched(w.Namespace, p, patterns.Exclude, apart), n.matched(w.Namespace, p, patterns.Exclude, apart)
+					got, want := g.Matched(w.Namespace, p, patterns.Exclude), n.matched(w.Namespace, p, patterns.Exclude)
 					if diff := cmp.Diff(want, describeMatched(got)); diff != "" {
-						t.Fatalf("step %d: %v in %s without %v and %v (-want +got):\n%s", step, p, w.Namespace, patterns.Exclude, apart, diff)
+						t.Fatalf("step %d: %v in %s without %v (-want +got):\n%s", step, p, w.Namespace, patterns.Exclude, diff)
 					}
 					matched += got.Count
 				}
 			}
 		}
-		gone += len(n.gone)
 	}
-	if used == 0 || byPattern == 0 || matched == 0 || gone == 0 {
-		t.Errorf("sources used %d times, by patterns %d times, by globs %d times, deleted %d times; want each to occur often", used, byPattern, matched, gone)
+	if used == 0 || byPattern == 0 || matched == 0 {
+		t.Errorf("sources used %d times, by patterns %d times, by globs %d times; want each to occur often", used, byPattern, matched)
 	}
 
 	var all []*Workload
@@ -313,68 +247,15 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 	g.SetSource(&Source{SourceKey: shared})
 	g.SetNamespace("ns", map[string]string{"configdep.io/reload": "auto"})
 	for i := range 10 {
-		g.DeleteSource(SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}, Change{Version: 1})
+		g.DeleteSource(SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}, Arrival{})
 	}
-	g.DeleteSource(shared, Change{Version: 1})
-	if n := g.gone.len() + len(g.globs.get(globID{"ns", Pattern{ConfigMap, "feature-*"}, ""}).gone); n != 11 {
-		t.Fatalf("deletions of %d sources are known: this test looks in the wrong place", n)
-	}
+	g.DeleteSource(shared, Arrival{})
 	for i := range 10 {
 		g.DeleteWorkload(key(i))
 	}
 	g.SetNamespace("ns", nil)
-	if held := g.users.items.Len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.gone.len() + g.namespaces.len(); held != 0 {
+	if held := g.users.items.Len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.namespaces.len(); held != 0 {
 		t.Errorf("graph after all deletions = %+v", g)
-	}
-}
-
-// The status of a workload changes many times in a second while its pods are replaced. The deletion of a source is
-// remembered as long as the workload refers to the source, or the change would be lost.
-func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
-	w := func(sources ...string) *Workload {
-		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "ns", "web"}}
-		for _, s := range sources {
-			w.References = append(w.References, Reference{Kind: Secret, Name: s})
-		}
-		return w
-	}
-	glob := Patterns{Sources: []Pattern{{Secret, "d*"}}}
-	tests := map[string]struct {
-		before, after *Workload
-		then          Patterns
-		remembered    bool
-	}{
-		"the template still refers to the source": {w("db"), w("db"), Patterns{}, true},
-		"now an annotation names the source":      {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "db"}}}, true},
-		"now a glob matches the source":           {w("db"), w(), glob, false}, // globs remember deletions separately
-		"nothing refers to the source":            {w("db"), w("other"), Patterns{}, false},
-		"now an annotation names another source":  {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "x"}}}, false},
-	}
-	key, went := SourceKey{Secret, "ns", "db"}, Change{Version: 7, Seen: at(0).Time}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewGraph()
-			g.SetWorkload(tt.before, Patterns{})
-			g.SetSource(&Source{SourceKey: key})
-			g.DeleteSource(key, went)
-			if diff := cmp.Diff(went, g.LastChange(key)); diff != "" {
-				t.Fatalf("last change (-want +got):\n%s", diff)
-			}
-			g.SetWorkload(tt.after, tt.then)
-			var want Change
-			if tt.remembered {
-				want = went
-			}
-			if diff := cmp.Diff(want, g.LastChange(key)); diff != "" {
-				t.Errorf("last change (-want +got):\n%s", diff)
-			}
-			g.SetSource(&Source{SourceKey: key, Change: Change{Version: 9}})
-			g.DeleteSource(key, Change{Version: 10})
-			g.DeleteWorkload(tt.after.WorkloadKey)
-			if n := g.gone.len(); n != 0 {
-				t.Errorf("after the last workload that refers to the source was deleted, %d deletions are remembered", n)
-			}
-		})
 	}
 }
 

@@ -25,8 +25,6 @@ const FieldsManager = "configdep-fields"
 // managers that update, and any number that apply.
 const maxManagers = 16
 
-var own = managerNamed(OwnFieldManager)
-
 func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager { return managerNamed(entry.Manager) }
 
 func managerNamed(name string) FieldManager { return FieldManager(maphash.String(seed, name) | 1) }

@@ -69,7 +69,7 @@ func TestLastWriteBy(t *testing.T) {
 			Namespace: namespace, Name: "settings", UID: "u", ResourceVersion: strconv.Itoa(version), CreationTimestamp: at(0),
 			ManagedFields: managed(manager, `{"f:data":{}}`),
 		}, Data: map[string]string{"a": value}}, SourceMarks{})
-		s.After(g.Source(s.SourceKey), nil, Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
+		s.Remember(g.Source(s.SourceKey), g, Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
 		g.SetSource(s)
 		return s.ChangedBy
 	}
@@ -108,7 +108,7 @@ func TestLastWriteBy(t *testing.T) {
 	expect("changed template", namespace, start.Add(6*time.Second))
 	configMap(namespace, "helm", "3", start.Add(7*time.Second))
 	expect("unchanged content after a change by another manager", namespace, start.Add(6*time.Second))
-	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, namespace, "unmanaged"}, Change: Change{Seen: start}})
+	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, namespace, "unmanaged"}, before: start})
 	if at := g.LastWriteBy(namespace, 0); !at.IsZero() {
 		t.Errorf("last write of an unknown manager = %v, want none", at)
 	}

@@ -5,32 +5,16 @@ package dependency
 
 import (
 	"cmp"
-	"encoding/binary"
-	"hash/fnv"
-	"math/bits"
 	"slices"
 	"strings"
-	"sync/atomic"
 )
 
-// members are the sources that a glob names. Ignored sources are counted separately.
+// members are the sources that a glob names, without those that are ignored.
 type members struct {
-	count, keys int
-	sum         sum // of what stands for their content
-	ignored     int
-	ignoredSum  sum // of what stands for their names
-	// byName, byOrder and byTime are the first of them by name, and those that changed last: by the
-	// order of reading, and by the clock of the API server.
-	byName, byOrder, byTime []*Source
-	cached                  *cachedMembers
+	count int
+	// byName and byTime are the first of them by name, and those that changed last, by the clock of the API server.
+	byName, byTime []*Source
 }
-
-// cachedMembers holds the first maxCached sources of a glob in two orders, each computed on first use. All workloads with
-// the glob share it.
-type cachedMembers struct{ byOrder, byTime atomic.Pointer[[]*Source] }
-
-// maxCached leaves maxRecent where a workload sets MaxSources apart.
-const maxCached = MaxSources + maxRecent
 
 // ordering is an order of sources, of which so many of the first are kept.
 type ordering struct {
@@ -39,11 +23,8 @@ type ordering struct {
 }
 
 var (
-	// More than MaxNames are kept, so that not every deletion requires a lookup of all.
-	orderedByName  = ordering{func(a, b *Source) int { return strings.Compare(a.Name, b.Name) }, MaxNames + 28}
-	orderedByOrder = ordering{func(a, b *Source) int {
-		return cmp.Or(cmp.Compare(b.Change.Order, a.Change.Order), strings.Compare(a.Name, b.Name))
-	}, 32}
+	// More than MaxMatched are kept, so that not every deletion requires a lookup of all.
+	orderedByName = ordering{func(a, b *Source) int { return strings.Compare(a.Name, b.Name) }, MaxMatched + 28}
 	orderedByTime = ordering{func(a, b *Source) int {
 		return cmp.Or(b.LastChanged.Compare(a.LastChanged.Time), strings.Compare(a.Name, b.Name))
 	}, 16}
@@ -71,14 +52,13 @@ func (o *ordering) remove(first []*Source, s *Source) []*Source {
 // after returns the members when a source has changed, or nil: too few of the first of them are left.
 func (m *members) after(before, now *Source) *members {
 	next := *m
-	next.cached = &cachedMembers{}
 	if before != nil {
 		next.remove(before)
 	}
 	if now != nil {
 		next.add(now)
 	}
-	if len(next.byName) < min(next.count, MaxNames) || next.count > 0 && (len(next.byOrder) == 0 || len(next.byTime) == 0) {
+	if len(next.byName) < min(next.count, MaxMatched) || next.count > 0 && len(next.byTime) == 0 {
 		return nil
 	}
 	return &next
@@ -86,77 +66,20 @@ func (m *members) after(before, now *Source) *members {
 
 func (m *members) add(s *Source) {
 	if s.Ignored {
-		m.ignored++
-		m.ignoredSum.add(sumOfName(s.Name))
 		return
 	}
 	m.byName = orderedByName.insert(m.byName, m.count, s)
-	m.byOrder = orderedByOrder.insert(m.byOrder, m.count, s)
 	m.byTime = orderedByTime.insert(m.byTime, m.count, s)
-	m.count, m.keys = m.count+1, m.keys+len(s.Keys)
-	m.sum.add(sumOf(s.content))
+	m.count++
 }
 
 func (m *members) remove(s *Source) {
 	if s.Ignored {
-		m.ignored--
-		m.ignoredSum.subtract(sumOfName(s.Name))
 		return
 	}
 	m.byName = orderedByName.remove(m.byName, s)
-	m.byOrder = orderedByOrder.remove(m.byOrder, s)
 	m.byTime = orderedByTime.remove(m.byTime, s)
-	m.count, m.keys = m.count-1, m.keys-len(s.Keys)
-	m.sum.subtract(sumOf(s.content))
-}
-
-// cachedFirst returns the first maxCached of what an aggregate names in an order, without ignored ones.
-func (g *Graph) cachedFirst(a *aggregate, order *ordering, cache *atomic.Pointer[[]*Source]) []*Source {
-	if first := cache.Load(); first != nil {
-		return *first
-	}
-	var first []*Source
-	g.eachNamed(a, func(s *Source) {
-		if s.Ignored {
-			return
-		}
-		if first = append(first, s); len(first) == 2*maxCached {
-			slices.SortFunc(first, order.compare)
-			first = first[:maxCached]
-		}
-	})
-	slices.SortFunc(first, order.compare)
-	first = slices.Clone(first[:min(len(first), maxCached)])
-	cache.Store(&first)
-	return first
-}
-
-// sum is a number modulo 2^128. A sum of digests identifies a set, in any order: without the key of
-// the digests, two sets with the same sum cannot be found.
-type sum struct{ high, low uint64 }
-
-func (s *sum) add(other sum) {
-	var carry uint64
-	s.low, carry = bits.Add64(s.low, other.low, 0)
-	s.high, _ = bits.Add64(s.high, other.high, carry)
-}
-
-func (s *sum) subtract(other sum) {
-	var borrow uint64
-	s.low, borrow = bits.Sub64(s.low, other.low, 0)
-	s.high, _ = bits.Sub64(s.high, other.high, borrow)
-}
-
-func (s *sum) append(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, s.high), s.low)
-}
-
-func sumOf(d Digest) sum { return sum{binary.BigEndian.Uint64(d[:8]), binary.BigEndian.Uint64(d[8:])} }
-
-func sumOfName(name string) sum {
-	h := fnv.New128a()
-	h.Write([]byte(name))
-	return sumOf(Digest(h.Sum(nil)))
+	m.count--
 }
 
 // membersOf returns the members of an aggregate, which is that of the graph as it is, or of no workload.
@@ -179,7 +102,7 @@ func (g *Graph) membersOf(a *aggregate) *members {
 }
 
 func (g *Graph) lookUpMembers(a *aggregate) *members {
-	m := &members{cached: &cachedMembers{}}
+	m := &members{}
 	g.eachNamed(a, m.add)
 	return m
 }

@@ -93,9 +93,6 @@ type Traits struct {
 	Custom bool
 }
 
-// ByRecord reports whether what a workload was started with is told by its record alone, and not by its pods.
-func (t *Traits) ByRecord() bool { return t.UnknownPods || t.Reruns && t.Recurring }
-
 // ordinary is the path of pod templates of most kinds.
 var ordinary = []string{"spec", "template"}
 
@@ -138,11 +135,6 @@ type Status struct {
 	Paused bool
 	// Idle: no pod runs, and none is created until the object is written again.
 	Idle bool
-	// Surplus: there may be pods of other templates besides those that Rollout is about: of a DaemonSet on nodes that
-	// are to have none, of a StatefulSet that is scaled down.
-	Surplus bool
-	// Updated is which pods are of the current template.
-	Updated UpdatedPods
 	// Suspended: nothing of it runs until its owner resumes it.
 	Suspended bool
 	// Owned: another object has created it, and may create it again.
@@ -151,26 +143,16 @@ type Status struct {
 	Busy bool
 	// Revision is the number of the current rollout, for a kind whose controller counts them on the object.
 	Revision string
+	// TemplateRevision is the label by which pods of the current template are known, for a kind whose controller notes it on the object; empty: it
+	// does not, or it is not known yet.
+	TemplateRevision string
 }
-
-// UpdatedPods is what the status of a workload reports about which pods have the current
-// template.
-type UpdatedPods uint8
-
-// The values of UpdatedPods.
-const (
-	UpdatedUnknown UpdatedPods = iota
-	UpdatedAll
-	UpdatedNone
-)
 
 // Marks are the annotations that configdep itself has written on a workload: its record. Empty: there are none.
 type Marks struct {
 	// Hash is the hash of the content with which the pods were started, and Sources is the same source by
 	// source.
 	Hash, Sources string
-	// Verified is when the pods were last looked up and found to have been started with that content.
-	Verified string
 	// LastReload describes the last restart, in JSON.
 	LastReload string
 	// Recreating says which pods are to be evicted or restarted in place.
@@ -257,9 +239,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Owner:       o.Owner,
 		Borrows:     o.TemplateFrom != nil,
 		TemplateOf:  o.TemplateOf,
-		stages:      stagesOf(&o.Template.Spec),
 	}
-	w.numberStages()
 	if w.Rollable {
 		w.setTemplate(o)
 	}
@@ -286,12 +266,8 @@ var templateFields = []string{`"f:template"`}
 // setTemplate notes the values that show whether the pod templates have changed.
 func (w *Workload) setTemplate(o *Object) {
 	w.template = fingerprint(o)
-	w.applied = w.template
 	if w.Recurring { // another template starts nothing
-		w.template, w.applied = 1, 1
-	}
-	if at, err := time.Parse(time.RFC3339Nano, w.Marks.ReloadedAt); err == nil {
-		w.reloaded = at
+		w.template = 1
 	}
 	fields := o.TemplateFields
 	if fields == nil {
@@ -308,8 +284,6 @@ func (w *Workload) setTemplate(o *Object) {
 			w.TemplateBy = append(w.TemplateBy, by)
 		}
 		if entry.Time != nil && !entry.Time.Time.Before(w.TemplateWritten) {
-			alone := w.templateBy == 0 || w.writtenByUs || entry.Time.After(w.TemplateWritten)
-			w.writtenByUs = alone && by == own
 			w.TemplateWritten, w.templateBy = entry.Time.Time, by
 		}
 	}

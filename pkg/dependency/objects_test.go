@@ -14,14 +14,12 @@ const (
 	DaemonSet   WorkloadKind = "DaemonSet"
 	CronJob     WorkloadKind = "CronJob"
 	Job         WorkloadKind = "Job"
-	ReplicaSet  WorkloadKind = "ReplicaSet"
 )
 
 // Annotations for these tests, and their parser; package policy has the real ones.
 const (
 	hashAnnotation       = "config-hash"
 	sourcesAnnotation    = "applied-sources"
-	verifiedAnnotation   = "verified-at"
 	lastReloadAnnotation = "last-reload"
 	recreatingAnnotation = "recreating"
 	reloadedAtAnnotation = "reloaded-at"
@@ -30,7 +28,7 @@ const (
 
 func marksOf(object, template map[string]string) Annotations {
 	return Annotations{Marks: Marks{
-		Hash: object[hashAnnotation], Sources: object[sourcesAnnotation], Verified: object[verifiedAnnotation],
+		Hash: object[hashAnnotation], Sources: object[sourcesAnnotation],
 		LastReload: object[lastReloadAnnotation], Recreating: object[recreatingAnnotation],
 		TemplateHash: template[hashAnnotation], ReloadedAt: template[reloadedAtAnnotation],
 	}}
@@ -55,12 +53,6 @@ func readDeployment(o *appsv1.Deployment) *Workload {
 	}
 	if status.ObservedGeneration >= o.Generation {
 		s.Idle = s.Replicas == 0 && status.Replicas == 0
-		switch status.UpdatedReplicas {
-		case 0:
-			s.Updated = UpdatedNone
-		case status.Replicas:
-			s.Updated = UpdatedAll
-		}
 	}
 	return NewWorkload(&Object{
 		Kind: Deployment, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: s,

@@ -103,14 +103,6 @@ func (w *Workload) KeepReferences(before *Workload) bool {
 
 func sameSlice(a, b []Reference) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// StartAgain notes that the template that the pods of a workload borrow has changed with a version: its controller replaces them after
-// that.
-func (w *Workload) StartAgain(version string) {
-	if v := ParseVersion(version); v > w.StartVersion {
-		w.StartVersion, w.StartedBy = v, v
-	}
-}
-
 func related(t tree[ownedKey, struct{}], owner WorkloadKey, f func(WorkloadKey) bool) {
 	t.from(ownedKey{owner: owner}, func(key *ownedKey, _ struct{}) bool {
 		if key.owner != owner {

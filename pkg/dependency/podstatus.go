@@ -144,199 +144,56 @@ func (g *Graph) PodStatus(namespace, name string) *PodStatus {
 // EachPodStatus calls f for every status.
 func (g *Graph) EachPodStatus(f func(*PodStatus)) { g.podStatuses.each(f) }
 
-// SetPodStatus adds a status or replaces the one of the same name, and returns the classes whose content it says, or said.
-func (g *Graph) SetPodStatus(s *PodStatus, at Arrival) (classes []SourceKey) {
+// SetPodStatus adds a status or replaces the one of the same name, and returns the classes that it is, or was, about.
+func (g *Graph) SetPodStatus(s *PodStatus) (classes []SourceKey) {
 	before := g.PodStatus(s.Namespace, s.Name)
 	next := *s // the reflector may still have it
 	if before != nil && before.generation == s.generation && before.content == s.content && before.Class == s.Class {
 		next.written, next.version = before.written, before.version // only metadata has been written
 	}
-	g.shareKeys(&next)
 	if before != nil {
 		g.mounts.delete(*before)
 	}
 	g.podStatuses.set(&next, &next)
 	g.mounts.set(&next, &next)
 	if before != nil && before.Class != next.Class {
-		g.setClass(before.class(), at)
+		g.setClass(before.class())
 		classes = append(classes, before.class())
 	}
-	g.setClass(next.class(), at)
+	g.setClass(next.class())
 	return append(classes, next.class())
 }
 
-// DeletePodStatus removes a status, if it exists, and returns the class whose content it said.
-func (g *Graph) DeletePodStatus(namespace, name string, at Arrival) (classes []SourceKey) {
+// DeletePodStatus removes a status, if it exists, and returns the class that it was about.
+func (g *Graph) DeletePodStatus(namespace, name string) (classes []SourceKey) {
 	s := g.PodStatus(namespace, name)
 	if s == nil {
 		return nil
 	}
 	g.mounts.delete(*s)
 	g.podStatuses.delete(*s)
-	g.setClass(s.class(), at)
+	g.setClass(s.class())
 	return []SourceKey{s.class()}
 }
 
-// shareKeys lets statuses with the same content share their keys, as nearly all of a class do.
-func (g *Graph) shareKeys(s *PodStatus) {
-	for _, other := range g.said(s.class()).all() {
-		if other.content == s.content && slices.Equal(other.Keys, s.Keys) {
-			s.Keys = other.Keys
-			return
-		}
-	}
-}
-
-// said is what statuses say about the content of a class.
-type said struct {
-	// update is the last update of mounted files, and first the first of those that brought the same content; nil: there was
-	// none.
-	update, first *PodStatus
-	// mount is the first mount after it; nil: there was none.
-	mount *PodStatus
-}
-
-func (s said) all() []*PodStatus {
-	return slices.DeleteFunc([]*PodStatus{s.update, s.mount}, func(s *PodStatus) bool { return s == nil })
-}
-
-// current returns the status that has the content of the class; nil: none has.
-func (s said) current() *PodStatus {
-	if s.mount != nil {
-		return s.mount
-	}
-	return s.update
-}
-
-// isUpdate reports whether pods are known that have had other content than that of the class.
-func (s said) isUpdate() bool {
-	return s.update != nil && (s.mount == nil || s.mount.content == s.update.content)
-}
-
-// maxUpdates limits how many updates are looked at to find the first of those with the same content.
-const maxUpdates = 256
-
-// said looks for what is said about a class. What it costs does not depend on the number of pods.
-func (g *Graph) said(class SourceKey) (out said) {
-	begin := PodStatus{Namespace: class.Namespace, Class: class.Name, updated: true, written: math.MaxInt64}
-	looked := 0
+// setClass makes the source of a class what its statuses say: it exists as long as a pod has mounted it, and was last written when the driver last updated
+// the files of one. Which content a pod has is told by its own status.
+func (g *Graph) setClass(key SourceKey) {
+	var last *PodStatus
+	begin := PodStatus{Namespace: key.Namespace, Class: key.Name, updated: true, written: math.MaxInt64}
 	g.mounts.from(begin, func(_ *PodStatus, s *PodStatus) bool {
-		if s.class() != class || !s.updated || out.update != nil && s.content != out.update.content {
-			return false
-		}
-		if out.update == nil {
-			out.update = s
-		}
-		out.first = s
-		looked++
-		return looked < maxUpdates
-	})
-	begin = PodStatus{Namespace: class.Namespace, Class: class.Name, written: math.MinInt64}
-	if out.update != nil {
-		begin.written, begin.version = out.update.written, out.update.version
-	}
-	g.mounts.from(begin, func(_ *PodStatus, s *PodStatus) bool {
-		if s.class() == class {
-			out.mount = s
+		if s.class() == key {
+			last = s
 		}
 		return false
 	})
-	return out
-}
-
-// mounted is what is known of the content of a SecretProviderClass besides the content itself.
-type mounted struct {
-	content uint64 // of what is the current content of the source; see PodStatus
-	// unproven: no pod is known that has other content in memory than this, and has had files of it since. Pods have it because
-	// they mounted it, or it was the content before.
-	unproven bool
-	// proven is the last content that was no such, in the same form, with its keys, and update the update that brought it; zero:
-	// there was none, and it is that with which the class was first read.
-	proven     uint64
-	provenKeys []KeyDigest
-	update     PodStatus
-}
-
-// Unproven reports whether it is not known of the content of a SecretProviderClass that pods have to be restarted to read it.
-func (s *Source) Unproven() bool { return s.mounted != nil && s.mounted.unproven }
-
-// setClass makes the content of a class what its statuses say.
-func (g *Graph) setClass(key SourceKey, at Arrival) {
-	said, before := g.said(key), g.sources.get(key)
-	current := said.current()
-	if current == nil {
-		if before != nil {
-			g.sources.delete(key)
-			g.aggregateChanged(before, nil, Change{Version: before.Change.Version})
-		}
+	if last == nil {
+		g.sources.delete(key)
 		return
 	}
-	s := &Source{SourceKey: key, ResourceVersion: current.ResourceVersion, Keys: slices.Clone(current.Keys)}
-	if said.first != nil {
-		s.LastChanged = metav1.Unix(said.first.written, 0)
+	s := &Source{SourceKey: key, ResourceVersion: last.ResourceVersion, Keys: last.Keys}
+	if last.updated {
+		s.LastChanged = metav1.Unix(last.written, 0)
 	}
-	s.complete(g.digester)
-	switch {
-	case before == nil, at.Seen.IsZero() && !at.Rekeyed:
-		s.beginClass(said, at)
-	case said.isUpdate() && said.update.content != before.mounted.proven && before.mounted.update.compareWritten(said.first) < 0:
-		s.changeClass(before, said, at)
-	default:
-		s.continueClass(before, said, at)
-	}
-	s.mounted.content = current.content
 	g.sources.set(&s.SourceKey, s)
-	g.aggregateChanged(before, s, Change{})
-	g.order = max(g.order, s.Change.Order)
-}
-
-// beginClass completes a class of which nothing was known before, or nothing but what belongs to the same first list.
-func (s *Source) beginClass(said said, at Arrival) {
-	current := said.current()
-	s.mounted = &mounted{unproven: !said.isUpdate(), proven: current.content, provenKeys: s.Keys}
-	s.Change = Change{Version: current.version, Order: at.Order}
-	if said.first != nil {
-		s.mounted.update = *said.first
-		if said.isUpdate() {
-			s.Change.Version = said.first.version
-		}
-	}
-	for i := range s.Keys {
-		s.Keys[i].Version = s.Change.Version
-	}
-}
-
-// changeClass completes a class whose content has been seen to change.
-func (s *Source) changeClass(before *Source, said said, at Arrival) {
-	was, shown := *before, s.ResourceVersion
-	was.Keys = before.mounted.provenKeys
-	s.ResourceVersion = said.first.ResourceVersion
-	changed := s.LastChanged
-	s.After(&was, nil, at)
-	s.ResourceVersion, s.LastChanged = shown, changed
-	s.mounted = &mounted{proven: said.update.content, provenKeys: s.Keys, update: *said.first}
-}
-
-// continueClass completes a class whose content is as it was, or is other content that is no change: pods have mounted it, or
-// what had been the content before is again that of all pods that are left.
-func (s *Source) continueClass(before *Source, said said, at Arrival) {
-	next := *before.mounted
-	next.unproven = !said.isUpdate() || said.update.content != next.proven
-	s.Change, s.undated, s.undatedFrom = before.Change, before.undated, before.undatedFrom
-	h := *before.history()
-	if at.Rekeyed { // they cannot be compared
-		h.past = nil
-	}
-	s.remember(h)
-	for i := range s.Keys {
-		k := &s.Keys[i]
-		k.Version = s.Change.Version
-		if old := before.key(k.Key); old != nil {
-			k.Version, k.Returned, k.Readded = old.Version, old.Returned, old.Readded
-		}
-	}
-	if said.current().content == next.proven {
-		next.provenKeys = s.Keys
-	}
-	s.mounted = &next
 }

@@ -31,6 +31,14 @@ type Rollout struct {
 // current template.
 const ReasonNotObserved = "NotObserved"
 
+// Pods renders "1 of 3 pods".
+func Pods(some, all int) string {
+	if all == 1 {
+		return fmt.Sprintf("%d of 1 pod", some)
+	}
+	return fmt.Sprintf("%d of %d pods", some, all)
+}
+
 // SomePods renders a clause such as "1 of 3 pods is ready".
 func SomePods(some, all int32, what string) string {
 	pods, are := "pods", "are"

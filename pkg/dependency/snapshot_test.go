@@ -36,7 +36,7 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	for step := range 6000 {
-		change := Change{Version: uint64(step + 1), Order: uint64(step + 1), Seen: at(step).Time}
+		now := Arrival{Live: true, Seen: at(step).Time}
 		switch r.Intn(9) {
 		case 0, 1, 2:
 			w := &Workload{WorkloadKey: workload(), ResourceVersion: fmt.Sprint(step)}
@@ -52,9 +52,11 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 		case 3:
 			g.DeleteWorkload(workload())
 		case 4, 5:
-			g.SetSource(&Source{SourceKey: source(), ResourceVersion: fmt.Sprint(step), Change: change})
+			s := &Source{SourceKey: source(), ResourceVersion: fmt.Sprint(step), Keys: []KeyDigest{{Key: fmt.Sprint(step)}}}
+			s.Remember(g.Source(s.SourceKey), g, now)
+			g.SetSource(s)
 		case 6:
-			g.DeleteSource(source(), change)
+			g.DeleteSource(source(), now)
 		case 7:
 			g.SetNamespace(namespace(), map[string]string{"step": fmt.Sprint(step)})
 		case 8:
@@ -81,15 +83,10 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 func everythingIn(g *Graph) string {
 	var b strings.Builder
 	workloads, sources := g.Size()
-	fmt.Fprintln(&b, workloads, sources, g.Order())
+	fmt.Fprintln(&b, workloads, sources)
 	for _, namespace := range []string{"ns1", "ns2"} {
 		for _, glob := range []string{"a1*", "b*"} {
-			m := g.Matched(namespace, Pattern{ConfigMap, glob}, nil, nil)
-			fmt.Fprintln(&b, describeMatched(m))
-			m.EachGone(func(name string, change Change) bool {
-				fmt.Fprintln(&b, name, change)
-				return true
-			})
+			fmt.Fprintln(&b, describeMatched(g.Matched(namespace, Pattern{ConfigMap, glob}, nil)))
 		}
 	}
 	g.EachNamespace(func(name string) {
@@ -109,7 +106,7 @@ func everythingIn(g *Graph) string {
 		}
 	})
 	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b SourceKey) int { return compareSources(&a, &b) }) {
-		fmt.Fprintln(&b, key, g.Used(key), g.Users(key), g.LastChange(key), g.Deleted(key) != nil)
+		fmt.Fprintln(&b, key, g.Used(key), g.Users(key), len(g.Periods(key)))
 	}
 	return b.String()
 }
@@ -127,7 +124,7 @@ func TestGraph_WithAnotherVersion(t *testing.T) {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
 	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
-	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil, nil).Names()); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil).Names()); diff != "" {
 		t.Errorf("sources of the glob (-want +got):\n%s", diff)
 	}
 }

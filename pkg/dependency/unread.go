@@ -48,35 +48,18 @@ func (g *Graph) EachUnread(f func(*Unread)) { g.unread.each(f) }
 //
 // Types are read on streams of their own. So the last that is heard of one that was deleted may come after the first of
 // one that was created in its place with another type.
-func (g *Graph) SetUnread(u *Unread, at Arrival) {
+func (g *Graph) SetUnread(u *Unread) {
 	before := g.unread.get(u.SourceKey)
 	if before != nil && before.Type != u.Type && ParseVersion(u.ResourceVersion) < ParseVersion(before.ResourceVersion) {
 		return
 	}
 	g.unread.set(&u.SourceKey, u)
-	if before != nil && before.UID == u.UID {
-		return
-	}
-	change := Change{Version: ParseVersion(u.ResourceVersion), Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
-	g.order = max(g.order, change.Order)
-	g.forgetGone(u.SourceKey)
-	g.endWaiting(u.SourceKey, change)
+	g.unbury(u.SourceKey)
 }
 
-// DeleteUnread removes a source of a type, if it exists, and remembers the time for workloads that refer to it.
-func (g *Graph) DeleteUnread(key SourceKey, typ string, change Change) {
-	if u := g.unread.get(key); u == nil || u.Type != typ {
-		return
+// DeleteUnread removes a source of a type, if it exists.
+func (g *Graph) DeleteUnread(key SourceKey, typ string) {
+	if u := g.unread.get(key); u != nil && u.Type == typ {
+		g.unread.delete(key)
 	}
-	g.order = max(g.order, change.Order)
-	g.unread.delete(key)
-	if g.sources.get(key) == nil {
-		g.forgetGone(key)
-		if g.users.any(key) {
-			g.unused.set(&key, change)
-		} else {
-			g.noteDeletion(deletion{key, change, false})
-		}
-	}
-	g.endWaiting(key, change)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/agent/status"
@@ -16,34 +17,13 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// agentStream returns the stream.
-func agentStream() *stream { return Scope{}.agentPods() }
+// podStream returns the stream.
+func podStream() *stream { return Scope{}.pods() }
 
-func TestAgentPods_AreReadWhereTheyAreAskedFor(t *testing.T) {
-	for _, s := range (Scope{}).streams(nil) {
-		if s.part == (agentPart{}) {
-			t.Errorf("%s is read without being asked for", s.name)
-		}
-	}
-	var names []string
-	for _, s := range (Scope{Agents: true, Namespaces: []string{"a", "b"}}).streams(nil) {
-		if s.part == (agentPart{}) {
-			names = append(names, s.name)
-			if s.namespaces() || s.labels != "configdep.io/agent=true" || s.fields != "status.phase!=Succeeded,status.phase!=Failed" ||
-				s.accepts("application/x", false) != "application/x;as=PartialObjectMetadata;g=meta.k8s.io;v=v1" {
-				t.Errorf("%+v", s)
-			}
-		}
-	}
-	if got, want := strings.Join(names, " "), "a/pods/agents b/pods/agents"; got != want {
-		t.Errorf("streams = %s, want %s", got, want)
-	}
-}
-
-// agentPodObject returns the metadata of a pod of Deployment web.
-func agentPodObject(name, version, report string) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, ResourceVersion: version, Labels: map[string]string{"pod-template-hash": "1"},
+// agentPod returns a pod of Deployment web with an agent.
+func agentPod(name, version, report string) *corev1.Pod {
+	m := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, ResourceVersion: version, Labels: map[string]string{"pod-template-hash": "1", status.Label: status.LabelValue},
 		Annotations:     map[string]string{"other": "x"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}},
 	}}
@@ -53,8 +33,8 @@ func agentPodObject(name, version, report string) *metav1.PartialObjectMetadata 
 	return m
 }
 
-// Of a pod, what its agent says about sources of its namespace is kept.
-func TestAgentPods_Decode(t *testing.T) {
+// Of a pod with an agent, what that says about sources of its namespace is kept.
+func TestPods_DecodeReportsOfAgents(t *testing.T) {
 	for name, tt := range map[string]struct{ report, want string }{
 		"silent":       {"", ""},
 		"unreadable":   {"{", "Unreadable the annotation configdep.io/agent-status is not the JSON of a report"},
@@ -66,17 +46,17 @@ func TestAgentPods_Decode(t *testing.T) {
 		"an odd state": {`{"state":"Unreadable"}`, "Unreadable the annotation configdep.io/agent-status has a state that is none of Applied, Applying, Incomplete and Failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := agentPodObject("web-1-a", "7", tt.report).Marshal()
+			raw, err := agentPod("web-1-a", "7", tt.report).Marshal()
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := agentStream().decode(raw)
+			o, err := podStream().decode(raw)
 			if err != nil || o.value == nil || o.Name != "web-1-a" || o.ResourceVersion != "7" {
 				t.Fatalf("%+v, %v", o, err)
 			}
-			p := o.value.(*dependency.AgentPod)
-			got := fmt.Sprint(p.State, " ", p.Message)
-			for _, s := range p.Sources {
+			p := o.value.(*readPod)
+			got := fmt.Sprint(p.Agent.State, " ", p.Agent.Message)
+			for _, s := range p.Agent.Sources {
 				got += fmt.Sprint(" ", s.Kind, "/", s.Name, s.UID, "@", s.Version)
 			}
 			if strings.TrimSpace(got) != strings.TrimSpace(tt.want) || p.Workload != (dependency.WorkloadKey{Kind: "Deployment", Namespace: "ns", Name: "web"}) {
@@ -84,24 +64,24 @@ func TestAgentPods_Decode(t *testing.T) {
 			}
 		})
 	}
-	if _, err := agentStream().decode([]byte("?")); err == nil {
+	if _, err := podStream().decode([]byte("?")); err == nil {
 		t.Error("what is no object is accepted")
 	}
-	bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	bookmark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	raw, err := bookmark.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := agentStream().decode(raw); err != nil || o.value != nil || o.Name != "" || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if o, err := podStream().decode(raw); err != nil || o.value != nil || o.Name != "" || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Errorf("a bookmark: %+v, %v", o, err)
 	}
 }
 
 // Workloads are told of when what their agents say changes, and of changes of the sources that these have applied.
-func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
-	x, r := syncedWithin(t, Scope{Agents: true}, []any{deployment("web", 1), deployment("api", 1)}, nil)
-	s := agentStream()
-	apply := func(do func(any) error, m *metav1.PartialObjectMetadata) {
+func TestPods_ReportsOfAgentsConcernTheirWorkload(t *testing.T) {
+	x, r := syncedWithin(t, Scope{}, []any{deployment("web", 1), deployment("api", 1)}, nil)
+	s := podStream()
+	apply := func(do func(any) error, m *corev1.Pod) {
 		t.Helper()
 		o, err := s.reduce(m)
 		if err != nil {
@@ -115,10 +95,10 @@ func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
 		do   func()
 		told bool
 	}{
-		{"a pod", func() { apply(st.Add, agentPodObject("web-1-a", "10", "")) }, true},
-		{"its status", func() { apply(st.Update, agentPodObject("web-1-a", "11", "")) }, false},
+		{"a pod", func() { apply(st.Add, agentPod("web-1-a", "10", "")) }, true},
+		{"its status", func() { apply(st.Update, agentPod("web-1-a", "11", "")) }, false},
 		{"its report", func() {
-			apply(st.Update, agentPodObject("web-1-a", "12", `{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"tls"}]}`))
+			apply(st.Update, agentPod("web-1-a", "12", `{"state":"Applied","sources":[{"kind":"Secret","namespace":"ns","name":"tls"}]}`))
 		}, true},
 		{"the source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("tls", 13))) }, true},
 		{"another source", func() { must(t, newStore(x, streamOf(t, "secrets")).Add(secret("other", 14))) }, false},
@@ -134,11 +114,11 @@ func TestAgentPods_ConcernTheirWorkload(t *testing.T) {
 		}
 	}
 	// A pod that belongs to no workload that is known leaves nothing, also if it belonged to one.
-	apply(st.Add, agentPodObject("web-1-a", "20", ""))
-	other := agentPodObject("web-1-a", "21", "")
+	apply(st.Add, agentPod("web-1-a", "20", ""))
+	other := agentPod("web-1-a", "21", "")
 	other.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shop", Name: "x", Controller: new(true)}
 	apply(st.Update, other)
 	x.Read(func(now policy.Evaluator) {
-		now.Graph.EachAgentPod(func(p *dependency.AgentPod) { t.Errorf("%+v is kept", p) })
+		now.Graph.EachPod(func(p *dependency.Pod) { t.Errorf("%+v is kept", p) })
 	})
 }

@@ -24,8 +24,7 @@ func (x *Index) remove(stream *stream, o *object) {
 	defer x.tellSinks()
 	x.change()
 	defer x.mu.Unlock()
-	since := x.seen.of(stream.name).at
-	x.apply(stream, o.ResourceVersion, func() touched { return stream.drop(x, o.Namespace, o.Name, o.ResourceVersion, seen{at: since}) })
+	x.apply(stream, o.ResourceVersion, func() touched { return stream.drop(x, o.Namespace, o.Name, x.arrival(true)) })
 }
 
 // apply applies an event, and notifies the sinks of it.
@@ -39,20 +38,6 @@ func (x *Index) apply(stream *stream, version string, change func() touched) {
 	}
 	x.observe(stream, version)
 	x.note(change())
-	x.tellWaiting()
-}
-
-// tellWaiting updates workloads for changes of sources for which they wait. There may be many, so it lets others
-// use the index in between, for whom it is as if all had been updated. It reports whether others have used the
-// index.
-func (x *Index) tellWaiting() (letGo bool) {
-	for x.graph.TellWaiting(1) {
-		if x.countApplied() {
-			x.yield()
-			letGo = true
-		}
-	}
-	return letGo
 }
 
 // yield notifies the sinks of what has been noted, and lets others use the index. The lock is held before and
@@ -92,7 +77,7 @@ func (x *Index) letOthers() {
 // this was the last of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	defer x.tellSinks()
-	known, before, first, rekeyed := x.beginList(stream, version)
+	known, before, first := x.beginList(stream, version)
 	// Nothing else adds or removes objects of the stream, so it is known which of them
 	// change while the index is in use.
 	gone := stream.names(known)
@@ -104,8 +89,8 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			delete(gone, name{o.Namespace, o.Name})
 		}
 		v, held := dependency.ParseVersion(o.ResourceVersion), stream.holds(known, o)
-		// It was read with another key, or in another version of its definition.
-		if !held || rekeyed && stream.digested || stream.again {
+		// It was read in another version of its definition.
+		if !held || stream.again {
 			changed = append(changed, versioned{o, v})
 		}
 		if !held && !stream.again && o.value != nil && !stream.lossy && 0 < v && v <= before {
@@ -123,26 +108,20 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	}
 	var touched touched
 	next := func() {
-		if x.tellWaiting() || x.countApplied() {
+		if x.countApplied() {
 			x.tellPart(&touched)
 		}
 	}
-	var began dependency.Moment // of the reading, if the stream is read late
-	if stream.optional != nil && !x.optional.read[stream.name] {
-		began = dependency.Moment{Version: dependency.ParseVersion(version), Order: x.order}
-	}
 	for _, o := range changed {
 		at := x.arrival(false)
-		if began != (dependency.Moment{}) && !at.Seen.IsZero() { // else it belongs to the first lists
-			at.Listed, at.Seen = began, time.Time{} // when it changed is as little known as after the start of the process
-		}
-		at.After = x.seen.of(stream.name).revision
-		at.Rekeyed = rekeyed && stream.digested
+		at.Since = x.seen.of(stream.name).at
 		touched.add(stream.put(x, o.object, at))
 		next()
 	}
 	for n := range gone {
-		touched.add(stream.drop(x, n.namespace, n.name, version, x.seen.of(stream.name)))
+		at := x.arrival(false)
+		at.Since = x.seen.of(stream.name).at
+		touched.add(stream.drop(x, n.namespace, n.name, at))
 		next()
 	}
 	x.observe(stream, version)
@@ -166,13 +145,9 @@ func (x *Index) arrived(name string) (synced bool) {
 		delete(x.waiting, name)
 		return false
 	}
-	if x.rekeyed != nil {
-		x.translate()
-	} else {
-		x.order++
-		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
-	}
 	delete(x.waiting, name)
+	x.graph.TakeChangedGlobs() // the sinks are told of all workloads
+	x.graph.SetComplete(x.clock.Now())
 	x.news = append(x.news, news{graph: x.snapshot(), at: x.announce(), synced: true})
 	return true
 }
@@ -193,9 +168,9 @@ type versioned struct {
 
 // beginList notes that a stream has been listed at a version: objects may have been created and
 // deleted unseen before that. It does not yet advance the progress to that version. It returns
-// the current graph, up to which revision that has the objects of the stream, whether this is one
-// of the first lists, and whether it is read with another key.
-func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, before uint64, first, rekeyed bool) {
+// the current graph, up to which revision that has the objects of the stream, and whether this is one
+// of the first lists.
+func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, before uint64, first bool) {
 	x.change()
 	defer x.mu.Unlock()
 	before = x.seen.of(stream.name).revision
@@ -208,7 +183,7 @@ func (x *Index) beginList(stream *stream, version string) (known *dependency.Gra
 	x.progress.Latest = max(x.progress.Latest, revision)
 	x.progress.Floor = max(x.progress.Floor, revision)
 	first = x.waiting[stream.name]
-	return x.snapshot(), before, first, first && x.rekeyed != nil
+	return x.snapshot(), before, first
 }
 
 // bookmark applies a bookmark.
@@ -225,7 +200,7 @@ func (x *Index) bookmark(stream *stream, version string) {
 func (x *Index) arrival(live bool) dependency.Arrival {
 	x.order++
 	at := dependency.Arrival{Live: live, Order: x.order}
-	if len(x.waiting) == 0 || x.rekeyed != nil {
+	if len(x.waiting) == 0 {
 		at.Seen = x.clock.Now()
 	}
 	return at

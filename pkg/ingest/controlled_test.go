@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ func ownedBy(kind string, controller bool) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "tools.example/v1", Kind: kind, Name: "owner", UID: "u", Controller: &controller}}
 }
 
-// Objects with a controller are left out by only their metadata: the rest need not even be valid. All other objects are read.
+// Objects with a controller are left out, or kept as its runs, by only their metadata: the rest need not even be valid. All other objects are read.
 func TestControlledObjectsAreLeftOut(t *testing.T) {
 	digester := dependency.NewDigester(make([]byte, 32))
 	byKind := map[string]*stream{}
@@ -30,8 +31,8 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 	meta := func(owners []metav1.OwnerReference) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop", Name: "x", ResourceVersion: "7", OwnerReferences: owners}
 	}
-	pod := func(owners []metav1.OwnerReference) interface{ Marshal() ([]byte, error) } {
-		return &corev1.Pod{ObjectMeta: meta(owners)}
+	set := func(owners []metav1.OwnerReference) interface{ Marshal() ([]byte, error) } {
+		return &appsv1.ReplicaSet{ObjectMeta: meta(owners)}
 	}
 	job := func(owners []metav1.OwnerReference) interface{ Marshal() ([]byte, error) } {
 		return &batchv1.Job{ObjectMeta: meta(owners)}
@@ -41,11 +42,11 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 		o    interface{ Marshal() ([]byte, error) }
 		left bool
 	}{
-		"a Pod of a Rollout": {"Pod", pod(ownedBy("Rollout", true)), true},
-		"a Pod alone":        {"Pod", pod(nil), false},
-		"a Pod with an owner that is no controller": {"Pod", pod(ownedBy("Rollout", false)), false},
-		"a Job of a CronJob":                        {"Job", job(ownedBy("CronJob", true)), true},
-		"a Job of a workflow":                       {"Job", job(ownedBy("Workflow", true)), false},
+		"a ReplicaSet of a Rollout":                        {"ReplicaSet", set(ownedBy("Rollout", true)), true},
+		"a ReplicaSet alone":                               {"ReplicaSet", set(nil), false},
+		"a ReplicaSet with an owner that is no controller": {"ReplicaSet", set(ownedBy("Rollout", false)), false},
+		"a Job of a CronJob":                               {"Job", job(ownedBy("CronJob", true)), true},
+		"a Job of a workflow":                              {"Job", job(ownedBy("Workflow", true)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := tt.o.Marshal()
@@ -57,7 +58,7 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (o.value == nil) != tt.left || o.ResourceVersion != "7" || o.Name != "x" {
+			if _, shown := o.value.(*dependency.Workload); shown == tt.left || o.ResourceVersion != "7" || o.Name != "x" {
 				t.Errorf("object = %+v, want it left out: %t", o, tt.left)
 			}
 			raw = append(raw, 2<<3|2, 2, 0xff, 0xff) // a spec that cannot be decoded
@@ -66,14 +67,14 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 			}
 		})
 	}
-	if _, err := byKind["Pod"].decode([]byte{0xff}); err == nil {
+	if _, err := byKind["ReplicaSet"].decode([]byte{0xff}); err == nil {
 		t.Error("bytes that are not an object were decoded")
 	}
-	bookmark, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}).Marshal()
+	bookmark, err := (&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := byKind["Pod"].decode(bookmark)
+	o, err := byKind["ReplicaSet"].decode(bookmark)
 	if diff := cmp.Diff("9", o.ResourceVersion); err != nil || diff != "" || o.value != nil || o.Name != "" {
 		t.Errorf("a bookmark: %v %s", err, diff)
 	}

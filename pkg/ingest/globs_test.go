@@ -36,7 +36,7 @@ func (b *blocked) Changed(known policy.Evaluator, _ dependency.Progress, delta d
 		delete(b.names, key.Name)
 		if w := g.Workload(key); w != nil {
 			e := known.Evaluate(w)
-			if d := e.Decide(policy.Observed{}); d.State == policy.Blocked {
+			if d := e.Decide(now); d.State == policy.Blocked {
 				b.names[key.Name], b.message = true, d.Message
 				if len(e.Globs)+len(e.Policy.Sources) > 0 {
 					b.t.Errorf("blocked workload %s still has the sources %v", key.Name, e.Policy.Sources)

@@ -56,13 +56,10 @@ type Index struct {
 	seen     seenStreams
 	progress dependency.Progress // but for the watermark
 	told     dependency.Progress // what the sinks were told last
-	several  bool                // several revision counters were found since the last Reset
 	regress  bool                // etcd was found to be restored since the last Reset
-	unsure   unsure              // what changed before that was known
 	restart  func()              // ends the reading of everything, which then begins again
 	unprobed map[string]bool     // the streams whose current revision has not been asked for
-	order    uint64              // how many things have been read; see dependency.Moment
-	rekeyed  *rekeyed            // nil: what is known was read with the digester of the graph
+	order    uint64              // how many things have been read
 	optional optionalStreams
 	changing *changingNamespace // nil: there is none
 	news     []news             // that the sinks have yet to be told
@@ -107,7 +104,6 @@ func (x *Index) restored(message string, found ...any) {
 	x.progress.SeveralCounters, x.progress.OneCounter = true, false
 	x.progress.Restored++
 	x.regress = true
-	x.graph.SetSeveralCounters(true)
 	if x.restart != nil {
 		x.restart()
 	}
@@ -162,18 +158,17 @@ func (x *Index) Reset() {
 	if x.graph != nil {
 		digester = x.graph.Digester()
 	}
-	x.graph, x.rekeyed, x.changing = dependency.NewGraph(), nil, nil
+	x.graph, x.changing = dependency.NewGraph(), nil
 	x.graph.SetDigester(digester)
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, newSeenStreams()
-	x.progress.Floor, x.progress.OneCounter, x.several = 0, false, false
+	x.progress.Floor, x.progress.OneCounter = 0, false
 	if x.regress { // what comes has nothing to do with what was
 		x.progress.Latest, x.regress = 0, false
 	}
-	x.unsure, x.optional.read, x.optional.applying, x.optional.changed = newUnsure(), map[string]bool{}, map[string]bool{}, time.Time{}
+	x.optional.read, x.optional.applying, x.optional.changed = map[string]bool{}, map[string]bool{}, time.Time{}
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
-	x.graph.SetSeveralCounters(true) // until it is known that there is one
 	x.graph.SetUnreadNamespace(x.scope.unreadNamespace())
 	x.graph.SetSelectedByLabel(x.scope.SourceSelector != nil)
 	switch {

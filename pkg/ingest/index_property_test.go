@@ -18,6 +18,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
+// podOwners are the kinds of workloads that have pods.
+var podOwners = []dependency.WorkloadKind{kind.Deployment, kind.CronJob, kind.Job}
+
 // After any changes, the graph equals the cluster, and so does a sink that renders only what it is
 // told.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
@@ -47,8 +50,11 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 	t.Helper()
 	x, sink := syncedWithin(t, scope, nil, nil)
 	x.batch = 1 + r.Intn(3)
-	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
-	streams := []*stream{deployments, jobs, secrets, configMaps, namespaces}
+	cluster := map[*stream]map[string]*object{}
+	streams := []*stream{deployments, cronJobs, jobs, pods, secrets, configMaps, namespaces}
+	for _, s := range streams {
+		cluster[s] = map[string]*object{}
+	}
 	var comes *stream // and goes; nil: none does
 	if scope.Kinds != nil {
 		comes = scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
@@ -79,6 +85,16 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 			return namespaceObject("ns", version, annotations)
 		case isSource:
 			return sourceObject(dependency.SourceKind(source), name, version)
+		case s == pods:
+			of := dependency.WorkloadKey{Kind: pick(r, podOwners...), Namespace: "ns", Name: pick(r, "a", "b", "c")}
+			p := &dependency.Pod{PodKey: dependency.PodKey{Namespace: "ns", Name: name}, Version: uint64(version), Workload: of, Node: pick(r, "x", "y")}
+			return &object{ObjectMeta: objectMeta(name, version), value: &readPod{Pod: p}}
+		case r.Intn(5) == 0 && s == jobs:
+			o := controlled(name, version)
+			o.value = &dependency.Run{
+				WorkloadKey: dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name}, Of: dependency.WorkloadKey{Kind: "CronJob", Namespace: "ns", Name: name},
+			}
+			return o
 		case r.Intn(5) == 0:
 			return controlled(name, version)
 		case r.Intn(4) == 0:
@@ -176,6 +192,13 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 				naive.SetWorkload(workloadOf(o), patternsOf(naive, workloadOf(o)))
 			case sourceOf(o) != nil:
 				naive.SetSource(sourceOf(o))
+			default:
+				switch v := o.value.(type) {
+				case *dependency.Run:
+					naive.SetRun(v)
+				case *readPod:
+					naive.SetPod(v.Pod)
+				}
 			}
 		}
 	}
@@ -199,6 +222,9 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 		if _, wantSources := naive.Size(); sources != wantSources {
 			t.Fatalf("step %d: got %d sources, want %d", step, sources, wantSources)
 		}
+		if diff := cmp.Diff(podsIn(naive), podsIn(g)); diff != "" {
+			t.Fatalf("step %d: pods and runs (-want +got):\n%s", step, diff)
+		}
 	})
 	if !maps.Equal(want, got) {
 		t.Fatalf("step %d: graph (-want +got):\n%s", step, cmp.Diff(want, got))
@@ -206,6 +232,15 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	if !maps.Equal(want, sink.mirror) {
 		t.Fatalf("step %d: rendered notifications (-want +got):\n%s", step, cmp.Diff(want, sink.mirror))
 	}
+}
+
+// podsIn returns the pods and the runs of a graph.
+func podsIn(g *dependency.Graph) (out []string) {
+	g.EachPod(func(p *dependency.Pod) {
+		out = append(out, fmt.Sprint(p.Name, "@", p.Version, " on ", p.Node, " of ", p.Workload))
+	})
+	g.EachRun(func(r *dependency.Run) { out = append(out, fmt.Sprint(r.WorkloadKey, " of ", r.Of)) })
+	return out
 }
 
 func sorted(keys []dependency.WorkloadKey) (out []string) {

@@ -18,9 +18,11 @@ import (
 
 var (
 	deployments = &stream{name: "deployments", part: workloadPart(kind.Deployment)}
-	jobs        = &stream{name: "jobs", part: workloadPart(kind.Job)}
-	secrets     = &stream{name: "secrets", part: sourcePart(dependency.Secret), digested: true}
-	configMaps  = &stream{name: "configmaps", part: sourcePart(dependency.ConfigMap), digested: true}
+	cronJobs    = &stream{name: "cronjobs", part: workloadPart(kind.CronJob)}
+	jobs        = &stream{name: "jobs", part: workloadPart(kind.Job), lossy: true}
+	pods        = &stream{name: "pods", part: podPart{}}
+	secrets     = &stream{name: "secrets", part: sourcePart(dependency.Secret)}
+	configMaps  = &stream{name: "configmaps", part: sourcePart(dependency.ConfigMap)}
 	namespaces  = &stream{name: "namespaces", part: namespacePart{}, lossy: true}
 )
 
@@ -247,67 +249,6 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	must(t, newStore(x, jobs).Update(controlled("seed", 102)))
 	if users() != 0 {
 		t.Errorf("got %d users of the source, want none", users())
-	}
-}
-
-// The time of a change of content or of a template is known if it was seen as an event, but not if it
-// was found in the first list. A change that is seen before everything is read has a version, but no time.
-func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
-	digest := func(o *object, content byte) *object {
-		sourceOf(o).Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
-		return o
-	}
-	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
-	x, clock := newTestIndex(&recorder{}, "deployments", "secrets", "jobs")
-	last := func() (c dependency.Change) {
-		x.Read(func(known policy.Evaluator) {
-			g := known.Graph
-			c = g.LastChange(key)
-		})
-		c.Order = 0 // matters only with several revision counters
-		return c
-	}
-	template := func() (version uint64) {
-		x.Read(func(known policy.Evaluator) {
-			g := known.Graph
-			version = g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}).StartVersion
-		})
-		return version
-	}
-	var got []any
-	note := func(errs ...error) {
-		must(t, errs...)
-		got = append(got, last(), template())
-		clock.SetTime(clock.Now().Add(time.Minute))
-	}
-	web, db := newStore(x, deployments), newStore(x, secrets)
-	must(t, db.Replace([]any{digest(secret("db", 90), 1)}, "100"))
-	must(t, db.Update(digest(secret("db", 101), 2))) // half of the cluster has not been read yet
-	must(t, web.Replace([]any{deployment("web", 5, "db")}, "102"))
-	must(t, web.Delete(deployment("web", 102)), web.Add(deployment("web", 103, "db")))
-	note(newStore(x, jobs).Replace(nil, "102"))
-	note(db.Update(digest(secret("db", 103), 2))) // metadata
-	note(db.Update(digest(secret("db", 104), 3)))
-	note(db.Replace([]any{digest(secret("db", 106), 4)}, "107")) // after a disconnection
-	note(db.Delete(secret("db", 108)))
-	note(web.Update(deployment("web", 109, "db"))) // its status
-	note(db.Add(digest(secret("db", 110), 3)))
-	note(db.Replace(nil, "112"))
-	note(web.Delete(deployment("web", 113)), web.Add(deployment("web", 114, "db")))
-	minute := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
-	want := []any{
-		dependency.Change{Version: 101, Exact: true}, uint64(103),
-		dependency.Change{Version: 101, Exact: true}, uint64(103),
-		dependency.Change{Version: 104, Exact: true, Seen: minute(2)}, uint64(103),
-		dependency.Change{Version: 106, Seen: minute(3), After: 104}, uint64(103),
-		dependency.Change{Version: 108, Seen: minute(4), Since: minute(3)}, uint64(103),
-		dependency.Change{Version: 108, Seen: minute(4), Since: minute(3)}, uint64(103),
-		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(103),
-		dependency.Change{Version: 112, Seen: minute(7), After: 110, Since: minute(6)}, uint64(103),
-		dependency.Change{}, uint64(114), // no workload used the source meanwhile
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("last changes of the source and of the template (-want +got):\n%s", diff)
 	}
 }
 

@@ -63,7 +63,7 @@ func (x *Index) leave(s *stream) (synced bool) {
 	defer x.mu.Unlock()
 	var touched touched
 	for n := range gone { // nothing else adds or removes objects of the stream
-		touched.add(s.drop(x, n.namespace, n.name, "", seen{}))
+		touched.add(s.drop(x, n.namespace, n.name, x.arrival(true)))
 		if x.countApplied() {
 			x.tellPart(&touched)
 		}
@@ -111,7 +111,7 @@ func (x *Index) withdraw(name string, what touched) (synced bool) {
 	}
 	delete(x.optional.applying, name)
 	if !x.optional.read[name] {
-		what.add(x.isProbed(name))
+		x.isProbed(name)
 	}
 	x.note(what)
 	return synced

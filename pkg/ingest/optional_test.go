@@ -7,12 +7,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // docked is an index that has synced at revision 100 while boats were not served.
@@ -21,8 +19,7 @@ func docked(t *testing.T) (*Index, *stream) {
 	scope := Scope{Kinds: append(kind.BuiltIn(), boats())}
 	x, _ := syncedWithin(t, scope, []any{deployment("web", 5, "db")}, []any{secret("db", 6)})
 	clear(x.unprobed)
-	x.progress.OneCounter, x.several = true, false
-	x.graph.SetSeveralCounters(false)
+	x.progress.OneCounter = true
 	return x, scope.workloads(scope.Kinds[len(scope.Kinds)-1], nil)
 }
 
@@ -109,8 +106,8 @@ func TestAdmit(t *testing.T) {
 				return tt.namespaces, nil
 			}
 			must(t, x.admit(quiet(t), s, namespaces, revision))
-			if x.several != tt.several || x.graph.SeveralCounters() != tt.several {
-				t.Errorf("several counters: %t", x.several)
+			if got := x.progress.SeveralCounters; got != tt.several {
+				t.Errorf("several counters: %t", got)
 			}
 		})
 	}
@@ -147,43 +144,6 @@ func TestGiveUp(t *testing.T) {
 	if !x.giveUp(s) || x.Synced() != nil || x.unprobed[boatsName] {
 		t.Error("a stream that has failed is awaited")
 	}
-}
-
-// With another key, what was read of a kind before is not read for the first time; what comes then is.
-func TestOptionalStreams_Rekey(t *testing.T) {
-	x, s := docked(t)
-	x.resources = append(x.resources, boatsName)
-	x.replace(s, []any{boat("ark", 90)}, "110")
-	listed := listedAt(x)
-	x.Rekey()
-	for _, each := range []*stream{deployments, secrets, jobs} {
-		x.replace(each, nil, "120")
-	}
-	if x.Synced() == nil {
-		t.Fatal("boats are not awaited")
-	}
-	if !x.replace(s, []any{boat("ark", 90), boat("dory", 115)}, "120") {
-		t.Error("not the last of the first lists")
-	}
-	if got := listedAt(x); got["boat.ark"] != listed["boat.ark"] || got["boat.ark"].Version != 110 || got["boat.dory"] != (dependency.Moment{}) {
-		t.Errorf("listed at %v", got)
-	}
-	x.Rekey()
-	x.leave(s)
-	for _, each := range []*stream{deployments, secrets, jobs} {
-		x.replace(each, nil, "130")
-	}
-	if diff := cmp.Diff(map[string]dependency.Moment{}, listedAt(x)); diff != "" || x.Synced() != nil {
-		t.Errorf("after boats have gone meanwhile (-want +got):\n%s", diff)
-	}
-}
-
-func listedAt(x *Index) map[string]dependency.Moment {
-	out := map[string]dependency.Moment{}
-	x.Read(func(known policy.Evaluator) {
-		known.Graph.EachWorkload(func(w *dependency.Workload) { out[w.ViewName()] = w.ListedAt })
-	})
-	return out
 }
 
 func newFakeClock(x *Index) *testingclock.FakePassiveClock {

@@ -45,7 +45,7 @@ type podStatus struct {
 // podStatuses returns the stream of what pods have mounted of SecretProviderClasses.
 func podStatuses(digester *dependency.Digester) *stream {
 	s := &stream{
-		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, part: podStatusPart{}, digested: true, json: true,
+		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, part: podStatusPart{}, json: true,
 		optional: &kind.Kind{Name: podStatusKind, Resource: podStatusResource, Optional: true, Versions: []string{podStatusResource.Version}},
 	}
 	s.read = func(m metav1.Object) (any, error) {
@@ -90,12 +90,12 @@ func (podStatusPart) holds(g *dependency.Graph, o *object) bool {
 	return p != nil && p.ResourceVersion == o.ResourceVersion
 }
 
-func (podStatusPart) put(x *Index, o *object, at dependency.Arrival) touched {
-	return x.usersOf(x.graph.SetPodStatus(o.value.(*dependency.PodStatus), at))
+func (podStatusPart) put(x *Index, o *object, _ dependency.Arrival) touched {
+	return x.usersOf(x.graph.SetPodStatus(o.value.(*dependency.PodStatus)))
 }
 
-func (podStatusPart) drop(x *Index, namespace, name, _ string, _ seen) touched {
-	return x.usersOf(x.graph.DeletePodStatus(namespace, name, x.arrival(true)))
+func (podStatusPart) drop(x *Index, namespace, name string, _ dependency.Arrival) touched {
+	return x.usersOf(x.graph.DeletePodStatus(namespace, name))
 }
 
 // usersOf is users for several sources.

@@ -132,12 +132,12 @@ func FuzzPodStatus(f *testing.F) {
 		}
 		g := dependency.NewGraph()
 		g.SetDigester(dependency.NewDigester(make([]byte, dependency.KeySize)))
-		for _, class := range g.SetPodStatus(o.value.(*dependency.PodStatus), dependency.Arrival{Live: true, Order: 1}) {
+		for _, class := range g.SetPodStatus(o.value.(*dependency.PodStatus)) {
 			if g.Source(class) == nil {
 				t.Errorf("%v has no content", class)
 			}
 		}
-		g.DeletePodStatus(o.Namespace, o.Name, dependency.Arrival{Live: true, Order: 2})
+		g.DeletePodStatus(o.Namespace, o.Name)
 		if _, sources := g.Size(); sources > 0 {
 			t.Errorf("%d classes are left", sources)
 		}

@@ -93,42 +93,22 @@ func (x *Index) probed(ctx context.Context, s *stream, asked time.Time, now, bef
 	switch {
 	case now < own:
 		x.regressed(s.name, now, own)
-	case now < before && !x.several:
+	case now < before && !x.progress.SeveralCounters:
 		klog.FromContext(ctx).Error(nil, "Resources do not share one etcd revision counter; clients that switch replicas must relist",
 			"resource", s.name, "revision", now, "seenBefore", before)
-		x.several, x.progress.SeveralCounters = true, true
+		x.progress.SeveralCounters = true
 	}
-	touched := x.isProbed(s.name)
+	x.isProbed(s.name)
 	if x.progress.OneCounter {
 		x.progress.Current, x.progress.Asked = now, asked
 	}
-	if x.progress != known || !touched.empty() {
-		x.note(touched)
+	if x.progress != known {
+		x.note(touched{})
 	}
 }
 
-// isProbed notes that the current revision of a stream is known, or that it is not read. It returns what was evaluated
-// otherwise.
-func (x *Index) isProbed(name string) touched {
+// isProbed notes that the current revision of a stream is known, or that it is not read.
+func (x *Index) isProbed(name string) {
 	delete(x.unprobed, name)
 	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
-	return x.compare()
-}
-
-// compare lets the graph compare versions of different resources, or not. It returns what was
-// evaluated otherwise.
-func (x *Index) compare() touched {
-	if len(x.unprobed) > 0 || len(x.waiting) > 0 {
-		return touched{}
-	}
-	unsure := x.unsure
-	x.unsure = newUnsure()
-	if x.graph.SeveralCounters() == x.several {
-		return touched{}
-	}
-	x.graph.SetSeveralCounters(x.several)
-	if !x.several {
-		return unsure.touched()
-	}
-	return touched{all: true}
 }

@@ -67,15 +67,15 @@ func (r *recorder) told() []string {
 }
 
 // view is how a sink shows a workload: its version, the versions of its sources, including those
-// that annotations name, and the annotations of its namespace.
+// that annotations name, its pods if it has sources, and the annotations of its namespace.
 func view(g *dependency.Graph, w *dependency.Workload) string {
 	var b strings.Builder
 	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion, " ", g.Namespace(w.Namespace))
 	patterns := patternsOf(g, w)
 	for _, p := range patterns.Sources {
 		if p.Glob() {
-			m := g.Matched(w.Namespace, p, patterns.Exclude, nil)
-			fmt.Fprint(&b, " ", p, " ", m.Count, m.Keys, m.Ignored(), m.LastChanged())
+			m := g.Matched(w.Namespace, p, patterns.Exclude)
+			fmt.Fprint(&b, " ", p, " ", m.Count, m.LastChanged())
 			for _, name := range m.Names() {
 				fmt.Fprint(&b, " ", name, "@", g.Source(dependency.SourceKey{Kind: p.Kind, Namespace: w.Namespace, Name: name}).ResourceVersion)
 			}
@@ -86,6 +86,12 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 		if s := g.Source(dependency.SourceKey{Kind: r.Kind, Namespace: w.Namespace, Name: r.Name}); s != nil {
 			fmt.Fprint(&b, "@", s.ResourceVersion)
 		}
+	}
+	if g.Judges(w) {
+		g.PodsOf(w, func(p *dependency.Pod) bool {
+			fmt.Fprint(&b, " ", p.Name, " on ", p.Node)
+			return true
+		})
 	}
 	return b.String()
 }

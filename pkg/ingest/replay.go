@@ -32,10 +32,7 @@ func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.graph.SetDigester(digester)
-	if x.rekeyed == nil {
-		clear(x.unprobed)
-		x.graph.SetSeveralCounters(false)
-	}
+	clear(x.unprobed)
 	for _, s := range x.scope.streams(digester) {
 		r.streams[s.name] = s
 	}
@@ -160,7 +157,9 @@ func (r *Replay) Serve(resource, version string) error {
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
-	if _, source := s.part.(sourcePart); !r.Encoded || !source || !ok {
+	_, source := s.part.(sourcePart)
+	_, pod := s.part.(podPart)
+	if !r.Encoded || !source && !pod || !ok {
 		return s.reduce(m)
 	}
 	raw, err := o.Marshal()
@@ -186,8 +185,10 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		}
 	case *corev1.Namespace:
 		name = "namespaces"
+	case *corev1.Pod:
+		name = Pods
 	case *metav1.PartialObjectMetadata:
-		name = AgentPods
+		name = ReplicaSets
 	default:
 		k := r.kindOf(o)
 		switch {

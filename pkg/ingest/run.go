@@ -17,7 +17,7 @@ import (
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
 // the digests from a Secret (see NewKeySecret), tells ready of a digester, and reads everything. When
-// the key is replaced, or revisions go back, it begins again; see Rekey and Reset.
+// the key is replaced, or revisions go back, it begins again; see Reset.
 func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Secret, ready func(*dependency.Digester)) {
 	shared := sharedKey{secret}
 	for ctx.Err() == nil {
@@ -29,7 +29,7 @@ func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Se
 		ready(digester)
 		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { shared.watch(ctx, key, changed) })
 		if ctx.Err() == nil {
-			x.Rekey() // until there is a key again, nothing is known to be as it was
+			x.Reset() // nothing that was read can be compared with what comes
 		}
 	}
 }

@@ -36,8 +36,6 @@ type Scope struct {
 	UnreadTypes []string
 	// PodStatuses: what pods have mounted of SecretProviderClasses is read, while that resource is served.
 	PodStatuses bool
-	// Agents: what the config agents of pods have applied is read.
-	Agents bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
 	// Kinds are the kinds of workloads that are read, but for IgnoredWorkloads.

@@ -32,21 +32,22 @@ func selects(t *testing.T, text string) labels.Selector {
 
 // What a scope leaves out, kube-apiserver does not send: each list, watch and request for the revision says so.
 func TestScope_Requests(t *testing.T) {
-	const pods, replicaSets = "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid", "!pod-template-hash"
+	const ofDeployments, replicaSets = "pod-template-hash", "!pod-template-hash"
 	const running = "status.phase!=Succeeded,status.phase!=Failed"
 	for name, tt := range map[string]struct {
 		scope Scope
 		want  map[string][2]string // label and field selectors by stream
 	}{
 		"all": {Scope{}, map[string][2]string{
-			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "jobs": {}, "replicasets": {replicaSets, ""}, "pods": {pods, running},
+			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "jobs": {}, "replicasets": {replicaSets, ""}, ReplicaSets: {ofDeployments, ""}, "pods": {"", running},
 			"configmaps": {}, "secrets": {}, "namespaces": {},
 		}},
 		"without some namespaces": {Scope{IgnoredNamespaces: []string{"kube-system", "dev"}, UnreadTypes: []string{releaseType}}, map[string][2]string{
 			"deployments": {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"}, "statefulsets": {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"},
 			"daemonsets": {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"}, "cronjobs": {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"},
 			"jobs": {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"}, "replicasets": {replicaSets, "metadata.namespace!=kube-system,metadata.namespace!=dev"},
-			"pods":                   {pods, running + ",metadata.namespace!=kube-system,metadata.namespace!=dev"},
+			ReplicaSets:              {ofDeployments, "metadata.namespace!=kube-system,metadata.namespace!=dev"},
+			"pods":                   {"", running + ",metadata.namespace!=kube-system,metadata.namespace!=dev"},
 			"configmaps":             {"", "metadata.namespace!=kube-system,metadata.namespace!=dev"},
 			"secrets":                {"", "type!=" + releaseType + ",metadata.namespace!=kube-system,metadata.namespace!=dev"},
 			"secrets/" + releaseType: {"", "type=" + releaseType + ",metadata.namespace!=kube-system,metadata.namespace!=dev"},
@@ -54,19 +55,19 @@ func TestScope_Requests(t *testing.T) {
 		}},
 		"some namespaces, of which none is left out": {
 			Scope{Namespaces: []string{"shop"}, IgnoredNamespaces: []string{"shop"}, IgnoredWorkloads: []dependency.WorkloadKind{kind.ReplicaSet, kind.Pod}}, map[string][2]string{
-				"shop/deployments": {}, "shop/statefulsets": {}, "shop/daemonsets": {}, "shop/cronjobs": {}, "shop/jobs": {}, "shop/configmaps": {}, "shop/secrets": {}, "namespaces": {},
+				"shop/" + ReplicaSets: {ofDeployments, ""}, "shop/pods": {"", running}, "shop/deployments": {}, "shop/statefulsets": {}, "shop/daemonsets": {}, "shop/cronjobs": {}, "shop/jobs": {}, "shop/configmaps": {}, "shop/secrets": {}, "namespaces": {},
 			},
 		},
 		"sources with a label": {Scope{SourceSelector: selects(t, "env in (test,prod),reload"), UnreadTypes: []string{releaseType}}, map[string][2]string{
-			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "jobs": {}, "replicasets": {replicaSets, ""}, "pods": {pods, running},
+			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "jobs": {}, "replicasets": {replicaSets, ""}, ReplicaSets: {ofDeployments, ""}, "pods": {"", running},
 			"configmaps": {"env in (prod,test),reload", ""}, "secrets": {"env in (prod,test),reload", "type!=" + releaseType},
 			"secrets/" + releaseType: {"", "type=" + releaseType}, "namespaces": {},
 		}},
 		"namespaces with a label": {Scope{NamespaceSelector: selects(t, "env=test"), IgnoredWorkloads: []dependency.WorkloadKind{kind.CronJob, kind.Job}}, map[string][2]string{
-			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "replicasets": {replicaSets, ""}, "pods": {pods, running}, "configmaps": {}, "secrets": {}, "namespaces": {},
+			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "replicasets": {replicaSets, ""}, ReplicaSets: {ofDeployments, ""}, "pods": {"", running}, "configmaps": {}, "secrets": {}, "namespaces": {},
 		}},
 		"no ConfigMaps": {Scope{WithoutConfigMaps: true, IgnoredWorkloads: []dependency.WorkloadKind{kind.Job}}, map[string][2]string{
-			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "replicasets": {replicaSets, ""}, "pods": {pods, running}, "secrets": {}, "namespaces": {},
+			"deployments": {}, "statefulsets": {}, "daemonsets": {}, "cronjobs": {}, "replicasets": {replicaSets, ""}, ReplicaSets: {ofDeployments, ""}, "pods": {"", running}, "secrets": {}, "namespaces": {},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

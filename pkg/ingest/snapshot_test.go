@@ -139,66 +139,30 @@ func TestIndex_RelistsInParts(t *testing.T) {
 	}
 }
 
-// Workloads that changed before it is known whether versions can be compared are evaluated again
-// when that is known, and all workloads when versions can no longer be compared.
-func TestIndex_TellsWhatIsEvaluatedOtherwise(t *testing.T) {
-	sink := &recorder{}
-	x, _ := newTestIndex(sink, "deployments", "secrets")
-	must(t,
-		newStore(x, deployments).Replace([]any{deployment("web", 1, "db"), deployment("api", 2, "db"), deployment("idle", 3), deployment("quiet", 4)}, "100"),
-		newStore(x, secrets).Replace([]any{secret("db", 5)}, "100"),
-		newStore(x, secrets).Update(secret("db", 101)),
-		newStore(x, deployments).Update(deployment("idle", 102)),
-	)
-	sink.told()
-	probed := func(s *stream, now, before uint64) { x.probed(quiet(t), s, time.Unix(1, 0), now, before, 0) }
-	probed(deployments, 102, 102)
-	if diff := cmp.Diff([]string(nil), sink.told()); diff != "" {
-		t.Errorf("after one answer: notifications (-want +got):\n%s", diff)
-	}
-	probed(secrets, 102, 102)
-	if diff := cmp.Diff([]string{"changed at 102: deployment.api deployment.idle deployment.web"}, sink.told()); diff != "" {
-		t.Errorf("after all answers: notifications (-want +got):\n%s", diff)
-	}
-	must(t, newStore(x, secrets).Update(secret("db", 103)))
-	if n := x.unsure.workloads.Len() + x.unsure.sources.Len(); n != 0 {
-		t.Errorf("got %d workloads that still wait for an answer, want none", n)
-	}
-	sink.told()
-	probed(secrets, 102, 103)
-	if diff := cmp.Diff([]string{"changed at 103: deployment.api deployment.idle deployment.quiet deployment.web"}, sink.told()); diff != "" {
-		t.Errorf("with several counters: notifications (-want +got):\n%s", diff)
-	}
-}
-
 // The digester is not replaced during an evaluation of the graph that was read with it.
 func TestIndex_RestartsAfterReaders(t *testing.T) {
-	for name, restart := range map[string]func(*Index){"reset": (*Index).Reset, "rekey": (*Index).Rekey} {
-		t.Run(name, func(t *testing.T) {
-			x, _ := synced(t, nil, nil)
-			done := make(chan struct{})
-			x.Read(func(policy.Evaluator) {
-				go func() {
-					restart(x)
-					close(done)
-				}()
-				for x.reading.TryRLock() { // until it waits
-					x.reading.RUnlock()
-					select {
-					case <-done:
-						t.Fatal("the key was replaced while a reader was running")
-					default:
-					}
-				}
-				if err := x.Synced(); err != nil {
-					t.Errorf("while the graph is read: error = %v", err)
-				}
-			})
-			<-done
-			if x.Synced() == nil || x.Read(func(policy.Evaluator) {}) {
-				t.Error("Read = true after the key was replaced")
+	x, _ := synced(t, nil, nil)
+	done := make(chan struct{})
+	x.Read(func(policy.Evaluator) {
+		go func() {
+			x.Reset()
+			close(done)
+		}()
+		for x.reading.TryRLock() { // until it waits
+			x.reading.RUnlock()
+			select {
+			case <-done:
+				t.Fatal("the key was replaced while a reader was running")
+			default:
 			}
-		})
+		}
+		if err := x.Synced(); err != nil {
+			t.Errorf("while the graph is read: error = %v", err)
+		}
+	})
+	<-done
+	if x.Synced() == nil || x.Read(func(policy.Evaluator) {}) {
+		t.Error("Read = true after the key was replaced")
 	}
 }
 
@@ -217,21 +181,5 @@ func TestIndex_TurnsEndInTime(t *testing.T) {
 	want := []string{"changed at 105: deployment.a", "changed at 105: deployment.b", "changed at 105: deployment.c", "progressed to 105"}
 	if diff := cmp.Diff(want, sink.told()); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
-	}
-}
-
-// Work for waiting workloads also ends turns, and then the sinks are told of what has been applied so far.
-func TestIndex_TurnsEndWhileWorkloadsAreToldWhatTheyWaitFor(t *testing.T) {
-	sink := &recorder{}
-	x := newIndex(overdue{clocktesting.NewFakePassiveClock(now)}, []string{"deployments", "secrets"}, sink)
-	must(t, newStore(x, deployments).Replace(nil, "100"), newStore(x, secrets).Replace(nil, "100"))
-	for i := range 3 {
-		must(t, newStore(x, deployments).Add(deployment(fmt.Sprint("web-", i), 101+i, "db")))
-	}
-	sink.told()
-	must(t, newStore(x, secrets).Replace([]any{secret("db", 110), secret("other", 111)}, "120"))
-	told := sink.told()
-	if len(told) == 0 || told[0] != "changed at 120: deployment.web-0 deployment.web-1 deployment.web-2" {
-		t.Errorf("notifications = %q", told)
 	}
 }

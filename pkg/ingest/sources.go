@@ -34,7 +34,7 @@ func newSources[T any, P message[T]](
 	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, sourcePart(source), func(p P) any {
 		return from(digester, p, c.Dialects.ReadSource(p.GetAnnotations()))
 	})
-	s.digested, s.decode = true, (&sourceDecoder{source, c.Dialects, digester}).decode
+	s.decode = (&sourceDecoder{source, c.Dialects, digester}).decode
 	if c.SourceSelector != nil {
 		s.labels = c.SourceSelector.String()
 	}
@@ -57,21 +57,15 @@ func (sourcePart) holds(g *dependency.Graph, o *object) bool {
 
 func (sourcePart) put(x *Index, o *object, at dependency.Arrival) touched {
 	s := o.value.(*dependency.Source)
-	s.After(x.graph.Source(s.SourceKey), x.graph.DeletedBefore(s.SourceKey), at)
+	s.Remember(x.graph.Source(s.SourceKey), x.graph, at)
 	x.graph.SetSource(s)
 	return x.users(s.SourceKey)
 }
 
-func (p sourcePart) drop(x *Index, namespace, name, version string, since seen) touched {
+func (p sourcePart) drop(x *Index, namespace, name string, at dependency.Arrival) touched {
 	key := dependency.SourceKey{Kind: dependency.SourceKind(p), Namespace: namespace, Name: name}
-	x.graph.DeleteSource(key, x.deletion(version, since))
+	x.graph.DeleteSource(key, at)
 	return x.users(key)
-}
-
-// deletion returns when an object was deleted that existed at a time.
-func (x *Index) deletion(version string, since seen) dependency.Change {
-	at := x.arrival(true)
-	return dependency.Change{Version: dependency.ParseVersion(version), Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
 }
 
 // users returns the workloads that use a source. They are found without the lock, because

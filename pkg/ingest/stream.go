@@ -27,8 +27,6 @@ type stream struct {
 	optional  *kind.Kind // whose definition may come and go; nil: it is always there
 	again     bool       // the next list is in another version, so that all of it is read again
 	part                 // of the graph, which it fills
-	// digested: the graph has digests of its objects, so that they are read again with another key.
-	digested bool
 	// lossy: the graph may lack an object that has been read, or its version. If it does, that is no sign of a restore of etcd.
 	lossy bool
 	// read returns what the graph keeps of an object that has a name; nil: nothing.
@@ -45,8 +43,8 @@ type part interface {
 	holds(g *dependency.Graph, o *object) bool
 	// put adds or replaces an object, and returns what that affects.
 	put(x *Index, o *object, at dependency.Arrival) touched
-	// drop removes an object, which existed at a time, and returns what that affects.
-	drop(x *Index, namespace, name, version string, since seen) touched
+	// drop removes an object and returns what that affects.
+	drop(x *Index, namespace, name string, at dependency.Arrival) touched
 }
 
 // holds reports whether the graph has an object in just the version in which it was listed. If nothing is kept of the object, it has not.
@@ -60,7 +58,7 @@ func (s *stream) put(x *Index, o *object, at dependency.Arrival) touched {
 	case o.value != nil:
 		return s.part.put(x, o, at)
 	case o.Name != "":
-		return s.drop(x, o.Namespace, o.Name, o.ResourceVersion, seen{})
+		return s.drop(x, o.Namespace, o.Name, at)
 	}
 	return touched{} // a bookmark
 }
@@ -122,8 +120,14 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 // resources returns what is read of each resource, in all namespaces.
 func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	for _, k := range c.kinds() {
-		all = append(all, c.workloads(k, digester))
+		if k.Name == kind.Deployment {
+			all = append(all, c.replicaSets())
+		}
+		if k.Name != kind.Pod { // see pods
+			all = append(all, c.workloads(k, digester))
+		}
 	}
+	all = append(all, c.pods())
 	if !c.WithoutConfigMaps {
 		all = append(all, newSources(c, dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap))
 	}
@@ -132,9 +136,6 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	}
 	if c.PodStatuses {
 		all = append(all, podStatuses(digester))
-	}
-	if c.Agents {
-		all = append(all, c.agentPods())
 	}
 	return append(all, c.namespaces())
 }

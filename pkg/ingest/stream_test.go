@@ -98,12 +98,12 @@ func TestStreams(t *testing.T) {
 		"/apis/apps/v1/deployments": "|", "/apis/apps/v1/statefulsets": "|", "/apis/apps/v1/daemonsets": "|", "/apis/batch/v1/cronjobs": "|",
 		"/apis/batch/v1/jobs": "|", "/api/v1/configmaps": "|", "/api/v1/secrets": "|", "/api/v1/namespaces": "|",
 		"/apis/apps/v1/replicasets": "!pod-template-hash|",
-		"/api/v1/pods":              "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid|status.phase!=Succeeded,status.phase!=Failed",
+		"/api/v1/pods":              "|status.phase!=Succeeded,status.phase!=Failed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels and fields of the streams (-want +got):\n%s", diff)
 	}
-	wantNames := []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces"}
+	wantNames := []string{"replicasets/deployments", "deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces"}
 	if diff := cmp.Diff(wantNames, names); diff != "" {
 		t.Errorf("names of the streams (-want +got):\n%s", diff)
 	}
@@ -170,8 +170,7 @@ func TestModeOfANamespaceByItsLabel(t *testing.T) {
 	}
 }
 
-// A Job of a CronJob is not shown, but its name is kept so that it can be removed. A Job of
-// another client is shown.
+// A Job of a CronJob is a run of that, and not shown. A Job of another client is shown.
 func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 	for owner, shown := range map[string]bool{"": true, "CronJob": false, "Workflow": true} {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run"}}
@@ -182,7 +181,7 @@ func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (o.value != nil) != shown || o.Namespace != "shop" || o.Name != "run" {
+		if _, is := o.value.(*dependency.Workload); is != shown || o.Namespace != "shop" || o.Name != "run" {
 			t.Errorf("owner %q: reduced object = %+v", owner, o)
 		}
 	}

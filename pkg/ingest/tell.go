@@ -15,7 +15,6 @@ type touched struct {
 	workloads []dependency.WorkloadKey
 	sources   []dependency.SourceKey
 	globs     dependency.Globs
-	all       bool // workloads
 	// changed are sources that have changed, whether or not they are used.
 	changed []dependency.SourceKey
 }
@@ -24,7 +23,6 @@ func (t *touched) add(other touched) {
 	t.workloads = append(t.workloads, other.workloads...)
 	t.sources = append(t.sources, other.sources...)
 	t.globs = append(t.globs, other.globs...)
-	t.all = t.all || other.all
 	t.changed = append(t.changed, other.changed...)
 }
 
@@ -33,13 +31,13 @@ func (t *touched) reset() { *t = touched{} }
 
 // empty reports whether no workload is affected.
 func (t *touched) empty() bool {
-	return len(t.workloads) == 0 && len(t.sources) == 0 && len(t.globs) == 0 && !t.all
+	return len(t.workloads) == 0 && len(t.sources) == 0 && len(t.globs) == 0
 }
 
 // in returns the affected workloads in a graph, each once, including those that have just been
 // deleted.
 func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
-	switch alone := len(t.globs) == 0 && !t.all && !g.HasOwned(); {
+	switch alone := len(t.globs) == 0 && !g.HasOwned(); {
 	case alone && len(t.sources) == 0 && len(t.workloads) == 1:
 		return t.workloads
 	case alone && len(t.sources) == 1 && len(t.workloads) == 0:
@@ -50,38 +48,12 @@ func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 	for _, source := range t.sources {
 		keys.Insert(g.Users(source)...)
 	}
-	if t.all {
-		g.EachWorkload(func(w *dependency.Workload) { keys.Insert(w.WorkloadKey) })
-	}
 	if g.HasOwned() { // what is left to an owner depends on all that the owner depends on
 		for _, owner := range keys.UnsortedList() {
 			g.Owned(owner, func(w dependency.WorkloadKey) { keys.Insert(w) })
 		}
 	}
 	return keys.UnsortedList()
-}
-
-// unsure is what was touched before it was known whether there is one revision counter.
-type unsure struct {
-	workloads sets.Set[dependency.WorkloadKey]
-	sources   sets.Set[dependency.SourceKey]
-	globs     dependency.Globs
-	changed   sets.Set[dependency.SourceKey]
-}
-
-func newUnsure() unsure {
-	return unsure{workloads: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey](), changed: sets.New[dependency.SourceKey]()}
-}
-
-func (u *unsure) add(t touched) {
-	u.workloads.Insert(t.workloads...)
-	u.sources.Insert(t.sources...)
-	u.globs = append(u.globs, t.globs...)
-	u.changed.Insert(t.changed...)
-}
-
-func (u *unsure) touched() touched {
-	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs, changed: u.changed.UnsortedList()}
 }
 
 // news is a notification for sinks: that the graph has synced, or what a change affects.
@@ -98,9 +70,6 @@ func (x *Index) note(what touched) {
 	what.globs = append(what.globs, x.graph.TakeChangedGlobs()...)
 	if len(x.waiting) > 0 {
 		return
-	}
-	if len(x.unprobed) > 0 {
-		x.unsure.add(what)
 	}
 	n := news{at: x.announce(), touched: what}
 	if !what.empty() || len(what.changed) > 0 && x.tellsOfSources {

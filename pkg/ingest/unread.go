@@ -54,14 +54,14 @@ func (unreadPart) holds(g *dependency.Graph, o *object) bool {
 	return u != nil && u.Type == read.Type && u.UID == read.UID && u.ResourceVersion == o.ResourceVersion
 }
 
-func (unreadPart) put(x *Index, o *object, at dependency.Arrival) touched {
+func (unreadPart) put(x *Index, o *object, _ dependency.Arrival) touched {
 	u := o.value.(*dependency.Unread)
-	x.graph.SetUnread(u, at)
+	x.graph.SetUnread(u)
 	return x.users(u.SourceKey)
 }
 
-func (p unreadPart) drop(x *Index, namespace, name, version string, since seen) touched {
+func (p unreadPart) drop(x *Index, namespace, name string, _ dependency.Arrival) touched {
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: name}
-	x.graph.DeleteUnread(key, string(p), x.deletion(version, since))
+	x.graph.DeleteUnread(key, string(p))
 	return x.users(key)
 }

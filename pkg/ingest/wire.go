@@ -160,7 +160,7 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 		return nil, err
 	}
 	return reduced(&m, func(metav1.Object) (any, error) {
-		return dependency.NewSource(d.digester, d.kind, &m, d.dialects.ReadSource(m.Annotations), keys), nil
+		return dependency.NewSource(d.kind, &m, d.dialects.ReadSource(m.Annotations), keys), nil
 	})
 }
 

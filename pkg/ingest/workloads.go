@@ -35,12 +35,16 @@ func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
 	if k.Optional {
 		s.optional = k
 	}
+	s.lossy = k.Name == kind.Job // of runs, no version is kept
 	read := func(m metav1.Object, raw []byte) (any, error) {
 		whole, ok := m.(kind.Object)
 		if !ok {
 			return nil, fmt.Errorf("a %T came instead of a %s", m, k.Name)
 		}
 		o, err := k.Read(whole)
+		if run := k.RunOf(m); o == nil && err == nil && run != nil {
+			return run, nil
+		}
 		if err != nil || o == nil {
 			return nil, err
 		}
@@ -81,7 +85,11 @@ func (c Scope) workloads(k *kind.Kind, digester *dependency.Digester) *stream {
 				return nil, err
 			}
 			if k.IsHidden(&m) {
-				return metadata(&m), nil
+				o := metadata(&m)
+				if run := k.RunOf(&m); run != nil {
+					o.value = run
+				}
+				return o, nil
 			}
 		}
 		o := k.New()
@@ -102,51 +110,83 @@ func (p workloadPart) each(g *dependency.Graph, f func(namespace, name string)) 
 			f(w.Namespace, w.Name)
 		}
 	})
+	g.EachRun(func(r *dependency.Run) {
+		if r.Kind == dependency.WorkloadKind(p) {
+			f(r.Namespace, r.Name)
+		}
+	})
 }
 
 func (workloadPart) holds(g *dependency.Graph, o *object) bool {
-	read := o.value.(*dependency.Workload)
+	read, is := o.value.(*dependency.Workload)
+	if !is { // of a run, no version is kept
+		return false
+	}
 	w := g.Workload(read.WorkloadKey)
 	return w != nil && w.UID == read.UID && w.ResourceVersion == o.ResourceVersion
 }
 
-func (workloadPart) put(x *Index, o *object, at dependency.Arrival) touched {
+func (workloadPart) put(x *Index, o *object, at dependency.Arrival) (what touched) {
+	if run, is := o.value.(*dependency.Run); is {
+		what = x.dropWorkload(run.WorkloadKey, at) // it may have been shown before it had its controller
+		if x.graph.SetRun(run) {
+			what.add(x.known([]dependency.WorkloadKey{run.WorkloadKey}, false))
+		}
+		return what
+	}
 	w := o.value.(*dependency.Workload)
+	if run := x.graph.DeleteRun(w.WorkloadKey); run != nil { // it has lost its controller
+		what = x.known([]dependency.WorkloadKey{run.Of}, false)
+	}
 	previous := x.workload(w.WorkloadKey)
 	shared := w.KeepReferences(previous)
 	x.graph.Borrow(w)
 	w.After(previous, at)
-	x.setWorkload(w, previous, o.ResourceVersion, at)
-	what := touchedWorkload(w)
+	x.setWorkload(w, at)
+	what.add(touchedWorkload(w))
 	if !shared {
-		what.add(x.lend(w.WorkloadKey, o.ResourceVersion, at))
+		what.add(x.lend(w.WorkloadKey, at))
 	}
-	what.add(x.makeRoom(previous, w, o.ResourceVersion, at))
+	what.add(x.makeRoom(previous, w, at))
 	return what
 }
 
-func (p workloadPart) drop(x *Index, namespace, name, _ string, _ seen) touched {
+func (p workloadPart) drop(x *Index, namespace, name string, at dependency.Arrival) touched {
 	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(p), Namespace: namespace, Name: name}
+	if run := x.graph.DeleteRun(key); run != nil {
+		return x.known([]dependency.WorkloadKey{run.Of}, false)
+	}
+	return x.dropWorkload(key, at)
+}
+
+func (x *Index) dropWorkload(key dependency.WorkloadKey, at dependency.Arrival) touched {
 	w := x.graph.Workload(key)
 	if w == nil {
 		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
-	what, at := touchedWorkload(w), x.arrival(true)
-	what.add(x.lend(key, w.ResourceVersion, at))
-	what.add(x.makeRoom(w, nil, w.ResourceVersion, at))
+	what := touchedWorkload(w)
+	what.add(x.lend(key, at))
+	what.add(x.makeRoom(w, nil, at))
 	return what
 }
 
-// lend updates the workloads whose pods have the template of another one, which has been written in a version or deleted. There are at most
+// lend updates the workloads whose pods have the template of another one, which has been written or deleted. There are at most
 // dependency.MaxBorrowers.
-func (x *Index) lend(key dependency.WorkloadKey, version string, at dependency.Arrival) touched {
-	return x.borrowAgain(key, version, at, func(w *dependency.Workload) { w.StartAgain(version) })
+func (x *Index) lend(key dependency.WorkloadKey, at dependency.Arrival) (what touched) {
+	for _, b := range x.graph.Borrowers(key) {
+		next := *x.workload(b) // values in the graph are immutable
+		if x.graph.Borrow(&next) {
+			x.setWorkload(&next, at)
+			what.add(touchedWorkload(&next))
+		}
+	}
+	return what
 }
 
 // makeRoom updates the workloads that have the same template as one that comes, goes or has another template: only so many have its sources.
 // Before and now are its states, of which one may be nil.
-func (x *Index) makeRoom(before, now *dependency.Workload, version string, at dependency.Arrival) (what touched) {
+func (x *Index) makeRoom(before, now *dependency.Workload, at dependency.Arrival) (what touched) {
 	of := func(w *dependency.Workload) (of dependency.WorkloadKey) {
 		if w != nil && w.TemplateOf != nil {
 			of = *w.TemplateOf
@@ -158,22 +198,7 @@ func (x *Index) makeRoom(before, now *dependency.Workload, version string, at de
 	}
 	for _, key := range []dependency.WorkloadKey{of(before), of(now)} {
 		if key != (dependency.WorkloadKey{}) {
-			what.add(x.borrowAgain(key, version, at, func(*dependency.Workload) {}))
-		}
-	}
-	return what
-}
-
-// borrowAgain gives the workloads whose pods have the template of another one what it consumes now, and calls f with those for which that is
-// something else.
-func (x *Index) borrowAgain(key dependency.WorkloadKey, version string, at dependency.Arrival, f func(*dependency.Workload)) (what touched) {
-	for _, b := range x.graph.Borrowers(key) {
-		w := x.workload(b)
-		next := *w // values in the graph are immutable
-		if x.graph.Borrow(&next) {
-			f(&next)
-			x.setWorkload(&next, w, version, at)
-			what.add(touchedWorkload(&next))
+			what.add(x.lend(key, at))
 		}
 	}
 	return what
@@ -187,18 +212,17 @@ func touchedWorkload(w *dependency.Workload) touched {
 // workload returns a workload, or nil, and first applies the annotations of its namespace to it, if that has not
 // been done.
 func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
-	w := x.graph.Told(key)
+	w := x.graph.Workload(key)
 	if w == nil || !x.graph.Behind(w) {
 		return w
 	}
 	next := *w // values in the graph are immutable
-	x.setWorkload(&next, w, x.changing.version, x.changing.at)
+	x.setWorkload(&next, x.changing.at)
 	return &next
 }
 
-// setWorkload adds a workload to the graph, with what annotations say about it: its own
-// and those of its namespace, one of which has just been read in a version.
-func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
-	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
+// setWorkload adds a workload to the graph, with what annotations say about it: its own and those of its namespace.
+func (x *Index) setWorkload(w *dependency.Workload, at dependency.Arrival) {
+	p := policy.Note(w, x.graph.Namespace(w.Namespace), x.defaults, at)
 	x.graph.SetWorkload(w, p.Patterns())
 }

@@ -57,7 +57,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		Resource: schema.GroupVersionResource{Group: d.Group, Version: d.Versions[0], Resource: d.Resource},
 		Traits: dependency.Traits{
 			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, CountsAll: l.countsAll(), RestartsAt: d.RestartAt,
-			Restart: c.restart, UnknownPods: d.Pods == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
+			Restart: c.restart, UnknownPods: d.Pods == nil || d.Pods.Controller == ControlledByAny && d.Pods.Labels == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
 		},
 		New:    func() Object { return &custom{layout: l} },
 		From:   l.read,
@@ -74,9 +74,9 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		k.Name, k.Kind = dependency.WorkloadKind(d.Alias), d.Kind
 	}
 	if d.Pods != nil {
-		k.selector, k.updateRevision, k.RevisionLabel = l.selectorOf, l.revisionOf, d.Pods.RevisionLabel
+		k.selector, k.RevisionLabel = l.selectorOf, d.Pods.RevisionLabel
 		if d.Pods.Controller == ControlledByReplicaSet {
-			k.Revisions, k.current = ReplicaSets, l.current
+			k.Revisions = ReplicaSets
 		}
 	}
 	return k, nil
@@ -309,7 +309,7 @@ func (c *compiler) pods(p *Pods, at *field.Path) {
 	if p.Controller == ControlledByReplicaSet && p.RevisionLabel == "" {
 		c.errs = append(c.errs, field.Required(at.Child("revisionLabel"), "to find the current ReplicaSet"))
 	}
-	c.layout.revisionLabel, c.layout.revision = p.RevisionLabel, c.single(p.Revision, at.Child("revision"))
+	c.layout.revision = c.single(p.Revision, at.Child("revision"))
 }
 
 func (c *compiler) reload(d *Descriptor, parent *field.Path) {

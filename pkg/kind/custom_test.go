@@ -200,7 +200,7 @@ func TestDecode_WithoutTemplates(t *testing.T) {
 	_, read := decode(t, k, []byte(`{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"m","time":"2026-02-01T00:00:00Z","fieldsV1":{"f:spec":{"f:template":{}}}}]},
 		"spec":{"template":{"spec":{"containers":[{"name":"app"}]}},"db":{"secretRef":"db"}}}`))
 	w := dependency.NewWorkload(read, dependency.Annotations{})
-	if len(w.References) != 1 || w.Containers != nil || w.TemplateWritten.Month() != 1 || w.Rollout != complete || w.Surplus {
+	if len(w.References) != 1 || w.Containers != nil || w.TemplateWritten.Month() != 1 || w.Rollout != complete {
 		t.Errorf("%+v", w)
 	}
 }

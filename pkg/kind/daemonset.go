@@ -4,11 +4,7 @@
 package kind
 
 import (
-	"encoding/json"
-
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -18,14 +14,14 @@ import (
 const DaemonSet dependency.WorkloadKind = "DaemonSet"
 
 var daemonSet = &Kind{
-	Name:      DaemonSet,
-	Resource:  appsv1.SchemeGroupVersion.WithResource("daemonsets"),
-	Traits:    dependency.Traits{Rollable: true, PerNode: true},
-	New:       func() Object { return &appsv1.DaemonSet{} },
-	Revisions: ControllerRevisions,
-	From:      typed(readDaemonSet),
-	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.DaemonSet).Spec.Selector },
-	current:   daemonSetCurrent,
+	Name:     DaemonSet,
+	Resource: appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+	Traits:   dependency.Traits{Rollable: true, PerNode: true},
+	New:      func() Object { return &appsv1.DaemonSet{} },
+	// The revision of a pod is the number of the template, which the DaemonSet has as well.
+	podRevision: templateGenerationLabel,
+	From:        typed(readDaemonSet),
+	selector:    func(o Object) *metav1.LabelSelector { return o.(*appsv1.DaemonSet).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.DaemonSet)
 		// The API server keeps the field when the type becomes OnDelete, for which it says nothing.
@@ -47,28 +43,18 @@ var daemonSet = &Kind{
 	},
 }
 
-// daemonSetCurrent compares templates. The current revision does not always have the highest number: after a rollback
-// to an earlier template, the controller's cache may still lack the revision that it created for the template in between.
-func daemonSetCurrent(o Object) IsCurrent {
-	d := o.(*appsv1.DaemonSet)
-	if d.Status.ObservedGeneration < d.Generation {
-		return nil
-	}
-	return func(_ metav1.Object, data []byte) bool {
-		var patch struct {
-			Spec struct{ Template corev1.PodTemplateSpec }
-		}
-		return json.Unmarshal(data, &patch) == nil && equality.Semantic.DeepEqual(&patch.Spec.Template, &d.Spec.Template)
-	}
-}
+// Its controller numbers the templates of a DaemonSet, in an annotation of the DaemonSet and in a label of the pods.
+const templateGenerationLabel = "pod-template-generation"
 
 func readDaemonSet(o *appsv1.DaemonSet) *dependency.Object {
+	revision := ""
+	if o.Status.ObservedGeneration >= o.Generation {
+		revision = o.Annotations[appsv1.DeprecatedTemplateGeneration]
+	}
 	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
 		Rollout:  daemonSetRollout(o),
 		Replicas: o.Status.DesiredNumberScheduled + o.Status.NumberMisscheduled,
-		Surplus:  o.Status.NumberMisscheduled > 0,
-		Updated:  updatedAll(o.Status.ObservedGeneration >= o.Generation, o.Status.UpdatedNumberScheduled, o.Status.CurrentNumberScheduled),
-		MinReady: seconds(o.Spec.MinReadySeconds),
+		MinReady: seconds(o.Spec.MinReadySeconds), TemplateRevision: revision,
 	}}
 }
 

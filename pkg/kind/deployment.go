@@ -25,14 +25,6 @@ var deployment = &Kind{
 	Revisions: ReplicaSets,
 	From:      typed(readDeployment),
 	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.Deployment).Spec.Selector },
-	current: func(o Object) IsCurrent {
-		d := o.(*appsv1.Deployment)
-		number := d.Annotations[RevisionAnnotation]
-		if number == "" || d.Status.ObservedGeneration < d.Generation {
-			return nil
-		}
-		return func(set metav1.Object, _ []byte) bool { return set.GetAnnotations()[RevisionAnnotation] == number }
-	},
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.Deployment)
 		if r := d.Spec.Strategy.RollingUpdate; r != nil {
@@ -64,12 +56,6 @@ func readDeployment(o *appsv1.Deployment) *dependency.Object {
 	}, InPlace: dependency.InPlace{Deadline: seconds(ptr.Deref(o.Spec.ProgressDeadlineSeconds, 0))}}
 	if o.Status.ObservedGeneration >= o.Generation {
 		out.Idle = out.Replicas == 0 && o.Status.Replicas == 0
-		switch o.Status.UpdatedReplicas {
-		case 0:
-			out.Updated = dependency.UpdatedNone
-		case o.Status.Replicas:
-			out.Updated = dependency.UpdatedAll
-		}
 	}
 	return out
 }

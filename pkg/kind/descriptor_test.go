@@ -291,17 +291,17 @@ func TestStatus(t *testing.T) {
 		want     dependency.Status
 		progress Progress
 	}{
-		"no status": {d, `{}`, dependency.Status{Rollout: done, Replicas: 1, Surplus: true}, Progress{Observed: true}},
+		"no status": {d, `{}`, dependency.Status{Rollout: done, Replicas: 1}, Progress{Observed: true}},
 		"nothing there yet": {
 			known, `{"metadata":{"generation":1}}`, dependency.Status{Rollout: unobserved, Replicas: 1}, Progress{Outdated: 0},
 		},
 		"done": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":2},"status":{"observed":2,"total":2,"updated":2,"ready":2}}`,
-			dependency.Status{Rollout: done, Replicas: 2, Updated: dependency.UpdatedAll}, Progress{Observed: true, Pods: 2},
+			dependency.Status{Rollout: done, Replicas: 2}, Progress{Observed: true, Pods: 2},
 		},
 		"a later generation was observed": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":0},"status":{"observed":"3","total":0}}`,
-			dependency.Status{Rollout: done, Idle: true, Updated: dependency.UpdatedNone}, Progress{Observed: true, Caveat: "it has no replicas now"},
+			dependency.Status{Rollout: done, Idle: true}, Progress{Observed: true, Caveat: "it has no replicas now"},
 		},
 		"idle, but not observed": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":0},"status":{"observed":1,"total":0}}`, dependency.Status{Rollout: unobserved},
@@ -309,7 +309,7 @@ func TestStatus(t *testing.T) {
 		},
 		"pods are left": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":0},"status":{"observed":2,"total":1}}`,
-			dependency.Status{Rollout: running2("1 old pod is pending termination"), Updated: dependency.UpdatedNone}, Progress{Observed: true, Outdated: 1, Pods: 1, Caveat: "it has no replicas now"},
+			dependency.Status{Rollout: running2("1 old pod is pending termination")}, Progress{Observed: true, Outdated: 1, Pods: 1, Caveat: "it has no replicas now"},
 		},
 		"paused, some are new": {
 			known, `{"spec":{"replicas":3,"paused":true},"status":{"observed":0,"total":3,"updated":1,"ready":3}}`,
@@ -340,16 +340,16 @@ func TestStatus(t *testing.T) {
 		},
 		"a partition of more than all": {
 			known, `{"spec":{"replicas":3,"partition":99999999999},"status":{"observed":0,"total":3,"updated":0,"ready":3}}`,
-			dependency.Status{Rollout: held("Partition", "0 of 3 pods are up to date, and pods below the partition (3) are not updated"), Replicas: 3, Updated: dependency.UpdatedNone},
+			dependency.Status{Rollout: held("Partition", "0 of 3 pods are up to date, and pods below the partition (3) are not updated"), Replicas: 3},
 			Progress{Observed: true, Outdated: 3, Pods: 3, Caveat: "its partition is 3: as many pods are not replaced"},
 		},
 		"odd numbers": {
 			known, `{"spec":{"replicas":-5,"partition":-1},"status":{"observed":0,"total":"3","updated":1.5,"ready":99999999999}}`,
-			dependency.Status{Rollout: done, Idle: true, Updated: dependency.UpdatedNone}, Progress{Observed: true, Caveat: "it has no replicas now"},
+			dependency.Status{Rollout: done, Idle: true}, Progress{Observed: true, Caveat: "it has no replicas now"},
 		},
 		"more new ones than it should have, not all ready": {
 			known, `{"spec":{"replicas":1},"status":{"observed":0,"total":2,"updated":2,"ready":1}}`,
-			dependency.Status{Rollout: running2("1 of 2 pods is available"), Replicas: 1, Updated: dependency.UpdatedAll}, Progress{Observed: true, Pods: 2},
+			dependency.Status{Rollout: running2("1 of 2 pods is available"), Replicas: 1}, Progress{Observed: true, Pods: 2},
 		},
 		"conditions and values": {
 			bare, `{"status":{"conditions":[{"type":"Ready","status":"True"}],"n":2,"b":false}}`, dependency.Status{Rollout: done, Replicas: 1}, Progress{Observed: true},
@@ -364,7 +364,7 @@ func TestStatus(t *testing.T) {
 		},
 		"all is not counted": {
 			uncounted, `{"spec":{"replicas":2},"status":{"updated":1}}`,
-			dependency.Status{Rollout: running2("1 of 2 pods is up to date"), Replicas: 2, Surplus: true}, Progress{Observed: true, Outdated: 1, Pods: 2},
+			dependency.Status{Rollout: running2("1 of 2 pods is up to date"), Replicas: 2}, Progress{Observed: true, Outdated: 1, Pods: 2},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,16 +69,10 @@ type Kind struct {
 	progress func(Object) Progress
 	// maxUnavailable returns InPlace.MaxUnavailable; nil: it is 1.
 	maxUnavailable func(Object) int32
-	// See Current, and UpdateRevision.
-	current        func(Object) IsCurrent
-	updateRevision func(Object) string
+	podRevision    string // see PodRevision
 
 	served atomic.Pointer[schema.GroupVersionResource] // see Served
 }
-
-// IsCurrent reports whether a revision holds the current pod template. Data is the field data of a ControllerRevision,
-// in JSON.
-type IsCurrent func(revision metav1.Object, data []byte) bool
 
 // Revisions is the type of the objects in which a controller keeps the pod templates of a workload.
 type Revisions uint8
@@ -87,7 +81,6 @@ type Revisions uint8
 const (
 	NoRevisions Revisions = iota
 	ReplicaSets
-	ControllerRevisions
 )
 
 // Progress is the part of the progress of a rollout that is read only from live objects, for an answer to a user.
@@ -169,6 +162,15 @@ func (t Table) OfReference(apiVersion, kind string) *Kind {
 		return nil
 	}
 	return t.OfGroupKind(schema.GroupKind{Group: gv.Group, Kind: kind})
+}
+
+// Key returns the key of a workload by a reference to it. The API version matters for custom resources only, whose kinds can have the same name.
+func (t Table) Key(apiVersion, kind, namespace, name string) dependency.WorkloadKey {
+	of := dependency.WorkloadKind(kind)
+	if k := t.OfReference(apiVersion, kind); k != nil {
+		of = k.Name
+	}
+	return dependency.WorkloadKey{Kind: of, Namespace: namespace, Name: name}
 }
 
 // Restarted reports whether workloads of the kind can be restarted on request. What is run again is so because of content only.
@@ -280,6 +282,58 @@ func (t Table) WorkloadOf(pod metav1.Object) (key dependency.WorkloadKey, uid ty
 	return dependency.WorkloadKey{Kind: k.Name, Namespace: pod.GetNamespace(), Name: owner.Name}, owner.UID, true
 }
 
+// RunOf returns an object of the kind as a run of the workload that controls it, if it is hidden because of that; nil: it is no run.
+func (k *Kind) RunOf(o metav1.Object) *dependency.Run {
+	controller := metav1.GetControllerOfNoCopy(o)
+	if k.Name != Job || controller == nil || controller.Kind != string(CronJob) {
+		return nil
+	}
+	return &dependency.Run{
+		WorkloadKey: dependency.WorkloadKey{Kind: Job, Namespace: o.GetNamespace(), Name: o.GetName()},
+		Of:          dependency.WorkloadKey{Kind: CronJob, Namespace: o.GetNamespace(), Name: controller.Name}, Owner: controller.UID,
+	}
+}
+
+// LabelledWorkload returns the custom resource that a pod belongs to by its labels alone, because what controls the pod is not read.
+func (t Table) LabelledWorkload(pod metav1.Object) (key dependency.WorkloadKey, found bool) {
+	for _, k := range t {
+		if k.Traits.PodsByLabels {
+			if name, is := k.layout.ofLabels(pod.GetLabels()); is {
+				return dependency.WorkloadKey{Kind: k.Name, Namespace: pod.GetNamespace(), Name: name}, true
+			}
+		}
+	}
+	return key, false
+}
+
+// ofLabels returns the name of the object whose pods have certain labels.
+func (l *layout) ofLabels(labels map[string]string) (name string, is bool) {
+	for key, value := range l.labels {
+		got, found := labels[key]
+		before, after, variable := strings.Cut(value, nameVariable)
+		switch {
+		case !found, !variable && got != value:
+			return "", false
+		case variable:
+			rest, prefixed := strings.CutPrefix(got, before)
+			of, suffixed := strings.CutSuffix(rest, after)
+			if !prefixed || !suffixed || of == "" || name != "" && name != of {
+				return "", false
+			}
+			name = of
+		}
+	}
+	return name, name != ""
+}
+
+// PodRevision returns the label by which the controller of a workload of the kind identifies the template of a pod; empty: there is none.
+func (k *Kind) PodRevision(labels map[string]string) string {
+	if label := cmp.Or(k.RevisionLabel, k.podRevision); label != "" {
+		return labels[label]
+	}
+	return cmp.Or(labels[appsv1.DefaultDeploymentUniqueLabelKey], labels[appsv1.ControllerRevisionHashLabelKey])
+}
+
 // IsHidden reports whether an object is not shown because its controller is.
 func (k *Kind) IsHidden(o metav1.Object) bool {
 	if k.Hidden == nil {
@@ -295,19 +349,6 @@ func (k *Kind) Selects() bool { return k.selector != nil }
 
 // Selector returns the selector for the pods of a workload; nil: it selects none. The kind must be one that Selects.
 func (k *Kind) Selector(o Object) *metav1.LabelSelector { return k.selector(o) }
-
-// Current returns a function that finds the current revision of a workload; nil: its controller has not observed the
-// current pod template yet. The kind must have Revisions.
-func (k *Kind) Current(o Object) IsCurrent { return k.current(o) }
-
-// UpdateRevision returns the value of the label controller-revision-hash, or RevisionLabel, on pods with the current template, or "" if
-// the status of the workload does not contain it.
-func (k *Kind) UpdateRevision(o Object) string {
-	if k.updateRevision == nil {
-		return ""
-	}
-	return k.updateRevision(o)
-}
 
 // Progress returns the progress of the rollout of a workload.
 func (k *Kind) Progress(o Object) Progress {

@@ -27,7 +27,6 @@ type layout struct {
 	looksUp        bool          // its pods can be looked up
 	selector       Path
 	labels         map[string]string
-	revisionLabel  string
 	revision       Path
 }
 
@@ -91,6 +90,7 @@ func (l *layout) read(o Object) (*dependency.Object, error) {
 		Meta: &c.ObjectMeta, Template: &corev1.PodTemplateSpec{}, TemplateFields: l.templateFields,
 		Truncated: c.truncated, Status: l.statusOf(c), TemplateFrom: l.from.of(c.values),
 	}
+	out.TemplateRevision = l.revisionOf(o)
 	own := l.ownTemplate(c)
 	for _, t := range slices.Concat(c.templates...) {
 		if t == own {

@@ -351,7 +351,7 @@ func TestPresets(t *testing.T) {
 			if got := metav1.FormatLabelSelector(k.Selector(o)); got != tt.selector || w.UnknownPods {
 				t.Errorf("selector = %s, want %s", got, tt.selector)
 			}
-			if got := k.UpdateRevision(o); got != tt.revision {
+			if got := w.TemplateRevision; got != tt.revision {
 				t.Errorf("revision = %s, want %s", got, tt.revision)
 			}
 			for name, state := range tt.states {

@@ -51,7 +51,7 @@ func TestWithReruns_Reads(t *testing.T) {
 		if err != nil || got.Status != tt.want {
 			t.Errorf("%s: status = %+v (%v), want %+v", name, got.Status, err, tt.want)
 		}
-		if recurs := k.Name == kind.CronJob; !got.Traits.Reruns || !got.Traits.Rollable || got.Traits.Recurring != recurs || got.Traits.ByRecord() != recurs || k.Restarted() {
+		if recurs := k.Name == kind.CronJob; !got.Traits.Reruns || !got.Traits.Rollable || got.Traits.Recurring != recurs || k.Restarted() {
 			t.Errorf("%s: traits = %+v", name, got.Traits)
 		}
 	}

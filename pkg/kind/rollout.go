@@ -52,15 +52,6 @@ func replicasOf(spec *int32) int32 {
 	return *spec
 }
 
-// updatedAll returns Status.Updated of a kind that cannot be paused, so that it matters only whether all pods are up to date. Pods that the
-// controller has yet to create do not count.
-func updatedAll(observed bool, updated, pods int32) dependency.UpdatedPods {
-	if observed && updated > 0 && updated >= pods {
-		return dependency.UpdatedAll
-	}
-	return dependency.UpdatedUnknown
-}
-
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
 // onDeleteCaveat is a clause, as Progress.Caveat.

@@ -89,20 +89,11 @@ func textFrom(value any) string {
 	}
 }
 
-// revisionOf implements Kind.UpdateRevision.
+// revisionOf returns the label of the pods that have the current template; empty: it is not known.
 func (l *layout) revisionOf(o Object) string {
 	c := o.(*custom)
 	if l.revision.IsZero() || !l.isObserved(c) {
 		return ""
 	}
 	return textFrom(l.revision.get(c.values))
-}
-
-// current implements Kind.Current.
-func (l *layout) current(o Object) IsCurrent {
-	revision := l.revisionOf(o)
-	if revision == "" {
-		return nil
-	}
-	return func(set metav1.Object, _ []byte) bool { return set.GetLabels()[l.revisionLabel] == revision }
 }

@@ -16,20 +16,12 @@ import (
 const StatefulSet dependency.WorkloadKind = "StatefulSet"
 
 var statefulSet = &Kind{
-	Name:      StatefulSet,
-	Resource:  appsv1.SchemeGroupVersion.WithResource("statefulsets"),
-	Traits:    dependency.Traits{Rollable: true},
-	New:       func() Object { return &appsv1.StatefulSet{} },
-	Revisions: ControllerRevisions,
-	From:      typed(readStatefulSet),
-	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.StatefulSet).Spec.Selector },
-	current: func(o Object) IsCurrent {
-		s := o.(*appsv1.StatefulSet)
-		if s.Status.ObservedGeneration < s.Generation {
-			return nil
-		}
-		return func(revision metav1.Object, _ []byte) bool { return revision.GetName() == s.Status.UpdateRevision }
-	},
+	Name:     StatefulSet,
+	Resource: appsv1.SchemeGroupVersion.WithResource("statefulsets"),
+	Traits:   dependency.Traits{Rollable: true},
+	New:      func() Object { return &appsv1.StatefulSet{} },
+	From:     typed(readStatefulSet),
+	selector: func(o Object) *metav1.LabelSelector { return o.(*appsv1.StatefulSet).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		s := o.(*appsv1.StatefulSet)
 		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
@@ -37,7 +29,6 @@ var statefulSet = &Kind{
 		}
 		return 1
 	},
-	updateRevision: func(o Object) string { return o.(*appsv1.StatefulSet).Status.UpdateRevision },
 	progress: func(o Object) Progress {
 		s := o.(*appsv1.StatefulSet)
 		return Progress{
@@ -50,14 +41,15 @@ var statefulSet = &Kind{
 
 func readStatefulSet(o *appsv1.StatefulSet) *dependency.Object {
 	replicas := replicasOf(o.Spec.Replicas)
-	observed := o.Status.ObservedGeneration >= o.Generation
+	observed, revision := o.Status.ObservedGeneration >= o.Generation, ""
+	if observed {
+		revision = o.Status.UpdateRevision
+	}
 	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
 		Rollout:  statefulSetRollout(o),
 		Replicas: replicas,
 		Idle:     replicas == 0 && o.Status.Replicas == 0 && observed,
-		Surplus:  o.Status.Replicas > o.Status.UpdatedReplicas,
-		Updated:  updatedAll(observed, o.Status.UpdatedReplicas, o.Status.Replicas),
-		MinReady: seconds(o.Spec.MinReadySeconds),
+		MinReady: seconds(o.Spec.MinReadySeconds), TemplateRevision: revision,
 	}}
 }
 

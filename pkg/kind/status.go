@@ -116,20 +116,14 @@ func partitionFrom(value any, replicas int32) int32 {
 func (l *layout) statusOf(c *custom) dependency.Status {
 	s := l.status
 	if s == nil {
-		return dependency.Status{Rollout: complete, Replicas: 1, Surplus: l.looksUp}
+		return dependency.Status{Rollout: complete, Replicas: 1}
 	}
 	n := s.counts(c)
-	out := dependency.Status{Rollout: l.rollout(c, n), Replicas: n.replicas, Paused: n.paused, Surplus: s.total.IsZero() && l.looksUp}
+	out := dependency.Status{Rollout: l.rollout(c, n), Replicas: n.replicas, Paused: n.paused}
 	if s.total.IsZero() || !l.isObserved(c) {
 		return out
 	}
 	out.Idle = n.replicas == 0 && n.total == 0 && !s.observed.IsZero()
-	switch n.updated {
-	case 0:
-		out.Updated = dependency.UpdatedNone
-	case n.total:
-		out.Updated = dependency.UpdatedAll
-	}
 	return out
 }
 

@@ -20,6 +20,7 @@ import (
 // server is the state of a server.
 type server struct {
 	states             map[string]int
+	stale              map[string]StalePods
 	workloads, sources int
 	progress           map[string]time.Time
 	expiry             time.Time
@@ -27,6 +28,7 @@ type server struct {
 }
 
 func (s *server) WorkloadStates() map[string]int      { return s.states }
+func (s *server) StalePods() map[string]StalePods     { return s.stale }
 func (s *server) IndexSize() (workloads, sources int) { return s.workloads, s.sources }
 func (s *server) LastProgress() map[string]time.Time  { return s.progress }
 func (s *server) Revisions() (uint64, bool)           { return 7, true }
@@ -81,6 +83,7 @@ func everything() {
 	Leading(true)
 	Observe(&server{
 		states:    map[string]int{"InSync": 2, "Failed": 0},
+		stale:     map[string]StalePods{"shop": {Pods: 1, Since: time.Now()}},
 		workloads: 2, sources: 5,
 		progress: map[string]time.Time{"secrets": time.UnixMilli(1700000000500)},
 		expiry:   time.Unix(1800000000, 0),
@@ -105,7 +108,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		"configdep_index_objects", "configdep_ingest_forbidden", "configdep_ingest_last_progress_timestamp_seconds",
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader", "configdep_notifications_total",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
-		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds",
+		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds", "configdep_stale_pods", "configdep_stale_seconds",
 		"configdep_watch_events_kept", "configdep_watches", "configdep_webhook_duration_seconds", "configdep_webhook_requests_total",
 		"configdep_workloads",
 	}
@@ -223,5 +226,33 @@ func TestRolloutsAreCountedByNamespaceUpToABound(t *testing.T) {
 	}
 	if n := got[first] - before; n != 1 {
 		t.Errorf("count in the first namespace = %v", n)
+	}
+}
+
+func TestStalePods(t *testing.T) {
+	everything()
+	hourAgo, all := time.Now().Add(-time.Hour), map[string]StalePods{}
+	for i := range maxNamespaces + 10 { // some are known from other tests
+		all[fmt.Sprintf("stale-%03d", i)] = StalePods{Pods: 2, Since: hourAgo}
+	}
+	all["shop"] = StalePods{Pods: 3} // which is known from everything
+	Observe(&server{stale: all})
+	families := scrape(t)
+	pods, seconds := series(families["configdep_stale_pods"]), series(families["configdep_stale_seconds"])
+	if pods["namespace=shop"] != 3 {
+		t.Errorf("%v pods are stale in the namespace, want 3", pods["namespace=shop"])
+	}
+	if got, found := seconds["namespace=shop"]; found {
+		t.Errorf("%v seconds, although it is not known since when the pods are stale", got)
+	}
+	sum := 0.0
+	for _, n := range pods {
+		sum += n
+	}
+	if want := float64(2*(maxNamespaces+10) + 3); sum != want || pods["namespace=_other"] < 20 || len(pods) > maxNamespaces+1 {
+		t.Errorf("%v pods are stale in %d series, %v in other namespaces; want %v", sum, len(pods), pods["namespace=_other"], want)
+	}
+	if got := seconds["namespace=_other"]; got < 3600 || got > 3660 {
+		t.Errorf("%v seconds, want an hour", got)
 	}
 }

@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 type State interface {
 	// WorkloadStates returns the number of workloads by state.
 	WorkloadStates() map[string]int
+	// StalePods returns the pods that run with old content, by namespace.
+	StalePods() map[string]StalePods
 	// IndexSize returns the number of workloads and of sources in the index.
 	IndexSize() (workloads, sources int)
 	// LastProgress returns when each resource last sent an event or a bookmark.
@@ -36,9 +40,31 @@ type State interface {
 	Forbidden() map[string]bool
 }
 
+// StalePods are the pods of a namespace that run with old content.
+type StalePods struct {
+	Pods int
+	// Since is when the first change was made that one of them has not read; zero: that is not known.
+	Since time.Time
+}
+
+// Add returns the pods of both.
+func (p StalePods) Add(other StalePods) StalePods {
+	p.Pods += other.Pods
+	if p.Since.IsZero() || !other.Since.IsZero() && other.Since.Before(p.Since) {
+		p.Since = other.Since
+	}
+	return p
+}
+
 var (
 	workloadsDesc = metrics.NewDesc("configdep_workloads", "Number of workloads by state.",
 		[]string{"state"}, nil, metrics.ALPHA, "")
+	stalePodsDesc = metrics.NewDesc("configdep_stale_pods",
+		"Number of pods that run with old content, by namespace (_other beyond the first 200). A namespace without such pods has no series.",
+		[]string{"namespace"}, nil, metrics.ALPHA, "")
+	staleSecondsDesc = metrics.NewDesc("configdep_stale_seconds",
+		"Time since the earliest change that a pod of a namespace has not read. A namespace in which no such time is known has no series.",
+		[]string{"namespace"}, nil, metrics.ALPHA, "")
 	indexDesc = metrics.NewDesc("configdep_index_objects", "Number of objects in the dependency index, by what they are (workload, source).",
 		[]string{"type"}, nil, metrics.ALPHA, "")
 	progressDesc = metrics.NewDesc("configdep_ingest_last_progress_timestamp_seconds",
@@ -81,6 +107,8 @@ func Observe(s State) {
 // DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- workloadsDesc
+	ch <- stalePodsDesc
+	ch <- staleSecondsDesc
 	ch <- indexDesc
 	ch <- progressDesc
 	ch <- lagDesc
@@ -100,6 +128,12 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	for state, n := range s.WorkloadStates() {
 		gauge(workloadsDesc, float64(n), state)
+	}
+	for namespace, stale := range bound(s.StalePods()) {
+		gauge(stalePodsDesc, float64(stale.Pods), namespace)
+		if !stale.Since.IsZero() {
+			gauge(staleSecondsDesc, max(0, time.Since(stale.Since).Seconds()), namespace)
+		}
 	}
 	workloads, sources := s.IndexSize()
 	gauge(indexDesc, float64(workloads), "workload")
@@ -122,6 +156,16 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for resource, forbidden := range s.Forbidden() {
 		gauge(forbiddenDesc, oneIf(forbidden), resource)
 	}
+}
+
+// bound replaces namespaces by their labels.
+func bound(all map[string]StalePods) map[string]StalePods {
+	out := map[string]StalePods{}
+	for _, namespace := range slices.Sorted(maps.Keys(all)) {
+		label := namespaces.label(namespace)
+		out[label] = out[label].Add(all[namespace])
+	}
+	return out
 }
 
 func oneIf(yes bool) float64 {

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"slices"
+	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -23,6 +24,8 @@ type Admission struct {
 	Variables bool
 	// Unsure: it is not known with which content pods will be started.
 	Unsure bool
+	// Now is when it is written.
+	Now time.Time
 }
 
 // Written are the annotations of a workload and of its pod template, and its labels, as they are written.
@@ -122,7 +125,7 @@ type DesiredAnnotations struct {
 
 // The annotations that are ours to write.
 var (
-	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, VerifiedAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation}
+	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation}
 	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation, lastReloadedFrom}
 )
 
@@ -149,9 +152,15 @@ func (a *Admission) DesiredAnnotations() DesiredAnnotations {
 		return m // new pods do not start; with what they will, the controller sees later
 	}
 	present := a.Present()
+	stamps := action == Stamp && a.Policy.RestartsBy(a.Workload).MarksTemplate()
+	if present.At = a.Now; stamps {
+		present.For = present.Hash
+	} else {
+		present = present.adopted(a.Now)
+	}
 	m.Workload[ConfigHashAnnotation] = &present.Hash
 	m.Workload[AppliedSourcesAnnotation] = new(present.sources())
-	if action == Stamp && a.Policy.RestartsBy(a.Workload).MarksTemplate() {
+	if stamps {
 		m.Template[ConfigHashAnnotation] = &present.Hash
 	}
 	return m

@@ -5,9 +5,11 @@ package policy_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -19,7 +21,7 @@ func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *po
 	d := x.deployment.DeepCopy()
 	change(d)
 	w := workloadtest.Read(d)
-	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{Workload: x.deployment.Annotations, Template: x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
+	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{Workload: x.deployment.Annotations, Template: x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate, Now: x.now}
 }
 
 // The action is also a label of a metric, so it must be right even if the workload stays the same.
@@ -97,4 +99,86 @@ func TestAdmission_AbsentNamesWhatPodsNeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the webhook writes is what the controller would have recorded, so that it does nothing about it, and new pods that read other content are restarted.
+func TestAdmission_DesiredAnnotations(t *testing.T) {
+	write := func(x *world, change func(*appsv1.Deployment), newTemplate bool) policy.DesiredAnnotations {
+		a := x.admission(newTemplate, change)
+		want := a.DesiredAnnotations()
+		x.edit(func(d *appsv1.Deployment) {
+			change(d)
+			put := func(to *metav1.ObjectMeta, annotations map[string]*string) {
+				for key, value := range annotations {
+					if value == nil {
+						delete(to.Annotations, key)
+					} else {
+						metav1.SetMetaDataAnnotation(to, key, *value)
+					}
+				}
+			}
+			put(&d.ObjectMeta, want.Workload)
+			put(&d.Spec.Template.ObjectMeta, want.Template)
+		})
+		return want
+	}
+	image := func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" }
+	reload := func(mode string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, policy.ReloadAnnotation, mode) }
+	}
+	t.Run("stamp", func(t *testing.T) {
+		x := oneSecret(t)
+		x.adopt()
+		password("2")(x)
+		write(x, image, true)
+		if got := x.deployment.Spec.Template.Annotations[policy.ConfigHashAnnotation]; got != x.evaluate().Hash {
+			t.Errorf("hash of the template = %q, want %q", got, x.evaluate().Hash)
+		}
+		x.tick(time.Minute)
+		x.rollOut()
+		x.wantRestarts("the new pods have read it")
+		password("3")(x)
+		x.wantRestarts("the next change", db)
+	})
+	t.Run("adopt", func(t *testing.T) {
+		x := oneSecret(t)
+		optOut(x)
+		password("2")(x)
+		x.tick(time.Minute)
+		if want := write(x, reload("auto"), false); want.Workload[policy.AppliedSourcesAnnotation] == nil || want.Template[policy.ConfigHashAnnotation] != nil {
+			t.Errorf("annotations = %v, %v", want.Workload, want.Template)
+		}
+		if got := x.restarts(); len(got) > 0 {
+			t.Errorf("restarts for %q", got)
+		}
+		x.want("opted in", stale(policy.ReasonOptedInStale, policy.None))
+		password("3")(x)
+		x.wantRestarts("the next change", db)
+	})
+	t.Run("restore", func(t *testing.T) {
+		x := oneSecret(t)
+		x.adopt()
+		password("2")(x)
+		x.wantRestarts("a change", db)
+		before := x.deployment.DeepCopy()
+		write(x, func(d *appsv1.Deployment) { // a manifest without them
+			d.Annotations, d.Spec.Template.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}, nil
+		}, false)
+		for _, key := range policy.WorkloadMarks() {
+			if x.deployment.Annotations[key] != before.Annotations[key] {
+				t.Errorf("%s = %q, want %q", key, x.deployment.Annotations[key], before.Annotations[key])
+			}
+		}
+		if diff := cmp.Diff(before.Spec.Template.Annotations, x.deployment.Spec.Template.Annotations); diff != "" {
+			t.Errorf("annotations of the template (-want +got):\n%s", diff)
+		}
+		x.wantRestarts("the manifest is applied again")
+	})
+	t.Run("opting out", func(t *testing.T) {
+		x := oneSecret(t)
+		x.adopt()
+		if want := write(x, reload("off"), false); len(want.Workload) > 0 {
+			t.Errorf("annotations = %v, want that they stay the owner's", want.Workload)
+		}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,15 +74,10 @@ func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
 // The workloads of a namespace share what its annotations say, however long that is, and read it once.
 func TestNote_SharesWhatANamespaceSays(t *testing.T) {
 	namespace := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: longestList(), policy.ExcludeAnnotation: longestList()}
-	note := func() (*dependency.Workload, policy.Policy) {
-		w := &dependency.Workload{}
-		return w, policy.Note(w, nil, namespace, policy.Defaults{}, "1", dependency.Arrival{})
+	note := func() policy.Policy {
+		return policy.Note(&dependency.Workload{}, namespace, policy.Defaults{}, dependency.Arrival{})
 	}
-	first, one := note()
-	second, other := note()
-	if a, b := first.Scope.String(), second.Scope.String(); a != b || unsafe.StringData(a) != unsafe.StringData(b) {
-		t.Error("two workloads have what their namespace says twice")
-	}
+	one, other := note(), note()
 	if len(one.Sources) != 256 || &one.Sources[0] != &other.Sources[0] || &one.Exclude[0] != &other.Exclude[0] {
 		t.Error("the annotation of the namespace was parsed twice")
 	}
@@ -229,9 +223,9 @@ func TestDecide_SaysWhatNamesTooManySources(t *testing.T) {
 				Kind: "Rollout", Template: &corev1.PodTemplateSpec{}, Traits: dependency.Traits{Rollable: true, Custom: true}, TemplateOf: tt.templateOf, Truncated: true,
 				Meta: &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "r", ResourceVersion: "6", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
 			})
-			p := policy.Note(w, nil, nil, policy.Defaults{Mode: policy.Off}, w.ResourceVersion, dependency.Arrival{})
+			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
 			g.SetWorkload(w, p.Patterns())
-			d := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w).Decide(policy.Observed{Now: epoch})
+			d := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w).Decide(epoch)
 			if d.Reason != policy.ReasonTooManySources || !strings.HasPrefix(d.Message, tt.want) {
 				t.Errorf("decision = %s: %s", d.Reason, d.Message)
 			}
@@ -254,10 +248,10 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 		do      func(*world)
 		want    outcome
 	}{
-		"as many sources as are kept":               {dependency.MaxSources, func(*world) {}, adoption},
+		"as many sources as are kept":               {dependency.MaxSources, func(*world) {}, recording},
 		"one source too many":                       {dependency.MaxSources + 1, func(*world) {}, blocked},
 		"one source too many, and a source changes": {dependency.MaxSources + 1, func(x *world) { x.set(secret("s-1", "k", "2")) }, blocked},
-		"one source too many, not opted in":         {dependency.MaxSources + 1, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}},
+		"one source too many, not opted in":         {dependency.MaxSources + 1, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, outcome{State: policy.InSync, Reason: policy.ReasonContentApplied}},
 		"one source too many, and a key is missing": {dependency.MaxSources + 1, func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "s-1", "k")(&d.Spec.Template.Spec) })
 		}, blocked},
@@ -300,68 +294,5 @@ func TestEnumerate_IsBounded(t *testing.T) {
 		if got := policy.Enumerate(names); got != want {
 			t.Errorf("%d names: %q, want %q", n, got, want)
 		}
-	}
-}
-
-// An entry identifies the keys, so a removed key is noticed even if another key was added.
-func TestTrackedSource_HadOtherKeys(t *testing.T) {
-	entry := func(n int, names ...string) (*policy.Evaluation, string) {
-		var pairs []string
-		for i := range n {
-			pairs = append(pairs, fmt.Sprintf("k-%02d", i), "1")
-		}
-		for _, name := range names {
-			pairs = append(pairs, name, "1")
-		}
-		e := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", pairs...)).evaluate()
-		return e, e.Entry()
-	}
-	type keys struct {
-		n     int
-		names []string
-	}
-	for name, tt := range map[string]struct {
-		before, now keys
-		want        bool
-	}{
-		"the same keys":  {keys{n: 3}, keys{n: 3}, false},
-		"no keys before": {keys{}, keys{n: 3}, false},
-		"a key is added": {keys{n: 2}, keys{n: 3}, false},
-		"a key is added, to as many keys as are told apart": {keys{n: 2}, keys{n: policy.MaxKeyNames}, false},
-		"a key is removed":                            {keys{n: 3}, keys{n: 2}, true},
-		"all keys are removed":                        {keys{n: 3}, keys{}, true},
-		"a key is removed, and another is added":      {keys{2, []string{"a"}}, keys{2, []string{"b"}}, true},
-		"the same keys, more than are told apart":     {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 1}, false},
-		"a key is added to more than are told apart":  {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 2}, true}, // not known
-		"a key is added, to more than are told apart": {keys{n: policy.MaxKeyNames}, keys{n: policy.MaxKeyNames + 1}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, before := entry(tt.before.n, tt.before.names...)
-			e, now := entry(tt.now.n, tt.now.names...)
-			if got := e.HadOtherKeys(before); got != tt.want {
-				t.Errorf("HadOtherKeys(%s) for a source with %s = %v, want %v", before, now, got, tt.want)
-			}
-		})
-	}
-	e, _ := entry(1)
-	for _, before := range []string{"*.0123456789abcdef.2", "*.0123456789abcdef.", "*.mixed."} {
-		if !e.HadOtherKeys(before) {
-			t.Errorf("the entry %s does not identify the keys", before)
-		}
-	}
-}
-
-// A hash only on the template is not the record of a workload, even if no source counts.
-func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
-	x := newWorld(t, podOf())
-	hash := x.evaluate().Hash
-	x.edit(func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
-	})
-	if d := x.act(); d.Action != policy.WriteBaseline {
-		t.Errorf("decision = %+v, want action WriteBaseline", d)
-	}
-	if d := x.decide(); d.Action != policy.None || x.workload().Marks.Hash != hash {
-		t.Errorf("once recorded: %+v", d)
 	}
 }

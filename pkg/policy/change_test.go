@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -22,333 +21,265 @@ func typical(t *testing.T) *world {
 		env(dependency.Secret, "db", "password"),
 		envFrom(dependency.ConfigMap, "settings"),
 		optionalEnvFrom(dependency.Secret, "extra"),
-	), secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"))
+	), secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"), secret("other", "a", "1"))
 }
 
-// TestDecide_WhatIsAChange starts with a workload whose record is up to date, and expects each
-// event to cause a restart, a new record or nothing, and no further action.
+// TestDecide_WhatIsAChange starts with a workload whose record is up to date, and expects each event to restart it so often, and to leave it in sync. The
+// record must then show later changes.
 func TestDecide_WhatIsAChange(t *testing.T) {
-	for name, tc := range map[string]struct {
+	const settings, extra = "ConfigMap/settings", "Secret/extra"
+	ignored := []string{policy.IgnoreAnnotation, "true"}
+	put := func(pairs ...string) func(*world) { return func(x *world) { x.set(configMap("settings", pairs...)) } }
+	minute := func(x *world) { x.tick(time.Minute) }
+	away := func(f func(*world)) func(*world) {
+		return func(x *world) { x.away(func() { minute(x); f(x); minute(x) }) }
+	}
+	ownRollout := func(x *world) { x.image("app:2"); minute(x); x.rollOut() }
+	use := func(p part) func(*world) {
+		return func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { p(&d.Spec.Template.Spec) })
+			minute(x)
+			x.rollOut()
+		}
+	}
+	for name, tt := range map[string]struct {
 		before []string // annotations when the workload was adopted
 		do     func(*world)
-		want   outcome
+		want   []string
 	}{
-		"content of a key that is read": {
-			do:   func(x *world) { x.set(secret("db", "password", "2", "unread", "1")) },
-			want: rollOut("Secret/db"),
-		},
-		"content of a key that is not read": {
-			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) },
-			want: nothing,
-		},
-		"a key that is not read is added": {
-			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) },
-			want: nothing,
-		},
-		"a key is added, and all are read": {
-			do:   func(x *world) { x.set(configMap("settings", "a", "1", "b", "1", "c", "1")) },
-			want: rollOut("ConfigMap/settings"),
-		},
-		"a key is removed, and all are read": {
-			do:   func(x *world) { x.set(configMap("settings", "a", "1")) },
-			want: rollOut("ConfigMap/settings"),
-		},
-		"metadata of a source": {
-			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) },
-			want: nothing,
-		},
-		"content changes and changes back": {
-			do: func(x *world) {
-				x.set(configMap("settings", "a", "2", "b", "1"))
-				x.set(configMap("settings", "a", "1", "b", "1"))
-			},
-			want: inspect("ConfigMap/settings"),
-		},
-		"content changes and changes back, and containers were started in between": {
-			do: func(x *world) {
-				x.mixed = []string{"ConfigMap/settings"}
-				x.set(configMap("settings", "a", "2", "b", "1"))
-				x.set(configMap("settings", "a", "1", "b", "1"))
-				x.act()
-			},
-			want: rollOut("ConfigMap/settings"),
-		},
-		"a key is removed and added again": {
-			do: func(x *world) {
-				x.set(configMap("settings", "a", "1"))
-				x.set(configMap("settings", "a", "1", "b", "1"))
-			},
-			want: inspect("ConfigMap/settings"),
-		},
-		"an optional source is created and deleted": {
-			do: func(x *world) {
-				x.set(secret("extra", "a", "1"))
-				x.remove(dependency.Secret, "extra")
-			},
-			want: inspect("Secret/extra"),
-		},
-		"deleted and created again with the same content": {
-			do: func(x *world) {
-				x.remove(dependency.ConfigMap, "settings")
-				x.set(configMap("settings", "a", "1", "b", "1"))
-			},
-			want: nothing,
-		},
-		"deleted and created again with other content": {
-			do: func(x *world) {
-				x.remove(dependency.ConfigMap, "settings")
-				x.set(configMap("settings", "a", "2", "b", "1"))
-			},
-			want: rollOut("ConfigMap/settings"),
-		},
-		"an optional source is created": {
-			do:   func(x *world) { x.set(secret("extra", "a", "1")) },
-			want: rollOut("Secret/extra"),
-		},
-		"an optional source is created without content": {
-			do:   func(x *world) { x.set(secret("extra")) },
-			want: nothing,
-		},
-		"two sources": {
-			do: func(x *world) {
-				x.set(secret("db", "password", "2"))
-				x.set(configMap("settings", "a", "2"))
-			},
-			want: rollOut("ConfigMap/settings"),
-		},
-		"a source that is not used": {
-			do:   func(x *world) { x.set(secret("other", "a", "1")) },
-			want: nothing,
+		"content of a key that is read":       {do: password("2"), want: []string{db}},
+		"content of a key that is not read":   {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) }},
+		"a key that is not read is added":     {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) }},
+		"a key is added, and all are read":    {do: put("a", "1", "b", "1", "c", "1"), want: []string{settings}},
+		"a key is removed, and all are read":  {do: put("a", "1"), want: []string{settings}},
+		"metadata of a source":                {do: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) }},
+		"two sources":                         {do: both(password("2"), put("a", "2")), want: []string{settings}},
+		"a source that is not used":           {do: func(x *world) { x.set(secret("other", "a", "2")) }},
+		"an optional source is created":       {do: func(x *world) { x.set(secret("extra", "a", "1")) }, want: []string{extra}},
+		"an optional source, without content": {do: func(x *world) { x.set(secret("extra")) }},
+		"a key that no container sees": {do: func(x *world) {
+			with := configMap("settings", "a", "1", "b", "1")
+			with.BinaryData = map[string][]byte{"c": {1}}
+			x.set(with)
+		}},
+		"deleted and created again with the same content": {do: both(func(x *world) { x.remove(dependency.ConfigMap, "settings") }, minute, put("a", "1", "b", "1"))},
+		"deleted and created again with other content":    {do: both(func(x *world) { x.remove(dependency.ConfigMap, "settings") }, minute, put("a", "2", "b", "1")), want: []string{settings}},
+
+		"there and back": {do: both(put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"))},
+		"there and back, a container reads the other":      {do: both(put("a", "2", "b", "1"), minute, (*world).crash, minute, put("a", "1", "b", "1")), want: []string{settings}},
+		"there and back, a container starts before":        {do: both((*world).crash, minute, put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"))},
+		"there and back, a container starts after":         {do: both(put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"), minute, (*world).crash)},
+		"a key is removed and added again":                 {do: both(put("a", "1"), minute, put("a", "1", "b", "1"))},
+		"an optional source is created and deleted":        {do: both(func(x *world) { x.set(secret("extra", "a", "1")) }, minute, func(x *world) { x.remove(dependency.Secret, "extra") })},
+		"content changes, and all containers read it":      {do: both(password("2"), minute, (*world).crash)},
+		"content changes, and then a container reads that": {do: both(password("2"), func(x *world) { x.scale(2); minute(x); x.crash() }), want: []string{db}},
+
+		"while no server runs: content":                     {do: away(password("2")), want: []string{db}},
+		"while no server runs: a key is removed":            {do: away(put("a", "1")), want: []string{settings}},
+		"while no server runs: an optional source":          {do: away(func(x *world) { x.set(secret("extra", "a", "1")) }), want: []string{extra}},
+		"while no server runs: metadata":                    {do: away(func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "a", "b")) })},
+		"while no server runs: content, and the owner":      {do: away(both(password("2"), minute, ownRollout))},
+		"while no server runs: the owner, and then content": {do: away(both(ownRollout, minute, password("2"))), want: []string{db}},
+		"the server restarts":                               {do: (*world).restart},
+		"the server restarts after a change":                {do: both(password("2"), minute, (*world).restart), want: []string{db}},
+		"the server restarts after there and back, with a crash in between": {
+			do: both(put("a", "2", "b", "1"), minute, (*world).crash, func(x *world) { x.act() }, minute, put("a", "1", "b", "1"), func(x *world) { x.act() }), want: []string{settings},
 		},
 
-		"a change of the policy: a source is excluded": {
-			do:   func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db") },
-			want: baseline,
-		},
-		"a change of the policy: a source is no longer excluded": {
-			before: []string{policy.ExcludeAnnotation, "secret/db"},
-			do:     func(x *world) { x.annotate(policy.ExcludeAnnotation, "") },
-			want:   baseline,
-		},
-		"a change of the policy: a source that exists is named": {
-			do: func(x *world) {
-				x.set(secret("other", "a", "1"))
-				x.annotate(policy.SourcesAnnotation, "secret/other")
-			},
-			want: baseline,
-		},
-		"a change of the policy: a source is no longer named": {
-			before: []string{policy.SourcesAnnotation, "secret/other"},
-			do:     func(x *world) { x.annotate(policy.SourcesAnnotation, "") },
-			want:   baseline,
-		},
-		"a change of the policy: a glob is added": {
-			do:   func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/d*") },
-			want: baseline, // the record shows that the glob matches no other source
-		},
-		"a change of the policy: another mode": {
-			do:   func(x *world) { x.annotate(policy.ReloadAnnotation, "matched") },
-			want: baseline,
-		},
-		"a change of the policy: the mode of the namespace": {
+		"the policy: a source is excluded":            {do: annotate(policy.ExcludeAnnotation, "secret/db")},
+		"the policy: a source is no longer excluded":  {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: annotate(policy.ExcludeAnnotation, "")},
+		"the policy: a source that exists is named":   {do: annotate(policy.SourcesAnnotation, "secret/other")},
+		"the policy: a source is no longer named":     {before: []string{policy.SourcesAnnotation, "secret/other"}, do: annotate(policy.SourcesAnnotation, "")},
+		"the policy: a glob is added":                 {do: annotate(policy.SourcesAnnotation, "secret/d*")},
+		"the policy: another mode":                    {do: annotate(policy.ReloadAnnotation, "matched")},
+		"the policy: kinds":                           {do: annotate(policy.KindsAnnotation, "secret")},
+		"the policy: all kinds":                       {before: []string{policy.KindsAnnotation, "secret"}, do: annotate(policy.KindsAnnotation, "")},
+		"the policy: settle, interval, strategy":      {do: annotate(policy.SettleAnnotation, "5s", policy.MinIntervalAnnotation, "1m", policy.StrategyAnnotation, "env-var")},
+		"the policy: made invalid and fixed":          {do: both(annotate(policy.ExcludeAnnotation, "db"), annotate(policy.ExcludeAnnotation, ""))},
+		"the policy: made invalid, changed and fixed": {do: both(annotate(policy.ExcludeAnnotation, "db"), password("2"), annotate(policy.ExcludeAnnotation, "")), want: []string{db}},
+		"the policy: of the namespace": {
 			before: []string{policy.ReloadAnnotation, "listed"},
 			do: func(x *world) {
 				x.namespaceAnnotations(map[string]string{policy.ReloadAnnotation: "auto"})
 				x.annotate(policy.ReloadAnnotation, "")
 			},
-			want: baseline,
 		},
-		"a change of the policy: kinds": {
-			do:   func(x *world) { x.annotate(policy.KindsAnnotation, "secret") },
-			want: baseline,
-		},
-		"a change of the policy: all kinds": {
-			before: []string{policy.KindsAnnotation, "secret"},
-			do:     func(x *world) { x.annotate(policy.KindsAnnotation, "") },
-			want:   baseline,
-		},
-		"a change of the policy: settle, interval, strategy": {
-			do: func(x *world) {
-				x.annotate(policy.SettleAnnotation, "5s", policy.MinIntervalAnnotation, "1m", policy.StrategyAnnotation, "recreate")
-			},
-			want: nothing,
-		},
-		"a change of the policy: made invalid and fixed": {
-			do: func(x *world) {
-				x.annotate(policy.ExcludeAnnotation, "db")
-				x.annotate(policy.ExcludeAnnotation, "")
-			},
-			want: nothing,
-		},
-		"a source is ignored from now on": {
-			do: func(x *world) {
-				x.set(annotated(configMap("settings", "a", "1", "b", "1"), policy.IgnoreAnnotation, "true"))
-			},
-			want: baseline,
-		},
-		"a source is ignored, and changes": {
-			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), policy.IgnoreAnnotation, "true")) },
-			want: baseline,
-		},
-		"one change counts although another source is excluded at the same time": {
-			do: func(x *world) {
-				x.set(secret("db", "password", "2"))
-				x.annotate(policy.ExcludeAnnotation, "configmap/settings")
-			},
-			want: rollOut("Secret/db"),
-		},
-
-		"the template begins to use a source": {
-			do: func(x *world) {
-				x.set(secret("other", "a", "1"))
-				x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "other")(&d.Spec.Template.Spec) })
-			},
-			want: baseline,
-		},
-		"the template stops using a source": {
-			do:   func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil }) },
-			want: baseline,
-		},
-		"the template reads another key": {
-			do: func(x *world) {
-				x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "db", "unread")(&d.Spec.Template.Spec) })
-			},
-			want: baseline,
-		},
-		"the image": {
-			do: func(x *world) {
-				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-			},
-			want: nothing,
-		},
-		"content, and then the image: the new pods have read the content": {
-			do: func(x *world) {
-				x.set(secret("db", "password", "2"))
-				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-			},
-			want: baseline,
-		},
-		"the image, and then content": {
-			do: func(x *world) {
-				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-				x.set(secret("db", "password", "2"))
-			},
-			want: rollOut("Secret/db"),
-		},
-		"content, the image, and other content: only the latter is unread": {
-			do: func(x *world) {
-				x.set(secret("db", "password", "2"))
-				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-				x.set(configMap("settings", "a", "2"))
-			},
-			want: rollOut("ConfigMap/settings"),
-		},
-		"replicas and labels": {
-			do:   func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }) },
-			want: nothing,
-		},
-
-		"opted out, and in again": {
-			do: func(x *world) {
-				x.annotate(policy.ReloadAnnotation, "off")
-				x.annotate(policy.ReloadAnnotation, "auto")
-			},
-			want: nothing,
-		},
-		"opted out, and in again after content has changed": {
-			do: func(x *world) {
-				x.annotate(policy.ReloadAnnotation, "off")
-				x.set(secret("db", "password", "2"))
-				x.annotate(policy.ReloadAnnotation, "auto")
-			},
-			want: rollOut("Secret/db"),
-		},
-		"opted out, restarted by the owner, and in again": {
-			do: func(x *world) {
-				x.annotate(policy.ReloadAnnotation, "off")
-				x.set(secret("db", "password", "2"))
-				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-				x.annotate(policy.ReloadAnnotation, "auto")
-			},
-			want: baseline,
-		},
-
-		"the key of the hash is replaced": {
-			do:   func(x *world) { x.replaceKey() },
-			want: adoption,
-		},
-		"the process restarts": {
-			do:   func(x *world) { x.restart() },
-			want: nothing,
-		},
-		"content changes while no process watches": {
-			do:   func(x *world) { x.away(func() { x.set(secret("db", "password", "2")) }) },
-			want: rollOut("Secret/db"),
-		},
-		"an optional source is created while no process watches": {
-			do:   func(x *world) { x.away(func() { x.set(secret("extra", "a", "1")) }) },
-			want: rollOut("Secret/extra"),
-		},
-
-		"the record of sources is invalid, the content is the same": {
-			do:   func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, "{") },
-			want: baseline,
-		},
-		"the record of sources is invalid, and content changes": {
-			do: func(x *world) {
-				x.annotate(policy.AppliedSourcesAnnotation, "[1]")
-				x.set(secret("db", "password", "2"))
-			},
-			want: rollOut(policy.TriggerUnknown),
-		},
-		"the hash is invalid: it cannot be compared": {
-			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") },
-			want: adoption,
-		},
-		"the record is removed, as by an owner that replaces all annotations": {
-			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") },
-			want: restored,
-		},
+		"one source changes while another is excluded":  {do: both(password("2"), annotate(policy.ExcludeAnnotation, "configmap/settings")), want: []string{db}},
+		"a source changes while another one is named":   {do: both(password("2"), annotate(policy.SourcesAnnotation, "configmap/other")), want: []string{db}},
+		"a source is ignored from now on":               {do: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), ignored...)) }},
+		"a source is ignored, and changes":              {do: func(x *world) { x.set(annotated(configMap("settings", "a", "2"), ignored...)) }},
+		"a source changed while excluded, counts again": {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: both(password("2"), minute, annotate(policy.ExcludeAnnotation, ""), (*world).act0, minute, (*world).crash)},
+		"a source counts again, and then changes":       {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: both(annotate(policy.ExcludeAnnotation, ""), (*world).act0, password("2")), want: []string{db}},
+		"live-volumes is toggled":                       {do: both(annotate(policy.LiveVolumesAnnotation, "true"), (*world).act0, annotate(policy.LiveVolumesAnnotation, ""))},
+		"the template begins to use a source":           {do: use(envFrom(dependency.Secret, "other"))},
+		"the template begins to use an absent source":   {do: use(optionalEnvFrom(dependency.Secret, "more"))},
+		"the template begins to use one, which changes": {do: both(use(envFrom(dependency.Secret, "other")), minute, func(x *world) { x.set(secret("other", "a", "2")) }), want: []string{"Secret/other"}},
+		"the template reads another key":                {do: use(env(dependency.Secret, "db", "unread"))},
+		"the template stops using a source": {do: func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].EnvFrom = nil })
+			minute(x)
+			x.rollOut()
+		}},
+		"the image":                                      {do: ownRollout},
+		"content, and then the image":                    {do: both(password("2"), ownRollout)},
+		"the image, and then content":                    {do: both(ownRollout, minute, password("2")), want: []string{db}},
+		"content, the image, and other content":          {do: both(password("2"), ownRollout, minute, put("a", "2")), want: []string{settings}},
+		"content, the image, and the content comes back": {do: both(password("2"), ownRollout, minute, password("1")), want: []string{db}},
+		"labels":        {do: func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }) }},
+		"a crash":       {do: (*world).crash},
+		"more replicas": {do: func(x *world) { x.scale(5) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
-			x.annotate(tc.before...)
+			x.annotate(tt.before...)
 			x.adopt()
-			tc.do(x)
-			x.tick(time.Minute) // everything has settled
-			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
-				t.Fatalf("decision (-want +got):\n%s", diff)
-			}
-			x.tick(time.Hour)
-			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("the next decision = %+v, want state InSync and no action", d)
-			}
-			// The record must show later changes.
-			if e := x.evaluate(); e.Policy.Mode == policy.Auto && e.Policy.Kinds == nil && len(e.Policy.Exclude) == 0 {
-				x.set(secret("db", "password", "3", "unread", "1"))
-				x.tick(time.Minute)
-				if usesPassword := len(x.deployment.Spec.Template.Spec.Containers[0].Env) > 0; usesPassword {
-					if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-						t.Errorf("another change (-want +got):\n%s", diff)
-					}
+			tt.do(x)
+			x.wantRestarts("the event", tt.want...)
+			for _, s := range x.evaluate().Sources {
+				if policy.IDOf(s.Kind, s.Name) == db && s.Triggers {
+					x.set(secret("db", "password", "3", "unread", "1"))
+					x.wantRestarts("a change after it", db)
 				}
 			}
 		})
 	}
 }
 
-// TestDecide_LiveVolumesToggledIsNoChange: the toggle changes which keys count of a source that is
-// read both by a variable and by a volume.
-func TestDecide_LiveVolumesToggledIsNoChange(t *testing.T) {
-	x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
-	x.adopt()
-	for _, value := range []string{"true", "false", "true"} {
-		x.annotate(policy.LiveVolumesAnnotation, value)
-		if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
-			t.Errorf("live-volumes=%s (-want +got):\n%s", value, diff)
-		}
-		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
-			t.Errorf("live-volumes=%s: the next decision (-want +got):\n%s", value, diff)
-		}
+// act0 is act without a result.
+func (x *world) act0() { x.act() }
+
+// A source that counted for nothing while it changed is shown as stale, restarts nothing when an edit of the policy makes it count again, and does when it
+// changes then.
+func TestDecide_SourceCountsAgain(t *testing.T) {
+	inherit := func(value string) func(*world) {
+		return func(x *world) { x.namespaceAnnotations(map[string]string{policy.ExcludeAnnotation: value}) }
 	}
+	for name, tt := range map[string]struct{ out, back func(*world) }{
+		"excluded":                   {annotate(policy.ExcludeAnnotation, "secret/db"), annotate(policy.ExcludeAnnotation, "")},
+		"excluded by the namespace":  {inherit("secret/db"), inherit("secret/other")},
+		"of a kind that counts none": {annotate(policy.KindsAnnotation, "configmap"), annotate(policy.KindsAnnotation, "")},
+		"not listed":                 {annotate(policy.ReloadAnnotation, "listed"), annotate(policy.SourcesAnnotation, "secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := typical(t)
+			x.adopt()
+			for _, step := range []func(*world){tt.out, password("2"), tt.back} {
+				step(x)
+				if got := x.restarts(); len(got) > 0 {
+					t.Fatalf("a source that does not count: restarts for %q", got)
+				}
+			}
+			x.want("it counts again", stale(policy.ReasonOptedInStale, policy.None))
+			password("3")(x)
+			x.wantRestarts("it changes again", db)
+		})
+	}
+}
+
+// A source that its own annotation makes count again restarts stale pods: nothing remembers that it did not count when it changed.
+func TestDecide_MarksOfSources(t *testing.T) {
+	put := func(value string, marks ...string) func(*world) {
+		return func(x *world) { x.set(annotated(secret("db", "password", value), marks...)) }
+	}
+	for name, tt := range map[string]struct {
+		mode    string
+		in, out []string // marks with which it counts, and does not
+	}{
+		"ignored": {"auto", nil, []string{policy.IgnoreAnnotation, "true"}},
+		"matched": {"matched", []string{policy.MatchAnnotation, "true"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := oneSecret(t)
+			put("1", tt.in...)(x)
+			x.annotate(policy.ReloadAnnotation, tt.mode)
+			x.adopt()
+			put("1", tt.out...)(x)
+			x.wantRestarts("it does not count")
+			put("1", tt.in...)(x)
+			x.wantRestarts("it counts again")
+			put("1", tt.out...)(x)
+			x.act()
+			put("2", tt.out...)(x)
+			if got := x.restarts(); len(got) > 0 {
+				t.Errorf("it changes: restarts for %q", got)
+			}
+			put("2", tt.in...)(x)
+			x.wantRestarts("it counts, and pods have not read it", db)
+		})
+	}
+}
+
+// A source that does not restart the workload is content of its pods nevertheless.
+func TestDecide_StaleBySourcesThatDoNotTrigger(t *testing.T) {
+	x := typical(t)
+	x.annotate(policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "configmap/settings")
+	x.adopt()
+	password("2")(x)
+	if got := x.restarts(); len(got) > 0 {
+		t.Errorf("restarts for %q", got)
+	}
+	x.want("a source that is not listed", stale(policy.ReasonNotTriggering, policy.None))
+}
+
+// A container that started within the margin of the clocks around a change may have read either: it is restarted to be sure, once.
+func TestDecide_DoubtRestartsOnce(t *testing.T) {
+	x := oneSecret(t)
+	x.adopt()
+	x.crash()
+	x.tick(2 * time.Second)
+	password("2")(x)
+	x.wantRestarts("a change right after a start", db)
+}
+
+// A container reads mounted files again by itself, but nobody knows whether the application does, unless the owner says so.
+func TestDecide_MountedFiles(t *testing.T) {
+	mounted := func(t *testing.T) *world {
+		t.Helper()
+		return newWorld(t, podOf(volume(dependency.ConfigMap, "files", "")), configMap("files", "a", "1"))
+	}
+	change := func(x *world) { x.set(configMap("files", "a", "2")) }
+	t.Run("not opted in", func(t *testing.T) {
+		x := mounted(t)
+		optOut(x)
+		change(x)
+		x.tick(time.Hour)
+		if d := x.want("changed", outcome{State: policy.Unknown, Reason: "FilesChanged"}); d.Stale {
+			t.Error("it counts as stale")
+		}
+	})
+	t.Run("opted in", func(t *testing.T) {
+		x := mounted(t)
+		x.adopt()
+		change(x)
+		x.wantRestarts("changed", "ConfigMap/files")
+	})
+	t.Run("opted in after the change", func(t *testing.T) {
+		x := mounted(t)
+		optOut(x)
+		change(x)
+		x.tick(time.Hour)
+		optIn(x)
+		if got := x.restarts(); len(got) > 0 {
+			t.Errorf("restarts for %q", got)
+		}
+		x.want("opted in", stale(policy.ReasonOptedInStale, policy.None))
+	})
+	t.Run("live-volumes", func(t *testing.T) {
+		x := mounted(t)
+		x.annotate(policy.LiveVolumesAnnotation, "true")
+		x.act()
+		change(x)
+		x.wantRestarts("changed")
+		x.annotate(policy.LiveVolumesAnnotation, "")
+		x.restarts()
+		x.want("no longer live", stale(policy.ReasonOptedInStale, policy.None))
+	})
+	t.Run("a variable and a live volume of one source", func(t *testing.T) {
+		x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
+		x.adopt()
+		for _, value := range []string{"true", "false", "true"} {
+			x.annotate(policy.LiveVolumesAnnotation, value)
+			x.wantRestarts("live-volumes=" + value)
+		}
+	})
 }

@@ -24,35 +24,16 @@ type Changed struct {
 // maxChanged limits the sources that a restart reports.
 const maxChanged = 32
 
-// Changed returns the sources that have changed since the pods were started, the trigger first.
-func (e *Evaluation) Changed() (out []Changed) {
-	changes, _ := e.stale()
-	for _, c := range changes[:min(len(changes), maxChanged)] {
-		u := c.trackedSource
-		if u.counted == nil {
-			if of := u.latest(); of != nil {
-				out = append(out, *of)
-			}
-			continue
-		}
-		of := Changed{Kind: u.counted.Kind, Name: u.counted.Name, Containers: u.containers()}
-		if u.counted.source != nil {
-			of.Digest = u.summary().digest
+// Changed returns the sources for which a restart is due, the trigger first.
+func (e *Evaluation) Changed(d *Decision) (out []Changed) {
+	for _, t := range d.due[:min(len(d.due), maxChanged)] {
+		of := Changed{Kind: t.counted.Kind, Name: t.counted.Name, Containers: t.containers()}
+		if t.source != nil {
+			_, of.Digest, _ = strings.Cut(t.Content(), ".")
 		}
 		out = append(out, of)
 	}
 	return out
-}
-
-// latest returns the source that this process read last of those that a glob names, because it is not known which of them has changed;
-// nil: there is none.
-func (u *trackedSource) latest() (of *Changed) {
-	u.matched.EachRecent(func(s *dependency.Source) bool {
-		r := dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: dependency.Wholly}
-		of = &Changed{Kind: s.Kind, Name: s.Name, Digest: u.of.digest(dependency.AppendContent(nil, &r, s))[:16]}
-		return false
-	})
-	return of
 }
 
 // container returns the container that reads the source; if none does, or only init containers, the first of the

@@ -126,51 +126,6 @@ func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 	}
 }
 
-// The text that stands for which sources count restores the same policy.
-func TestScope_RestoresWhatCounts(t *testing.T) {
-	for name, a := range map[string]policy.Annotated{
-		"nothing":        {},
-		"ours":           {Workload: annotations{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/app", policy.SettleAnnotation: "1s"}},
-		"a default":      {Namespace: annotations{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/app"}},
-		"Reloader's":     {Workload: annotations{secretList: "app,web=1"}, Template: annotations{configMapList: "web", reloaderAuto: "true"}},
-		"a template's":   {Template: annotations{reloaderAuto: "true"}},
-		"pod-reloader's": {Workload: annotations{"pod-reloader.cs.sap.com/configmaps": "app", "pod-reloader.cs.sap.com/secrets": "x-unused"}},
-		"pod-reloader's, off": {
-			Workload: annotations{"pod-reloader.cs.sap.com/secrets": "app"}, Labels: annotations{"pod-reloader.cs.sap.com/disabled": "true", "app": "web"},
-		},
-		"wave's": {Workload: annotations{"wave.pusher.com/update-on-config-change": "true", "wave.pusher.com/extra-secrets": "shop/x-unused"}},
-		"all": {
-			Workload: annotations{reloaderSearch: "true", policy.KindsAnnotation: "secret"}, Template: annotations{secretList: "app"},
-			Namespace: annotations{policy.ReloadAnnotation: "auto"}, Labels: annotations{"pod-reloader.cs.sap.com/ignored": "true"},
-		},
-	} {
-		a.InNamespace = "shop"
-		defaults := policy.Defaults{Mode: policy.Off}
-		restored := policy.ScopeFrom(policy.Dialects(nil).Scope(a))
-		restored.InNamespace = "shop"
-		_, want := restarts(t, a, defaults)
-		if _, got := restarts(t, restored, defaults); !cmp.Equal(want, got) {
-			t.Errorf("%s: what restarts the workload (-want +got):\n%s", name, cmp.Diff(want, got))
-		}
-		if again := policy.Dialects(nil).Scope(restored); again != policy.Dialects(nil).Scope(a) {
-			t.Errorf("%s: the text differs from that of what it restores", name)
-		}
-	}
-}
-
-// Annotations and labels that restart nothing are not part of that text, so that edits of them are no change of what counts.
-func TestScope_LeavesOutWhatSelectsNothing(t *testing.T) {
-	for name, a := range map[string]policy.Annotated{
-		"a setting":                    {Workload: annotations{policy.SettleAnnotation: "1s", pausePeriod: "1m"}},
-		"wave's list without its mark": {Workload: annotations{"wave.pusher.com/extra-secrets": "app"}},
-		"pod-reloader's label alone":   {Workload: annotations{policy.SettleAnnotation: "1s"}, Labels: annotations{"pod-reloader.cs.sap.com/disabled": "true"}},
-	} {
-		if scope := policy.Dialects(nil).Scope(a); scope != "" {
-			t.Errorf("%s: the text is %q, want none", name, scope)
-		}
-	}
-}
-
 func TestNewDialects(t *testing.T) {
 	workload := annotations{reloaderAuto: "true", "pod-reloader.cs.sap.com/secrets": "x-unused", "wave.pusher.com/update-on-config-change": "true", policy.SourcesAnnotation: "configmap/x-unused"}
 	for names, by := range map[string]string{

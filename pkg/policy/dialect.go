@@ -6,7 +6,6 @@ package policy
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -29,11 +28,6 @@ type Dialect interface {
 	// Declare adds to a declaration what the annotations of a workload and its namespace say about whether it is
 	// restarted, and by which sources.
 	Declare(d *Declaration)
-	// Scope adds the annotations that say which sources count: with these alone, Declare adds the same.
-	Scope(from Annotated, to *Annotated)
-	// Own returns what the annotations of a workload say about whether it is restarted; empty:
-	// nothing.
-	Own(annotations map[string]string) string
 	// Namespace returns the annotations of a namespace that belong to the dialect, including those that labels stand
 	// for.
 	Namespace(annotations, labels map[string]string) map[string]string
@@ -223,56 +217,4 @@ func (ds Dialects) ReadSource(annotations map[string]string) (marks dependency.S
 		marks.AllowFields = cmp.Or(marks.AllowFields, said.AllowFields)
 	}
 	return marks
-}
-
-// own returns what the annotations of a workload say about whether it is restarted; empty: nothing.
-func (ds Dialects) own(annotations map[string]string) string {
-	for _, d := range ds.orAll() {
-		if said := d.Own(annotations); said != "" {
-			return said
-		}
-	}
-	return ""
-}
-
-// scope returns the annotations that say which sources count, in a text from which scopeFrom restores them.
-func (ds Dialects) scope(from Annotated) string {
-	if from.empty() { // like most
-		return ""
-	}
-	var to Annotated
-	for _, d := range ds.of(&from) {
-		d.Scope(from, &to)
-	}
-	var text strings.Builder
-	for _, m := range to.maps() {
-		if len(*m) > 0 { // sorting allocates, and most are empty
-			for _, key := range slices.Sorted(maps.Keys(*m)) {
-				text.WriteString(key + "=" + (*m)[key] + "\x00")
-			}
-		}
-		text.WriteByte('\x01')
-	}
-	if strings.Trim(text.String(), "\x01") == "" {
-		return ""
-	}
-	return strings.TrimRight(text.String(), "\x01")
-}
-
-func (a *Annotated) maps() []*map[string]string {
-	return []*map[string]string{&a.Workload, &a.Template, &a.Namespace, &a.Labels}
-}
-
-func scopeFrom(text string) (a Annotated) {
-	maps := a.maps()
-	i := 0
-	for part := range strings.SplitSeq(text, "\x00") {
-		for strings.HasPrefix(part, "\x01") && i < len(maps)-1 {
-			part, i = part[1:], i+1
-		}
-		if key, value, found := strings.Cut(part, "="); found {
-			set(maps[i], key, value)
-		}
-	}
-	return a
 }

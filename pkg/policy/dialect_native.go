@@ -49,9 +49,6 @@ func (native) Owns(key string) bool { return strings.HasPrefix(key, Prefix) }
 // OwnsOnTemplate implements Dialect.
 func (native) OwnsOnTemplate(string) bool { return false }
 
-// Own implements Dialect.
-func (native) Own(annotations map[string]string) string { return annotations[ReloadAnnotation] }
-
 // Declare implements Dialect. A mode on the namespace is a default, like that of the server.
 func (native) Declare(d *Declaration) {
 	d.declareFields()
@@ -103,17 +100,6 @@ func (p *Policy) addNative(r *reader, key string, to *[]dependency.Pattern, othe
 			others[x] = where + ", " + by
 		} else {
 			*to = append(*to, x)
-		}
-	}
-}
-
-// Scope implements Dialect.
-func (native) Scope(from Annotated, to *Annotated) {
-	for _, key := range []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation, FieldsAnnotation} {
-		if value, found := from.Workload[key]; found {
-			set(&to.Workload, key, value)
-		} else if value, found := from.Namespace[key]; found {
-			set(&to.Namespace, key, value)
 		}
 	}
 }

@@ -34,11 +34,6 @@ func (podReloader) Owns(key string) bool { return strings.HasPrefix(key, podRelo
 // OwnsOnTemplate implements Dialect.
 func (podReloader) OwnsOnTemplate(string) bool { return false }
 
-// Own implements Dialect.
-func (podReloader) Own(annotations map[string]string) string {
-	return annotations[podReloaderConfigMaps] + annotations[podReloaderSecrets]
-}
-
 // Declare implements Dialect.
 func (podReloader) Declare(d *Declaration) {
 	for _, label := range podReloaderOff {
@@ -56,22 +51,6 @@ func (podReloader) Declare(d *Declaration) {
 			d.Problem(list.key, value, err)
 		}
 		d.Name(names, list.key)
-	}
-}
-
-// Scope implements Dialect.
-func (podReloader) Scope(from Annotated, to *Annotated) {
-	named := false // else the labels say nothing
-	for _, key := range []string{podReloaderConfigMaps, podReloaderSecrets} {
-		if value, found := from.Workload[key]; found {
-			set(&to.Workload, key, value)
-			named = true
-		}
-	}
-	for _, label := range podReloaderOff {
-		if value, found := from.Labels[label]; found && named {
-			set(&to.Labels, label, value)
-		}
 	}
 }
 

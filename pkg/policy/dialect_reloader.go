@@ -92,18 +92,6 @@ func (r *reloader) OwnsOnTemplate(key string) bool {
 		slices.ContainsFunc(r.kinds, func(k reloaderKind) bool { return key == k.list || key == k.auto })
 }
 
-// Own implements Dialect.
-func (r *reloader) Own(annotations map[string]string) string {
-	for _, k := range r.kinds {
-		for _, key := range []string{k.list, k.auto, r.names.Auto, r.names.Search} {
-			if said := annotations[key]; said != "" {
-				return said
-			}
-		}
-	}
-	return ""
-}
-
 // fixed reports whether an annotation of Reloader has a name that its users cannot change.
 func (r *reloader) fixed(key string) bool {
 	return key == rolloutStrategy || key == lastReloadedFrom || slices.ContainsFunc(r.kinds, func(k reloaderKind) bool {
@@ -178,21 +166,6 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 	if in {
 		d.IgnoreAppearing()
 		d.policy.ReportsSource = true
-	}
-}
-
-// Scope implements Dialect.
-func (r *reloader) Scope(from Annotated, to *Annotated) {
-	take := func(from map[string]string, to *map[string]string, keys ...string) {
-		for _, key := range keys {
-			if value, found := from[key]; found {
-				set(to, key, value)
-			}
-		}
-	}
-	for _, k := range r.kinds {
-		take(from.Workload, &to.Workload, k.list, k.auto, k.exclude, r.names.Auto, r.names.Search)
-		take(from.Template, &to.Template, k.list, k.auto, r.names.Auto, r.names.Search)
 	}
 }
 

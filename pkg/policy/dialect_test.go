@@ -22,22 +22,15 @@ const (
 	foreignIgnore  = "other.example.com/ignore"
 )
 
-func (foreign) Name() string                             { return "foreign" }
-func (foreign) Owns(key string) bool                     { return strings.HasPrefix(key, "other.example.com/") }
-func (foreign) OwnsOnTemplate(string) bool               { return false }
-func (foreign) MarksAnnotation(string) bool              { return false }
-func (foreign) MarksVariable(string) bool                { return false }
-func (foreign) Own(annotations map[string]string) string { return annotations[foreignRestart] }
+func (foreign) Name() string                { return "foreign" }
+func (foreign) Owns(key string) bool        { return strings.HasPrefix(key, "other.example.com/") }
+func (foreign) OwnsOnTemplate(string) bool  { return false }
+func (foreign) MarksAnnotation(string) bool { return false }
+func (foreign) MarksVariable(string) bool   { return false }
 
 func (foreign) Declare(d *policy.Declaration) {
 	if d.Workload[foreignRestart] != "" || d.Namespace[foreignRestart] != "" {
 		d.Restart(policy.Auto, foreignRestart, dependency.ConfigMap, dependency.Secret)
-	}
-}
-
-func (foreign) Scope(from policy.Annotated, to *policy.Annotated) {
-	if value, found := from.Workload[foreignRestart]; found {
-		to.Workload = map[string]string{foreignRestart: value}
 	}
 }
 
@@ -148,26 +141,9 @@ func TestOwns_PrefixIsOfOneDialect(t *testing.T) {
 func TestNote_AllocatesNothingWithoutAnnotations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		var w dependency.Workload
-		policy.Note(&w, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{})
+		policy.Note(&w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
 	}); n > 0 {
 		t.Errorf("%v allocations, want none", n)
-	}
-}
-
-// Opting out and in, in any dialect, is noted with the previous annotations of the workload.
-func TestNote_OfAnotherDialect(t *testing.T) {
-	withForeign(t)
-	for _, key := range []string{
-		foreignRestart, configMapList, secretList, reloaderAuto, configMapAuto, secretAuto, reloaderSearch,
-		"pod-reloader.cs.sap.com/configmaps", "pod-reloader.cs.sap.com/secrets", "wave.pusher.com/update-on-config-change",
-	} {
-		before := policy.AnnotatedWorkload(map[string]string{key: "true"}, nil)
-		policy.Note(before, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{Live: true, Order: 1})
-		after := policy.AnnotatedWorkload(nil, nil)
-		policy.Note(after, before, nil, policy.Defaults{Mode: policy.Off}, "2", dependency.Arrival{Live: true, Order: 2})
-		if !before.OptedIn || before.Scope == (dependency.Text{}) || after.OptedIn || after.OptedOver != "true" {
-			t.Errorf("%s: before: in %v, scope %q; after: in %v, over %q", key, before.OptedIn, before.Scope, after.OptedIn, after.OptedOver)
-		}
 	}
 }
 

@@ -33,9 +33,6 @@ func (wave) Owns(key string) bool { return strings.HasPrefix(key, wavePrefix) }
 // OwnsOnTemplate implements Dialect.
 func (wave) OwnsOnTemplate(string) bool { return false }
 
-// Own implements Dialect.
-func (wave) Own(annotations map[string]string) string { return annotations[waveRestart] }
-
 // Declare implements Dialect.
 func (wave) Declare(d *Declaration) {
 	if d.Workload[waveRestart] != "true" {
@@ -67,18 +64,6 @@ func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependenc
 		}
 		return named(kind, part), nil
 	})
-}
-
-// Scope implements Dialect.
-func (wave) Scope(from Annotated, to *Annotated) {
-	if _, in := from.Workload[waveRestart]; !in {
-		return
-	}
-	for _, key := range []string{waveRestart, waveConfigMaps, waveSecrets} {
-		if value, found := from.Workload[key]; found {
-			set(&to.Workload, key, value)
-		}
-	}
 }
 
 // Namespace implements Dialect: wave has no defaults of namespaces.

@@ -23,16 +23,16 @@ type Source struct {
 	DeclaredBy string
 	// unseen: a change would, if it was seen.
 	unseen bool
+	// tracked: the record has an entry for it; nil: it does not count.
+	tracked *tracked
 }
 
-// Glob is a glob of the policy, with the sources that it names, except those that the template
-// reads.
+// Glob is a glob of the policy, with the sources that it names.
 type Glob struct {
 	dependency.Pattern
 	*dependency.Matched
 	// Observed reports whether sources of its kind are read. If not, the glob names none.
 	Observed bool
-	expanded bool // see trackedSource
 }
 
 // Evaluation is a workload seen through its policy and the current content.
@@ -51,18 +51,7 @@ type Evaluation struct {
 
 	graph    *dependency.Graph
 	defaults Defaults
-	tracked  []trackedSource
-	before   *scope // nil: it has not been asked for
-	recalls  bool   // whether an absent source counts depends on whether this process saw its mark
-	// See Observed.
-	decided, written uint64
-	known            known
-}
-
-// known is what follows from an evaluation and what was observed; nil: not computed yet.
-type known struct {
-	stale     *[]change
-	inquiries *[]Excursion
+	tracked  []tracked
 }
 
 // Evaluator applies policies to the workloads of a graph. It must not be used after the graph has changed.
@@ -110,66 +99,64 @@ func (e *Evaluation) Complete() {
 	p.expandClasses(w.References)
 	unseen := func(x dependency.Pattern) bool { return x.Glob() && x.Kind.Observed() && !g.Observes(x.Kind) }
 	p.Sources = slices.DeleteFunc(slices.Clone(p.Sources), unseen)
-	globs, matchers := e.globs(), p.matchers()
-	references := g.References(w, append(e.expand(globs), p.Sources...))
+	references, matchers := g.References(w, append(e.expand(), p.Sources...)), p.matchers()
 	e.Sources = make([]Source, len(references))
+	e.tracked = make([]tracked, 0, len(references)) // as many as there may be, because sources point to them
 	var n naming
-	var content []byte                         // of all that counts
-	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
+	var content []byte // of all that counts
 	owner := e.ownerOf()
 	for i := range references {
-		r := &references[i]
 		s := &e.Sources[i]
-		s.Reference, s.Resolution = r, g.Resolve(w.Namespace, r)
-		source := s.Source
-		n = matchers.of(r.Kind, r.Name, n)
-		var counts dependency.Reference
-		counts, s.Triggers, s.Reason = p.counts(n, r, source, source == nil && e.remembers(r))
-		s.DeclaredBy = matchers.declaredBy(r.Kind, r.Name, &n)
-		remembers := false
-		if !s.Observed {
-			remembers = s.Triggers && e.remembersMounts(r)
-			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers && r.Kind.Observed()
-		}
-		if s.Triggers && owner.covers(&counts) {
-			s.Triggers, s.Reason, s.DeclaredBy = false, ReasonCoveredByOwner, owner.String()
-		}
-		if s.Triggers || remembers {
-			all = append(all, counted{Reference: counts, source: source})
-			c := &all[len(all)-1]
-			begin := len(content)
-			content = dependency.AppendContent(content, &c.Reference, source)
-			c.content = content[begin:]
-			if source != nil {
-				c.keys = source.Shown(&c.Reference)
-			}
-			e.count(c, n, globs)
-			if r.Kind == dependency.SecretProviderClass {
-				content = e.appendMounted(content[:begin:begin])
-			}
-		}
-		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
-			s.Triggers, s.Reason = false, ReasonReloadOff
-		}
-	}
-	for i := range globs {
-		e.match(&globs[i])
-		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched, true, globs[i].expanded})
+		s.Reference = &references[i]
+		n = matchers.of(s.Kind, s.Name, n)
+		s.DeclaredBy = matchers.declaredBy(s.Kind, s.Name, &n)
+		content = e.evaluate(s, n, owner, content)
 	}
 	for _, x := range whole {
 		if unseen(x) {
-			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude, nil), false, false})
+			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude), false})
 		}
 	}
 	slices.SortFunc(e.Globs, func(a, b Glob) int { return strings.Compare(idOf(a.Kind, a.Name), idOf(b.Kind, b.Name)) })
-	for i := range e.Globs {
-		if e.Globs[i].Observed && !e.Globs[i].expanded {
-			content = e.Globs[i].AppendContent(content)
-		}
-	}
-	e.tracked = append(e.tracked, slices.DeleteFunc(globs, func(u trackedSource) bool { return u.expanded })...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
 	e.completeAgents()
+}
+
+// evaluate evaluates one source, by what the patterns of the policy say about it, and appends its content to that of others that count.
+func (e *Evaluation) evaluate(s *Source, n naming, owner *owner, content []byte) []byte {
+	s.Resolution = e.graph.Resolve(e.Workload.Namespace, s.Reference)
+	source := s.Source
+	var counts dependency.Reference
+	counts, s.Triggers, s.Reason = e.Policy.counts(n, s.Reference, source, source == nil && e.remembers(s.Reference))
+	if !s.Observed {
+		s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers && s.Kind.Observed()
+	}
+	if s.Triggers && owner.covers(&counts) {
+		s.Triggers, s.Reason, s.DeclaredBy = false, ReasonCoveredByOwner, owner.String()
+	}
+	if s.Triggers {
+		begin := len(content)
+		if s.Kind == dependency.SecretProviderClass { // its content is not the same for all pods, so it is told by these alone
+			source = nil
+		}
+		content = dependency.AppendContent(content, &counts, source)
+		e.tracked = append(e.tracked, tracked{
+			of: e, id: idOf(s.Kind, s.Name), counted: counts, source: source, content: content[begin:len(content):len(content)],
+			matched: onlyAnnotated(s.Reference) && !n.byName && len(n.globs) > 0,
+		})
+		s.tracked = &e.tracked[len(e.tracked)-1]
+	}
+	if e.Policy.Mode == Off && s.Triggers { // nothing does, but the hash still says something
+		s.Triggers, s.Reason = false, ReasonReloadOff
+	}
+	return content
+}
+
+// remembers reports whether the record contains a source that is absent, so that its deletion may be a change in mode Matched: it has no annotations
+// any longer.
+func (e *Evaluation) remembers(r *dependency.Reference) bool {
+	_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
+	return remembered
 }
 
 // Missing names the sources and keys without which new pods cannot start, each in a
@@ -210,14 +197,4 @@ func (e *Evaluation) Consequence() string {
 		}
 	}
 	return "fields cannot be set"
-}
-
-// Present returns the record which says that the pods run with the current content. A
-// glob that names nothing is recorded too, so that the first match is a change.
-func (e *Evaluation) Present() Record {
-	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.tracked))}
-	for i := range e.tracked {
-		r.Sources[e.tracked[i].id] = e.tracked[i].entry()
-	}
-	return r
 }

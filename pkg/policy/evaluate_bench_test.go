@@ -52,18 +52,18 @@ func BenchmarkDecide(b *testing.B) {
 				Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: tt.sources},
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}
-			p := policy.Note(w, nil, nil, policy.Defaults{}, "1", dependency.Arrival{})
+			p := policy.Note(w, nil, policy.Defaults{}, dependency.Arrival{})
 			g.SetWorkload(w, p.Patterns())
 			put := func(name string, version int) {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
-				s := dependency.NewSource(digester, dependency.Secret, &meta, dependency.SourceMarks{}, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
-				s.After(g.Source(s.SourceKey), nil, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
+				s := dependency.NewSource(dependency.Secret, &meta, dependency.SourceMarks{}, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
+				s.Remember(g.Source(s.SourceKey), g, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
 				g.SetSource(s)
 			}
 			for i := range tt.gone {
 				put(fmt.Sprintf("s-%02d-gone-%d", i%32, i), 2+i)
 				g.DeleteSource(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: fmt.Sprintf("s-%02d-gone-%d", i%32, i)},
-					dependency.Change{Version: uint64(3 + i), Seen: epoch, Order: uint64(3 + i)})
+					dependency.Arrival{Live: true, Seen: epoch, Order: uint64(3 + i)})
 			}
 			for i := range n {
 				put(fmt.Sprintf("s-%02d-%d", i%32, i), 20_000+i)
@@ -77,7 +77,7 @@ func BenchmarkDecide(b *testing.B) {
 			put("s-00-0", 40_000)
 			put("s-01-1", 40_001)
 			for b.Loop() {
-				policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(&recorded).Decide(policy.Observed{Now: epoch.Add(time.Hour)})
+				policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(&recorded).Decide(epoch.Add(time.Hour))
 			}
 		})
 	}

@@ -14,16 +14,11 @@ import (
 // Exports for tests, which are in package policy_test because they use package ingest, which imports this package.
 
 const (
-	MaxGlobs      = maxGlobs
-	MaxPattern    = maxPattern
-	MaxPatterns   = maxPatterns
-	MaxKeyNames   = maxKeyNames
-	KeyNameLength = keyNameLength
-	SettleLimit   = settleLimit
-	DoubtRecheck  = doubtRecheck
-	Mixed         = mixed
-	MaxValue      = maxValue
-	NoPod         = noPod
+	MaxGlobs    = maxGlobs
+	MaxPattern  = maxPattern
+	MaxPatterns = maxPatterns
+	MaxValue    = maxValue
+	NoPod       = noPod
 )
 
 var (
@@ -31,14 +26,11 @@ var (
 	NotBefore       = notBefore
 	ParseDuration   = parseDuration
 	ParsePatterns   = parsePatterns
-	SettledAt       = settledAt
 	Enumerate       = enumerate
 	EncodePods      = podsToEvict
 	ReadAnnotations = Dialects(nil).readAnnotations
 	UpperFirst      = upperFirst
 	IDOf            = idOf
-	ScopeOf         = scopeOf
-	ScopeFrom       = scopeFrom
 )
 
 // AddDialect adds a dialect until remove is called.
@@ -54,28 +46,6 @@ func (r *Record) SourcesJSON() string { return r.sources() }
 
 func (p *Policy) Bound(sources int) { p.bound(sources) }
 
-func (e *Evaluation) Doubts() []Excursion { return e.doubts() }
-
-// Reorder makes e an excursion of another change.
-func (e *Excursion) Reorder() { e.order++ }
-
-// Entry returns the entry in a record for the first source that triggers.
-func (e *Evaluation) Entry() string { return e.tracked[0].entry() }
-
-// HadOtherKeys reports whether that source lacks keys that it had according to an entry of a record.
-func (e *Evaluation) HadOtherKeys(entry string) bool { return e.tracked[0].hadOtherKeys(entry) }
-
-// GlobsChanged calls f for each glob with the number of changes of its sources, and whether each of these changes was
-// seen as an event.
-func (e *Evaluation) GlobsChanged(f func(times int, live bool)) {
-	for i := range e.tracked {
-		if u := &e.tracked[i]; u.glob != nil {
-			_, _, times, live := e.timesChanged(u, dependency.Moment{}, 0)
-			f(times, live)
-		}
-	}
-}
-
 // EveryAnnotation contains the annotations that users may set on workloads and namespaces.
 var EveryAnnotation = []string{
 	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation,
@@ -87,9 +57,6 @@ func AnnotatedWorkload(object, template map[string]string) *dependency.Workload 
 	a := Dialects(nil).readAnnotations(object, template)
 	return &dependency.Workload{Annotations: a.Settings, TemplateAnnotations: a.Template, Marks: a.Marks}
 }
-
-// Scope returns the text that stands for which sources count.
-func (ds Dialects) Scope(a Annotated) string { return ds.scope(a) }
 
 // Restarts reports whether changes of a source, which the pods read or not, restart a workload with the policy, and by
 // which annotation; empty: by those that declare the mode.

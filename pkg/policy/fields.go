@@ -214,7 +214,7 @@ func (e *Evaluation) decideReleased() (d Decision, due bool) {
 }
 
 // decideFields decides what keeps fields from being set, or that they have to be set although no content has changed.
-func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided bool) {
+func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decided bool) {
 	if len(e.Policy.Fields) == 0 {
 		return d, false
 	}
@@ -233,7 +233,7 @@ func (e *Evaluation) decideFields(o Observed, stale bool) (d Decision, decided b
 	applied := appliedFieldsOf(e.Workload)
 	blocked := func(reason, message string) (Decision, bool) {
 		again := applied.Time.Add(problemRecheck)
-		if !o.Now.Before(again) {
+		if !now.Before(again) {
 			return due("Fields could not be set before.")
 		}
 		return Decision{State: Blocked, Reason: reason, Stale: stale, RecheckAt: again, Message: message + " " + onHold}, true
@@ -301,19 +301,13 @@ func FieldsTarget(w *dependency.Workload) string {
 	return strings.ToLower(string(w.Kind)) + "/" + w.Name
 }
 
-// FieldsOnly reports whether all that has changed since the pods were started is content from which fields are set.
-func (e *Evaluation) FieldsOnly() bool {
-	changes, _ := e.stale()
-	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c change) bool { return !c.trackedSource.setsOnly() })
-}
-
-// setsOnly reports whether fields are set from a tracked source, and nothing else counts of it.
-func (u *trackedSource) setsOnly() bool {
-	return u.counted != nil && !slices.ContainsFunc(u.counted.Uses, func(use dependency.Use) bool { return use.Type != dependency.Field })
+// FieldsOnly reports whether all that has changed is content from which fields are set.
+func (d *Decision) FieldsOnly() bool {
+	return len(d.due) > 0 && !slices.ContainsFunc(d.due, func(c *due) bool { return !c.setsOnly() })
 }
 
 // fieldsBlocked reports whether something keeps fields from being set, so that the workload is not restarted either.
 func (e *Evaluation) fieldsBlocked() bool {
-	d, decided := e.decideFields(Observed{}, false)
+	d, decided := e.decideFields(time.Time{}, false)
 	return decided && d.State == Blocked
 }

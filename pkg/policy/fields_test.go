@@ -53,7 +53,7 @@ func (h *harbor) evaluate() *policy.Evaluation {
 		bucket := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"key": []byte(h.content)}}
 		s := dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed}))
 		if !h.changed.IsZero() {
-			s.After(nil, nil, dependency.Arrival{Live: true, Seen: h.changed, Order: 1})
+			s.Remember(nil, g, dependency.Arrival{Live: true, Seen: h.changed, Order: 1})
 		}
 		g.SetSource(s)
 	}
@@ -63,7 +63,7 @@ func (h *harbor) evaluate() *policy.Evaluation {
 		Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
 		Fields: dependency.Fields{States: h.states, Owned: h.owned},
 	})
-	p := policy.Note(w, nil, nil, h.defaults, w.ResourceVersion, dependency.Arrival{})
+	p := policy.Note(w, nil, h.defaults, dependency.Arrival{})
 	g.SetWorkload(w, p.Patterns())
 	return policy.Evaluator{Graph: g, Defaults: h.defaults}.Evaluate(w)
 }
@@ -73,7 +73,7 @@ func record(e *policy.Evaluation, values []fields.Value, problem string, at time
 	return r.Record(values, problem, at)
 }
 
-func (h *harbor) decide() policy.Decision { return h.evaluate().Decide(policy.Observed{Now: epoch}) }
+func (h *harbor) decide() policy.Decision { return h.evaluate().Decide(epoch) }
 
 // write applies a patch of annotations.
 func (h *harbor) write(data []byte, err error) {
@@ -146,8 +146,8 @@ func TestFields_AreSetOnceAndWhenContentChanges(t *testing.T) {
 	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
 	h.content = "AKIB"
 	d := h.want(policy.Pending, policy.ReasonSourceChanged, policy.RollOut)
-	if e := h.evaluate(); d.Trigger != "Secret/bucket" || !e.FieldsOnly() {
-		t.Errorf("trigger = %s, fields only: %v", d.Trigger, e.FieldsOnly())
+	if d.Trigger != "Secret/bucket" || !d.FieldsOnly() {
+		t.Errorf("trigger = %s, fields only: %v", d.Trigger, d.FieldsOnly())
 	}
 	h.apply("AKIB")
 	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
@@ -166,14 +166,14 @@ func TestFields_WaitAsRestartsDo(t *testing.T) {
 		2*time.Minute + 5*time.Second:                   {State: policy.Pending, Reason: policy.ReasonSourceChanged, Action: policy.RollOut},
 		2*time.Minute + 5*time.Second - time.Nanosecond: {State: policy.Settling, Reason: policy.ReasonSourceChanged, RecheckAt: epoch.Add(2*time.Minute + 5*time.Second)},
 	} {
-		d := h.evaluate().Decide(policy.Observed{Now: epoch.Add(after)})
+		d := h.evaluate().Decide(epoch.Add(after))
 		if d.State != want.State || d.Reason != want.Reason || d.Action != want.Action || !d.RecheckAt.Equal(want.RecheckAt) {
 			t.Errorf("after %v: %s/%s %q again at %v, want %s/%s %q at %v", after, d.State, d.Reason, d.Action, d.RecheckAt, want.State, want.Reason, want.Action, want.RecheckAt)
 		}
 	}
 	// The fields were set at epoch.
 	h.changed = epoch.Add(10 * time.Second)
-	d := h.evaluate().Decide(policy.Observed{Now: epoch.Add(30 * time.Second)})
+	d := h.evaluate().Decide(epoch.Add(30 * time.Second))
 	if d.State != policy.Pending || d.Reason != policy.ReasonMinInterval || d.Action != policy.None || !d.RecheckAt.Equal(epoch.Add(time.Minute)) {
 		t.Errorf("half a minute after the last time: %s/%s %q again at %v", d.State, d.Reason, d.Action, d.RecheckAt)
 	}
@@ -249,7 +249,7 @@ func TestFields_Problem(t *testing.T) {
 	if want := epoch.Add(9 * time.Minute); !d.RecheckAt.Equal(want) || !strings.Contains(d.Message, "there is no such field") {
 		t.Errorf("decision = %+v, want another try at %v", d, want)
 	}
-	if d := h.evaluate().Decide(policy.Observed{Now: d.RecheckAt}); d.Action != policy.ApplyFields {
+	if d := h.evaluate().Decide(d.RecheckAt); d.Action != policy.ApplyFields {
 		t.Errorf("decision = %+v", d)
 	}
 	h.content = "AKIB"
@@ -299,7 +299,9 @@ func TestFields_AreReleased(t *testing.T) {
 	h.owned = false
 	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ReleaseFields) // the record is left
 	h.write(policy.FieldsPatch(h.evaluate().Workload, nil))
-	h.want(policy.Unmanaged, policy.ReasonNotOptedIn, policy.None)
+	h.want(policy.InSync, "NothingRead", policy.Forget)
+	h.write(policy.ForgetPatch(h.evaluate().Workload))
+	h.want(policy.InSync, "NothingRead", policy.None)
 	h.owned = true
 	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ReleaseFields) // the fields are left
 }
@@ -308,7 +310,7 @@ func TestFields_AreReleased(t *testing.T) {
 func TestFields_WithOtherAnnotations(t *testing.T) {
 	h := newHarbor(t)
 	h.marks[policy.ReloadAnnotation] = "off"
-	h.want(policy.Unmanaged, policy.ReasonNotOptedIn, policy.None)
+	h.want(policy.InSync, policy.ReasonContentApplied, policy.None)
 	h.marks[policy.ReloadAnnotation] = "auto"
 	h.want(policy.Pending, policy.ReasonFieldsDue, policy.ApplyFields)
 	h.marks[policy.ExcludeAnnotation] = "secret/bucket"

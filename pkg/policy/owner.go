@@ -20,7 +20,7 @@ const ReasonCoveredByOwner = "CoveredByOwner"
 type owner struct {
 	*dependency.Workload
 
-	tracked []trackedSource
+	tracked []tracked
 }
 
 // ownerOf returns the owner of the workload; nil: there is none that is restarted automatically. Only workloads of Kubernetes itself have
@@ -45,8 +45,8 @@ func (o *owner) covers(r *dependency.Reference) bool {
 	if o == nil {
 		return false
 	}
-	return slices.ContainsFunc(o.tracked, func(u trackedSource) bool {
-		if u.counted == nil || u.counted.Kind != r.Kind || u.counted.Name != r.Name || u.setsOnly() {
+	return slices.ContainsFunc(o.tracked, func(u tracked) bool {
+		if u.counted.Kind != r.Kind || u.counted.Name != r.Name || u.setsOnly() {
 			return false
 		}
 		keys, all := r.Keys()

@@ -103,7 +103,7 @@ func TestOwner_CoversSources(t *testing.T) {
 					continue
 				}
 				w = policy.Dialects(nil).ReadWorkload(o)
-				p := policy.Note(w, nil, nil, f.defaults, "1", dependency.Arrival{})
+				p := policy.Note(w, nil, f.defaults, dependency.Arrival{})
 				g.SetWorkload(w, p.Patterns())
 			}
 			e := policy.Evaluator{Graph: g, Defaults: f.defaults}.Evaluate(w)
@@ -115,9 +115,9 @@ func TestOwner_CoversSources(t *testing.T) {
 			present := e.Present()
 			recorded.Marks.Hash, recorded.Marks.Sources = present.Hash, `{}`
 			if len(present.Sources) > 0 {
-				recorded.Marks.Sources = `{"Secret/db":"` + present.Sources["Secret/db"] + `"}`
+				recorded.Marks.Sources = present.SourcesJSON()
 			}
-			d := policy.Evaluator{Graph: g, Defaults: f.defaults}.Evaluate(&recorded).Decide(policy.Observed{Now: epoch})
+			d := policy.Evaluator{Graph: g, Defaults: f.defaults}.Evaluate(&recorded).Decide(epoch)
 			said := strings.Contains(d.Message, "A change of Secret/db restarts Harbor registry, to which the Deployment belongs.")
 			if said != tt.covers || tt.covers && s.DeclaredBy != "Harbor registry" {
 				t.Errorf("declared by %q; the message says so: %v", s.DeclaredBy, said)

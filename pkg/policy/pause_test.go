@@ -65,8 +65,8 @@ func TestDecide_Pause(t *testing.T) {
 		"another clock is ahead":                   {since(dependency.ClockMargin), waits, ""},
 		"automatic restarts are turned off":        {annotate(policy.ReloadAnnotation, "off"), resume, `"spec":{"paused":false}`},
 		"a user resumes it":                        {setPaused(false), resume, ""},
-		"it is over, and then a user pauses it":    {both(annotate(pausedAt, ""), setPaused(false), setPaused(true)), outcome{policy.InSync, "ContentApplied", policy.None, "Secret/db"}, ""},
-		"only the annotation of its start is lost": {both(annotate(pausedAt, ""), tick(time.Hour)), outcome{policy.InSync, "ContentApplied", policy.None, "Secret/db"}, ""},
+		"it is over, and then a user pauses it":    {both(annotate(pausedAt, ""), setPaused(false), setPaused(true)), outcome{policy.Stale, policy.ReasonHeld, policy.None, "Secret/db"}, ""},
+		"only the annotation of its start is lost": {both(annotate(pausedAt, ""), tick(time.Hour)), outcome{policy.Stale, policy.ReasonHeld, policy.None, "Secret/db"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := pausing(t)
@@ -122,9 +122,9 @@ func TestDecide_LeavesThePauseOfAnotherToolIfRestartsAreOff(t *testing.T) {
 			x.annotate(pausedAt, x.now.UTC().Format(time.RFC3339))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			off(x)
-			for range 2 {
-				if diff := cmp.Diff(outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}, outcomeOf(x.decide())); diff != "" {
-					t.Errorf("decision (-want +got):\n%s", diff)
+			for range 3 {
+				if d := x.act(); d.Reason == policy.ReasonPausePeriod || d.Action == policy.Resume || !x.deployment.Spec.Paused {
+					t.Errorf("decision = %+v, want that it stays paused", d)
 				}
 				x.tick(time.Hour)
 			}
@@ -158,40 +158,6 @@ func TestRestartPatch_Pause(t *testing.T) {
 			marks, pauses := strings.Contains(string(data), pausedAt), strings.Contains(string(data), `"paused":true`)
 			if marks != tt.want || pauses != tt.want {
 				t.Errorf("it is paused: %t, and marked: %t, want %t: %s", pauses, marks, tt.want, data)
-			}
-		})
-	}
-}
-
-// An owner that brings back the template of the running pods while the Deployment is paused undoes the restart, which no pod has
-// seen. They run with the content from before it, whatever the record says.
-func TestDecide_PausedRestartIsUndone(t *testing.T) {
-	for name, during := range map[string]func(*world){
-		"at once":                            func(*world) {},
-		"after the status has changed":       func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ }) },
-		"after other content, which settles": func(x *world) { x.set(secret("db", "password", "3")); x.tick(time.Minute / 2) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := pausing(t)
-			if d := x.act(); d.Action != policy.RollOut {
-				t.Fatalf("decision = %+v, want action RollOut", d)
-			}
-			during(x)
-			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Annotations = nil })
-			x.tick(time.Minute)
-			x.patch(x.evaluate().ResumePatch())
-			x.tick(time.Minute)
-			x.mixed = []string{"Secret/db"}
-			restarted := false
-			for range 5 {
-				if d := x.act(); d.Action == policy.RollOut {
-					restarted = true
-					break
-				}
-				x.tick(time.Minute)
-			}
-			if !restarted {
-				t.Errorf("the pods keep the content from before the restart: decision = %+v", x.decide())
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -27,10 +29,6 @@ const (
 	// AppliedSourcesAnnotation, on the workload, records the same content source by source. So
 	// a change can be attributed to a source, and distinguished from a change of the policy.
 	AppliedSourcesAnnotation = Prefix + "applied-sources"
-	// VerifiedAnnotation, on the workload, is when its pods were last looked up, after a doubt,
-	// and found to have been started with the recorded content; with the resourceVersion of the
-	// workload at that time.
-	VerifiedAnnotation = Prefix + "verified-at"
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
 	ReloadedAtAnnotation = Prefix + "reloaded-at"
@@ -48,7 +46,6 @@ func MarksOf(annotations map[string]string) dependency.Marks {
 	return dependency.Marks{
 		Hash:       annotations[ConfigHashAnnotation],
 		Sources:    annotations[AppliedSourcesAnnotation],
-		Verified:   annotations[VerifiedAnnotation],
 		LastReload: annotations[LastReloadAnnotation],
 		Recreating: annotations[RecreatingAnnotation],
 		Fields:     annotations[AppliedFieldsAnnotation],
@@ -65,42 +62,81 @@ const (
 	TriggerUnknown = "Unknown" // content has changed, and the record does not tell of which source
 )
 
-// Record is a workload's record of the content with which its pods were started.
+// Record is what a workload remembers of the content of its sources. It is evidence about containers that are older than what the servers have seen,
+// and it marks what was adopted when the workload opted in.
 type Record struct {
-	// Hash is the hash of all of the content; empty if there is no record.
+	// Hash is the hash of all of the content; empty: there is no record.
 	Hash string
-	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS stands for the names of the
-	// keys that existed, or for a glob is how many sources it matched. It is nil if only the hash is recorded, for
-	// example after an owner removed the annotations of the workload but not those of its pod template.
-	Sources map[string]string
+	// At is when it was made, by the clock of a server.
+	At time.Time
+	// For is the hash on the pods that it is about: those of the template that was written with it; empty: it is about all pods.
+	For string
+	// Scope identifies the declarations that say which sources count.
+	Scope string
+	// Sources has an entry for each source, by its ID. Nil: another client has removed them, or has written something else.
+	Sources map[string]Entry
 }
 
-// RecordOf returns the record of a workload. The annotations of the workload are newer than
-// those of its template, which cannot be changed without restarting pods.
+// Entry is what is recorded of one source.
+type Entry struct {
+	// Content is SCOPE.DIGEST: which keys count and how containers see them, and a digest of their content.
+	Content string
+	// Adopted is when the content was adopted, as it was not known that the pods run with it; zero: they do, as far as the record is about them.
+	Adopted time.Time
+}
+
+// record is the JSON of a Record, but for its hash. An entry is CONTENT, or CONTENT@SECONDS if it was adopted.
+type record struct {
+	At      time.Time         `json:"at,omitzero"`
+	For     string            `json:"for,omitempty"`
+	Scope   string            `json:"scope,omitempty"`
+	Sources map[string]string `json:"sources"`
+}
+
+// RecordOf returns the record of a workload.
 func RecordOf(w *dependency.Workload) Record {
 	hash, sources := w.Record()
-	if hash == "" {
-		return recordFrom(w.Marks.TemplateHash, "")
-	}
 	return recordFrom(hash, sources)
 }
 
 const (
-	// maxHash is longer than any hash that is recorded. Other clients can write longer ones, and hashes are shown.
-	maxHash = 128
+	// MaxHash is longer than any hash that is recorded. Other clients can write longer ones, and hashes are shown.
+	MaxHash = 128
 	// invalidHash takes the place of a longer hash. As one of another key, it can be compared with none.
 	invalidHash = "invalid"
 )
 
 func recordFrom(hash, sources string) Record {
 	r := Record{Hash: hash}
-	if len(hash) > maxHash {
+	if len(hash) > MaxHash {
 		r.Hash = invalidHash
 	}
-	if json.Unmarshal([]byte(sources), &r.Sources) != nil {
-		r.Sources = nil
+	var read record
+	if json.Unmarshal([]byte(sources), &read) != nil || read.Sources == nil || len(read.For) > MaxHash || len(read.Scope) > MaxHash {
+		return r
+	}
+	r.At, r.For, r.Scope, r.Sources = read.At, read.For, read.Scope, make(map[string]Entry, len(read.Sources))
+	for id, text := range read.Sources {
+		content, adopted, is := strings.Cut(text, "@")
+		e := Entry{Content: content}
+		if seconds, err := strconv.ParseInt(adopted, 10, 64); is && err == nil {
+			e.Adopted = time.Unix(seconds, 0)
+		}
+		r.Sources[id] = e
 	}
 	return r
+}
+
+func (r *Record) sources() string {
+	out := record{r.At.UTC(), r.For, r.Scope, make(map[string]string, len(r.Sources))}
+	for id, e := range r.Sources {
+		text := e.Content
+		if !e.Adopted.IsZero() {
+			text += "@" + strconv.FormatInt(e.Adopted.Unix(), 10)
+		}
+		out.Sources[id] = text
+	}
+	return mustJSON(out)
 }
 
 // LastReload describes a restart. Its JSON is the value of LastReloadAnnotation.
@@ -227,12 +263,15 @@ type Restart struct {
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
 	s := p.StrategyOf(w, r)
-	out := restartPatch{last: r.Last, fields: object{}, workload: object{
-		ConfigHashAnnotation:     r.Present.Hash,
-		AppliedSourcesAnnotation: r.Present.sources(),
-	}}
-	if w.Marks.Verified != "" {
-		out.workload[VerifiedAnnotation] = nil
+	out := restartPatch{last: r.Last, fields: object{}, workload: object{}}
+	if p.Mode != Off { // else it would be adopted when the workload opts in
+		present := r.Present
+		if present.At = r.Last.Time.Time; s.MarksTemplate() {
+			present.For = present.Hash
+		} else {
+			present = present.adopted(present.At)
+		}
+		out.workload[ConfigHashAnnotation], out.workload[AppliedSourcesAnnotation] = present.Hash, present.sources()
 	}
 	end(w, out.workload) // of one that is under way
 	if r.Fields != nil {
@@ -319,18 +358,27 @@ func (out *restartPatch) templatePatch(w *dependency.Workload) object {
 // patch. In texts, quotes are escaped.
 func Strategic(patch []byte) bool { return bytes.Contains(patch, []byte(`"containers":[`)) }
 
-// BaselinePatch returns the JSON merge patch that records the current content on the
-// workload and restarts nothing.
-func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
+// RecordPatch returns the JSON merge patch that writes a record to a workload, and restarts nothing.
+func RecordPatch(w *dependency.Workload, r Record) ([]byte, error) {
 	annotations := object{
-		ConfigHashAnnotation:     present.Hash,
-		AppliedSourcesAnnotation: present.sources(),
+		ConfigHashAnnotation:     r.Hash,
+		AppliedSourcesAnnotation: r.sources(),
 	}
-	if w.Marks.Verified != "" {
-		annotations[VerifiedAnnotation] = nil
+	if Rerun.UnderWay(w) && w.Marks.Recreating != "" { // it is not to be replaced any longer
+		annotations[RecreatingAnnotation] = nil
 	}
 	restore(annotations, w)
 	return patch(w, annotations, nil)
+}
+
+// adopted returns the record with each entry adopted at a time: it is not known which pods run with the content.
+func (r Record) adopted(at time.Time) Record {
+	sources := make(map[string]Entry, len(r.Sources))
+	for id, e := range r.Sources {
+		sources[id] = Entry{e.Content, at}
+	}
+	r.Sources = sources
+	return r
 }
 
 // restore adds annotations that belong to the record and that another client removed with it: the pods to evict,
@@ -345,57 +393,15 @@ func restore(annotations object, w *dependency.Workload) {
 	put(LastReloadAnnotation, w.LastReload(), w.Marks.LastReload)
 }
 
-// VerifiedPatch returns the JSON merge patch that records that the pods were looked up at a
-// time and found to have been started with the current content.
-func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byte, error) {
-	annotations := object{
-		ConfigHashAnnotation:     present.Hash,
-		AppliedSourcesAnnotation: present.sources(),
-		VerifiedAnnotation:       now.UTC().Format(time.RFC3339Nano) + " " + w.ResourceVersion,
-	}
-	restore(annotations, w)
-	return patch(w, annotations, nil)
-}
-
-// mixed replaces the digest of content that is not the same for all pods. In a record that was translated to another
-// key, it replaces digests of content that differs from the current.
-const mixed = "mixed"
-
-// MixedPatch returns the JSON merge patch that records that some pods were started with
-// other content of some tracked sources than the current.
-func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
-	r := e.Present()
-	for i := range e.tracked {
-		if u := &e.tracked[i]; slices.Contains(ids, u.id) {
-			r.Sources[u.id] = u.mixedEntry()
+// ForgetPatch returns the JSON merge patch that removes the record from a workload that has opted out, and ends a restart that is under way.
+func ForgetPatch(w *dependency.Workload) ([]byte, error) {
+	annotations := object{}
+	for key, value := range map[string]string{
+		ConfigHashAnnotation: w.Marks.Hash, AppliedSourcesAnnotation: w.Marks.Sources, RecreatingAnnotation: w.Marks.Recreating,
+	} {
+		if value != "" {
+			annotations[key] = nil
 		}
-	}
-	r.Hash = dependency.KeyOf(r.Hash) + mixed
-	if r.Hash == e.Workload.Marks.Hash { // recorded before; this makes it another record
-		r.Hash += "-" + e.Workload.ResourceVersion
-	}
-	return BaselinePatch(e.Workload, r)
-}
-
-// abandoned replaces the digest of all content if pods are left that were to be evicted.
-const abandoned = "abandoned"
-
-// abandoned reports whether the record only says that pods are left that were to be evicted: they
-// run with other content than the rest, but it is not known of which sources.
-func (r *Record) abandoned() bool {
-	return r.Sources == nil && r.Hash == dependency.KeyOf(r.Hash)+abandoned
-}
-
-// AbandonedPatch returns the JSON merge patch that ends a restart while pods are left, and
-// records that those that are left differ from the rest: a workload that opts in again is restarted.
-// Of present, only the key of the hash matters.
-func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
-	annotations := object{RecreatingAnnotation: nil, ConfigHashAnnotation: dependency.KeyOf(present.Hash) + abandoned}
-	if w.Marks.Sources != "" {
-		annotations[AppliedSourcesAnnotation] = nil
-	}
-	if w.Marks.Verified != "" {
-		annotations[VerifiedAnnotation] = nil
 	}
 	return patch(w, annotations, nil)
 }
@@ -426,8 +432,6 @@ func patch(w *dependency.Workload, annotations, fields object) ([]byte, error) {
 	}
 	return json.Marshal(out)
 }
-
-func (r *Record) sources() string { return mustJSON(r.Sources) }
 
 func (l *LastReload) json() string { return mustJSON(l) }
 

@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,9 +45,11 @@ func TestPatches(t *testing.T) {
 		UID:         "1b4e28ba", ResourceVersion: "42",
 	}
 	present := policy.Record{
-		Hash:    "v1.6f1c.00112233445566778899aabbccddeeff",
-		Sources: map[string]string{"Secret/db": "90a6b2c8.0123456789abcdef.1", "ConfigMap/feature-*": "glob."},
+		Hash: "v1.6f1c.00112233445566778899aabbccddeeff",
+		At:   epoch, Scope: "00112233aabbccdd",
+		Sources: map[string]policy.Entry{"Secret/db": {Content: "90a6b2c8.0123456789abcdef"}, "ConfigMap/new": {Content: "*.0123456789abcdef", Adopted: epoch}},
 	}
+	recorded := &dependency.Workload{UID: w.UID, ResourceVersion: w.ResourceVersion, Marks: dependency.Marks{Hash: present.Hash, Sources: "{}", Recreating: "none"}}
 	now := epoch.Add(1234567 * time.Microsecond).In(time.FixedZone("", 3600))
 	automatic := policy.NewAutomaticReload(nil, now, time.Minute, "Secret/db")
 	requested := policy.NewRequestedReload(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
@@ -56,13 +60,12 @@ func TestPatches(t *testing.T) {
 		"rolloutAlways": func() ([]byte, error) {
 			return byRollout.RestartPatch(w, &policy.Restart{Present: present, Last: requested, Always: true})
 		},
-		"baseline": func() ([]byte, error) { return policy.BaselinePatch(w, present) },
+		"record": func() ([]byte, error) { return policy.RecordPatch(w, present) },
 		"recreate": func() ([]byte, error) {
 			return byEviction.RestartPatch(w, &policy.Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
 		},
-		"verified":  func() ([]byte, error) { return policy.VerifiedPatch(w, present, now) },
 		"recreated": func() ([]byte, error) { return policy.EndPatch(w) },
-		"abandoned": func() ([]byte, error) { return policy.AbandonedPatch(w, present) },
+		"forgotten": func() ([]byte, error) { return policy.ForgetPatch(recorded) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := patch()
@@ -111,7 +114,14 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 	onTemplate := []string{policy.ConfigHashAnnotation, policy.ReloadedAtAnnotation}
 	for range 500 {
 		w := &dependency.Workload{UID: "uid-1", ResourceVersion: "7"}
-		present := policy.Record{Hash: text(), Sources: map[string]string{text(): text(), text(): text()}}
+		entry := func() policy.Entry {
+			e := policy.Entry{Content: strings.ReplaceAll(text(), "@", "")}
+			if r.IntN(2) == 0 {
+				e.Adopted = epoch.Add(time.Duration(r.IntN(1000)) * time.Second)
+			}
+			return e
+		}
+		present := policy.Record{Hash: text(), At: epoch, For: text(), Scope: text(), Sources: map[string]policy.Entry{text(): entry(), text(): entry()}}
 		now := epoch.Add(time.Duration(r.Int64N(int64(1000 * time.Hour))))
 		last := policy.NewAutomaticReload(&policy.LastReload{Automatic: micro(now.Add(-time.Duration(r.Int64N(int64(time.Minute))))), Streak: r.IntN(5)}, now, time.Minute, text())
 		if r.IntN(2) == 0 {
@@ -121,7 +131,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			"rollout": func() ([]byte, error) {
 				return byRollout.RestartPatch(w, &policy.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
-			"baseline": func() ([]byte, error) { return policy.BaselinePatch(w, present) },
+			"record": func() ([]byte, error) { return policy.RecordPatch(w, present) },
 			"recreate": func() ([]byte, error) {
 				return byEviction.RestartPatch(w, &policy.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
@@ -168,22 +178,34 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			if kind == "recreated" {
 				continue
 			}
-			// The record is read as it was written.
+			// The record is read as it was written: that of a restart, at the time of that, and with what it is about.
 			written := map[string]string{}
 			for key, value := range annotations {
 				written[key], _ = value.(string)
 			}
-			read := policy.AnnotatedWorkload(written, nil)
-			if diff := cmp.Diff(present, policy.RecordOf(read)); diff != "" && present.Hash != "" {
+			read, want := policy.AnnotatedWorkload(written, nil), present
+			if kind != "record" {
+				want.At = last.Time.UTC()
+			}
+			if kind == "rollout" {
+				want.For = present.Hash
+			}
+			if kind == "recreate" {
+				want.Sources = map[string]policy.Entry{}
+				for id, e := range present.Sources {
+					want.Sources[id] = policy.Entry{Content: e.Content, Adopted: last.Time.Truncate(time.Second)}
+				}
+			}
+			if diff := cmp.Diff(want, policy.RecordOf(read)); diff != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
-			if kind == "baseline" {
+			if kind == "record" {
 				continue
 			}
 			// With microseconds, like every time of this type.
-			want := rounded(last)
-			want.Evicted = kind == "recreate"
-			if diff := cmp.Diff(want, *policy.LastReloadOf(read)); diff != "" {
+			reload := rounded(last)
+			reload.Evicted = kind == "recreate"
+			if diff := cmp.Diff(reload, *policy.LastReloadOf(read)); diff != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
 		}
@@ -209,36 +231,50 @@ func take(t *testing.T, from map[string]any, field string) map[string]any {
 	return out
 }
 
+// What is no record of configdep's says nothing, however long it is.
 func TestRecordOf_OfAWorkload(t *testing.T) {
-	for name, tc := range map[string]struct {
-		workload, template map[string]string
-		want               policy.Record
-	}{
-		"nothing": {},
-		"on the workload": {
-			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, nil,
-			policy.Record{"v1.k.h", map[string]string{"Secret/db": "*.d.1"}},
+	const hash = "v1.01234567.00112233445566778899aabbccddeeff"
+	none := policy.Record{Hash: hash}
+	long := strings.Repeat("x", policy.MaxHash+1)
+	for sources, want := range map[string]policy.Record{
+		`{"sources":{"Secret/db":"*.d"}}`: {Hash: hash, Sources: map[string]policy.Entry{"Secret/db": {Content: "*.d"}}},
+		`{"at":"2026-03-01T12:00:00Z","for":"h","scope":"s","sources":{"Secret/db":"*.d@1772366400"},"more":1}`: {
+			Hash: hash, At: epoch, For: "h", Scope: "s", Sources: map[string]policy.Entry{"Secret/db": {Content: "*.d", Adopted: epoch.Local()}},
 		},
-		"on both: the record of the workload is newer": {
-			map[string]string{policy.ConfigHashAnnotation: "v1.k.new", policy.AppliedSourcesAnnotation: "{}"}, map[string]string{policy.ConfigHashAnnotation: "v1.k.old"},
-			policy.Record{"v1.k.new", map[string]string{}},
-		},
-		"only on the template: left-over sources do not belong to the hash": {
-			map[string]string{policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, map[string]string{policy.ConfigHashAnnotation: "v1.k.h"},
-			policy.Record{Hash: "v1.k.h"},
-		},
-		"without sources":     {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, policy.Record{Hash: "v1.k.h"}},
-		"sources are null":    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "null"}, nil, policy.Record{Hash: "v1.k.h"}},
-		"sources are no JSON": {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "{"}, nil, policy.Record{Hash: "v1.k.h"}},
-		"sources are partly invalid": {
-			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/a":"*.d.1","Secret/b":2}`}, nil, policy.Record{Hash: "v1.k.h"},
-		},
+		`{"sources":{"Secret/db":"*.d@soon"}}`: {Hash: hash, Sources: map[string]policy.Entry{"Secret/db": {Content: "*.d"}}},
+		`{"sources":{}}`:                       {Hash: hash, Sources: map[string]policy.Entry{}},
+		``:                                     none, `null`: none, `{`: none, `[]`: none, `{}`: none, `{"sources":null}`: none, `{"sources":{"a":"*.d","b":2}}`: none,
+		`{"Secret/db":"*.d.1"}`:                         none, // of an earlier version
+		`{"at":"today","sources":{}}`:                   none,
+		`{"for":"` + long + `","sources":{}}`:           none,
+		`{"scope":"` + long + `","sources":{}}`:         none,
+		`{"sources":{"a":"` + long + `"}, "scope": []}`: none,
 	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, policy.RecordOf(policy.AnnotatedWorkload(tc.workload, tc.template))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+		got := policy.RecordOf(policy.AnnotatedWorkload(map[string]string{policy.ConfigHashAnnotation: hash, policy.AppliedSourcesAnnotation: sources}, nil))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sources, diff)
+		}
+	}
+	for value, want := range map[string]string{"": "", hash: hash, strings.Repeat("0", 200_000): "invalid"} {
+		if got := policy.RecordOf(&dependency.Workload{Marks: dependency.Marks{Hash: value}}).Hash; got != want {
+			t.Errorf("%.60q is read as %.60q, want %q", value, got, want)
+		}
+	}
+}
+
+// A record has one entry for each source that counts, also of those that only a glob names, and reveals no names of keys and no content. Records of one
+// version are compared with what the next one computes: another format would make every workload adopt anew after an upgrade.
+func TestPresent_KeepsItsFormat(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
+		secret("db", "password", "hunter2"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
+	x.annotate(policy.SourcesAnnotation, "secret/feature-*,configmap/none-*", policy.ExcludeAnnotation, "secret/feature-2,secret/a,configmap/b")
+	x.act()
+	want := `{"at":"2026-03-01T12:00:00Z","scope":"4c737465424fd59b","sources":{"ConfigMap/settings":"*.778e8897ca9f303f","Secret/db":"90a6b2c8.a02ee99fedfd4336","Secret/extra":"*.78d6ba4c729bb829","Secret/feature-1":"*.5154a9474a5e8488"}}`
+	if got := x.deployment.Annotations[policy.AppliedSourcesAnnotation]; got != want {
+		t.Errorf("record = %s\nwant %s", got, want)
+	}
+	if got, want := x.deployment.Annotations[policy.ConfigHashAnnotation], "v1.989cd9c9.135fca725edf6532872aa25c3df3032e"; got != want {
+		t.Errorf("hash = %s, want %s", got, want)
 	}
 }
 
@@ -375,37 +411,147 @@ func TestNotBefore_ClockOfAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestEndPatch_WritesARemovedRecordAgain: with the list of sources, if it is known.
-func TestEndPatch_WritesARemovedRecordAgain(t *testing.T) {
-	for _, bare := range []bool{false, true} {
-		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-		x.adopt()
-		if bare {
-			x.restart()
-			x.edit(func(d *appsv1.Deployment) { delete(d.Annotations, policy.AppliedSourcesAnnotation) })
-			x.restart()
-		}
-		w := x.workload()
-		want := map[string]any{policy.RecreatingAnnotation: nil, policy.ConfigHashAnnotation: w.Marks.Hash}
-		if !bare {
-			want[policy.AppliedSourcesAnnotation] = w.Marks.Sources
-		}
-		x.edit(func(d *appsv1.Deployment) {
-			delete(d.Annotations, policy.ConfigHashAnnotation)
-			delete(d.Annotations, policy.AppliedSourcesAnnotation)
+// Patches of annotations remove only what exists, and the one that ends an eviction writes a removed record again.
+func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
+	present := policy.Record{Hash: "v1.k.h", At: epoch, Sources: map[string]policy.Entry{"Secret/db": {Content: "*.d"}}}
+	const at = `{"at":"2026-03-01T12:00:00Z","sources":{"Secret/db":"*.d"}}`
+	for name, tt := range map[string]struct {
+		before map[string]string
+		patch  func(*dependency.Workload) ([]byte, error)
+		want   map[string]string
+	}{
+		"a record": {nil, func(w *dependency.Workload) ([]byte, error) { return policy.RecordPatch(w, present) }, map[string]string{"config-hash": "v1.k.h", "applied-sources": at}},
+		"a record, while pods are evicted": {
+			map[string]string{policy.RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return policy.RecordPatch(w, present) },
+			map[string]string{"config-hash": "v1.k.h", "applied-sources": at},
+		},
+		"an eviction ends":  {map[string]string{policy.RecreatingAnnotation: "a"}, policy.EndPatch, map[string]string{"recreating": "-"}},
+		"nothing to forget": {nil, policy.ForgetPatch, map[string]string{}},
+		"only a hash":       {map[string]string{policy.ConfigHashAnnotation: "h"}, policy.ForgetPatch, map[string]string{"config-hash": "-"}},
+		"opted out while pods are evicted": {
+			map[string]string{policy.ConfigHashAnnotation: "h", policy.AppliedSourcesAnnotation: at, policy.RecreatingAnnotation: "a", policy.LastReloadAnnotation: "{}"}, policy.ForgetPatch,
+			map[string]string{"config-hash": "-", "applied-sources": "-", "recreating": "-"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch, err := tt.patch(policy.AnnotatedWorkload(tt.before, nil))
+			got, _ := annotationsOf(t, patch, err)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
 		})
-		data, err := policy.EndPatch(x.workload())
+	}
+	x := oneSecret(t)
+	x.adopt()
+	w := x.workload()
+	x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
+	patch, err := policy.EndPatch(x.workload())
+	got, _ := annotationsOf(t, patch, err)
+	if diff := cmp.Diff(map[string]string{"recreating": "-", "config-hash": w.Marks.Hash, "applied-sources": w.Marks.Sources}, got); diff != "" {
+		t.Errorf("the end of an eviction, the record is gone (-want +got):\n%s", diff)
+	}
+}
+
+// annotationsOf returns the annotations in a patch for the workload and its template; "-" stands
+// for an annotation that is removed.
+func annotationsOf(t *testing.T, patch []byte, err error) (workload, template map[string]string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type metadata struct{ Annotations map[string]*string }
+	var p struct {
+		Metadata metadata
+		Spec     struct{ Template struct{ Metadata metadata } }
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		t.Fatal(err)
+	}
+	read := func(m metadata) map[string]string {
+		out := map[string]string{}
+		for k, v := range m.Annotations {
+			if out[strings.TrimPrefix(k, "configdep.io/")] = "-"; v != nil {
+				out[strings.TrimPrefix(k, "configdep.io/")] = *v
+			}
+		}
+		return out
+	}
+	return read(p.Metadata), read(p.Spec.Template.Metadata)
+}
+
+// Two requests at the same time cause two restarts.
+func TestRestartPatch_AlwaysDiffers(t *testing.T) {
+	w := &dependency.Workload{}
+	for _, want := range []string{"2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.500000001Z"} {
+		patch, err := (&policy.Policy{}).RestartPatch(w, &policy.Restart{Last: policy.NewRequestedReload(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
+		_, template := annotationsOf(t, patch, err)
+		if diff := cmp.Diff(want, template["reloaded-at"]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		w.Marks.ReloadedAt = template["reloaded-at"]
+	}
+}
+
+// Other clients can write annotations of up to 256 kB, and what is read from them is shown, logged and kept.
+func TestLastReloadOf_BoundsTexts(t *testing.T) {
+	at := metav1.NewMicroTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	read := func(l policy.LastReload) *policy.LastReload {
+		value, err := json.Marshal(l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got struct {
-			Metadata struct{ Annotations map[string]any }
+		return policy.LastReloadOf(&dependency.Workload{Marks: dependency.Marks{LastReload: string(value)}})
+	}
+	// What configdep writes is read as it was written.
+	name := strings.Repeat("n", 253)
+	longest := strings.Repeat("ö", 256)
+	for _, l := range []policy.LastReload{
+		{Time: at, Trigger: "SecretProviderClass/" + name, Automatic: &at, Streak: 3},
+		{Time: at, Trigger: policy.TriggerRequest, RequestedBy: longest, Reason: longest},
+		{Time: at, Trigger: policy.TriggerRequest, RequestedBy: strings.Repeat("<", 256), Reason: strings.Repeat("&", 256)},
+		policy.NewRequestedReload(nil, at.Time, strings.Repeat("<", 100_000), longest),
+	} {
+		got := read(l)
+		if got == nil || got.Trigger != l.Trigger || got.RequestedBy != l.RequestedBy || got.Reason != l.Reason || got.Streak != l.Streak {
+			t.Errorf("%+v is read as %+v", l, got)
 		}
-		if err := json.Unmarshal(data, &got); err != nil {
-			t.Fatal(err)
+	}
+	// Longer texts are cut, and the times are kept.
+	got := read(policy.LastReload{Time: at, Trigger: "SecretProviderClass/" + name + "x", RequestedBy: longest + "x", Reason: longest + "xyz", Automatic: &at, Streak: 3})
+	if got == nil || got.Trigger != policy.TriggerUnknown || got.Streak != 3 || !got.Automatic.Equal(&at) {
+		t.Fatalf("%+v", got)
+	}
+	for _, text := range []string{got.RequestedBy, got.Reason} {
+		if utf8.RuneCountInString(text) != 256 || !strings.HasSuffix(text, "ö…") {
+			t.Errorf("a text of %d characters is %q", utf8.RuneCountInString(text), text)
 		}
-		if diff := cmp.Diff(want, got.Metadata.Annotations); diff != "" {
-			t.Errorf("only the hash is known: %v: annotations (-want +got):\n%s", bare, diff)
-		}
+	}
+	// One that is far longer is none of configdep's.
+	if got := read(policy.LastReload{Time: at, Reason: strings.Repeat("x", 240_000)}); got != nil {
+		t.Errorf("a record of 240 kB is read: %.100v", got)
+	}
+}
+
+// apply applies a JSON merge patch.
+func apply[T any](t *testing.T, o *T, data []byte) {
+	t.Helper()
+	before, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := jsonpatch.MergePatch(before, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*o = *new(T)
+	if err := json.Unmarshal(after, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Flux reverts what managers with such names have set.
+func TestFieldManager_IsNotTakenForKubectl(t *testing.T) {
+	if strings.HasPrefix(policy.FieldManager, "kubectl") {
+		t.Errorf("FieldManager = %q", policy.FieldManager)
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -50,7 +47,9 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
 			x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, tt.release
-			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.image("app:2")
+			x.tick(time.Minute)
+			x.rollOut()
 			x.adopt()
 			x.tick(time.Hour)
 			tt.change(x)
@@ -66,7 +65,9 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 	x := typical(t)
 	x.defaults.ReleaseSettle = 30 * time.Second
-	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.image("app:2")
+	x.tick(time.Minute)
+	x.rollOut()
 	x.adopt()
 	x.tick(time.Hour)
 	x.set(secret("db", "password", "2"))
@@ -74,73 +75,12 @@ func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 		t.Fatalf("the content has changed: decision = %+v, want state Settling", d)
 	}
 	x.tick(25 * time.Second)
-	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+	x.image("app:3")
 	for range 60 {
 		if d := x.act(); d.Action == policy.RollOut || d.State == policy.Settling {
 			t.Fatalf("after the template has changed: decision = %+v", d)
 		}
 		x.tick(time.Second)
-	}
-}
-
-// All sources of a glob that changed recently may be part of a release, but none that changed long before.
-func TestDecide_ContentThatAGlobNamesIsOfARelease(t *testing.T) {
-	for between, want := range map[time.Duration]time.Duration{
-		5 * time.Second: 30 * time.Second,
-		time.Hour:       time.Second,
-	} {
-		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
-		x.annotate(policy.SourcesAnnotation, "configmap/*")
-		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
-		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-		x.adopt()
-		x.tick(time.Hour)
-		x.set(configMap("a", "k", "2"))
-		x.tick(between)
-		if d := x.act(); d.Action == policy.RollOut {
-			x.tick(time.Minute)
-			x.decide()
-		}
-		x.Manager = "external-secrets"
-		x.set(configMap("b", "k", "2"))
-		d := x.decide()
-		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != want {
-			t.Errorf("%v later: decision = %+v, want a wait of %v", between, d, want)
-		}
-	}
-}
-
-// Content that the pods have read is not part of a release in progress, nor is content that changed long before, even if pods
-// have not read it.
-func TestDecide_ContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
-	for name, between := range map[string]func(*world){
-		"the pods have read it": func(x *world) {
-			x.tick(40 * time.Second)
-			if d := x.act(); d.Action != policy.RollOut {
-				t.Fatalf("decision = %+v, want action RollOut", d)
-			}
-			x.edit(func(d *appsv1.Deployment) { // the owner still manages other fields of the template
-				d.ManagedFields = append(d.ManagedFields, x.Managed(`{"f:spec":{"f:template":{"f:spec":{}}}}`)...)
-			})
-			x.tick(40 * time.Second)
-		},
-		"the content changed long before": func(x *world) { x.tick(10 * time.Minute) },
-	} {
-		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
-		x.annotate(policy.SourcesAnnotation, "configmap/*")
-		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
-		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-		x.adopt()
-		x.tick(time.Hour)
-		x.set(configMap("a", "k", "2"))
-		x.decide()
-		between(x)
-		x.Manager, x.staleSince = "external-secrets", time.Time{}
-		x.set(configMap("b", "k", "2"))
-		d := x.decide()
-		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != time.Second {
-			t.Errorf("%s: decision = %+v, want a wait of a second", name, d)
-		}
 	}
 }
 
@@ -150,7 +90,9 @@ func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 		t.Helper()
 		x := typical(t)
 		x.defaults.ReleaseSettle = 30 * time.Second
-		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		x.image("app:2")
+		x.tick(time.Minute)
+		x.rollOut()
 		x.adopt()
 		x.set(configMap("another", "a", "1"))
 		x.tick(time.Hour)

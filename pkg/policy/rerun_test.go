@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,7 +89,7 @@ func (x *rerunWorld) evaluate(which string) (e *policy.Evaluation) {
 
 func (x *rerunWorld) decide(which string) policy.Decision {
 	x.t.Helper()
-	return x.evaluate(which).Decide(policy.Observed{Now: x.now})
+	return x.evaluate(which).Decide(x.now)
 }
 
 // act carries out what is only a patch, and returns the decision.
@@ -100,13 +99,13 @@ func (x *rerunWorld) act(which string) policy.Decision {
 	var data []byte
 	var err error
 	switch d.Action {
-	case policy.WriteBaseline:
-		data, err = policy.BaselinePatch(e.Workload, e.Present())
-	case policy.Abandon:
-		data, err = policy.AbandonedPatch(e.Workload, e.Present())
+	case policy.WriteRecord:
+		data, err = policy.RecordPatch(e.Workload, e.Present())
+	case policy.Forget:
+		data, err = policy.ForgetPatch(e.Workload)
 	case policy.RollOut:
 		last := policy.NewAutomaticReload(policy.LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
-		data, err = e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: last, Changed: e.Changed()})
+		data, err = e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: last, Changed: e.Changed(&d)})
 	default:
 		return d
 	}
@@ -128,32 +127,15 @@ func (x *rerunWorld) act(which string) policy.Decision {
 	return d
 }
 
-func apply[T any](t *testing.T, o *T, data []byte) {
-	t.Helper()
-	before, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := jsonpatch.MergePatch(before, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	*o = *new(T)
-	if err := json.Unmarshal(after, o); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // adopted records the content of both.
 func adoptedRuns(t *testing.T, annotations map[string]string) *rerunWorld {
 	t.Helper()
 	x := newRerunWorld(t, annotations)
 	for which := range rerunKeys {
-		if d := x.act(which); outcomeOf(d) != adoption {
-			t.Fatalf("%s: decision = %+v, want %+v", which, d, adoption)
-		}
-		if d := x.act(which); outcomeOf(d) != nothing {
-			t.Fatalf("%s: decision = %+v, want %+v", which, d, nothing)
+		for _, want := range []policy.Action{policy.WriteRecord, policy.None} {
+			if d := x.act(which); d.State != policy.InSync || d.Action != want {
+				t.Fatalf("%s: decision = %+v, want action %q", which, d, want)
+			}
 		}
 	}
 	x.now = x.now.Add(time.Minute)
@@ -276,30 +258,29 @@ func TestDecide_Reruns(t *testing.T) {
 		},
 		"suspended": {
 			both(suspend(true), suspended(policy.None, "")),
-			both(content("2"), suspended(policy.WriteBaseline, "")),
+			both(content("2"), suspended(policy.WriteRecord, "")),
 			both(again, suspended(policy.None, "")),
 			both(suspend(false), nothing),
 			both(content("3"), due),
 		},
 		"suspended after a change": {
-			both(func(x *rerunWorld) { content("2")(x); suspend(true)(x) }, suspended(policy.WriteBaseline, "")),
+			both(func(x *rerunWorld) { content("2")(x); suspend(true)(x) }, suspended(policy.WriteRecord, "")),
 			both(suspend(false), nothing),
 		},
 		"suspended while it is replaced": {
 			both(content("2"), due),
-			{suspend(true), suspended(policy.None, ""), suspended(policy.Abandon, "")},
-			{again, suspended(policy.None, ""), suspended(policy.WriteBaseline, "")},
-			{again, suspended(policy.None, ""), suspended(policy.None, "")},
+			{suspend(true), suspended(policy.None, config), suspended(policy.WriteRecord, config)},
+			both(again, suspended(policy.None, config)),
 		},
 		"opted out while it is replaced": {
 			both(content("2"), due),
 			{
-				out, outcome{State: policy.Unmanaged, Reason: "NextRunReadsContent"},
-				outcome{State: policy.Unmanaged, Reason: "KindNotReloaded", Action: policy.Abandon},
+				out, outcome{State: policy.InSync, Reason: "NextRunReadsContent", Action: policy.Forget, Trigger: config},
+				outcome{State: policy.InSync, Reason: "NoPods", Action: policy.Forget, Trigger: config},
 			},
 			{
-				again, outcome{State: policy.Unmanaged, Reason: "NextRunReadsContent"},
-				outcome{State: policy.Unmanaged, Reason: "KindNotReloaded"},
+				again, outcome{State: policy.InSync, Reason: "NextRunReadsContent", Trigger: config},
+				outcome{State: policy.InSync, Reason: "NoPods", Trigger: config},
 			},
 		},
 		"a source is missing": {
@@ -313,7 +294,7 @@ func TestDecide_Reruns(t *testing.T) {
 					o.Spec.JobTemplate.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "more"}}}}
 				})
 				again(x)
-			}, baseline, nothing},
+			}, recording, nothing},
 		},
 		"content changes with the template of the CronJob": {
 			{func(x *rerunWorld) {
@@ -353,7 +334,7 @@ func TestDecide_Reruns(t *testing.T) {
 				x.cronJob(func(o *batchv1.CronJob) { o.OwnerReferences = owners })
 				x.job(func(o *batchv1.Job) { o.OwnerReferences = owners })
 				content("2")(x)
-			}, due, outcome{State: policy.Unmanaged, Reason: "Owned"}},
+			}, due, outcome{State: policy.InSync, Reason: "NoPods"}},
 		},
 		"a Job that has finished": {
 			{func(x *rerunWorld) {
@@ -367,7 +348,7 @@ func TestDecide_Reruns(t *testing.T) {
 			{func(x *rerunWorld) {
 				x.job(func(o *batchv1.Job) { o.DeletionTimestamp = new(metav1.NewTime(x.now)) })
 				content("2")(x)
-			}, due, outcome{State: policy.Unmanaged, Reason: "Terminating"}},
+			}, due, outcome{State: policy.InSync, Reason: "Terminating"}},
 		},
 		"an invalid annotation": {
 			both(func(x *rerunWorld) {
@@ -399,6 +380,9 @@ func TestDecide_Reruns(t *testing.T) {
 			for i, s := range steps {
 				s.do(x)
 				for which, want := range map[string]outcome{"cronjob": s.cronJob, "job": s.job} {
+					if which == "cronjob" && want.Reason == "ContentApplied" { // without a pod
+						want.Reason = policy.ReasonNextRunReadsContent
+					}
 					if d := x.act(which); outcomeOf(d) != want {
 						t.Errorf("step %d: %s: decision = %+v, want %+v", i, which, d, want)
 					}
@@ -411,22 +395,6 @@ func TestDecide_Reruns(t *testing.T) {
 func (s rerunStep) withJob(o outcome) rerunStep {
 	s.job = o
 	return s
-}
-
-// A change right after the creation, before anything is recorded, starts a run.
-func TestDecide_RerunsUnrecorded(t *testing.T) {
-	x := newRerunWorld(t, nil)
-	x.Delete(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "report"}})
-	created := x.Stored(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "seed"}}).(*batchv1.Job).Spec
-	x.Set(&batchv1.CronJob{
-		ObjectMeta: metav1.ObjectMeta{Name: "report", Annotations: annotations{reloaderAuto: "true"}},
-		Spec:       batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: created}},
-	})
-	x.change("a", "2")
-	x.now = x.now.Add(time.Hour)
-	if d := x.act("cronjob"); outcomeOf(d) != rollOut(config) {
-		t.Errorf("decision = %+v, want a run", d)
-	}
 }
 
 func TestDecide_ObservedRuns(t *testing.T) {
@@ -496,11 +464,11 @@ func TestDecide_Copies(t *testing.T) {
 			var d policy.Decision
 			x.Read(func(known policy.Evaluator) {
 				w := known.Graph.Workload(dependency.WorkloadKey{Kind: kind.Job, Namespace: namespace, Name: tt.name})
-				if d = known.Evaluate(w).Decide(policy.Observed{Now: x.now}); policy.Dormant(w) == tt.want {
+				if d = known.Evaluate(w).Decide(x.now); policy.Dormant(w) == tt.want {
 					t.Errorf("dormant = %v", !tt.want)
 				}
 			})
-			want := outcome{State: policy.Unmanaged, Reason: "KindNotReloaded"}
+			want := outcome{State: policy.InSync, Reason: "NothingRead"}
 			if tt.want {
 				want = outcome{State: policy.RollingOut, Reason: "Replacing", Action: policy.Continue}
 			}
@@ -509,7 +477,7 @@ func TestDecide_Copies(t *testing.T) {
 			}
 			x.Set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, DeletionTimestamp: new(metav1.NewTime(x.now))}})
 			x.Read(func(known policy.Evaluator) {
-				d = known.Evaluate(known.Graph.Workload(dependency.WorkloadKey{Kind: kind.Job, Namespace: namespace, Name: tt.name})).Decide(policy.Observed{Now: x.now})
+				d = known.Evaluate(known.Graph.Workload(dependency.WorkloadKey{Kind: kind.Job, Namespace: namespace, Name: tt.name})).Decide(x.now)
 			})
 			if d.Action != policy.None {
 				t.Errorf("in a namespace that is being deleted: decision = %+v", d)

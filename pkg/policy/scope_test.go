@@ -44,20 +44,14 @@ func TestDecide_WithoutConfigMaps(t *testing.T) {
 		t.Errorf("a ConfigMap changes: decision = %+v", outcomeOf(d))
 	}
 	x.set(secret("db", "password", "2"))
-	x.tick(time.Minute)
-	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
-		t.Errorf("a Secret changes: decision = %+v", outcomeOf(d))
-	}
+	x.wantRestarts("a Secret changes", db)
 	// All are read again: what counts from then on is adopted.
 	x.scope.WithoutConfigMaps = false
 	x.set(configMap("absent"))
 	x.restart()
-	x.adopt()
+	x.restarts()
 	x.set(configMap("settings", "a", "3"))
-	x.tick(time.Minute)
-	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "ConfigMap/settings" {
-		t.Errorf("a ConfigMap changes, and is read: decision = %+v", outcomeOf(d))
-	}
+	x.wantRestarts("a ConfigMap changes, and is read", "ConfigMap/settings")
 }
 
 // A source that lacks the label by which sources are selected may exist, so it does not block restarts for others. A key that a
@@ -75,10 +69,7 @@ func TestDecide_SourcesSelectedByLabel(t *testing.T) {
 	}
 	x.adopt()
 	x.set(secret("db", "password", "2"))
-	x.tick(time.Minute)
-	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
-		t.Errorf("a Secret changes: decision = %+v", outcomeOf(d))
-	}
+	x.wantRestarts("a Secret changes", db)
 	x.set(secret("db", "other", "2"))
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonKeyMissing {
 		t.Errorf("a key is missing: decision = %+v", outcomeOf(d))
@@ -98,32 +89,22 @@ func TestDecide_NamespaceSelector(t *testing.T) {
 	x.scope = ingest.Scope{NamespaceSelector: selector}
 	x.set(space("prod"))
 	x.restart()
-	unmanaged := func(why string) {
-		t.Helper()
-		if d := x.decide(); d.State != policy.Unmanaged || d.Reason != policy.ReasonNotOptedIn || d.Action != policy.None {
-			t.Errorf("%s: decision = %+v", why, outcomeOf(d))
-		}
-	}
-	unmanaged("the namespace lacks the label")
+	x.want("the namespace lacks the label", nothing)
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Hour)
-	unmanaged("the content changes")
+	x.want("the content changes", stale(policy.ReasonNotOptedIn, policy.None))
 	x.set(space("test"))
-	x.adopt()
-	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		t.Errorf("the namespace gets the label: decision = %+v", outcomeOf(d))
+	if got := x.restarts(); len(got) > 0 {
+		t.Errorf("the namespace gets the label: restarts for %q", got)
 	}
 	x.set(secret("db", "password", "3"))
-	x.tick(time.Minute)
-	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
-		t.Errorf("the content changes where the label is: decision = %+v", outcomeOf(d))
-	}
+	x.wantRestarts("the content changes where the label is", db)
 	x.set(space("prod"))
 	x.set(secret("db", "password", "4"))
-	x.tick(time.Minute)
-	unmanaged("the namespace loses the label")
-	x.remove(dependency.Secret, "db")
-	unmanaged("a source is deleted")
+	if got := x.restarts(); len(got) > 0 {
+		t.Errorf("the namespace loses the label: restarts for %q", got)
+	}
+	x.want("without the label", outcome{policy.Stale, policy.ReasonNotOptedIn, policy.None, db})
 }
 
 // A label that a source gets, or loses, is no change, in any dialect. But content that changes while it has none is one, once
@@ -153,7 +134,7 @@ func TestDecide_LabelsOfSelectedSources(t *testing.T) {
 		{func() { x.set(labelled("2", "true")) }, 1},
 	} {
 		step.do()
-		if n := x.restartsOf(); n != step.want {
+		if n := len(x.restarts()); n != step.want {
 			t.Errorf("step %d: %d restarts, want %d", i+1, n, step.want)
 		}
 	}

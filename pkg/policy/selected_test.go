@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -43,24 +42,5 @@ func TestNewPolicy_OfANamespaceThatIsNotSelected(t *testing.T) {
 	}
 	if len(validation.IsQualifiedName(policy.DeclaredBySelector)) == 0 {
 		t.Errorf("an annotation can have the key %s", policy.DeclaredBySelector)
-	}
-}
-
-// A workload opts in when its namespace is selected, and out when it no longer is.
-func TestNote_NamespaceIsSelected(t *testing.T) {
-	opted := map[string]string{policy.ReloadAnnotation: "auto"}
-	var previous *dependency.Workload
-	for i, tt := range []struct {
-		selected bool
-		version  string
-		since    uint64
-	}{{false, "10", 0}, {true, "20", 20}, {true, "30", 20}, {false, "40", 40}} {
-		w := policy.AnnotatedWorkload(opted, nil)
-		w.ResourceVersion = "10"
-		policy.Note(w, previous, policy.Dialects(nil).ReadNamespace(nil, nil, tt.selected), policy.Defaults{Mode: policy.Off}, tt.version, dependency.Arrival{Live: true, Order: uint64(i + 1)})
-		if w.OptedIn != tt.selected || w.OptedAt.Version != tt.since {
-			t.Errorf("version %s: opted in %t since %d, want %t since %d", tt.version, w.OptedIn, w.OptedAt.Version, tt.selected, tt.since)
-		}
-		previous = w
 	}
 }

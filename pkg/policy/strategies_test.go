@@ -54,7 +54,7 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 				return
 			}
 			message := strings.ToUpper(tc.want[:1]) + tc.want[1:] + ". Automatic restarts are on hold until this is fixed."
-			if diff := cmp.Diff(policy.Decision{State: policy.Blocked, Reason: tc.reason, Message: message}, d); diff != "" {
+			if diff := cmp.Diff(policy.Decision{State: policy.Blocked, Reason: tc.reason, Message: message}, d, told); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if e.Policy.RestartsBy(e.Workload) != policy.Annotate {

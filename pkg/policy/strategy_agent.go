@@ -70,33 +70,37 @@ type AgentSource struct {
 
 // completeAgents evaluates what the agents of the pods say.
 func (e *Evaluation) completeAgents() {
-	if !e.graph.HasAgentPods() { // as in most clusters
+	if !e.graph.HasAgents() { // as in most clusters
 		return
 	}
 	a := &e.Agents
 	compared := 0
 	results := map[*dependency.AgentSource]freshness{} // by the first of the sources, which pods share that have applied the same
-	e.graph.AgentPods(e.Workload, func(p *dependency.AgentPod) {
+	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
+		report := p.Agent
+		if report == nil || !p.Deleted.IsZero() {
+			return true
+		}
 		a.pods++
 		fresh := current
-		if len(p.Sources) > 0 {
+		if len(report.Sources) > 0 {
 			var found bool
-			if fresh, found = results[&p.Sources[0]]; !found && compared < maxAgentSources {
-				fresh = e.freshnessOf(p.Sources)
-				results[&p.Sources[0]], compared = fresh, compared+len(p.Sources)
-				a.add(p.Sources)
+			if fresh, found = results[&report.Sources[0]]; !found && compared < maxAgentSources {
+				fresh = e.freshnessOf(report.Sources)
+				results[&report.Sources[0]], compared = fresh, compared+len(report.Sources)
+				a.add(report.Sources)
 			}
 		}
-		switch p.State {
+		switch report.State {
 		case dependency.AgentApplied:
-			if len(p.Sources) == 0 {
+			if len(report.Sources) == 0 {
 				a.unnamed++
 			}
 			switch fresh {
 			case outdated:
 				a.behind = append(a.behind, p.Name)
 			case newer:
-				a.ahead = append(a.ahead, aheadPod{p.Name, p.Seen.Add(aheadFor)})
+				a.ahead = append(a.ahead, aheadPod{p.Name, report.Seen.Add(aheadFor)})
 			case current:
 				a.applied++
 			}
@@ -104,17 +108,18 @@ func (e *Evaluation) completeAgents() {
 			a.behind = append(a.behind, p.Name)
 		case dependency.AgentIncomplete:
 			if len(a.incomplete) == 0 {
-				a.incompleteMessage = p.Message
+				a.incompleteMessage = report.Message
 			}
 			a.incomplete = append(a.incomplete, p.Name)
 		case dependency.AgentFailed, dependency.AgentUnreadable:
 			if len(a.failed) == 0 {
-				a.failedMessage = p.Message
+				a.failedMessage = report.Message
 			}
 			a.failed = append(a.failed, p.Name)
 		case dependency.AgentSilent:
 			a.silent = append(a.silent, p.Name)
 		}
+		return true
 	})
 	for i := range a.Sources {
 		s := &a.Sources[i]
@@ -189,7 +194,7 @@ func (a Agents) judge(now time.Time) (_ Agents, until time.Time) {
 // askAgents changes the decision about a workload whose agents apply what changes: it is in sync once they say that they have. Every
 // replica reads the same of them, at its time.
 func (e *Evaluation) askAgents(d *Decision, now time.Time) {
-	if e.Policy.Strategy != Agent || d.State != InSync || d.Reason == ReasonNoPods {
+	if e.Policy.Strategy != Agent || d.State != InSync && d.State != Unknown || d.Reason == ReasonNoPods {
 		return
 	}
 	a, until := e.Agents.judge(now)

@@ -6,6 +6,8 @@ package policy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -31,37 +32,32 @@ type agents struct{ *world }
 func newAgents(t *testing.T) *agents {
 	t.Helper()
 	a := &agents{newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), configMap("site", "a", "1"), secret("tls", "a", "1"))}
-	a.scope.Agents = true
 	a.annotate(policy.StrategyAnnotation, "agent")
-	a.edit(func(d *appsv1.Deployment) {
-		d.Spec.Replicas = ptr.To[int32](2)
-		d.Status = appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2, ReadyReplicas: 2, ObservedGeneration: d.Generation}
-	})
-	a.restart()
-	a.adopt0()
-	a.pod("web-6d4f-1", "")
-	a.pod("web-6d4f-2", "")
-	return a
-}
-
-// adopt0 records the content, as the controller does.
-func (a *agents) adopt0() {
-	a.t.Helper()
-	if d := a.act(); d.Action != policy.WriteBaseline {
+	a.scale(2)
+	a.tick(time.Minute)
+	if d := a.act(); d.Action != policy.WriteRecord {
 		a.t.Fatalf("%+v", d)
 	}
 	a.tick(time.Minute)
+	a.pod(pod1, "")
+	a.pod(pod2, "")
+	return a
 }
 
 // pod writes a pod of the Deployment, with the value of the annotation of its agent.
 func (a *agents) pod(name, value string) {
-	p := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{status.Label: status.LabelValue, "pod-template-hash": "6d4f"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-6d4f", UID: "rs", Controller: new(true)}},
-	}}
-	if value != "" {
-		p.Annotations = map[string]string{status.Annotation: value}
+	i := slices.IndexFunc(a.pods, func(p *corev1.Pod) bool { return p.Name == name })
+	if i < 0 {
+		p := startedPod(name, &a.deployment.Spec.Template, a.now)
+		p.Labels, p.OwnerReferences = maps.Clone(a.pods[0].Labels), a.pods[0].OwnerReferences
+		i, a.world.pods = len(a.pods), append(a.pods, p)
 	}
+	p := a.pods[i].DeepCopy()
+	metav1.SetMetaDataLabel(&p.ObjectMeta, status.Label, status.LabelValue)
+	if value != "" {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, status.Annotation, value)
+	}
+	a.pods[i] = p
 	a.set(p)
 }
 
@@ -97,7 +93,7 @@ func (a *agents) apply(pods ...string) {
 }
 
 const (
-	pod1, pod2 = "web-6d4f-1", "web-6d4f-2"
+	pod1, pod2 = "web-t1-1", "web-t1-2"
 
 	allApplied  = "The agents of all 2 pods have applied the current content."
 	notCompared = "The agents have applied what they have read. They name no ConfigMap and no Secret of this namespace, so it is not known whether that is the current content."
@@ -207,23 +203,18 @@ func TestAgent_Fails(t *testing.T) {
 func TestAgent_CountsPods(t *testing.T) {
 	a := newAgents(t)
 	a.apply(pod1, pod2)
-	scale := func(n int32) {
-		a.edit(func(d *appsv1.Deployment) {
-			d.Spec.Replicas = &n
-			d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.ReadyReplicas = n, n, n, n
-		})
-	}
-	scale(3)
+	a.scale(3)
 	a.expect("one without", policy.Pending, "AgentsSilent", "2 of 3 pods have applied the current content. One pod is without the label configdep.io/agent=true: of pods without it, nothing is known.")
-	scale(4)
+	a.scale(4)
 	a.expect("two without", policy.Pending, "AgentsSilent", "2 of 4 pods have applied the current content. 2 are without the label configdep.io/agent=true: of pods without it, nothing is known.")
-	scale(1)
+	a.scale(2)
+	a.edit(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
 	a.expect("one too many", policy.InSync, "ContentApplied", allApplied)
-	a.Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: pod1}})
+	a.stop(pod1)
 	a.expect("one", policy.InSync, "ContentApplied", "The agent of the pod has applied the current content.")
 	a.set(configMap("site", "a", "2"))
 	a.expect("one that is behind", policy.Pending, "AgentsApplying", "0 of 1 pod has applied the current content. Pod "+pod2+" has yet to report that.")
-	scale(0)
+	a.scale(0)
 	a.expect("none", policy.InSync, "NoPods", "No pods run; new pods read the current content.")
 }
 
@@ -237,36 +228,18 @@ func TestAgent_ContentThatContainersRead(t *testing.T) {
 	if d := a.decide(); !d.Stale {
 		t.Error("it is not stale")
 	}
-	e := a.evaluate()
-	a.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, a.now, "me", ""), Always: true}))
+	a.request()
+	a.tick(time.Minute)
+	a.rollOut()
+	a.apply(a.pods[0].Name, a.pods[1].Name)
+	a.tick(time.Minute)
+	a.act()
 	a.expect("restarted on request", policy.InSync, "ContentApplied", allApplied)
 	a.annotate(policy.StrategyAnnotation, "")
 	a.set(configMap("settings", "a", "3"))
 	a.tick(time.Minute)
 	if d := a.decide(); d.Action != policy.RollOut {
 		t.Errorf("with the default strategy: %+v", d)
-	}
-}
-
-// The leader looks up whether pods that read content themselves are newer than it. If they are not, nothing is recorded, so that replicas
-// must not show that this is being checked.
-func TestAgent_TemplateThatMayBeNewer(t *testing.T) {
-	a := newAgents(t)
-	a.SeparateCounters()
-	a.apply(pod1, pod2)
-	a.tick(time.Minute)
-	a.set(configMap("settings", "a", "2"))
-	a.tick(time.Minute)
-	a.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image += "x" })
-	a.tick(time.Hour)
-	d := a.decide()
-	if d.State != policy.Blocked || d.Reason != "NotByAgents" || d.Action != policy.Verify {
-		t.Fatalf("decision = %+v, want NotByAgents with the action Verify", d)
-	}
-	w := a.workload()
-	d = a.evaluate().Decide(policy.Observed{Now: a.now, Verified: &policy.Verification{Newer: true, WrittenAt: d.WrittenAt, StartedBy: w.StartedBy}})
-	if d.Action != policy.WriteVerified {
-		t.Errorf("decision about newer pods = %+v, want the action WriteVerified", d)
 	}
 }
 
@@ -296,10 +269,10 @@ func TestAgent_Volumes(t *testing.T) {
 	a.expect("a change", policy.Pending, "AgentsApplying", "1 of 2 pods has applied the current content. Pod "+pod2+" has yet to report that. One pod"+none)
 	a.report(pod2, status.Applied, "", a.stored(secret("tls")))
 	a.expect("applied again", policy.InSync, "ContentApplied", "The agents of all 2 pods have applied what they have read. One pod"+none)
-	a.pod("web-6d4f-3", `{"state":"Applied"}`)
+	a.pod("web-t1-3", `{"state":"Applied"}`)
 	a.expect("a third pod", policy.InSync, "ContentApplied", "The agents of all 3 pods have applied what they have read. 2 pods"+
 		" name no ConfigMap and no Secret of this namespace, so it is not known whether they have the current content.")
-	a.apply(pod1, pod2, "web-6d4f-3")
+	a.apply(pod1, pod2, "web-t1-3")
 	a.expect("all name sources", policy.InSync, "ContentApplied", strings.Replace(allApplied, "2", "3", 1))
 }
 
@@ -314,6 +287,7 @@ func TestAgent_SourcesThatAreNotRead(t *testing.T) {
 			a.apply(pod1, pod2)
 			prepare(a)
 			a.restart()
+			a.act()
 			a.expect("applied", policy.InSync, "ContentApplied", allApplied)
 		})
 	}
@@ -324,9 +298,10 @@ func TestAgent_NotSeen(t *testing.T) {
 	a := newAgents(t)
 	a.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "tls")) })
 	a.withoutSecrets = true
+	a.rollOut()
 	a.restart()
 	a.act()
-	a.apply(pod1, pod2)
+	a.apply(a.pods[0].Name, a.pods[1].Name)
 	a.expect("applied", policy.InSync, "ContentApplied", allApplied+" Changes of Secret/tls are not seen: configdep reads no Secrets (--read-secrets=false).")
 }
 
@@ -353,14 +328,14 @@ func TestAgent_Limits(t *testing.T) {
 		for j := range status.MaxSources {
 			sources = append(sources, status.Source{Kind: "ConfigMap", Namespace: namespace, Name: fmt.Sprintf("c-%d-%d", i, j)})
 		}
-		a.report("web-6d4f-"+strconv.Itoa(1000+i), status.Applied, "", sources...)
+		a.report("web-t1-"+strconv.Itoa(1000+i), status.Applied, "", sources...)
 	}
 	e := a.evaluate()
 	if n := len(e.Agents.Sources); n != dependency.MaxSources {
 		t.Errorf("%d sources", n)
 	}
 	d := a.decide()
-	if !strings.HasPrefix(d.Message, "100 of 104 pods have applied the current content. Pods web-6d4f-1100 and web-6d4f-1101 have yet to report that.") {
+	if !strings.HasPrefix(d.Message, "100 of 104 pods have applied the current content. Pods web-t1-1100 and web-t1-1101 have yet to report that.") {
 		t.Errorf("%+v", d)
 	}
 }
@@ -378,7 +353,7 @@ func TestAgent_LimitsWhatIsLookedAt(t *testing.T) {
 		for j := range sources {
 			applied = append(applied, status.Source{Kind: "ConfigMap", Namespace: namespace, Name: fmt.Sprint(name, "-", j), ResourceVersion: strconv.Itoa(i + 1)})
 		}
-		a.report("web-6d4f-"+strconv.Itoa(1000+i), status.Applied, "", applied...)
+		a.report("web-t1-"+strconv.Itoa(1000+i), status.Applied, "", applied...)
 	}
 	if n := len(a.evaluate().Agents.Sources); n != sources {
 		t.Errorf("%d sources, want those of the pods that are compared: %d", n, sources)

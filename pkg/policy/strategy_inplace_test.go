@@ -213,7 +213,7 @@ func TestDecide_SaysThatItIsNotRestartedInPlace(t *testing.T) {
 	x.annotate(policy.SettleAnnotation, "soon")
 	check(policy.Blocked, false)
 	x.annotate(policy.SettleAnnotation, "", policy.ReloadAnnotation, "off")
-	check(policy.Unmanaged, false)
+	check(policy.Stale, false)
 	x.annotate(policy.ReloadAnnotation, "auto", policy.StrategyAnnotation, "annotation")
 	check(policy.Pending, false)
 }
@@ -275,6 +275,8 @@ func TestDecide_ProgressInPlace(t *testing.T) {
 	} {
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
 		x.edit(func(d *appsv1.Deployment) { inPlace(d) })
+		x.tick(time.Minute)
+		x.rollOut()
 		x.annotate(policy.StrategyAnnotation, "in-place")
 		x.adopt()
 		x.annotate(policy.RecreatingAnnotation, value)

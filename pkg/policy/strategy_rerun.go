@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -214,13 +215,25 @@ func (e *Evaluation) decideCopy() (d Decision, is bool) {
 	return d, true
 }
 
+// reruns reports whether the workload is to be run again: the owner of a Job that it replaced would create it again.
+func (e *Evaluation) reruns() bool {
+	return e.Policy.Reruns && (e.Workload.Recurring || !e.Workload.Owned)
+}
+
 // decideRerun decides for workloads that are Traits.Reruns but are not to be run again. It returns false for the others.
-func (e *Evaluation) decideRerun() (d Decision, decided bool) {
+func (e *Evaluation) decideRerun(j *Judgement, now time.Time) (d Decision, decided bool) {
 	w := e.Workload
+	underWay := UnderWay(w) != nil // begun before that
 	switch {
-	case !e.Policy.Reruns || w.Owned && !w.Recurring:
-		d = e.decideOther()
-		if e.Policy.Reruns {
+	case !e.Policy.Reruns:
+		d = e.decideOther(j)
+		if w.Marks.Hash != "" || w.Marks.Sources != "" || w.Marks.Recreating != "" {
+			d.Action = Forget
+		}
+		return d, true
+	case !e.reruns():
+		d = e.decideOther(j)
+		if d.State == Stale {
 			d.Reason, d.Message = ReasonOwned, "configdep does not replace a "+string(w.Kind)+" that another object owns: its owner would create it again."
 		}
 	case len(e.Policy.Problems) > 0, w.Truncated, !w.Suspended:
@@ -228,23 +241,11 @@ func (e *Evaluation) decideRerun() (d Decision, decided bool) {
 	default:
 		d = Decision{State: InSync, Reason: ReasonSuspended,
 			Message: "The " + string(w.Kind) + " is suspended. What it runs after that reads the current content, so changes until then start nothing."}
-		if !e.recorded() {
-			d.Action, d.KnownBy = WriteBaseline, e.knownBy(e.replaced())
-		}
+		underWay = underWay || e.Record.Hash != e.Hash || e.Record.Sources == nil
 	}
-	if UnderWay(w) != nil { // begun before that
-		d.Action = Abandon
+	if underWay {
+		d.Action, d.Record = WriteRecord, e.Present()
+		d.Record.At = now
 	}
 	return d, true
-}
-
-// differing returns the tracked sources that differ from the record. Of a workload whose next run reads the current content anyway,
-// nothing else is a change: another template, or other annotations, start nothing.
-func (e *Evaluation) differing() (changed []change) {
-	for i := range e.tracked {
-		if u := &e.tracked[i]; e.differs(u) {
-			changed = append(changed, e.change(u))
-		}
-	}
-	return changed
 }

@@ -4,13 +4,21 @@
 package policy_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
@@ -24,43 +32,43 @@ const namespace = ingesttest.Namespace
 // epoch is the time at which worlds begin: a whole second, like the times of API objects.
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a cluster with one Deployment, and the decisions on it.
+// world is a cluster with one Deployment and its pods, and the decisions on it.
 type world struct {
 	*ingesttest.Cluster
 
 	t        *testing.T
 	defaults policy.Defaults
 	key      byte // of the digester
-	// From the next restart on, read this scope, with no Secrets, or none of a type.
+	// From the next restart of the process on, read this scope, with no Secrets, or none of a type.
 	scope          ingest.Scope
 	withoutSecrets bool
 	unread         corev1.SecretType
 	now            time.Time
 
 	deployment *appsv1.Deployment
-	staleSince time.Time
-	verified   *bool
-	// mixed are the sources that, according to an inspection, some pods read while the content was different.
-	mixed []string
-	// recorded is the position in the order of reading at which the record was decided on.
-	recorded uint64
+	pods       []*corev1.Pod
+	revisions  map[string]int // the ReplicaSets, by their templates
+	rollouts   int            // the number of the last one
+	created    int            // how many pods were created
 }
 
-// newWorld returns a world with a Deployment that reads what pod does, in mode auto, and
-// with sources that were written an hour ago.
-func newWorld(t *testing.T, pod corev1.PodSpec, sources ...ingesttest.Object) *world {
+// newWorld returns a world with a Deployment in mode auto whose pod reads what spec does. The sources were written an hour ago, the pod was created half an
+// hour ago, and the process starts now.
+func newWorld(t *testing.T, spec corev1.PodSpec, sources ...ingesttest.Object) *world {
 	t.Helper()
 	x := &world{
-		t: t, now: epoch.Add(-time.Hour),
+		t: t, now: epoch.Add(-time.Hour), revisions: map[string]int{},
 		defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
 	}
 	x.Cluster = ingesttest.New(t, x.clock())
 	for _, s := range sources {
 		x.Set(s)
 	}
-	x.deployment = ingesttest.Deployment("web", pod)
+	x.now = epoch.Add(-time.Hour / 2)
+	x.deployment = ingesttest.Deployment("web", spec)
 	x.deployment.UID = "web-1"
 	x.edit(func(*appsv1.Deployment) {})
+	x.rollOut()
 	x.now = epoch
 	x.restart()
 	return x
@@ -75,10 +83,7 @@ func (c worldClock) Now() time.Time                  { return c.now }
 func (c worldClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 
 // restart makes the process forget what it has seen and read everything again.
-func (x *world) restart() { x.restartWhile(func() {}) }
-
-// restartWhile restarts the process, and lets something happen before the last of the first lists.
-func (x *world) restartWhile(f func()) {
+func (x *world) restart() {
 	x.t.Helper()
 	index := ingest.NewIndex(x.clock())
 	index.SetDefaults(x.defaults)
@@ -88,8 +93,7 @@ func (x *world) restartWhile(f func()) {
 		scope.UnreadTypes = []string{string(x.unread)}
 	}
 	x.Start(index, scope, x.key)
-	x.ListWhile(f)
-	x.staleSince = time.Time{}
+	x.List()
 }
 
 // replaceKey gives the digester another key, which makes the process read everything again.
@@ -101,27 +105,8 @@ func (x *world) replaceKey() {
 // away lets changes happen while no process runs.
 func (x *world) away(f func()) {
 	x.t.Helper()
-	f()
+	x.Unseen(f)
 	x.restart()
-}
-
-// broken lets changes happen while the watches of the process are broken, and another process reads. A list then shows the
-// result.
-func (x *world) broken(f func()) {
-	x.t.Helper()
-	x.Relist(func() {
-		x.restart()
-		f()
-	})
-}
-
-// rekey gives the digester another key, with which everything is read again. The process keeps what it
-// knows apart from digests. Before is called before everything is read, and between after the sources and
-// before the Deployment.
-func (x *world) rekey(key byte, before, between func(*world)) {
-	x.t.Helper()
-	x.key = key
-	x.Rekey(key, func() { before(x) }, func() { between(x) })
 }
 
 // namespaceAnnotations sets the annotations of the namespace.
@@ -143,19 +128,148 @@ func (x *world) remove(kind dependency.SourceKind, name string) {
 	}
 }
 
-// removeWorkload deletes the Deployment. Edit creates it again.
-func (x *world) removeWorkload() {
-	x.t.Helper()
-	x.Delete(x.deployment)
-	x.deployment.UID, x.deployment.CreationTimestamp, x.deployment.ManagedFields = "", metav1.Time{}, nil
-}
-
-// edit changes the Deployment.
+// edit changes the Deployment. If the pod template changes, the controller of Deployments notices at once, unless the Deployment is paused, and creates a
+// ReplicaSet; rollOut replaces the pods.
 func (x *world) edit(f func(*appsv1.Deployment)) {
 	d := x.deployment.DeepCopy()
 	f(d)
+	if templateOf(d) != templateOf(x.deployment) || x.rollouts == 0 || x.deployment.Spec.Paused && !d.Spec.Paused {
+		x.control(d)
+	}
 	x.deployment = d
 	x.Set(d)
+}
+
+func templateOf(d *appsv1.Deployment) string {
+	text, err := json.Marshal(d.Spec.Template)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// control does to a Deployment what its controller does.
+func (x *world) control(d *appsv1.Deployment) {
+	d.Generation++
+	d.Status.ObservedGeneration = d.Generation
+	template := templateOf(d)
+	if !d.Spec.Paused {
+		x.rollouts++
+		if x.revisions[template] == 0 {
+			x.revisions[template] = len(x.revisions) + 1
+		}
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, kind.RevisionAnnotation, fmt.Sprint(x.rollouts))
+		hash := x.hashOf(d)
+		x.Set(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: "web-" + hash, UID: types.UID("set-" + hash), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
+			Annotations:     map[string]string{kind.RevisionAnnotation: fmt.Sprint(x.rollouts)},
+			OwnerReferences: []metav1.OwnerReference{controller("apps/v1", "Deployment", "web", d.UID)},
+		}})
+	}
+	x.count(d)
+}
+
+// hashOf returns the label of the pods of a template; "t0": its ReplicaSet has not been created.
+func (x *world) hashOf(d *appsv1.Deployment) string {
+	return fmt.Sprint("t", x.revisions[templateOf(d)])
+}
+
+// count completes the status of a Deployment.
+func (x *world) count(d *appsv1.Deployment) {
+	s, hash := &d.Status, x.hashOf(d)
+	s.Replicas, s.UpdatedReplicas = int32(len(x.pods)), 0
+	s.ReadyReplicas, s.AvailableReplicas = s.Replicas, s.Replicas
+	for _, p := range x.pods {
+		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash {
+			s.UpdatedReplicas++
+		}
+	}
+}
+
+func controller(apiVersion, kind, name string, uid types.UID) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: new(true)}
+}
+
+// rollOut ends a rollout: it replaces the pods by ones of the current template. Those of this template stay.
+func (x *world) rollOut() {
+	x.rollOutSome(int(ptr.Deref(x.deployment.Spec.Replicas, 1)))
+}
+
+// rollOutSome replaces pods by ones of the current template until there are so many of these.
+func (x *world) rollOutSome(n int) {
+	hash, all := x.hashOf(x.deployment), int(ptr.Deref(x.deployment.Spec.Replicas, 1))
+	old := slices.DeleteFunc(slices.Clone(x.pods), func(p *corev1.Pod) bool { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash })
+	for len(x.pods)-len(old) < n {
+		x.start()
+	}
+	for len(x.pods) > all && len(old) > 0 {
+		x.stop(old[0].Name)
+		old = old[1:]
+	}
+	d := x.deployment.DeepCopy()
+	x.count(d)
+	x.deployment = d
+	x.Set(d)
+}
+
+// start creates a pod of the current template, whose containers start a second later.
+func (x *world) start() *corev1.Pod {
+	x.created++
+	hash := x.hashOf(x.deployment)
+	p := startedPod(fmt.Sprintf("web-%s-%d", hash, x.created), &x.deployment.Spec.Template, x.now.Add(time.Second))
+	metav1.SetMetaDataLabel(&p.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	p.OwnerReferences = []metav1.OwnerReference{controller("apps/v1", "ReplicaSet", "web-"+hash, types.UID("set-"+hash))}
+	x.pods = append(x.pods, p)
+	x.Set(p)
+	return p
+}
+
+// startedPod returns a pod of a template, with the containers started at a time.
+func startedPod(name string, template *corev1.PodTemplateSpec, at time.Time) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+		Spec:       *template.Spec.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for i := range p.Spec.Containers {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: p.Spec.Containers[i].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at).Rfc3339Copy()}},
+		})
+	}
+	return p
+}
+
+// stop deletes a pod.
+func (x *world) stop(name string) {
+	x.pods = slices.DeleteFunc(x.pods, func(p *corev1.Pod) bool { return p.Name == name })
+	x.Delete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// crash restarts the containers of the first pod.
+func (x *world) crash() {
+	x.pods[0] = x.pods[0].DeepCopy()
+	for i := range x.pods[0].Status.ContainerStatuses {
+		s := &x.pods[0].Status.ContainerStatuses[i]
+		s.RestartCount++
+		s.State.Running.StartedAt = metav1.NewTime(x.now).Rfc3339Copy()
+	}
+	x.Set(x.pods[0])
+}
+
+// scale gives the Deployment another number of pods.
+func (x *world) scale(n int) {
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(n)) })
+	for len(x.pods) > n {
+		x.stop(x.pods[len(x.pods)-1].Name)
+	}
+	for len(x.pods) < n {
+		x.start()
+	}
+	x.edit(x.count)
+}
+
+// image gives the pod template another image, as an owner does.
+func (x *world) image(image string) {
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
 
 // both returns a function that calls all functions in order.
@@ -174,13 +288,13 @@ func (x *world) annotate(pairs ...string) {
 			if pairs[i+1] == "" {
 				delete(d.Annotations, pairs[i])
 			} else {
-				d.Annotations[pairs[i]] = pairs[i+1]
+				metav1.SetMetaDataAnnotation(&d.ObjectMeta, pairs[i], pairs[i+1])
 			}
 		}
 	})
 }
 
-// patch applies a patch, which must contain only annotations.
+// patch applies a patch.
 func (x *world) patch(data []byte, err error) {
 	x.t.Helper()
 	if err != nil {
@@ -200,51 +314,38 @@ func (x *world) evaluate() *policy.Evaluation {
 	return x.known().Evaluate(x.workload())
 }
 
-func (x *world) decide() policy.Decision {
-	observed := policy.Observed{Now: x.now, StaleSince: x.staleSince}
-	d := x.evaluate().Decide(observed)
-	if x.verified != nil {
-		observed.Verified = &policy.Verification{*x.verified, d.WrittenAt, x.workload().StartedBy}
-		d = x.evaluate().Decide(observed)
-	}
-	switch {
-	case !d.Stale:
-		x.staleSince = time.Time{}
-	case x.staleSince.IsZero():
-		x.staleSince = x.now
+func (x *world) decide() policy.Decision { return x.evaluate().Decide(x.now) }
+
+// act carries out the decision as the controller does, and returns it. Pods stay as they are.
+func (x *world) act() policy.Decision {
+	x.t.Helper()
+	d, e := x.decide(), x.evaluate()
+	switch d.Action {
+	case policy.WriteRecord:
+		x.patch(policy.RecordPatch(e.Workload, d.Record))
+	case policy.Forget:
+		x.patch(policy.ForgetPatch(e.Workload))
+	case policy.RollOut:
+		last := policy.NewAutomaticReload(policy.LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
+		always := e.Workload.Marks.TemplateHash == e.Hash
+		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: last, Changed: e.Changed(&d), Always: always}))
 	}
 	return d
 }
 
-// act carries out the decision as the controller does, and returns it.
-func (x *world) act() policy.Decision {
+// request restarts the workload on request.
+func (x *world) request() {
 	x.t.Helper()
-	d, e := x.decide(), x.evaluate()
-	action := d.Action
-	if action == policy.Inspect {
-		next := e.Decide(policy.Observed{Now: x.now, StaleSince: x.staleSince, Inspected: &policy.Inspection{Of: d.Excursions, StartedBy: x.workload().StartedBy, Mixed: x.mixed}})
-		if action = next.Action; action == policy.WriteMixed {
-			x.patch(e.MixedPatch(next.Mixed))
-		}
-	}
-	switch action {
-	case policy.WriteVerified:
-		x.patch(policy.VerifiedPatch(e.Workload, e.Present(), x.now))
-	case policy.WriteBaseline:
-		x.patch(policy.BaselinePatch(e.Workload, e.Present()))
-	case policy.RollOut:
-		last := policy.NewAutomaticReload(policy.LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
-		always := e.Workload.Marks.TemplateHash == e.Hash
-		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: last, Always: always}))
-	}
-	return d
+	e := x.evaluate()
+	last := policy.NewRequestedReload(policy.LastReloadOf(e.Workload), x.now, "ada", "")
+	x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: last, Always: true}))
 }
 
 // adopt records the current content without a restart.
 func (x *world) adopt() {
 	x.t.Helper()
-	if d := x.act(); d.Action != policy.WriteBaseline {
-		x.t.Fatalf("opting in: decision = %+v, want action WriteBaseline", d)
+	if d := x.act(); d.Action != policy.WriteRecord {
+		x.t.Fatalf("opting in: decision = %+v, want action WriteRecord", d)
 	}
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 		x.t.Fatalf("after opting in: decision = %+v, want state InSync and no action", d)
@@ -252,12 +353,35 @@ func (x *world) adopt() {
 	x.tick(time.Minute)
 }
 
-// record records the current content.
-func (x *world) record() {
+// restarts carries out decisions, and rolls out, until there is nothing to be done. It returns the triggers of the restarts.
+func (x *world) restarts() (triggers []string) {
 	x.t.Helper()
-	x.recorded = x.graph().Order()
-	if d := x.act(); d.Action != policy.WriteBaseline {
-		x.t.Fatalf("recording: decision = %+v, want action WriteBaseline", d)
+	for range 10 {
+		x.tick(time.Hour)
+		d := x.act()
+		switch d.Action {
+		case policy.None:
+			if d.RecheckAt.IsZero() {
+				return triggers
+			}
+		case policy.RollOut:
+			triggers = append(triggers, d.Trigger)
+			x.tick(time.Minute)
+			x.rollOut()
+		}
+	}
+	x.t.Fatalf("there is always something to be done: %+v", x.decide())
+	return nil
+}
+
+// wantRestarts expects restarts with these triggers, after which the workload is in sync.
+func (x *world) wantRestarts(what string, triggers ...string) {
+	x.t.Helper()
+	if got := x.restarts(); !slices.Equal(got, triggers) {
+		x.t.Errorf("%s: restarts for %q, want %q", what, got, triggers)
+	}
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
+		x.t.Errorf("%s: in the end: decision = %+v, want state InSync and no action", what, d)
 	}
 }
 
@@ -273,18 +397,26 @@ type outcome struct {
 
 func outcomeOf(d policy.Decision) outcome { return outcome{d.State, d.Reason, d.Action, d.Trigger} }
 
+// told compares what decisions say, and not what they are made of.
+var told = cmp.Options{
+	cmpopts.IgnoreUnexported(policy.Decision{}), cmpopts.IgnoreFields(policy.Decision{}, "Because", "Timed", "Provisional", "Pods", "Record"),
+}
+
+// want compares the decision.
+func (x *world) want(what string, want outcome) policy.Decision {
+	x.t.Helper()
+	d := x.decide()
+	if got := outcomeOf(d); got != want {
+		x.t.Errorf("%s: decision = %+v (%s), want %+v", what, got, d.Message, want)
+	}
+	return d
+}
+
 // The most frequent outcomes.
 var (
-	nothing  = outcome{State: policy.InSync, Reason: "ContentApplied"}
-	baseline = outcome{State: policy.InSync, Reason: "ContentApplied", Action: policy.WriteBaseline}
-	adoption = outcome{State: policy.Pending, Reason: "NotRecorded", Action: policy.WriteBaseline}
-	restored = outcome{State: policy.InSync, Reason: "RecordRemoved", Action: policy.WriteBaseline}
+	nothing   = outcome{State: policy.InSync, Reason: "ContentApplied"}
+	recording = outcome{State: policy.InSync, Reason: "ContentApplied", Action: policy.WriteRecord}
 )
-
-// inspect is the outcome when content has changed and changed back.
-func inspect(trigger string) outcome {
-	return outcome{policy.Pending, "Verifying", policy.Inspect, trigger}
-}
 
 func rollOut(trigger string) outcome {
 	return outcome{policy.Pending, "SourceChanged", policy.RollOut, trigger}

@@ -6,15 +6,19 @@ package strategy
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -58,17 +62,23 @@ type budget struct {
 }
 
 // budgetOf returns the PodDisruptionBudget of a pod.
-func budgetOf(ctx context.Context, client workload.Client, p *corev1.Pod) (b budget, err error) {
+func budgetOf(ctx context.Context, client workload.Client, p *dependency.Pod) (b budget, err error) {
+	var of labels.Set // of the pod, which are not kept; nil: they have not been read, because there was no budget
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := client.PolicyV1().PodDisruptionBudgets(p.Namespace).List(ctx, options)
 		if err != nil {
 			return budget{}, err
 		}
+		if len(page.Items) > 0 && of == nil {
+			if of, err = labelsOf(ctx, client, p); err != nil {
+				return budget{}, err
+			}
+		}
 		for i := range page.Items {
 			selector, err := metav1.LabelSelectorAsSelector(page.Items[i].Spec.Selector)
 			switch {
-			case err != nil || !selector.Matches(labels.Set(p.Labels)):
+			case err != nil || !selector.Matches(of):
 			case b.selector == nil:
 				b.PodDisruptionBudget, b.selector = page.Items[i], selector
 			case b.other == "":
@@ -81,9 +91,24 @@ func budgetOf(ctx context.Context, client workload.Client, p *corev1.Pod) (b bud
 	}
 }
 
+// labelsOf returns the labels of a pod; if it is gone, there are none.
+func labelsOf(ctx context.Context, client workload.Client, p *dependency.Pod) (labels.Set, error) {
+	found, err := client.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name).String()})
+	if err != nil {
+		return nil, err
+	}
+	out := labels.Set{}
+	for i := range found.Items {
+		if found.Items[i].UID == p.UID {
+			maps.Copy(out, found.Items[i].Labels)
+		}
+	}
+	return out, nil
+}
+
 // protects says what keeps a pod from becoming unavailable, by the rules by which the API server refuses evictions; empty: nothing does.
 // Why says more. The status alone is not enough: it counts a pod that has just been told until that is no longer ready.
-func (b *budget) protects(ctx context.Context, client workload.Client, p *corev1.Pod, now time.Time) (waits, why string, err error) {
+func (b *budget) protects(ctx context.Context, client workload.Client, r *Restart, p *dependency.Pod) (waits, why string, err error) {
 	does := "PodDisruptionBudget " + b.Name + " does not allow that pod " + p.Name + " becomes unavailable"
 	switch {
 	case b.selector == nil:
@@ -95,7 +120,7 @@ func (b *budget) protects(ctx context.Context, client workload.Client, p *corev1
 	case b.Status.DisruptionsAllowed < 1:
 		return does, fmt.Sprintf("it needs %d healthy pods and has %d", b.Status.DesiredHealthy, b.Status.CurrentHealthy), nil
 	}
-	healthy, leave, err := b.count(ctx, client, p, now)
+	healthy, leave, err := b.count(ctx, client, r, p)
 	if err != nil || healthy-leave > b.Status.DesiredHealthy {
 		return "", "", err
 	}
@@ -105,7 +130,7 @@ func (b *budget) protects(ctx context.Context, client workload.Client, p *corev1
 // count counts the pods that are healthy now, and those of them, apart from one pod, that are about to become unavailable: they are being
 // evicted, or have been told to restart in place. Each workload has told one at most, but several may share the budget. It stops once enough
 // pods are left.
-func (b *budget) count(ctx context.Context, client workload.Client, apart *corev1.Pod, now time.Time) (healthy, leave int32, err error) {
+func (b *budget) count(ctx context.Context, client workload.Client, r *Restart, apart *dependency.Pod) (healthy, leave int32, err error) {
 	options := metav1.ListOptions{LabelSelector: b.selector.String(), Limit: pageSize}
 	for {
 		page, err := client.CoreV1().Pods(b.Namespace).List(ctx, options)
@@ -114,11 +139,11 @@ func (b *budget) count(ctx context.Context, client workload.Client, apart *corev
 		}
 		for i := range page.Items {
 			p := &page.Items[i]
-			if p.DeletionTimestamp != nil || !isReady(p) {
+			if p.DeletionTimestamp != nil || !slices.ContainsFunc(p.Status.Conditions, isReadyCondition) {
 				continue
 			}
 			healthy++
-			if _, evicted := b.Status.DisruptedPods[p.Name]; evicted || p.UID != apart.UID && mayRestart(p, now) {
+			if _, evicted := b.Status.DisruptedPods[p.Name]; evicted || p.UID != apart.UID && r.mayRestart(p) {
 				leave++
 			}
 			if healthy-leave > b.Status.DesiredHealthy { // no other pod makes it less
@@ -131,8 +156,22 @@ func (b *budget) count(ctx context.Context, client workload.Client, apart *corev
 	}
 }
 
+func isReadyCondition(c corev1.PodCondition) bool {
+	return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+}
+
+// mayRestart is mayRestart of a pod that was just read: if it was told something else than is known, that was just now.
+func (r *Restart) mayRestart(p *corev1.Pod) bool {
+	now := p.Annotations[policy.RestartAnnotation]
+	known := r.Pod(p.Name)
+	if known == nil || known.UID != p.UID || known.InPlace == nil || known.InPlace.Told[policy.RestartAnnotation] != now {
+		return now != ""
+	}
+	return mayRestart(known, r.Now)
+}
+
 // mayRestart reports whether a pod was told to restart in place, has not, and may yet: of a restart that was given up, the annotations stay.
-func mayRestart(p *corev1.Pod, now time.Time) bool {
-	told, found := policy.ToldLast(p.Annotations)
+func mayRestart(p *dependency.Pod, now time.Time) bool {
+	told, found := toldLast(p)
 	return found && now.Sub(told.Again).Abs() < deadline && (!restarted(p, &told) || unsure(p, &told, now))
 }

@@ -14,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -38,12 +41,12 @@ func TestBudgetOf_ReadsAllPages(t *testing.T) {
 		list.Items = []policyv1.PodDisruptionBudget{b}
 		return true, list, nil
 	})
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop"}}
+	p := &dependency.Pod{PodKey: dependency.PodKey{Name: "web-0", Namespace: "shop"}}
 	of, err := budgetOf(t.Context(), workloadtest.Client(client), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits, why, err := of.protects(t.Context(), workloadtest.Client(client), p, time.Now())
+	waits, why, err := of.protects(t.Context(), workloadtest.Client(client), &Restart{Now: time.Now()}, p)
 	if err != nil || waits != "PodDisruptionBudget b2 does not allow that pod web-0 becomes unavailable" || why != "it needs 2 healthy pods and has 1" {
 		t.Errorf("waits = %q, %q (%v)", waits, why, err)
 	}
@@ -79,7 +82,7 @@ func TestBudget_CountsAllPages(t *testing.T) {
 			t.Errorf("options = %+v", options)
 		}
 		ready := func(name string, edit func(*corev1.Pod)) corev1.Pod {
-			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 			if edit != nil {
 				edit(&p)
 			}
@@ -92,20 +95,23 @@ func TestBudget_CountsAllPages(t *testing.T) {
 			list.Continue = "2"
 			return true, list, nil
 		}
-		list.Items = []corev1.Pod{ready("b", nil), ready("unready", func(p *corev1.Pod) { p.Status.Conditions = nil })}
+		list.Items = []corev1.Pod{ready("told", func(p *corev1.Pod) { // just now: the index does not know
+			p.Annotations = map[string]string{policy.RestartAnnotation: "0123456789abcdef"}
+		}), ready("b", nil), ready("unready", func(p *corev1.Pod) { p.Status.Conditions = nil })}
 		return true, list, failed
 	})
 	b := budget{selector: labels.SelectorFromSet(labels.Set{"app": "web"})}
 	b.Name, b.Status.DisruptionsAllowed, b.Status.DisruptedPods = "web", 1, map[string]metav1.Time{"evicted": metav1.Now()}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "shop"}}
-	for desired, want := range map[int32]string{1: "", 2: "it needs 2 healthy pods and has 3, of which 1 are being evicted or restarted"} {
+	p := &dependency.Pod{PodKey: dependency.PodKey{Name: "a", Namespace: "shop"}, UID: "a"}
+	r := &Restart{Now: time.Now(), Pod: func(string) *dependency.Pod { return nil }}
+	for desired, want := range map[int32]string{1: "", 2: "it needs 2 healthy pods and has 4, of which 2 are being evicted or restarted"} {
 		b.Status.DesiredHealthy = desired
-		if waits, why, err := b.protects(t.Context(), workloadtest.Client(client), p, time.Now()); err != nil || why != want || (waits == "") != (want == "") {
+		if waits, why, err := b.protects(t.Context(), workloadtest.Client(client), r, p); err != nil || why != want || (waits == "") != (want == "") {
 			t.Errorf("with %d: waits = %q, %q (%v)", desired, waits, why, err)
 		}
 	}
 	failed = errors.New("no")
-	if _, _, err := b.protects(t.Context(), workloadtest.Client(client), p, time.Now()); !errors.Is(err, failed) {
+	if _, _, err := b.protects(t.Context(), workloadtest.Client(client), r, p); !errors.Is(err, failed) {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -9,17 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -44,21 +41,15 @@ type inPlace struct{ rollout }
 // what only this process knows.
 func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
 	of, valid := policy.PodsInPlaceOf(r.Workload)
-	if valid && !r.Superseded && r.Memory.told != "" {
-		if on, err := r.onItsWay(ctx, client, &of); on || err != nil {
-			return Next{After: pause, Waits: isRestarted(r.Memory.told)}, err
-		}
-	}
-	r.Memory.told = ""
 	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused, seen: r.Memory.unstarted, unstarted: map[types.UID]string{}}
-	if err := eachPod(ctx, client, r.Workload, pods.add); err != nil {
-		return Next{}, err
+	for _, p := range r.Pods {
+		if wait := r.Memory.awaits(p, r.Now); wait > 0 {
+			return Next{After: wait}, nil
+		}
+		pods.add(p)
 	}
 	r.Memory.unstarted = pods.unstarted
-	dead := int32(0)
-	if !r.ReplacesTerminating {
-		dead = r.Memory.dead(pods.ending, r.Now)
-	}
+	dead := r.dead(&pods.availability, pods.ending)
 	switch {
 	case !valid:
 		return Next{RollOut: true, Because: "another client changed the annotation " + policy.RecreatingAnnotation}, nil
@@ -81,11 +72,12 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	}
 	p := pods.next()
 	if p == nil {
-		return Next{After: time.Minute, Waits: "pod " + pods.waiting + " has not started yet"}, nil
+		return Next{Waits: "pod " + pods.waiting + " has not started yet"}, nil
 	}
 	if isReady(p) {
-		waits, why := pods.tooFew(r, dead), ""
+		waits, why, after := pods.tooFew(r, dead), "", pods.after()
 		if waits == "" {
+			after = pause
 			b, err := budgetOf(ctx, client, p)
 			if err != nil {
 				return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
@@ -96,51 +88,57 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 				}
 				defer r.Budgets.release(b.UID)
 			}
-			if waits, why, err = b.protects(ctx, client, p, r.Now); err != nil {
+			if waits, why, err = b.protects(ctx, client, r, p); err != nil {
 				return Next{}, fmt.Errorf("listing the pods of PodDisruptionBudget %s/%s: %w", r.Namespace, b.Name, err)
 			}
 		}
 		if waits != "" {
-			r.Memory.refused = place{} // it may wait for a pod that was refused
-			return Next{After: pause, Waits: waits, Why: why}, nil
+			if r.Memory.refused != (place{}) { // it may wait for a pod that was refused, which is tried again
+				r.Memory.refused, after = place{}, refusedAfter
+			}
+			return Next{After: after, Waits: waits, Why: why}, nil
 		}
 	}
 	told := policy.Told{Since: r.Now, Again: r.Now}
-	if before, found := policy.ToldLast(p.Annotations); found {
+	if before, found := toldLast(p); found {
 		told.Unfinished = hasStarted(p, &before) && (!restarted(p, &before) || unsure(p, &before, r.Now))
 	}
-	next, err := tell(ctx, client, p, of.ID, told, 1)
+	next, err := r.tell(ctx, client, p, of.ID, told, 1)
 	return r.refused(&of, p, next, err)
 }
 
 // await takes the next step while a pod has been told and is not back.
-func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.PodsInPlace, p *corev1.Pod) (Next, error) {
-	switch told, times := policy.ToldOf(p.Annotations, of.ID); {
+func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.PodsInPlace, p *dependency.Pod) (Next, error) {
+	told, times := toldOf(p, of.ID)
+	again := tellsAgain(of, &told)
+	switch {
 	case told.Ahead(r.Now): // it would never be late
 		told = told.Until(r.Now)
-		next, err := write(ctx, client, p, told.PodPatch(p.UID, p.ResourceVersion, of.ID, times))
+		next, err := r.write(ctx, client, p, &told, of.ID, times)
 		return r.refused(of, p, next, err)
-	case r.isToldAgain(of, p, &told):
-		return tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
-	default:
-		r.Memory.told = p.Name
-		return Next{After: pause, Waits: isRestarted(p.Name)}, nil
+	case waiting(p, &told) && !r.Now.Before(again):
+		return r.tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
 	}
+	next := r.availability()
+	next.changes(again)
+	next.changes(told.Again.Add(tellAgain))                    // see unsure
+	next.changes(told.Since.Add(cmp.Or(r.Deadline, deadline))) // see restarts.failed
+	return Next{After: next.after(), Waits: "pod " + p.Name + " is being restarted"}, nil
 }
 
-// isToldAgain reports whether it is time to tell a pod again. Each time, its restarter lets it drain. So once that has failed, the pauses are
-// doubled: each is as long as it has been since the pod was told first.
-func (r *Restart) isToldAgain(of *policy.PodsInPlace, p *corev1.Pod, told *policy.Told) bool {
+// tellsAgain returns when a pod is told again. Each time, its restarter lets it drain. So once that has failed, the pauses are doubled: each is
+// as long as it has been since the pod was told first.
+func tellsAgain(of *policy.PodsInPlace, told *policy.Told) time.Time {
 	after := tellAgain
 	if of.Failed != "" {
 		after = min(max(after, told.Again.Sub(told.Since)), tellAtLeast)
 	}
-	return waiting(p, told) && r.Now.Sub(told.Again) >= after
+	return told.Again.Add(after)
 }
 
 // refused remembers whether a pod could be told, and returns the step. If none could be told for a while, that is recorded, so that every
 // replica shows it. The others are tried next: what refuses one pod may allow them.
-func (r *Restart) refused(of *policy.PodsInPlace, p *corev1.Pod, next Next, err error) (Next, error) {
+func (r *Restart) refused(of *policy.PodsInPlace, p *dependency.Pod, next Next, err error) (Next, error) {
 	m := r.Memory
 	if err == nil {
 		m.refusedSince = time.Time{}
@@ -158,67 +156,70 @@ func (r *Restart) refused(of *policy.PodsInPlace, p *corev1.Pod, next Next, err 
 	return Next{InPlace: &InPlace{Progress: &progress}, Failed: progress.Refused}, nil
 }
 
-func isRestarted(pod string) string { return "pod " + pod + " is being restarted" }
-
-// onItsWay reports whether nothing is to be done but to wait for the pod that was told last, so that no other has to be looked at: a workload
-// may have thousands.
-func (r *Restart) onItsWay(ctx context.Context, client workload.Client, of *policy.PodsInPlace) (bool, error) {
-	name := r.Memory.told
-	found, err := client.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
-	if err != nil {
-		return false, fmt.Errorf("looking for pod %s/%s: %w", r.Namespace, name, err)
-	}
-	i := slices.IndexFunc(found.Items, func(p corev1.Pod) bool { return p.Name == name })
-	if i < 0 || found.Items[i].DeletionTimestamp != nil {
-		return false, nil
-	}
-	p := &found.Items[i]
-	told, times := policy.ToldOf(p.Annotations, of.ID)
-	back := isReady(p) && restarted(p, &told) && !unsure(p, &told, r.Now)
-	late := of.Failed == "" && (!isReady(p) || !restarted(p, &told)) && r.Now.Sub(told.Since) >= cmp.Or(r.Deadline, deadline)
-	return times > 0 && !back && !late && !r.isToldAgain(of, p, &told) && !told.Ahead(r.Now), nil
-}
-
 // tooFew says why no ready pod may become unavailable, with so many dead pods; empty: one may.
 func (s *restarts) tooFew(r *Restart, dead int32) string {
 	switch {
 	case s.available+dead <= r.Replicas-max(1, r.MaxUnavailable):
 		return s.some(s.available, r.Replicas)
 	// Its controller makes pods unavailable, too. If all are up to date, only their number counts; a dead pod keeps a rollout from its end.
-	case r.Rollout.Phase == dependency.RolloutRunning && dead == 0 && (r.MaxUnavailable <= 1 || r.Updated != dependency.UpdatedAll):
+	case r.Rollout.Phase == dependency.RolloutRunning && dead == 0 && (r.MaxUnavailable <= 1 || !r.areUpToDate()):
 		return r.Rollout.Message
 	default:
 		return ""
 	}
 }
 
+// areUpToDate reports whether all pods are known to have the current template.
+func (r *Restart) areUpToDate() bool {
+	return r.Revision != "" && !slices.ContainsFunc(r.Pods, func(p *dependency.Pod) bool { return p.Deleted.IsZero() && p.Revision != r.Revision })
+}
+
 // tell tells a pod to restart.
-func tell(ctx context.Context, client workload.Client, p *corev1.Pod, restart string, told policy.Told, times int) (Next, error) {
+func (r *Restart) tell(ctx context.Context, client workload.Client, p *dependency.Pod, restart string, told policy.Told, times int) (Next, error) {
 	told.Restarts = map[string]int32{}
-	for _, c := range lasting(p) {
-		if hasRun(c.status) {
-			told.Restarts[c.name] = c.status.RestartCount
+	for i := range p.Containers {
+		if c := &p.Containers[i]; lasts(c) && c.Ran {
+			told.Restarts[c.Name] = c.Restarts
 		}
 	}
-	next, err := write(ctx, client, p, told.PodPatch(p.UID, p.ResourceVersion, restart, times))
-	if err == nil && next.After == pause {
+	next, err := r.write(ctx, client, p, &told, restart, times)
+	if err == nil && next.After == 0 {
 		next.InPlace = &InPlace{Pods: []PodStep{{Name: p.Name, UID: p.UID}}}
 	}
 	return next, err
 }
 
 // write patches a pod.
-func write(ctx context.Context, client workload.Client, p *corev1.Pod, patch []byte) (Next, error) {
+func (r *Restart) write(ctx context.Context, client workload.Client, p *dependency.Pod, told *policy.Told, restart string, times int) (Next, error) {
+	patch := told.PodPatch(p.UID, strconv.FormatUint(p.Version, 10), restart, times)
 	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: policy.FieldManager})
 	switch {
 	case err == nil:
-		return Next{After: pause}, nil
+		r.Memory.acted(p, r.Now)
+		return Next{}, nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or its status has changed meanwhile
 		return Next{After: time.Second}, nil
 	default:
 		return Next{}, fmt.Errorf("annotating pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 }
+
+// toldOf and toldLast return what policy.ToldOf and policy.ToldLast do of a pod.
+func toldOf(p *dependency.Pod, restart string) (policy.Told, int) {
+	if p.InPlace == nil {
+		return policy.Told{}, 0
+	}
+	return policy.ToldOf(p.InPlace.Told, restart)
+}
+
+func toldLast(p *dependency.Pod) (policy.Told, bool) {
+	if p.InPlace == nil {
+		return policy.Told{}, false
+	}
+	return policy.ToldLast(p.InPlace.Told)
+}
+
+func isReady(p *dependency.Pod) bool { return !p.Ready.IsZero() }
 
 // restarts summarizes the pods of a workload, for the next step of a restart in place.
 type restarts struct {
@@ -229,20 +230,20 @@ type restarts struct {
 	left []types.UID
 	back []PodStep
 	// current is the one that has been told and is not back; nil: there is none.
-	current *corev1.Pod
+	current *dependency.Pod
 	// first is the first in order that has yet to be told, and later is the first after the place refused; nil: there is none.
-	first, later *corev1.Pod
+	first, later *dependency.Pod
 	refused      place
 	// waiting is the name of a pod for which nothing can be done until it has started; empty: there is none.
 	waiting string
 	// seen is Memory.unstarted before, and unstarted is the same now.
 	seen, unstarted map[types.UID]string
 	available       int32
-	ending          []endingPod
+	ending          []*dependency.Pod
 }
 
 // next returns the pod to tell next, or nil.
-func (s *restarts) next() *corev1.Pod { return cmp.Or(s.later, s.first) }
+func (s *restarts) next() *dependency.Pod { return cmp.Or(s.later, s.first) }
 
 // place is where a pod comes in the order in which pods are told. Those that are not ready come first: they serve no requests, and those
 // that cannot become ready with old content must not hold up the others. So do those that may restart anyway, because they were told of an
@@ -252,7 +253,7 @@ type place struct {
 	name  string
 }
 
-func placeOf(p *corev1.Pod, now time.Time) place {
+func placeOf(p *dependency.Pod, now time.Time) place {
 	return place{isReady(p) && !mayRestart(p, now), p.Name}
 }
 
@@ -264,9 +265,9 @@ func (a place) before(b place) bool {
 }
 
 // add adds a pod. One that is terminating needs no restart.
-func (s *restarts) add(p *corev1.Pod) {
-	if p.DeletionTimestamp != nil {
-		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
+func (s *restarts) add(p *dependency.Pod) {
+	if !p.Deleted.IsZero() {
+		s.ending = append(s.ending, p)
 		return
 	}
 	if s.isAvailable(p) {
@@ -276,11 +277,11 @@ func (s *restarts) add(p *corev1.Pod) {
 		return
 	}
 	late, runs := s.startsLate(p)
-	if late && !runs && (p.Spec.NodeName == "" || s.seen[p.UID] == s.of.ID) {
+	if late && (s.seen[p.UID] == s.of.ID || !runs && p.Node == "") { // also until it is recorded that it needs no restart
 		s.unstarted[p.UID] = s.of.ID
 	}
-	_, before := policy.ToldLast(p.Annotations) // while its containers restart, they may look as if they never ran
-	switch told, times := policy.ToldOf(p.Annotations, s.of.ID); {
+	_, before := toldLast(p) // while its containers restart, they may look as if they never ran
+	switch told, times := toldOf(p, s.of.ID); {
 	case times == 0 && late && runs:
 		return
 	case times == 0 && !before && !hasStarted(p, &policy.Told{}), times > 0 && !hasStarted(p, &told): // the others need not wait for it
@@ -288,16 +289,16 @@ func (s *restarts) add(p *corev1.Pod) {
 	case times == 0:
 		at := placeOf(p, s.now)
 		if s.first == nil || at.before(placeOf(s.first, s.now)) {
-			s.first = p.DeepCopy()
+			s.first = p
 		}
 		if s.refused.before(at) && (s.later == nil || at.before(placeOf(s.later, s.now))) {
-			s.later = p.DeepCopy()
+			s.later = p
 		}
 	case isReady(p) && restarted(p, &told) && !unsure(p, &told, s.now):
 		s.back = append(s.back, PodStep{p.Name, p.UID, true})
 		return
 	case s.current == nil:
-		s.current = p.DeepCopy()
+		s.current = p
 	}
 	s.left = append(s.left, p.UID)
 }
@@ -306,54 +307,43 @@ func (s *restarts) add(p *corev1.Pod) {
 // have run by now. A pod may have its volumes long before it runs, while an image is pulled, so this process must have seen it without a node
 // since the restart began. If no source is in a volume, it is enough that its containers started after that, by the clock of the node: in
 // doubt it was before.
-func (s *restarts) startsLate(p *corev1.Pod) (late, run bool) {
-	if _, before := policy.ToldLast(p.Annotations); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
+func (s *restarts) startsLate(p *dependency.Pod) (late, run bool) {
+	if _, before := toldLast(p); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
 		return false, false
 	}
 	from := s.of.Began
 	switch {
 	case s.seen[p.UID] == s.of.ID:
-	case p.Spec.NodeName != "" && mountsSources(p):
+	case p.Node != "" && (p.InPlace == nil || p.InPlace.Mounts):
 		return false, false
 	default:
 		from = from.Add(dependency.ClockMargin)
 	}
 	restarter := apart(p)
 	run = true
-	for _, all := range []struct {
-		containers []corev1.Container
-		statuses   []corev1.ContainerStatus
-	}{{p.Spec.InitContainers, p.Status.InitContainerStatuses}, {p.Spec.Containers, p.Status.ContainerStatuses}} {
-		for i := range all.containers {
-			switch c := statusOf(all.statuses, all.containers[i].Name); {
-			case all.containers[i].Name == restarter:
-			case !hasRun(c):
-				run = false
-			case c.RestartCount > 0, startOf(c).Before(from):
-				return false, false
-			}
+	for i := range p.Containers {
+		switch c := &p.Containers[i]; {
+		case c.Name == restarter:
+		case !c.Ran:
+			run = false
+		case c.Restarts > 0, c.Started.Before(from):
+			return false, false
 		}
 	}
 	return true, run
 }
 
-// mountsSources reports whether a pod has volumes of sources. The certificates of the cluster, which all pods have, do not count.
-func mountsSources(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.ConfigMap != nil || v.Secret != nil || v.CSI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(from corev1.VolumeProjection) bool {
-			return from.Secret != nil || from.ConfigMap != nil && from.ConfigMap.Name != "kube-root-ca.crt"
-		})
-	})
-}
-
 // hasStarted reports whether a container of a pod that was told has ever run. If none has, there is nothing that the others could wait for.
 // While containers restart, they may look as if they never ran.
-func hasStarted(p *corev1.Pod, told *policy.Told) bool {
+func hasStarted(p *dependency.Pod, told *policy.Told) bool {
 	restarter := apart(p)
-	return told.Unfinished || slices.ContainsFunc(lasting(p), func(c container) bool {
-		_, had := told.Restarts[c.name]
-		return c.name != restarter && (had || hasRun(c.status))
-	})
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if _, had := told.Restarts[c.Name]; lasts(c) && c.Name != restarter && (had || c.Ran) {
+			return true
+		}
+	}
+	return told.Unfinished
 }
 
 // failed says in a sentence that the pod that was told last has not come back in time; empty: it still has time, or there is none.
@@ -361,7 +351,7 @@ func (s *restarts) failed(r *Restart) string {
 	if s.current == nil {
 		return ""
 	}
-	told, _ := policy.ToldOf(s.current.Annotations, s.of.ID)
+	told, _ := toldOf(s.current, s.of.ID)
 	within := cmp.Or(r.Deadline, deadline)
 	switch {
 	case r.Now.Sub(told.Since) < within, isReady(s.current) && restarted(s.current, &told): // then it is only unsure which restart that was
@@ -379,70 +369,32 @@ func (s *restarts) refusal(r *Restart) string {
 		return ""
 	}
 	if s.current != nil {
-		if told, _ := policy.ToldOf(s.current.Annotations, s.of.ID); !told.Ahead(r.Now) {
+		if told, _ := toldOf(s.current, s.of.ID); !told.Ahead(r.Now) {
 			return ""
 		}
 	}
 	return s.of.Refused
 }
 
-// container is a container that runs as long as its pod.
-type container struct {
-	name    string
-	sidecar bool
-	status  *corev1.ContainerStatus
-}
+// lasts reports whether a container runs as long as its pod.
+func lasts(c *dependency.PodContainer) bool { return c.Role != dependency.InitContainer }
 
-// lasting returns the regular containers and the sidecars of a pod.
-func lasting(p *corev1.Pod) (out []container) {
-	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
-			out = append(out, container{c.Name, true, statusOf(p.Status.InitContainerStatuses, c.Name)})
-		}
-	}
-	for i := range p.Spec.Containers {
-		name := p.Spec.Containers[i].Name
-		out = append(out, container{name, false, statusOf(p.Status.ContainerStatuses, name)})
-	}
-	return out
-}
+// isRunning reports whether a container runs.
+func isRunning(c *dependency.PodContainer) bool { return c.Waiting == "" && !c.Ended }
 
 // apart returns the name of the restarter of a pod, which reads no content; empty: no other container lasts, so it may.
-func apart(p *corev1.Pod) string {
-	r, _ := kind.RestarterOf(&p.Spec)
-	if slices.ContainsFunc(lasting(p), func(c container) bool { return c.name != r.Name }) {
-		return r.Name
+func apart(p *dependency.Pod) string {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; p.InPlace != nil && lasts(c) && c.Name != p.InPlace.Restarter {
+			return p.InPlace.Restarter
+		}
 	}
 	return ""
 }
 
-// hasRun reports whether a container has ever run, as far as its kubelet has reported.
-func hasRun(s *corev1.ContainerStatus) bool {
-	return s != nil && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0 || s.LastTerminationState != corev1.ContainerState{})
-}
-
-// startOf returns when a container that has run started last; zero: that is not known.
-func startOf(s *corev1.ContainerStatus) time.Time {
-	switch {
-	case s.State.Running != nil:
-		return s.State.Running.StartedAt.Time
-	case s.State.Terminated != nil:
-		return s.State.Terminated.StartedAt.Time
-	default:
-		return time.Time{}
-	}
-}
-
-func statusOf(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
-	if i := slices.IndexFunc(all, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
-		return &all[i]
-	}
-	return nil
-}
-
 // restarted reports whether all containers of a pod have restarted since it was told. A container that had never run then has started
 // since.
-func restarted(p *corev1.Pod, told *policy.Told) bool {
+func restarted(p *dependency.Pod, told *policy.Told) bool {
 	has, _ := progressOf(p, told)
 	return has
 }
@@ -450,41 +402,48 @@ func restarted(p *corev1.Pod, told *policy.Told) bool {
 // unsure reports whether a restart of a pod may be that of which it was told before, which had not been reported yet: its containers have
 // restarted once, and started before it was told, by the clock of its node. Then its restarter restarts them again on its own. If it has not
 // after tellAgain, the clock is wrong.
-func unsure(p *corev1.Pod, told *policy.Told, now time.Time) bool {
+func unsure(p *dependency.Pod, told *policy.Told, now time.Time) bool {
 	if !told.Unfinished || now.Sub(told.Again) >= tellAgain {
 		return false
 	}
-	return slices.ContainsFunc(lasting(p), func(c container) bool {
-		before, had := told.Restarts[c.name]
-		return had && c.status != nil && c.status.RestartCount <= before+1 && c.status.State.Running != nil &&
-			c.status.State.Running.StartedAt.Time.Before(told.Since.Truncate(time.Second))
-	})
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		before, had := told.Restarts[c.Name]
+		if had && lasts(c) && c.Restarts <= before+1 && isRunning(c) && c.Started.Before(told.Since.Truncate(time.Second)) {
+			return true
+		}
+	}
+	return false
 }
 
 // waiting reports whether a container of a pod still runs as it did when the pod was told. If none does, the containers are restarting, or
 // have restarted: telling the pod again would stop those that take long to start, again and again.
-func waiting(p *corev1.Pod, told *policy.Told) bool {
+func waiting(p *dependency.Pod, told *policy.Told) bool {
 	_, remains := progressOf(p, told)
 	return remains
 }
 
 // progressOf reports whether all containers of a pod have restarted since it was told, and whether one of them still runs that has not. A
 // regular container that started before its restarter did, in the same second at best, was restarted for another reason.
-func progressOf(p *corev1.Pod, told *policy.Told) (all, remains bool) {
-	var restarter *corev1.ContainerStatus
-	if r, found := kind.RestarterOf(&p.Spec); found && r.Sidecar {
-		restarter = statusOf(p.Status.InitContainerStatuses, r.Name)
+func progressOf(p *dependency.Pod, told *policy.Told) (all, remains bool) {
+	var restarter *dependency.PodContainer // a sidecar that runs
+	for i := range p.Containers {
+		if c := &p.Containers[i]; p.InPlace != nil && c.Name == p.InPlace.Restarter && c.Role == dependency.SidecarContainer && isRunning(c) {
+			restarter = c
+		}
 	}
 	all = true
-	for _, c := range lasting(p) {
-		before, had := told.Restarts[c.name]
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		before, had := told.Restarts[c.Name]
 		switch {
-		case c.status == nil, c.status.State.Running == nil:
+		case !lasts(c):
+		case !isRunning(c):
 			all = false
-		case had && c.status.RestartCount <= before:
+		case had && c.Restarts <= before:
 			all, remains = false, true
-		case c.sidecar || restarter == nil || restarter.State.Running == nil:
-		case c.status.State.Running.StartedAt.Before(&restarter.State.Running.StartedAt):
+		case c.Role == dependency.SidecarContainer || restarter == nil:
+		case c.Started.Before(restarter.Started):
 			all, remains = false, true
 		}
 	}

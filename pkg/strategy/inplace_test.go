@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -22,36 +20,24 @@ func TestRestarted(t *testing.T) {
 		restarts int32
 		started  int
 	}
-	pod := func(sidecar bool, all ...c) *corev1.Pod {
-		p := &corev1.Pod{}
-		for i, one := range all {
-			s := corev1.ContainerStatus{Name: one.name, RestartCount: one.restarts}
-			if one.started >= 0 {
-				s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(time.Duration(one.started) * time.Second))}
-			}
-			made := corev1.Container{Name: one.name}
-			if i == 0 {
-				made.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
-				made.VolumeMounts = []corev1.VolumeMount{{Name: "restart"}}
+	pod := func(sidecar bool, all ...c) *dependency.Pod {
+		p := &dependency.Pod{InPlace: &dependency.PodInPlace{Restarter: "restarter"}}
+		for _, one := range all {
+			made := dependency.PodContainer{Name: one.name, Restarts: one.restarts, Ran: true, Started: start.Add(time.Duration(one.started) * time.Second)}
+			if one.started < 0 {
+				made.Waiting, made.Started = "CrashLoopBackOff", time.Time{}
 			}
 			if sidecar && one.name != "app" {
-				made.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-				p.Spec.InitContainers = append(p.Spec.InitContainers, made)
-				p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, s)
-				continue
+				made.Role = dependency.SidecarContainer
 			}
-			p.Spec.Containers = append(p.Spec.Containers, made)
-			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+			p.Containers = append(p.Containers, made)
 		}
-		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "init"}) // which ends
-		p.Spec.Volumes = []corev1.Volume{{Name: "restart", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-			Items: []corev1.DownwardAPIVolumeFile{{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['configdep.io/restart']"}}},
-		}}}}
+		p.Containers = append(p.Containers, dependency.PodContainer{Name: "init", Role: dependency.InitContainer, Ended: true, Ran: true})
 		return p
 	}
 	before := map[string]int32{"restarter": 1, "proxy": 0, "app": 4}
 	for name, tc := range map[string]struct {
-		pod    *corev1.Pod
+		pod    *dependency.Pod
 		before map[string]int32
 		want   bool
 	}{
@@ -75,7 +61,7 @@ func TestRestarted(t *testing.T) {
 		})
 	}
 	lacks := pod(true, c{"restarter", 2, 5}, c{"app", 5, 6})
-	lacks.Status.ContainerStatuses = nil
+	lacks.Containers[1].Waiting, lacks.Containers[1].Ran = dependency.NotStarted, false
 	if restarted(lacks, &policy.Told{}) {
 		t.Error("a container without a status counts as restarted")
 	}
@@ -85,13 +71,13 @@ func TestRestarted(t *testing.T) {
 func TestMayRestart_AfterAReportOfAnEarlierRestart(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	told := policy.Told{Since: now, Again: now, Restarts: map[string]int32{"app": 0}, Unfinished: true}
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
-	p.Annotations = map[string]string{policy.RestartAnnotation: "0123456789abcdef"}
 	raw, err := json.Marshal(told)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Annotations[policy.RestartingAnnotation] = string(raw)
+	p := &dependency.Pod{InPlace: &dependency.PodInPlace{
+		Told: map[string]string{policy.RestartAnnotation: "0123456789abcdef", policy.RestartingAnnotation: string(raw)},
+	}}
 	for name, tc := range map[string]struct {
 		restarts int32
 		started  time.Duration
@@ -102,9 +88,7 @@ func TestMayRestart_AfterAReportOfAnEarlierRestart(t *testing.T) {
 		"one that began later":  {1, time.Second, false},
 		"both, by a slow clock": {2, -time.Second, false},
 	} {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: tc.restarts, State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(tc.started))},
-		}}}
+		p.Containers = []dependency.PodContainer{{Name: "app", Restarts: tc.restarts, Ran: true, Started: now.Add(tc.started)}}
 		if got := mayRestart(p, now.Add(time.Minute)); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}

@@ -281,7 +281,7 @@ var managed = map[string]string{"app.kubernetes.io/managed-by": "configdep"}
 // copyOf returns the suspended copy of a Job.
 func copyOf(job *batchv1.Job) *batchv1.Job {
 	out := again(job, policy.CopyName(job.Name, job.UID))
-	for _, key := range []string{policy.RecreatingAnnotation, policy.VerifiedAnnotation, policy.ReplacesAnnotation} {
+	for _, key := range []string{policy.RecreatingAnnotation, policy.ReplacesAnnotation} {
 		delete(out.Annotations, key)
 	}
 	out.Annotations[policy.CopyAnnotation] = policy.Copy{Name: job.Name, UID: job.UID, Generation: job.Generation, Suspend: job.Spec.Suspend}.Text()

@@ -196,7 +196,7 @@ func seed() *batchv1.Job {
 			Labels: map[string]string{"app": "seed", "job-name": "seed", "batch.kubernetes.io/controller-uid": "uid-seed"},
 			Annotations: map[string]string{
 				"reloader.stakater.com/auto": "true", "note": "x", policy.ConfigHashAnnotation: "v1.k.b", policy.AppliedSourcesAnnotation: "{}",
-				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`, policy.VerifiedAnnotation: "then",
+				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`,
 				policy.RecreatingAnnotation: copyName, policy.ReplacesAnnotation: "uid-before",
 			},
 		},

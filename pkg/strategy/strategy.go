@@ -7,15 +7,11 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -62,6 +58,11 @@ type Beginning struct {
 type Restart struct {
 	*dependency.Workload
 
+	// Pods are those of the workload, in order, as the index knows them, and Pod returns the one of a name in its namespace; nil: there is none.
+	Pods []*dependency.Pod
+	Pod  func(name string) *dependency.Pod
+	// Revision is the label of the pods that have the current template; empty: it is not known.
+	Revision string
 	// Superseded: the workload must now be restarted by another strategy.
 	Superseded bool
 	Now        time.Time
@@ -77,8 +78,12 @@ type Restart struct {
 type Memory struct {
 	// ending is since when pods have been seen to be terminating, by their UIDs.
 	ending map[types.UID]time.Time
-	// told is the name of the pod that has been told to restart in place and is not back; empty: none is known.
-	told string
+	// last is the pod to which something was done last, in the version that was known then. Until another one is, the index lags behind.
+	last struct {
+		uid     types.UID
+		version uint64
+		at      time.Time
+	}
 	// unstarted are the pods that have been seen to have never run since a restart in place began, with the ID of that.
 	unstarted map[types.UID]string
 	// refused is the place of the pod that could not be told last, and refusedSince is since when none could be; zero: one could, or none
@@ -119,47 +124,32 @@ type PodStep struct {
 	Back bool
 }
 
-// Pods returns the UIDs of the pods that a restart by a strategy has to name, at most one more than can be named, and policy.Restart.Unfit.
-func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dependency.Workload) (uids []types.UID, unfit string, err error) {
+// PodsOf returns the pods of a workload.
+func PodsOf(g *dependency.Graph, w *dependency.Workload) (pods []*dependency.Pod) {
+	g.PodsOf(w, func(p *dependency.Pod) bool {
+		pods = append(pods, p)
+		return true
+	})
+	return pods
+}
+
+// Names returns the UIDs of the pods that a restart by a strategy has to name, at most one more than can be named, and policy.Restart.Unfit.
+func Names(s policy.Strategy, pods []*dependency.Pod) (uids []types.UID, unfit string) {
 	if !s.NamesPods() {
-		return nil, "", nil
+		return nil, ""
 	}
-	err = eachPod(ctx, client, w, func(p *corev1.Pod) {
+	for _, p := range pods {
 		if s == policy.InPlace {
-			if p.DeletionTimestamp != nil { // it needs no restart, and what replaces it has read the content
-				return
+			if !p.Deleted.IsZero() { // it needs no restart, and what replaces it has read the content
+				continue
 			}
-			if _, found := kind.RestarterOf(&p.Spec); !found {
+			if p.InPlace == nil || p.InPlace.Restarter == "" {
 				unfit = "pod " + p.Name + " has no restarter"
 			}
 		}
 		if len(uids) <= policy.MaxPods {
 			uids = append(uids, p.UID)
 		}
-	})
-	if err != nil {
-		return nil, "", err
 	}
-	return uids, unfit, nil
-}
-
-// eachPod calls f for the pods of a workload, ordered by name. A pod is valid only during the
-// call. A workload that is being deleted is not found: its pods end anyway.
-func eachPod(ctx context.Context, client workload.Client, w *dependency.Workload, f func(*corev1.Pod)) error {
-	selected, err := workload.Select(ctx, client, w, false)
-	switch {
-	case err != nil:
-	case selected.Terminating:
-		err = apierrors.NewNotFound(client.Kinds.Of(w.Kind).Resource.GroupResource(), w.Name)
-	default:
-		_, err = selected.Each(ctx, client, workload.AllPods, f)
-	}
-	if err != nil {
-		return listing(w, err)
-	}
-	return nil
-}
-
-func listing(w *dependency.Workload, err error) error {
-	return fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+	return uids, unfit
 }

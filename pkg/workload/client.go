@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// Client reads and patches live workloads, and reads their ReplicaSets, ControllerRevisions, Jobs and pods.
+// Client reads and patches live workloads, and what strategies need besides.
 type Client struct {
 	kubernetes.Interface
 	Objects
@@ -32,11 +32,7 @@ type Client struct {
 
 // Key returns the key of the workload that a reference names.
 func (c Client) Key(apiVersion, kind, namespace, name string) dependency.WorkloadKey {
-	of := dependency.WorkloadKind(kind)
-	if k := c.Kinds.OfReference(apiVersion, kind); k != nil {
-		of = k.Name
-	}
-	return dependency.WorkloadKey{Kind: of, Namespace: namespace, Name: name}
+	return c.Kinds.Key(apiVersion, kind, namespace, name)
 }
 
 // Objects reads and patches workloads. It returns the errors of the API server.

@@ -47,17 +47,20 @@ func TestInPlace(t *testing.T) {
 			return err
 		})
 	}
-	states, err := s.api().GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range states.Pods {
-		for _, c := range p.Containers {
-			if c.State == v1alpha1.ContentStale || c.Name == "app" && c.RestartCount != 2 {
-				t.Errorf("pod %s: container %+v", p.Name, c)
+	await.Until(t, "no container is stale", func(ctx context.Context) error {
+		states, err := s.api().GetPods(ctx, "deployment.web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, p := range states.Pods {
+			for _, c := range p.Containers {
+				if c.State == v1alpha1.ContentStale || c.Name == "app" && c.RestartCount != 2 {
+					return fmt.Errorf("pod %s: container %+v", p.Name, c)
+				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // What cannot be restarted in place is replaced, and the view says why.

@@ -193,7 +193,7 @@ func TestFields_AreReleased(t *testing.T) {
 		t.Errorf("value = %v", p.field(accessKey...))
 	}
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.FieldsAnnotation: nil}}})
-	p.shown(d, is(v1alpha1.StateUnmanaged, policy.ReasonNotOptedIn))
+	p.shown(d, optedOut)
 	if message := p.event(d, "ConfigReloadOff"); message != "Automatic restarts are off: configdep.io/fields was removed from the HarborStore." {
 		t.Errorf("message = %s", message)
 	}
@@ -271,4 +271,11 @@ func (p *kindShop) checkSecrecy() {
 	if !json.Valid(annotations) || len(log) == 0 {
 		p.Error("nothing was looked through")
 	}
+}
+
+func optedOut(o *v1alpha1.ConfigDependency) error {
+	if o.Spec.Reload.Mode != v1alpha1.ReloadOff {
+		return fmt.Errorf("mode = %s", o.Spec.Reload.Mode)
+	}
+	return nil
 }

@@ -306,7 +306,7 @@ slurmIdle: 2
 		after: "NotObserved",
 	},
 	"strimzi-podset": {
-		version: "v1beta2", untouched: true, settled: v1alpha1.StateUnmanaged,
+		version: "v1beta2", untouched: true, settled: v1alpha1.StateInSync,
 		uses: append([]string{"Secret/gpu Volume kafka /certs"}, podUses...),
 		spec: `
 selector: {matchLabels: {strimzi.io/cluster: web, strimzi.io/kind: Kafka, strimzi.io/name: web-kafka}}

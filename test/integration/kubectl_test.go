@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -67,7 +68,9 @@ func sharing(t *testing.T) string {
 	write(t, namespace, "ConfigMap/db", "a", "b")
 	create(t, apps.Deployments(namespace).Create, asleep("api", envFromSecret("db"), envFromConfigMap("settings")))
 	create(t, apps.Deployments(namespace).Create, asleep("web", envFromConfigMap("settings"), envFromConfigMap("db"), envSecretKey("cert", "tls.crt")))
-	create(t, apps.StatefulSets(namespace).Create, statefulSet("db", envSecretKey("db", "root")))
+	db := statefulSet("db", envSecretKey("db", "root"))
+	db.Spec.Replicas = ptr.To(int32(0))
+	create(t, apps.StatefulSets(namespace).Create, db)
 	create(t, batch.CronJobs(namespace).Create, cronJob("report", envFromSecret("db")))
 	create(t, core.Pods(namespace).Create, pod("toolbox"))
 	for _, name := range []string{"deployment.api", "deployment.web", "statefulset.db", "cronjob.report", "pod.toolbox"} {
@@ -80,13 +83,13 @@ func TestKubectlGet(t *testing.T) {
 	t.Parallel()
 	ns := sharing(t)
 	const (
-		header  = "NAME | STATE | SOURCES | MODE | LAST RELOAD | AGE"
-		wide    = header + " | USES | MISSING | HASH"
-		cronJob = "cronjob.report | Unmanaged | 1 Secret | Off | <none> | 1s"
-		api     = "deployment.api | Unmanaged | 1 ConfigMap, 1 Secret | Off | <none> | 1s"
-		web     = "deployment.web | Unmanaged | 2 ConfigMaps, 1 Secret | Off | <none> | 1s"
-		toolbox = "pod.toolbox | Unmanaged | <none> | Off | <none> | 1s"
-		db      = "statefulset.db | Unmanaged | 1 Secret | Off | <none> | 1s"
+		header  = "NAME | STATE | REASON | PODS | SOURCES | MODE | LAST RELOAD | AGE"
+		wide    = header + " | USES | MISSING | TRIGGER"
+		cronJob = "cronjob.report | InSync | NextRunReadsContent | - | 1 Secret | Off | <none> | 1s"
+		api     = "deployment.api | InSync | NoPods | - | 1 ConfigMap, 1 Secret | Off | <none> | 1s"
+		web     = "deployment.web | InSync | NoPods | - | 2 ConfigMaps, 1 Secret | Off | <none> | 1s"
+		toolbox = "pod.toolbox | InSync | NothingRead | - | <none> | Off | <none> | 1s"
+		db      = "statefulset.db | InSync | NoPods | - | 1 Secret | Off | <none> | 1s"
 	)
 	all := []string{header, cronJob, api, web, toolbox, db}
 	for args, want := range map[string][]string{
@@ -103,11 +106,11 @@ func TestKubectlGet(t *testing.T) {
 		"get cfgdep --sort-by=.spec.workloadRef.kind":  {header, cronJob, api, web, toolbox, db},
 		"get cfgdep -o wide": {
 			wide,
-			cronJob + " | Secret/db | <none> | HASH",
-			api + " | ConfigMap/settings, Secret/db | <none> | HASH",
-			web + " | ConfigMap/db, ConfigMap/settings, Secret/cert | Secret/cert | HASH",
-			toolbox + " | <none> | <none> | HASH",
-			db + " | Secret/db | Secret/db:root | HASH",
+			cronJob + " | Secret/db | <none> | <none>",
+			api + " | ConfigMap/settings, Secret/db | <none> | <none>",
+			web + " | ConfigMap/db, ConfigMap/settings, Secret/cert | Secret/cert | <none>",
+			toolbox + " | <none> | <none> | <none>",
+			db + " | Secret/db | Secret/db:root | <none>",
 		},
 		"get cfgdep -o name": {
 			"configdependency.configdep.io/cronjob.report", "configdependency.configdep.io/deployment.api",
@@ -117,12 +120,12 @@ func TestKubectlGet(t *testing.T) {
 		"get cfgdep -l app!=web,app":                                                               {header, cronJob, api, toolbox, db},
 		"get cfgdep -l app=web -L app":                                                             {header + " | APP", web + " | web"},
 		"get cfgdep -l app=nobody -o name":                                                         {""},
-		"get cfgdep deployment.web -o jsonpath={.status.state}":                                    {"Unmanaged"},
+		"get cfgdep deployment.web -o jsonpath={.status.state}":                                    {"InSync"},
 		"get cfgdep --field-selector metadata.name=deployment.web":                                 {header, web},
 		"get cfgdep --field-selector metadata.namespace=" + ns:                                     all,
 		"get cfgdep --field-selector metadata.namespace=x -o name":                                 {""},
-		"get cfgdep --field-selector status.state=Unmanaged":                                       all,
-		"get cfgdep --field-selector status.state!=Unmanaged -o name":                              {""},
+		"get cfgdep --field-selector status.state=InSync":                                          all,
+		"get cfgdep --field-selector status.state!=InSync -o name":                                 {""},
 		"get cfgdep --field-selector spec.workloadRef.kind=CronJob":                                {header, cronJob},
 		"get cfgdep --field-selector spec.workloadRef.kind!=Deployment":                            {header, cronJob, toolbox, db},
 		"get cfgdep --field-selector spec.workloadRef.name=db":                                     {header, db},
@@ -151,7 +154,7 @@ func TestKubectlGet(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"get cfgdep deployment.nobody":                        `configdependencies.configdep.io "deployment.nobody" not found`,
-		"get cfgdep --field-selector source=Secret/x,foo=bar": `field label "foo" is not supported; use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source`,
+		"get cfgdep --field-selector source=Secret/x,foo=bar": `field label "foo" is not supported; use one of metadata.name, metadata.namespace, status.state, status.reason, spec.reload.mode, spec.workloadRef.kind, spec.workloadRef.name, source`,
 		"get cfgdep --field-selector source=db":               `field label "source" has the value "db", which is not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME`,
 		"delete cfgdep deployment.web":                        "MethodNotAllowed",
 		"annotate cfgdep deployment.web a=b":                  "MethodNotAllowed",

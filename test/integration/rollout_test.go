@@ -235,7 +235,7 @@ func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	view(t, namespace, "cronjob.report", at(changed), is(v1alpha1.StateInSync, "NextRunReadsContent"))
-	view(t, namespace, "job.seed", at(changed), is(v1alpha1.StateUnmanaged, "KindNotReloaded"))
+	view(t, namespace, "job.seed", at(changed), is(v1alpha1.StateInSync, ""))
 	after, err := kube.BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

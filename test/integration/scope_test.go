@@ -322,7 +322,7 @@ func unselected(o *v1alpha1.ConfigDependency) error {
 	if o.Spec.Reload.Mode != v1alpha1.ReloadOff || o.Spec.Reload.DeclaredBy != "--namespace-selector" {
 		return fmt.Errorf("reload = %+v", o.Spec.Reload)
 	}
-	return is(v1alpha1.StateUnmanaged, "")(o)
+	return nil
 }
 
 // served returns where a replica serves something without TLS, by its log.

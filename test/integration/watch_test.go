@@ -164,7 +164,7 @@ func TestWatchFromTheBeginning(t *testing.T) {
 		"with bookmarks":                    {namespace, metav1.ListOptions{AllowWatchBookmarks: true}, all},
 		"a label":                           {namespace, metav1.ListOptions{LabelSelector: "app=b"}, all[1:]},
 		"a name":                            {namespace, metav1.ListOptions{FieldSelector: "metadata.name=deployment.a"}, all[:1]},
-		"a state":                           {namespace, metav1.ListOptions{FieldSelector: "status.state=Unmanaged"}, all},
+		"a state":                           {namespace, metav1.ListOptions{FieldSelector: "status.state=InSync"}, all},
 		"watch-list":                        {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, append(all[:2:2], "BOOKMARK true")},
 		"watch-list of nothing":             {empty, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, []string{"BOOKMARK true"}},
 		"watch-list from any version":       {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, ResourceVersion: "0"}, append(all[:2:2], "BOOKMARK true")},
@@ -350,7 +350,7 @@ func TestKubectlWatch(t *testing.T) {
 			}
 		}
 	}
-	await("get cfgdep -w: deployment.web Unmanaged", "get cfgdep deployment.web -w: deployment.web Unmanaged")
+	await("get cfgdep -w: deployment.web InSync", "get cfgdep deployment.web -w: deployment.web InSync")
 	edit(t, kube.AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { optedIn(o) })
 	await("get cfgdep -w: deployment.web InSync", "get cfgdep deployment.web -w: deployment.web InSync",
 		"get cfgdep --watch-only -o name: configdependency.configdep.io/deployment.web")

@@ -139,12 +139,6 @@ Role configdep-apiserver:certificates
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
 + RoleBinding shop/configdep-apiserver:workloads
 `},
-	"without-revisions.yaml": {"default.yaml", `
-ClusterRole configdep-apiserver
-  - rules[{"apiGroups":["apps"],"resources":["controllerrevisions"],"verbs":["list"]}]
-Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--controller-revisions=false]
-`},
 	"without-webhook.yaml": {"default.yaml", `
 ClusterRole configdep-apiserver:cluster
   - rules[{"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["configdep-apiserver"],"resources":["mutatingwebhookconfigurations"],"verbs":["list","watch","patch"]}]

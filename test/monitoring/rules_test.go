@@ -87,6 +87,14 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"3 workloads have been Blocked", "1 workloads have been Failed"},
 			quiets: []string{`configdep_workloads{state="Blocked"} 0` + all + "\n" + `configdep_workloads{state="InSync"} 7` + all},
 		},
+		"ConfigdepStalePods": {
+			// Prometheus and the server both set the label, which may be renamed. Replicas may know of different changes.
+			bad: `configdep_stale_seconds{` + replica0 + `,namespace="configdep-system",exported_namespace="shop"} 7200` + all + `
+			      configdep_stale_seconds{` + replica1 + `,namespace="configdep-system",exported_namespace="shop"} 60` + all + `
+			      configdep_stale_seconds{` + replica0 + `,namespace="logs"} 7200` + all,
+			says:   []string{"Pods in namespace shop run with ConfigMaps or Secrets that changed 2h 0m 0s ago", "Pods in namespace logs"},
+			quiets: []string{`configdep_stale_seconds{namespace="shop"} 60` + all, `configdep_stale_pods{namespace="shop"} 3` + all},
+		},
 		"ConfigdepNotReading": {
 			bad: `configdep_ingest_last_progress_timestamp_seconds{` + replica0 + `,resource="secrets"} 0+60` + all + `
 			      configdep_ingest_last_progress_timestamp_seconds{` + replica1 + `,resource="secrets"} 1200` + all + `

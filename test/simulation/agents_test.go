@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Config agents in pods apply what changes, and report it, as docs/agent.md describes it.
@@ -32,7 +30,8 @@ type agents struct {
 
 // agent is the agent in a pod.
 type agent struct {
-	due time.Time // when it acts next
+	sources sourceSet
+	due     time.Time // when it acts next
 	// applied are the sources in the state in which it has applied them, and has that it has applied any.
 	applied [sourceCount]source
 	has     bool
@@ -49,24 +48,7 @@ type agentReport struct {
 	has     bool
 }
 
-// hasAgents reports whether workloads have agents.
-func (w *world) hasAgents() bool {
-	return slices.ContainsFunc(w.seeds, func(s seed) bool { return s.Agents != 0 })
-}
-
-// agentObject returns what servers read of a pod with an agent.
-func (p *pod) agentObject(d *workload) *metav1.PartialObjectMetadata {
-	m := p.object(d).ObjectMeta
-	m.ResourceVersion = fmt.Sprint(p.shown)
-	m.Labels[agentLabel] = "true"
-	for i := range m.OwnerReferences {
-		m.OwnerReferences[i].APIVersion = "apps/v1"
-	}
-	if r := p.agent.told; r != nil {
-		m.Annotations = with(m.Annotations, statusOfAgent, r.text(d.agents.sources))
-	}
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: m}
-}
+var kindNames = map[streamID]string{configMaps: "ConfigMap", secrets: "Secret"}
 
 // text returns the annotation of a report.
 func (r *agentReport) text(of sourceSet) string {
@@ -89,7 +71,7 @@ func (r *agentReport) text(of sourceSet) string {
 		if !of.has(s) || !r.has {
 			continue
 		}
-		e := entry{Kind: kindOf(s), Namespace: namespace, Name: sourceNames[s]}
+		e := entry{Kind: kindNames[sourceStream(s)], Namespace: namespace, Name: sourceNames[s]}
 		if from := &r.sources[s]; from.present {
 			e.UID, e.ResourceVersion = fmt.Sprint("source-", from.uid), fmt.Sprint(from.version)
 		}
@@ -102,20 +84,9 @@ func (r *agentReport) text(of sourceSet) string {
 	return string(data)
 }
 
-// tellPod emits the event of a pod with an agent.
-func (w *world) tellPod(d *workload, p *pod, deleted bool) {
-	if d.agents.sources == 0 {
-		return
-	}
-	w.revision++
-	p.shown = w.shown(agentPods, w.revision)
-	w.emit(event{stream: agentPods, slot: d.slot, pod: p.agentObject(d), deleted: deleted})
-}
-
 // born starts the agent of a pod that has been created.
 func (w *world) born(d *workload, p *pod) {
-	w.tellPod(d, p, false)
-	if d.agents.sources != 0 {
+	if p.agent.sources = d.agents.sources; d.agents.sources != 0 {
 		p.agent.due = time.Now().Add(max(moment, d.agents.delay))
 	}
 }
@@ -160,7 +131,7 @@ func (w *world) actAgent(d *workload, p *pod) {
 		a.saying = false
 		if said := a.said; !d.agents.silent && (a.told == nil || *a.told != said) {
 			a.told = &said
-			w.oracle.tally.Reports++
+			w.oracle.tally["reports of agents"]++
 			w.logf("    %s: the agent of pod %d reports %s", workloadName(d.slot), p.uid, said.text(d.agents.sources))
 			w.tellPod(d, p, false)
 		}
@@ -189,97 +160,10 @@ func (w *world) actAgent(d *workload, p *pod) {
 	}
 }
 
-// current reports whether a source is in its current state.
-func (w *world) current(slot int, s *source) bool {
-	now := &w.sources[slot]
-	return s.present == now.present && (!s.present || s.uid == now.uid && s.version == now.version)
-}
-
-// expectOfAgents returns the state that servers should show of a workload whose agents apply what changes, or nothing if several are
-// correct.
-func (o *oracle) expectOfAgents(d *workload) string {
-	if d.agents.sources == 0 || d.wanted() == 0 || slices.ContainsFunc(d.truth.scopes[:], scope.counts) || !o.world.agentsSettled(d) {
-		return ""
-	}
-	count, states := 0, map[string]int{}
-	for _, p := range d.pods {
-		if p.terminating {
-			continue
-		}
-		count++
-		r := p.agent.told
-		switch {
-		case r == nil:
-			states["silent"]++
-		case r.state != "Applied":
-			states[r.state]++
-		default:
-			for s := range r.sources {
-				if d.agents.sources.has(s) && !o.world.current(s, &r.sources[s]) {
-					states["behind"]++
-				}
-			}
-		}
-	}
-	switch {
-	case states["Failed"] > 0:
-		return "Failed"
-	case states["Incomplete"] > 0:
-		return "Blocked"
-	case len(states) > 0 || count < d.replicas:
-		return "Pending"
-	default:
-		return "InSync"
-	}
-}
-
-// agentsSettled reports whether no agent has anything to do.
-func (*world) agentsSettled(d *workload) bool {
-	return !slices.ContainsFunc(d.pods, func(p *pod) bool { return !p.agent.due.IsZero() && !p.terminating })
-}
-
-// checkAgents checks that no server shows a workload as InSync of which an agent has not applied content that the server has seen.
-func (o *oracle) checkAgents(d *workload, s *server, got verdict) {
-	st := &s.streams[agentPods]
-	if d.agents.sources == 0 || !rulesOf(d.declares(), s.view.annotations, o.world.defaults).agent || !s.view.synced || s.view.rekeying ||
-		len(st.queue) > 0 || st.held || st.relist || s.lagsIn(workloadStream(d.kind)) {
-		return
-	}
-	if got.state != "InSync" {
-		o.tally.AgentsNot++
-		return
-	}
-	if got.reason == "NoPods" {
-		return
-	}
-	o.tally.AgentsInSync++
-	for _, p := range d.pods {
-		if p.terminating {
-			continue
-		}
-		for slot := range s.view.sources {
-			if seen := &s.view.sources[slot]; d.agents.sources.has(slot) && (!p.agent.has || !p.agent.applied[slot].since(seen)) {
-				o.fail("%s: server %d shows InSync (%s), but the agent of pod %d has not applied %s: %+v", workloadName(d.slot), s.id, got.message, p.uid,
-					sourceNames[slot], p.agent)
-			}
-		}
-	}
-}
-
-// since reports whether a source has the content that a server has seen, or later content.
-func (s *source) since(seen *seenSource) bool {
-	return s.present == seen.present && s.content == seen.content || s.changed > seen.changed
-}
-
-func (s *server) lagsIn(id streamID) bool {
-	st := &s.streams[id]
-	return len(st.queue) > 0 || st.held || st.relist
-}
-
 // addAgents gives the workloads of a few histories agents that apply late, fail, or say nothing.
 func (h *history) addAgents(begin int) {
 	m := maker{rand.New(rand.NewPCG(h.Seed, 4)), h}
-	if m.IntN(8) > 0 || slices.ContainsFunc(h.Workloads, func(s seed) bool { return s.Kind == boat || s.MaxUnavailable != 0 }) {
+	if m.IntN(8) > 0 || slices.ContainsFunc(h.Workloads, func(s seed) bool { return s.MaxUnavailable != 0 || s.Kind == "Job" || s.Kind == "CronJob" }) {
 		return
 	}
 	for i := range h.Workloads {
@@ -292,12 +176,10 @@ func (h *history) addAgents(begin int) {
 			s.Variants = [2]int{readsNothing, readsNothing}
 		}
 		s.Annotations[strategyAnnotation] = strategyOfAgent
-		if s.Annotations[reloadAnnotation] == "" && len(s.Template) == 0 && !isForeign(s.Annotations) {
+		if s.Annotations[reloadAnnotation] == "" {
 			s.Annotations[reloadAnnotation] = "auto"
 		}
 	}
-	// The versions of one object only grow, except after a restore.
-	h.Operations = slices.DeleteFunc(h.Operations, func(o operation) bool { return o.Do == "restore" })
 	begin = min(begin, len(h.Operations))
 	insert := func(at int, operations ...operation) int {
 		h.Operations = slices.Insert(h.Operations, at, operations...)
@@ -307,7 +189,7 @@ func (h *history) addAgents(begin int) {
 		slot := m.workload()
 		at := begin + m.IntN(len(h.Operations)-begin+1)
 		at = insert(at, operation{Do: "agents", A: slot, B: pick(m, 0, 0, 0, 1, 2), C: pick(m, 0, 0, 3, 30), Wait: pick(m, 0, time.Second, 10*time.Second, 5*time.Minute)},
-			operation{Do: pick(m, "hold", "release", "relist"), A: m.server(), B: pick(m, int(agentPods), int(configMaps), int(secrets))},
+			operation{Do: pick(m, "hold", "release", "relist"), A: m.server(), B: pick(m, int(pods), int(configMaps), int(secrets))},
 			operation{Do: "set content", A: m.source(), Content: m.content()}, operation{Do: "set content", A: m.source(), Content: m.content()})
 		at = insert(at, operation{Do: "wait", Wait: pick(m, time.Second, 5*time.Second, 40*time.Second)})
 		for range m.IntN(4) {

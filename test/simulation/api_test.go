@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,15 +57,8 @@ type request struct {
 	name   string // of the object
 	slot   int    // -1: of all
 	pod    string // the only one to list
-	// seen is what the server had seen when it sent the request, and sent the time of that.
-	noted bool
-	seen  view
-	sent  time.Time
-	// listed are the pods of the workload that the server had listed last.
-	listed *listing
+	noted  bool
 	reply  chan answer
-	// written is the time at which the server noted versions when it sent the request; see server.written.
-	written map[int]confirmed
 	// ghost: no client waits for the answer.
 	ghost bool
 	// done is the answer that is yet to be sent; nil: the request has not been carried out.
@@ -82,35 +74,6 @@ func (r *request) patch() clienttesting.PatchAction {
 	p, _ := r.action.(clienttesting.PatchAction)
 	return p
 }
-
-// evicts reports whether a request is a restart that names pods, or one of which the pods were listed because it was to name them. A request that restores both annotations
-// after another client has removed them is not.
-func (w *world) evicts(r *request) bool {
-	if r.patch() == nil || r.ofPod() {
-		return false
-	}
-	var body patchBody
-	p, d := r.patch(), w.workloads[r.slot]
-	if d == nil || json.Unmarshal(p.GetPatch(), &body) != nil {
-		return false
-	}
-	if body.Metadata.Annotations[recreatingAnnotation] == nil { // of the pods, one may have had no restarter
-		return (len(body.Spec.Template.Metadata.Annotations) > 0) && d.restartsBy(rulesOf(d.declares(), r.seen.annotations, w.defaults)) == "in-place"
-	}
-	return body.Metadata.Annotations[lastReloadAnnotation] != nil && !restores(d, &body)
-}
-
-// restores reports whether a patch with pods to evict and the last restart restores both annotations after another
-// client has removed them. Restarts at the same time have the same annotations, but then they exist.
-func restores(d *workload, body *patchBody) bool {
-	is := eviction{
-		ptr.Deref(body.Metadata.Annotations[recreatingAnnotation], ""), ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], ""),
-	}
-	return (is == eviction{d.truth.evicting, d.truth.reloaded} || is == d.truth.broughtBack) && d.annotations[lastReloadAnnotation] == ""
-}
-
-// eviction is the content of the annotations about an eviction: which pods, and for which restart.
-type eviction struct{ pods, reload string }
 
 // verb returns the request type, as in "list pods" or "create pods/eviction".
 func (r *request) verb() string {
@@ -203,37 +166,27 @@ func (w *world) do(r *request, f fault) answer {
 func (w *world) handle(r *request) (runtime.Object, error) {
 	resource := r.action.GetResource().GroupResource()
 	if r.slot < 0 {
-		return w.budgets(r), nil
+		return w.budgets(), nil
 	}
 	d := w.workloads[r.slot]
-	if err := w.refuses(r.action.GetResource(), r.name); err != nil {
-		return nil, err
-	}
 	switch r.verb() {
-	case "get deployments", "get statefulsets", "get daemonsets", "get boats":
-		*r.listing() = nil // another decision begins
-		if d == nil || workloadStream(d.kind).String() != resource.Resource {
+	case "get deployments", "get statefulsets", "get daemonsets":
+		if d == nil || workloadStreams[d.kind].String() != resource.Resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return d.object(), nil
 	case "list replicasets":
-		if d == nil || len(d.sets) == 0 { // then it has no pods
-			*r.listing() = w.listing(r, nil)
-		}
 		return d.replicaSets(), nil
 	case "list controllerrevisions":
 		return d.controllerRevisions(), nil
 	case "list pods":
-		if l := *r.listing(); r.pod == "" && (l == nil || !l.protected && !l.free) { // else those of the budget are counted
-			*r.listing() = w.listing(r, d)
-		}
 		return d.podList(r.pod), nil
 	case "patch pods":
 		return w.tell(r, d, resource)
 	case "create pods/eviction":
 		return nil, w.evictFor(r, d, resource)
-	case "patch deployments", "patch statefulsets", "patch daemonsets", "patch boats":
-		if d == nil || workloadStream(d.kind).String() != resource.Resource {
+	case "patch deployments", "patch statefulsets", "patch daemonsets":
+		if d == nil || workloadStreams[d.kind].String() != resource.Resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return w.patch(r, d, resource)
@@ -247,7 +200,7 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	if d == nil {
 		return apierrors.NewNotFound(resource, r.name)
 	}
-	i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name(d) == r.name })
+	i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name == r.name })
 	switch {
 	case i < 0:
 		return apierrors.NewNotFound(resource, r.name)
@@ -256,13 +209,15 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	case d.pdb:
 		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
 	}
-	w.oracle.evicted(r, d, d.pods[i])
+	w.oracle.tally["evictions"]++
 	w.evict(d, d.pods[i])
 	return nil
 }
 
+var apiVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Job": "batch/v1", "CronJob": "batch/v1"}
+
 func (d *workload) owner() metav1.OwnerReference {
-	return metav1.OwnerReference{Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
+	return metav1.OwnerReference{APIVersion: apiVersions[d.kind], Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }
 
 // setMeta returns the metadata of a ReplicaSet or ControllerRevision.
@@ -322,32 +277,13 @@ type patchBody struct {
 		Annotations     map[string]*string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Paused   *bool         `json:"paused"`
-		Template patchTemplate `json:"template"`
-		Crew     struct {
-			Template patchTemplate `json:"template"`
-		} `json:"crew"` // of a Boat
+		Paused   *bool `json:"paused"`
+		Template struct {
+			Metadata struct {
+				Annotations map[string]*string `json:"annotations"`
+			} `json:"metadata"`
+		} `json:"template"`
 	} `json:"spec"`
-}
-
-type patchTemplate struct {
-	Metadata struct {
-		Annotations map[string]*string `json:"annotations"`
-	} `json:"metadata"`
-}
-
-// misses reports whether the patch names the pod template where a workload of the kind has none. Otherwise, Spec.Template is the
-// template from then on.
-func (b *patchBody) misses(kind string) bool {
-	template, other := &b.Spec.Template, &b.Spec.Crew.Template
-	if kind == boat {
-		template, other = other, template
-	}
-	if len(other.Metadata.Annotations) > 0 {
-		return true
-	}
-	b.Spec.Template = *template
-	return false
 }
 
 // patch applies a merge patch with preconditions, as kube-apiserver does.
@@ -360,11 +296,8 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		w.oracle.fail("a patch sets more than annotations: %v: %s", err, p.GetPatch())
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if body.misses(d.kind) {
-		w.oracle.fail("a patch of a %s sets annotations where it has no pod template: %s", d.kind, p.GetPatch())
-	}
 	w.oracle.checkForm(r, &body)
-	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.version) {
+	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.revision) {
 		w.logf("    conflict")
 		return nil, apierrors.NewConflict(resource, r.name, fmt.Errorf("the object has been modified"))
 	}
@@ -372,8 +305,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		w.logf("    refused")
 		return nil, apierrors.NewForbidden(resource, r.name, fmt.Errorf("a policy of the cluster denies it"))
 	}
-	before := d.manifest
-	restarts := w.oracle.beforePatch(r, d, &body)
+	w.oracle.patched(r, d, &body)
 	wrote := w.write(d, fieldManager, func(m *manifest) {
 		for k, v := range body.Metadata.Annotations {
 			m.annotations = with(m.annotations, k, ptr.Deref(v, ""))
@@ -383,11 +315,6 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		}
 		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
 	})
-	if (body.resumes() || body.progresses()) && wrote {
-		w.oracle.lookAt(d)
-	} else {
-		w.oracle.afterPatch(r, d, &before, restarts, wrote)
-	}
 	if !wrote {
 		return d.object(), nil
 	}
@@ -402,10 +329,9 @@ func (o *oracle) checkForm(r *request, body *patchBody) {
 	case body.Metadata.UID == "" || body.Metadata.ResourceVersion == "":
 		o.fail("a patch without preconditions: %s", r.patch().GetPatch())
 	}
-	for i, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
-		also := [2]string{pausedAt, lastReloadedFrom}[i]
+	for _, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
 		for key := range annotations {
-			if !strings.HasPrefix(key, "configdep.io/") && key != also {
+			if !strings.HasPrefix(key, "configdep.io/") {
 				o.fail("a patch of the annotation %s, which is not configdep's", key)
 			}
 		}

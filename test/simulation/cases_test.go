@@ -60,22 +60,6 @@ const s0 = 2
 
 // cases are histories that once revealed a bug, each named after what must or must not happen.
 var cases = map[string]*history{
-	// Resources in several etcds, and an etcd that is restored.
-	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounter": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
-		h.Ahead[0] = 50_000
-	}),
-	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounterAndAreNew": one(birth, lead, has(s0, 1), create, calm, change(s0, 0, 2), calm).with(func(h *history) {
-		h.Ahead[0] = 50_000
-	}),
-	"OptingInRestartsNothingWhereSourcesHaveAnotherRevisionCounter": one(has(s0, 1), birth, lead, create, wait(time.Second), change(s0, 0, 2), wait(time.Second), optIn, calm).with(func(h *history) {
-		h.Ahead[1] = 50_000
-		h.Workloads[0].Annotations = map[string]string{}
-	}),
-	"DecidesOnAfterEtcdIsRestored": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 0, 0), calm,
-		change(s0, 0, 4), calm)...),
-	"DecidesOnAfterEtcdIsRestoredAndOvertaken": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 1, 0), calm,
-		change(s0, 0, 4), calm)...),
-
 	// Records that are removed.
 	"RecordStrippedWhileSettling": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("rewrite", 1, -1), calm)...),
 	"RecordStrippedWhilePaused":   one(before(do("pause", 0, 0), change(s0, 0, 2), do("rewrite", 1, -1), do("resume", 0, 0), calm)...),
@@ -220,11 +204,18 @@ var cases = map[string]*history{
 	}),
 	"PausedWhenTheServerStarts": one(before(do("kill", 0, 0), do("pause", 0, 0), do("set image", 0, 1), wait(3*time.Second), change(s0, 0, 2), wait(3*time.Second),
 		birth, lead, wait(3*time.Second), do("resume", 0, 0), calm)...),
-	"NoReplicas":                 one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...),
-	"NoReplicasOfAStatefulSet":   one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...).with(func(h *history) { h.Workloads[0].Kind = "StatefulSet" }),
-	"WorkloadBeingDeleted":       one(before(do("terminate workload", 0, 0), change(s0, 0, 2), calm)...),
-	"NamespaceBeingDeleted":      one(before(do("terminate namespace", 0, 0), operation{Do: "delete source", A: s0}, calm)...).with(func(h *history) { h.Workloads[0] = opted("Deployment", 4, 4) }),
-	"ReloadIfStaleAfterARollout": one(before(optOut, change(s0, 0, 2), wait(3*time.Second), do("restart", 0, 0), wait(3*time.Second), do("reload", 1, 0), calm)...),
+	"HashOfNoSourceSaysNothing": one(has(0, 1), has(s0, 1), birth, lead, create, do("reload", 0, 0), wait(300*time.Millisecond), change(s0, 1, 2), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", readsOneKey, readsOneKey)
+		h.Workloads[0].Annotations[reloadAnnotation] = "listed"
+	}),
+	"DoubtEndsWithARestartAlthoughAnotherSourceIsIgnoredLater": one(has(3, 1), birth, lead, create, has(s0, 1), calm, operation{Do: "delete source", A: s0}, wait(time.Minute),
+		operation{Do: "mark source", A: 3}, calm).with(func(h *history) { h.Workloads[0] = opted("Deployment", 4, 4) }),
+	"SettlesInTheSecondOfTheStart": one(birth, lead, has(s0, 1), create, calm, change(s0, 0, 2), wait(500*time.Millisecond), change(s0, 0, 3), calm),
+	"NoReplicas":                   one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...),
+	"NoReplicasOfAStatefulSet":     one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...).with(func(h *history) { h.Workloads[0].Kind = "StatefulSet" }),
+	"WorkloadBeingDeleted":         one(before(do("terminate workload", 0, 0), change(s0, 0, 2), calm)...),
+	"NamespaceBeingDeleted":        one(before(do("terminate namespace", 0, 0), operation{Do: "delete source", A: s0}, calm)...).with(func(h *history) { h.Workloads[0] = opted("Deployment", 4, 4) }),
+	"ReloadIfStaleAfterARollout":   one(before(optOut, change(s0, 0, 2), wait(3*time.Second), do("restart", 0, 0), wait(3*time.Second), do("reload", 1, 0), calm)...),
 }
 
 func TestHistory(t *testing.T) {

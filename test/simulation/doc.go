@@ -1,67 +1,33 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulation checks the controller, the webhook and Reloads against an oracle, in
-// hundreds of random histories (times SEEDS_FACTOR) and without a cluster.
+// Package simulation checks servers against an oracle, in hundreds of random histories (times SEEDS_FACTOR) and without a cluster.
 //
-// A world simulates the cluster: ConfigMaps, Secrets and workloads with versions and managed
-// fields as kube-apiserver sets them, the controllers that replace pods one by one, and
-// kubelets that start them container by container. Owners apply, replace, undo and scale, and
-// some react to writes of other clients. Servers run in this world, each with the real index
-// and the real controller. Events reach them late and in pieces. Their requests fail, are
-// refused, are lost or arrive after everything has changed. They crash and lose their lease.
-// Workloads and sources may have different revision counters, etcd may be restored from a
-// backup, and every clock may be wrong by a constant. The time is fake (a testing/synctest
-// bubble), and all random choices come from a seed, so a history is the same each time it runs.
+// A world simulates the cluster: ConfigMaps, Secrets, workloads, ReplicaSets and pods as the API server shows them, the controllers that replace pods
+// one by one, and kubelets that start them container by container. Owners apply, replace, undo, pause and scale, and some revert what other clients write.
+// Servers run in this world, each with the real index and the real controller. Each stream of events reaches them late and in pieces. Their requests
+// fail, are refused, are lost or arrive after everything has changed. They crash, lose their lease, and get another key of the hash. The time is fake
+// (a testing/synctest bubble), and all random choices come from a seed, so a history is the same each time it runs.
 //
-// The oracle knows with which content each container was started, which a server can only
-// infer. It shares no code with package policy, and reads content and hashes on its own
-// (digest_test.go). It checks that
+// The world knows what each container has read, which a server can only infer. The oracle compares that with what each server has read of the world, and with
+// what it says and does (oracle_test.go):
 //
-//   - in a calm, no container of the current template runs with old content, unless no leading
-//     server could know: none has seen the change as an event after its first sync, and the
-//     record does not show it. If clocks are wrong, conclusions that depend only on times are
-//     excused (known_test.go);
-//   - no record claims that pods have read content that they have not, if the server that writes
-//     it could know better; this is judged when the record is written (judge_test.go);
-//   - a restart has a reason that the server could see, comes after the changes have settled,
-//     respects min-interval, and spares workloads that are paused, being deleted or without
-//     pods; only pods that existed when the restart began are evicted;
-//   - no server writes an object too often, whatever its owner does;
-//   - a Deployment that was paused when it was restarted is resumed after that period, whichever server leads then, and one
-//     that a user paused is not (foreign_test.go);
-//   - the displayed state is correct (calm_test.go).
+//   - a container that a server calls Current has read the current content, and one that it calls Stale has not;
+//   - a workload is InSync only if no verdict says otherwise, and Stale, Settling or Pending only if one does;
+//   - a workload is restarted only if the server could know that a container has not read the current content, or that it may not have, because it started at
+//     about the time of a change or the change came unseen; the latter only once for each change; and never while it is paused, being deleted or without pods;
+//   - content is adopted only when a workload opts in, its scope changes, or its record is lost;
+//   - at rest, no container of a workload that has opted in runs with other content, unless it was adopted, and nothing seems to be due;
+//   - no server writes an object too often, whatever its owner does.
 //
-// In a quarter of the histories, some workloads are custom resources of a described kind. Its definition goes and comes, with or without
-// the objects being seen to go; another version of it is served; or the servers may not read it for a while. No server may show
-// what it cannot read. What changed before a server could list the kind must not restart a workload, unless a record tells of it
-// (kinds_test.go).
+// Only the documented limits excuse a false verdict: content that was there and back, removed or deleted unseen; a source deleted while no template named it; a
+// late watch of a removal; content and pods of the same second and clocks that differ; and clocks that differ by more than is assumed. With -v, the test prints
+// how often each was the case, and how often a server did not know.
 //
-// In a quarter of the histories, workloads ask for restarts in place. Their restarters act late, lose what they were told, or end
-// containers that never start again. A pod is told only of a restart that began after its creation, one at a time, while enough others are
-// ready and its PodDisruptionBudget allows it, and again only if a container still runs as before. None is recorded as restarted
-// before all its containers have started again and it is ready; a rollout needs a reason; and a pod that does not come back makes the
-// state Failed (inplace_test.go).
+// The model is simpler than a cluster: a container that restarts reads the variables and files of that moment, although real volumes may lag behind; pods become
+// ready at once or never; and controllers see everything at once, and act at once or every 100 ms.
 //
-// In a few histories, config agents in pods apply what changes: late, not at all, or without a word. No server may show such a workload as
-// in sync of which an agent has not applied content that the server has seen (agents_test.go).
-//
-// When a change of the policy makes a source count, its content at that moment is adopted: this
-// is not a change.
-//
-// In a third of the histories, workloads opt in by annotations of other tools, too. For those that only Reloader's annotations
-// opt in, a source that appears or disappears is no change: pods that were started while it was absent are assumed to have read
-// the content with which it appears, and pods that had read it before must be restarted if it comes back with other content. A
-// record does not tell a source that was absent from one without the keys that count, so that these are excused as one.
-//
-// The model is simpler than a cluster: a container that restarts in place reads the variables and
-// files of that moment, although real volumes may lag behind; pods become ready at once or never;
-// other controllers see everything at once, and act at once or every 100 ms; and after a backup so
-// much is written elsewhere that revisions do not repeat soon after a restore. In every other history, as much is written
-// after the restore, before any server reads again, so that only the versions of objects tell that etcd was restored.
-//
-// Each history ends with an hour without events. A history that fails is shortened as far as
-// possible, and printed with its seed and as JSON: if it is saved in testdata, it is replayed by
-// each run. SIMULATION_SEED=n runs one history and logs all of its events. SIMULATION_COUNT=n runs
-// n histories, and SIMULATION_FIRST=n starts with that seed.
+// Each history ends with an hour without events. A history that fails is shortened as far as possible, and printed with its seed and as JSON: if it is saved in
+// testdata, it is replayed by each run. SIMULATION_SEED=n runs one history and logs all of its events. SIMULATION_COUNT=n runs n histories, and
+// SIMULATION_FIRST=n starts with that seed.
 package simulation

@@ -21,21 +21,13 @@ func generate(seedNumber uint64) *history {
 	h.Mode = pick(m, "off", "auto")
 	h.Batches = m.IntN(2) == 0
 	h.Pace = pick(m, 0, 0, 100*time.Millisecond)
-	switch m.IntN(8) {
-	case 0:
-		h.Ahead[0] = 50_000
-	case 1:
-		h.Ahead[1] = 50_000
-	}
 	if m.IntN(3) == 0 {
-		// Clocks differ by no more than the two minutes within which times of one clock are compared with those of
-		// another.
-		skew := func() time.Duration { return time.Duration(m.IntN(119)-59) * time.Second }
-		h.Skews = skews{API: [2]time.Duration{skew(), skew()}, Servers: [2]time.Duration{skew(), skew()},
+		skew := func() time.Duration { return time.Duration(m.IntN(2001)-1000) * time.Millisecond }
+		h.Skews = skews{API: skew(), Servers: [2]time.Duration{skew(), skew()},
 			Nodes: [3]time.Duration{skew(), skew(), skew()}}
 	}
 	for range 1 + m.IntN(2) {
-		s := seed{Kind: pick(m, "Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"), Replicas: 2,
+		s := seed{Kind: pick(m, "Deployment", "Deployment", "Deployment", "Deployment", "Deployment", "Deployment", "StatefulSet", "StatefulSet", "DaemonSet", "DaemonSet", "Job", "CronJob"), Replicas: 2,
 			Variants: [2]int{m.IntN(ordinaryVariants), m.IntN(ordinaryVariants)}, Annotations: map[string]string{}}
 		if m.IntN(4) > 0 {
 			s.Annotations[reloadAnnotation] = "auto"
@@ -66,6 +58,11 @@ func generate(seedNumber uint64) *history {
 		first = append(first, operation{Do: "birth", A: id})
 	}
 	m.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
+	if m.IntN(2) == 0 { // what happens in the same second is mostly not known for sure
+		for i := len(first); i > 0; i-- {
+			first = slices.Insert(first, i, operation{Do: "wait", Wait: 3 * time.Second})
+		}
+	}
 	if m.IntN(4) == 0 {
 		first = append(first, operation{Do: "install webhook"})
 	}
@@ -91,13 +88,6 @@ func generate(seedNumber uint64) *history {
 			}
 		}
 	}
-	for i := range h.Operations {
-		if h.Operations[i].Do == "restore" {
-			h.Operations[i].B = int(h.Seed % 2)
-		}
-	}
-	h.addForeign(begin)
-	h.addCustom(begin)
 	h.addInPlace(begin)
 	h.addAgents(begin)
 	return h

@@ -15,10 +15,6 @@ import (
 // defaults are flags of the servers.
 type defaults struct {
 	Mode string `json:"defaultMode"`
-	// AutoReloadAll: the mode is that of --auto-reload-all.
-	AutoReloadAll bool `json:"autoReloadAll,omitempty"`
-	// ReloadOnChange is --reload-on-create with --reload-on-delete.
-	ReloadOnChange bool `json:"reloadOnChange,omitempty"`
 }
 
 // history is the initial state of a world and the operations on it.
@@ -26,20 +22,16 @@ type history struct {
 	Seed    uint64 `json:"seed"`
 	Servers int    `json:"servers"`
 	defaults
-	Workloads []seed        `json:"workloads"`
-	Batches   bool          `json:"batches,omitempty"`
-	Pace      time.Duration `json:"pace,omitempty"`
-	// Ahead is how far the revisions of workloads, and those of sources, are ahead of others, if they have
-	// different counters.
-	Ahead      [2]uint64   `json:"ahead"`
-	Skews      skews       `json:"skews"`
-	Operations []operation `json:"operations"`
+	Workloads  []seed        `json:"workloads"`
+	Batches    bool          `json:"batches,omitempty"`
+	Pace       time.Duration `json:"pace,omitempty"`
+	Skews      skews         `json:"skews,omitzero"`
+	Operations []operation   `json:"operations"`
 }
 
 func (h *history) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d servers, defaults %+v, batches %v, pace %v, ahead %v, skews %v\n",
-		h.Servers, h.defaults, h.Batches, h.Pace, h.Ahead, h.Skews)
+	fmt.Fprintf(&b, "%d servers, defaults %+v, batches %v, pace %v, skews %v\n", h.Servers, h.defaults, h.Batches, h.Pace, h.Skews)
 	for slot, s := range h.Workloads {
 		fmt.Fprintf(&b, "%s: %+v\n", workloadName(slot), s)
 	}
@@ -141,7 +133,7 @@ func onWorkload(f func(w *world, d *workload, o operation) bool) func(*simulatio
 var actions = map[string]action{
 	"calm": {3, none, func(s *simulation, _ operation) bool {
 		s.calm()
-		s.world.oracle.checkCalm()
+		s.world.oracle.check(true)
 		return true
 	}},
 	"wait": {14, func(m maker) operation {
@@ -150,7 +142,7 @@ var actions = map[string]action{
 	// The displayed state is checked while faults last.
 	"look": {2, none, func(s *simulation, _ operation) bool {
 		s.sleep(time.Minute)
-		s.world.oracle.checkShown()
+		s.world.oracle.check(false)
 		return true
 	}},
 
@@ -243,6 +235,9 @@ var actions = map[string]action{
 	"agents": {0, none, onWorkload(func(w *world, d *workload, o operation) bool {
 		return w.setAgents(d, agents{delay: o.Wait, late: time.Duration(o.C) * time.Second, fails: o.B == 1, silent: o.B == 2})
 	})},
+	"start run": {2, aWorkload, onWorkload(func(w *world, d *workload, _ operation) bool { return w.startRun(d) })},
+	"end runs":  {1, aWorkload, onWorkload(func(w *world, d *workload, _ operation) bool { return w.endRuns(d) })},
+
 	"protect": {1, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.pdb = o.B == 1; return true })},
 	"refuse":  {2, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.refused = o.B == 1; return true })},
 
@@ -257,8 +252,6 @@ var actions = map[string]action{
 	"opt": {3, func(m maker) operation {
 		return operation{A: m.workload(), Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "", "listed", "matched", "sometimes")}
 	}, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
-	// An annotation of another tool, or its end.
-	"opt otherwise": {0, none, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
 	"opt namespace": {1, func(m maker) operation {
 		return operation{Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "")}
 	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.Annotation, o.Text) }},
@@ -279,19 +272,8 @@ var actions = map[string]action{
 		return s.world.endNamespace()
 	}},
 
-	// The definition of a custom kind, and the right to its objects. Without a weight: addCustom adds them.
-	"withdraw":              {0, none, func(s *simulation, o operation) bool { return s.world.withdraw(o.B == 1) }},
-	"define":                {0, none, func(s *simulation, o operation) bool { return s.world.define(o.B == 1) }},
-	"serve another version": {0, none, func(s *simulation, _ operation) bool { return s.world.serveOther() }},
-	"deny":                  {0, none, func(s *simulation, o operation) bool { return s.world.deny(o.B == 1) }},
-	"grant":                 {0, none, func(s *simulation, _ operation) bool { return s.world.grant() }},
-
 	"replace key": {1, func(m maker) operation { return operation{B: m.IntN(3)} },
 		func(s *simulation, o operation) bool { return s.world.replaceKey(o.B == 2) }},
-	"lose key": {1, none, func(s *simulation, _ operation) bool { return s.world.loseKey() }},
-	"back up":  {1, none, func(s *simulation, _ operation) bool { return s.world.backUp() }},
-	// B is 1 if others write so much at once that revisions are higher than before again.
-	"restore":         {1, none, func(s *simulation, o operation) bool { return s.world.restore(o.B == 1) }},
 	"install webhook": {0, none, func(s *simulation, _ operation) bool { s.world.webhook.installed = true; return true }},
 	"webhook": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {
@@ -300,11 +282,11 @@ var actions = map[string]action{
 			return w.installed
 		}},
 
-	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
+	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = true; return true }},
-	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
+	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = false; return true }},
-	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(ordinaryStreams))} },
+	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].relist = true; return true }},
 	"impair": {3, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {

@@ -5,13 +5,10 @@ package simulation
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,16 +34,10 @@ const moment = 100 * time.Millisecond
 
 // podInPlace is the state of a pod that can be restarted in place.
 type podInPlace struct {
-	taken string // the annotation with which the restarter was started, or on which it has acted
-	down  bool   // its containers have been stopped, and will start again
-	stuck bool   // its containers do not start again
-	// unready: its containers have started again, and are not ready yet.
-	unready bool
-	// id is the restart of which the pod was told last, told and toldLast the revisions at which it was first and last.
-	id             string
-	told, toldLast uint64
-	since, last    time.Time
-	by             *server
+	taken   string // the annotation with which the restarter was started, or on which it has acted
+	down    bool   // its containers have been stopped, and will start again
+	stuck   bool   // its containers do not start again
+	unready bool   // its containers have started again, and are not ready yet
 }
 
 // start notes that a container has started.
@@ -57,7 +48,7 @@ func (p *pod) start(i int, c container) {
 		c.restarts++
 	}
 	p.containers[i] = c
-	p.version++
+	p.changed = true
 	if variants[p.template.variant][i].role == restarter { // it takes what it was told before for done
 		p.inPlace.taken = p.annotations[restartAnnotation]
 		if !p.inPlace.unready {
@@ -69,13 +60,12 @@ func (p *pod) start(i int, c container) {
 // stop notes that a container has ended.
 func (p *pod) stop(i int) {
 	p.containers[i] = container{restarts: p.containers[i].restarts, ran: p.containers[i].ran}
-	p.version++
+	p.changed = true
 }
 
 // annotatePod sets the annotations of a pod, which its restarter sees.
 func (w *world) annotatePod(d *workload, p *pod, annotations map[string]string) {
 	p.annotations = annotations
-	p.version++
 	if p.inPlace.down || p.inPlace.unready || !hasRestarter(p.template.variant) || p.containers[0].started == 0 || p.template.image == crashing {
 		return
 	}
@@ -96,6 +86,7 @@ func (w *world) act(d *workload, p *pod) {
 		w.logf("    %s: pod %d is ready again", workloadName(d.slot), p.uid)
 		p.inPlace.unready = false
 		w.annotatePod(d, p, p.annotations)
+		p.changed = true
 	case !p.inPlace.down:
 		w.logf("    %s: pod %d is restarted in place", workloadName(d.slot), p.uid)
 		p.inPlace.taken, p.inPlace.down = p.annotations[restartAnnotation], true
@@ -109,10 +100,9 @@ func (w *world) act(d *workload, p *pod) {
 		if p.inPlace.unready {
 			p.acts = time.Now().Add(max(moment, d.restarter.boot))
 		}
-		w.kubelet(d, p)
 	}
+	w.kubelet(d, p)
 	w.rollSoon(d)
-	w.oracle.look()
 }
 
 // loseRestart restarts the restarter of a pod alone.
@@ -156,14 +146,6 @@ func (m *manifest) maxUnavailable() *intstr.IntOrString {
 	return new(intstr.FromInt(max(0, m.unavailable)))
 }
 
-// mostUnavailable returns how many pods of a workload may be unavailable while pods are updated. With OnDelete, nothing says that.
-func (m *manifest) mostUnavailable() int {
-	if m.unavailable == 0 || m.onDelete {
-		return 1
-	}
-	return max(0, m.unavailable)
-}
-
 func (m *manifest) strategy() (s appsv1.DeploymentStrategy) {
 	if field := m.maxUnavailable(); field != nil {
 		s.Type, s.RollingUpdate = appsv1.RollingUpdateDeploymentStrategyType, &appsv1.RollingUpdateDeployment{MaxUnavailable: field}
@@ -171,150 +153,16 @@ func (m *manifest) strategy() (s appsv1.DeploymentStrategy) {
 	return s
 }
 
-// restartsBy returns how a controller restarts a workload: "recreate", "in-place" or, by a rollout, "".
-func (d *workload) restartsBy(r rules) string {
-	switch {
-	case r.recreate:
-		return "recreate"
-	case r.inPlace && hasRestarter(d.template.variant) && d.mostUnavailable() > 0:
-		return "in-place"
-	default:
-		return ""
-	}
-}
-
-// underWay returns how the restart is made that has begun and not ended; empty: there is none.
-func (d *workload) underWay() string {
-	switch value := d.annotations[recreatingAnnotation]; {
-	case value == "":
-		return ""
-	case isInPlace(value):
-		return "in-place"
-	default:
-		return "recreate"
-	}
-}
-
-// superseded reports whether a restart that is under way must be done in another way, if there is one.
-func (d *workload) superseded(r rules) bool {
-	return d.restartsBy(r) != cmp.Or(d.underWay(), d.restartsBy(r)) || d.restartsBy(r) == ""
-}
-
-func isInPlace(recreating string) bool { return strings.HasPrefix(recreating, "{") }
-
-// restartInPlace is the annotation of a workload whose pods are restarted in place.
-type restartInPlace struct {
-	ID     string `json:"restart"`
-	Pods   string `json:"pods"`
-	Total  int    `json:"total"`
-	Failed string `json:"failed"`
-}
-
-func readInPlace(recreating string) (r restartInPlace) {
-	if isInPlace(recreating) && json.Unmarshal([]byte(recreating), &r) != nil {
-		return restartInPlace{}
-	}
-	return r
-}
-
-// names reports whether a pod is left.
-func (r *restartInPlace) names(p *pod) bool {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "pod-%d\x00", p.uid)
-	return slices.Contains(strings.Split(r.Pods, ","), fmt.Sprintf("%08x", h.Sum32()))
-}
-
-// renewed reports whether all containers of a pod have been started since it was told of the restart in an annotation.
-func (p *pod) renewed(recreating string) bool {
-	id := readInPlace(recreating).ID
-	return id != "" && p.inPlace.id == id && !p.remains()
-}
-
-// remains reports whether a container has not been started since the pod was told.
-func (p *pod) remains() bool { return p.isOlder(p.inPlace.told) }
-
-// isOlder reports whether a container has not been started since a revision.
-func (p *pod) isOlder(revision uint64) bool {
-	return slices.ContainsFunc(p.containers, func(c container) bool { return c.started < revision })
-}
-
-// looksOld reports whether a container started before the restarter did, as if it had not been restarted with it: the restarter was
-// restarted alone since.
-func (p *pod) looksOld() bool {
-	return hasRestarter(p.template.variant) && slices.ContainsFunc(p.containers, func(c container) bool {
-		return c.started != 0 && seconds(c.at).Before(seconds(p.containers[0].at))
-	})
-}
-
-// listing is what a server has read about the pods of a workload.
-type listing struct {
-	pods  map[int]listedPod
-	ready int
-	dead  int // terminating
-	// replicas is how many pods the workload should have; negative: the server may not know it yet.
-	replicas int
-	// protected and free say whether the server has read since that the PodDisruptionBudget of the pods forbids and allows to disrupt one.
-	protected, free bool
-}
-
-type listedPod struct {
-	ready, terminating bool
-	id                 string // the restart of which it was told
-	remains, looksOld  bool
-	// unfinished: a container has not been started since the pod was told last.
-	unfinished bool
-	restarter  bool
-}
-
-// listing returns where the pods are that a server has listed for a request, or last.
-func (r *request) listing() **listing {
-	switch {
-	case r.reload != nil:
-		return &r.reload.listed
-	case r.slot < 0:
-		return new(*listing)
-	default:
-		return &r.server.listed[r.slot]
-	}
-}
-
-func (w *world) listing(r *request, d *workload) *listing {
-	l := &listing{pods: map[int]listedPod{}, replicas: -1}
-	if d == nil {
-		return l
-	}
-	if st := &r.server.streams[workloadStream(d.kind)]; len(st.queue) == 0 && !st.held && !st.relist {
-		l.replicas = d.replicas
-		if d.kind == "DaemonSet" {
-			l.replicas = d.progress.desired
-		}
-	}
-	for _, p := range d.pods {
-		l.pods[p.uid] = listedPod{p.ready(), p.terminating, p.inPlace.id, p.remains(), p.looksOld(), p.isOlder(p.inPlace.toldLast), hasRestarter(p.template.variant)}
-		if p.ready() {
-			l.ready++
-		}
-		if p.terminating {
-			l.dead++
-		}
-	}
-	return l
-}
-
 // budgets returns the PodDisruptionBudgets of the namespace.
-func (w *world) budgets(r *request) runtime.Object {
+func (w *world) budgets() runtime.Object {
 	out := &policyv1.PodDisruptionBudgetList{}
 	for slot, d := range w.workloads {
-		protected := d != nil && d.pdb
-		if l := r.server.listed[slot]; l != nil {
-			l.protected, l.free = l.protected || protected, l.free || !protected
-		}
 		if d == nil {
 			continue
 		}
 		b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workloadName(slot)}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": workloadName(slot)}}
-		if !protected {
+		if !d.pdb {
 			b.Status.DisruptionsAllowed = 1
 		}
 		out.Items = append(out.Items, b)
@@ -347,7 +195,7 @@ func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (ru
 	}
 	var p *pod
 	if d != nil {
-		if i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name(d) == r.name }); i >= 0 {
+		if i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name == r.name }); i >= 0 {
 			p = d.pods[i]
 		}
 	}
@@ -361,25 +209,10 @@ func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (ru
 	case d.refused:
 		return nil, apierrors.NewForbidden(resource, r.name, fmt.Errorf("a policy of the cluster denies it"))
 	}
-	value := body.Metadata.Annotations[restartAnnotation]
-	if value == p.annotations[restartAnnotation] {
-		w.oracle.judgeCorrection(r, d, p, body.Metadata.Annotations[restartingAnnotation])
-		w.revision++
-		w.annotatePod(d, p, merged(p.annotations, body.Metadata.Annotations))
-		o := p.object(d)
-		return &o, nil
-	}
-	id, _, _ := strings.Cut(value, "-")
-	w.oracle.judgeTold(r, d, p, id)
-	w.revision++
-	t := &p.inPlace
-	if t.id != id {
-		t.id, t.told, t.since = id, w.revision, time.Now()
-	}
-	t.toldLast, t.last, t.by = w.revision, time.Now(), r.server
 	w.annotatePod(d, p, merged(p.annotations, body.Metadata.Annotations))
-	o := p.object(d)
-	return &o, nil
+	w.tellPod(d, p, false)
+	w.oracle.tally["restarts of pods in place"]++
+	return p.object(), nil
 }
 
 // addInPlace lets workloads of a quarter of the histories ask for restarts in place, whose pods restart late, or not at all, while content
@@ -392,7 +225,7 @@ func (h *history) addInPlace(begin int) {
 	slot := m.workload()
 	for i := range h.Workloads {
 		s := &h.Workloads[i]
-		if s.Kind == boat || i != slot && m.IntN(2) == 0 {
+		if s.Kind == "Job" || s.Kind == "CronJob" || i != slot && m.IntN(2) == 0 {
 			continue
 		}
 		s.Variants[0] = restartable(s.Variants[0])
@@ -402,7 +235,7 @@ func (h *history) addInPlace(begin int) {
 		s.Annotations[strategyAnnotation] = "in-place"
 		s.Replicas = 1 + m.IntN(3)
 		s.MaxUnavailable = pick(m, 0, 0, 0, 1, 2, 2, -1)
-		if s.Annotations[reloadAnnotation] == "" && len(s.Template) == 0 && !isForeign(s.Annotations) {
+		if s.Annotations[reloadAnnotation] == "" {
 			s.Annotations[reloadAnnotation] = "auto"
 		}
 	}

@@ -5,111 +5,68 @@ package simulation
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
-// oracle knows the actual state and judges the actions of servers.
+// oracle compares what each container has read with what servers say and do.
 type oracle struct {
 	world     *world
 	violation string // the first one
-	hashes    map[string]*recorded
-	entries   map[sourceEntry]content
-	writes    map[writer][]time.Time
-	patches   int // by servers without a user's request
-	// begun are the revisions at which restarts in place began, by their IDs.
-	begun map[string]uint64
-	tally tally
+	patches   int    // by servers without a user's request
+	tally     tally
+
+	adopted   map[adoptedBy][]content // that count as read
+	adoptedAt map[int]time.Time       // by the UIDs of workloads
+	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
+	doubts    map[cause]bool          // restarts in doubt
 }
 
 // tally counts events.
-type tally struct {
-	Restarts, Baselines, Conflicts, Reads, Failures int
-	Evictions, Reloads, Admitted                    int
-	// Ambiguous are restarts that are not known to be needed, but that the documentation allows because neither
-	// versions nor times show what came first; Optional are restarts that could have been omitted; Unknowable are
-	// changes that no server can have noticed, which is proved for each.
-	Ambiguous, Optional, Unknowable int
-	// Fights are fights between two leaders.
-	Fights int
-	// Pauses of Deployments that were restarted, and their ends.
-	Pauses, Resumes int
-	// Of custom resources: how often the definition went and came, changed its version, and could not be read; how often a server
-	// listed them later than the rest; and how often it restarted them, also right after such a list.
-	Withdrawals, Definitions, Versions, Denials int
-	// Reports of config agents, and how often the states of workloads with agents were checked: in sync, and not.
-	Reports, AgentsInSync, AgentsNot int
-	// Restarts in place: how many began, and ended; how often pods were told, and told again; how many halted; and how many were
-	// rollouts, because the template or a pod had no restarter.
-	InPlace, DoneInPlace, Told, ToldAgain, Halted, NotInPlace int
-	LateLists, CustomRestarts, LateRestarts                   int
+type tally map[string]int
+
+// adoptedBy is a container, since it was started, and a source.
+type adoptedBy struct {
+	pod, container, source int
+	started                uint64
 }
 
-// truth is what the oracle remembers about a workload.
-type truth struct {
-	// mixed: a server has verified the pods, and recorded that it cannot determine what some of them have read.
-	mixed   bool
-	managed bool
-	// opted: automatic restarts are on, or would be without an invalid annotation.
-	opted  bool
-	scopes [sourceCount]scope
-	// scoped is the revision at which the scope of each source last changed.
-	scoped [sourceCount]uint64
-	// rules are the rules at the last look, in effect since the revision ruled.
-	rules rules
-	ruled uint64
-	// since is the revision since which the workload is managed without a record that can be compared; 0: it has
-	// one. cause is the reason.
-	since uint64
-	cause cause
-	// adopted is the revision of the last opt-in without a record: the content at that time counts as known.
-	adopted uint64
-	// first is the revision of the last record that was written when there was none, and firstBy its writer.
-	first   uint64
-	firstBy *server
-	// absent is the revision of the last record that says that a source was absent.
-	absent [sourceCount]uint64
-	// optedAt is the revision of the last opt-in, with or without a record.
-	optedAt uint64
-	// templated is the revision of the template, and rolled the revision at which the current pods were created
-	// from it.
-	templated, rolled uint64
-	// shown is the revision of the pod template. Of a Boat that only names something else itself, servers do not see that its
-	// controller replaces the pods.
-	shown uint64
-	// exposed is the identity of the template of a Deployment when it was last not paused: as far as servers can
-	// see, its pods were created from that template.
-	exposed string
-	// recreated is the revision at which the last eviction of all pods began, and evicting the annotation that
-	// names them.
-	recreated uint64
-	evicting  string
-	reloaded  string // the annotation of the last restart
-	// broughtBack contains the annotations of an earlier eviction and restart that another client has restored.
-	broughtBack eviction
-	seen        bool
-	variant     int  // of the scopes
-	recorded    bool // whether there was a record
-}
-
-type cause string
-
-const (
-	created cause = "created"
-	optedIn cause = "opted in"
-	lost    cause = "lost its record"
-	rekeyed cause = "key replaced"
-)
-
-// recorded is the meaning of a hash.
+// recorded is a record of a workload, and why it is as it is.
 type recorded struct {
-	contents contents
-	scopes   [sourceCount]scope
-	other    bool // a source that never exists counts as well
-	glob     bool // a glob matched sources that only annotations name
-	ignores  bool // it may have entries of sources that were absent
+	hash, sources    string
+	recreating, last string // the pods of a restart that is under way, and what describes it
+	rules            rules
+	restarted        time.Time
+	by               *server
+}
+
+// cause is a change of a source that may be a reason to restart a workload.
+type cause struct {
+	workload, source int
+	since            uint64
+	rules            rules
+}
+
+// reason is why a workload may be restarted.
+type reason struct {
+	stale  bool    // a container has not read the current content
+	doubts []cause // a container may not have
+	what   string
+	// since is when the first change was made that was not read, and changed when the last was seen.
+	since, changed time.Time
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -119,234 +76,60 @@ func (o *oracle) fail(format string, args ...any) {
 	}
 }
 
-// record returns the record of a workload if it can be compared, and whether only the hash on the template is left
-// of it.
-func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
-	hash := m.annotations[hashAnnotation]
-	if hash == "" {
-		hash, bare = m.template.annotations[hashAnnotation], true
-	}
-	if !ofKey(hash, o.world.key) && !saysLeft(hash) {
-		return nil, false
-	}
-	return o.withKept(o.hashes[hash], m.annotations[appliedAnnotation]), bare
+// use is what a container reads of a source, as far as it counts for its workload.
+type reads struct {
+	*server
+	m         *manifest
+	rules     *rules
+	pod       *pod
+	container int
+	source    int
+	files     bool
+	scope     scope
+	keys      keySet
+	judged    keySet // of the current template, by which servers judge pods of an older one
+	read      reading
 }
 
-// hash returns the hash of the record, or the one on the template if only that is left.
-func (m *manifest) hash() string {
-	return cmp.Or(m.annotations[hashAnnotation], m.template.annotations[hashAnnotation])
+func (r *reads) String() string {
+	return fmt.Sprintf("server %d: container %d of pod %d of %s read %s %v of revision %d, which is %v now", r.id, r.container, r.pod.uid, workloadName(r.m.slot),
+		sourceNames[r.source], r.read.content, r.read.since, r.view.sources[r.source].content)
 }
 
-// remembered returns the record that a server knows of a workload: also a record that another client has removed,
-// and one with another key of the hash, if the server had read that record when the key was replaced.
-func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
-	if hash := v.removed(m); hash != "" {
-		return o.hashes[hash], false
-	}
-	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash && !saysLeft(hash) {
-		return nil, false
-	}
-	return o.withKept(o.hashes[m.hash()], m.annotations[appliedAnnotation]), m.annotations[hashAnnotation] == ""
+// rules returns the rules of a workload as a server has read it.
+func (s *server) rules(m *manifest) rules {
+	return rulesOf(m.annotations, s.view.annotations, s.world.defaults)
 }
 
-// rekeyed reports whether a record has another key, and a server remembers its content.
-func (o *oracle) rekeyed(m *manifest) bool {
-	if rec, _ := o.record(m); rec != nil {
-		return false
-	}
-	return slices.ContainsFunc(o.world.servers, func(s *server) bool {
-		rec, _ := o.remembered(&s.view, m)
-		return s.alive && rec != nil
-	})
-}
-
-// says reports whether a record has the content of the sources that count, as a server sees them.
-func (o *oracle) says(slot int, hash string, v *view) bool {
-	rec, d := o.hashes[hash], o.world.workloads[slot]
-	if rec == nil || d == nil || saysLeft(hash) {
-		return false
-	}
-	marks := v.marks()
-	rules := rulesOf(v.templates[slot].declared, v.annotations, o.world.defaults)
-	scopes := rules.counting().scopes(d.template.variant, &marks)
-	for s := range scopes {
-		if rules.matches() && !v.sources[s].present {
-			return false // it is not known whether an absent source matches: the record may have it with other keys
-		}
-		if rec.scopes[s].counts() && (!rec.scopes[s].same(scopes[s]) || o.recordDiffers(rec, &rec.scopes, s, v)) {
-			return false
-		}
-	}
-	return true
-}
-
-// learn records the meaning of a hash, which is computed independently.
-func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
-	if !ofKey(hash, key) || o.hashes[hash] != nil || strings.Contains(hash, ".mixed") {
-		return
-	}
-	if o.hashes == nil {
-		o.hashes = map[string]*recorded{}
-	}
-	if saysLeft(hash) {
-		o.hashes[hash] = &recorded{}
-		return
-	}
-	scopes := rules.scopes(variant, &marks)
-	if len(hash) != len("v1.")+8+len(".")+32 {
-		return // the hash stands for no content
-	}
-	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
-		o.fail("the hash of %v is %s, want %s", present, want, hash)
-	}
-	o.hashes[hash] = &recorded{present, scopes, rules.other, rules.glob, rules.ignores}
-}
-
-func (o *oracle) rules(d *workload) rules {
-	return rulesOf(d.declares(), o.world.annotations, o.world.defaults)
-}
-
-// look records a change of the world.
-func (o *oracle) look() {
-	for _, d := range o.world.workloads {
-		if d != nil {
-			o.lookAt(d)
-		}
-	}
-}
-
-func (o *oracle) lookAt(d *workload) {
-	t := &d.truth
-	r := o.rules(d)
-	marks := o.world.marks()
-	first, was, before, variant, recorded := !t.seen, t.opted, t.scopes, t.variant, t.recorded
-	t.seen, t.variant, t.opted = true, d.template.variant, r.opted()
-	t.managed, t.scopes = r.managed(), r.scopes(d.template.variant, &marks)
-	rec, _ := o.record(&d.manifest)
-	t.recorded = rec != nil
-	if t.rules != r {
-		t.rules, t.ruled = r, o.world.revision
-	}
-	contents := o.world.contents()
-	for s := range contents {
-		if variant != t.variant && t.scopes[s].annotted { // it may count since the rules changed, with another template
-			t.scoped[s] = max(t.scoped[s], t.ruled)
-		}
-		// A source that begins to count because of the policy is adopted with its content at that time, not with
-		// later content. Pods of another template are started with the current content.
-		if !t.scopes[s].same(before[s]) && !first && variant == t.variant {
-			t.scoped[s] = o.world.revision
-			if t.scopes[s].counts() {
-				d.allow(s, contents[s])
-			}
-		}
-	}
-	if t.opted && !was && !first {
-		t.optedAt = o.world.revision
-	}
-	if t.opted && !was && !first && rec != nil {
-		for s := range contents {
-			if t.scopes[s].counts() && !rec.scopes[s].same(t.scopes[s]) { // the previous record does not contain it
-				t.scoped[s] = o.world.revision
-				o.adoptSource(d, s)
-			}
-		}
-	}
-	if t.opted && !was && !first && !recorded && (rec != nil || !t.managed) { // the webhook has written a record, or an annotation is invalid
-		o.optedIn(d)
-	}
-	switch {
-	case !t.managed, rec != nil:
-		t.since = 0
-	case t.since == 0:
-		t.since = o.world.revision
-		switch {
-		case first:
-			t.cause = created
-		case !was:
-			o.optedIn(d)
-		case d.annotations[hashAnnotation] != "" || d.template.annotations[hashAnnotation] != "":
-			t.cause = rekeyed
-		default:
-			t.cause = lost
-		}
-		o.world.logf("    %s: managed without a record: %s", workloadName(d.slot), t.cause)
-	}
-}
-
-// saysLeft reports whether a record only says that pods are left which were to be evicted.
-func saysLeft(hash string) bool { return strings.HasSuffix(hash, ".abandoned") }
-
-// allow accepts the content of a source for the containers of a workload, except for containers that run with
-// other content according to the record.
-func (d *workload) allow(source int, c content) {
-	for _, p := range d.pods {
-		if p.left && saysLeft(d.hash()) {
+// eachReads calls f for what running containers of a workload read, as far as a server knows of it. What pods of an older template read counts if the current
+// template has the same.
+func (s *server) eachReads(m *manifest, f func(*reads)) {
+	rules := s.rules(m)
+	for _, p := range s.podsOf(m.slot) {
+		if p.terminating {
 			continue
 		}
 		for i := range p.containers {
-			p.containers[i].known.allow(source, c)
-		}
-	}
-}
-
-func (o *oracle) optedIn(d *workload) {
-	d.truth.cause, d.truth.adopted = optedIn, o.world.revision
-	o.adopt(d)
-}
-
-// adopt accepts the current content as known when a workload opts in. A server that is behind may adopt what it
-// sees. A server that remembers a record with another key need not adopt anything.
-func (o *oracle) adopt(d *workload) {
-	before := d.maybe
-	d.maybe = startedWith(o.world.contents())
-	if o.rekeyed(&d.manifest) {
-		for s := range before {
-			for k, maybe := range before[s] {
-				d.maybe[s][k] |= maybe
-			}
-		}
-	}
-	for s := range o.world.sources {
-		o.adoptSource(d, s)
-	}
-}
-
-func (o *oracle) adoptSource(d *workload, s int) {
-	d.allow(s, o.world.sources[s].content)
-	for _, server := range o.world.servers {
-		if server.alive && server.leads {
-			d.allow(s, server.view.sources[s].content)
-			d.maybe.allow(s, server.view.sources[s].content)
-		}
-	}
-}
-
-// doomed reports whether a pod is to be evicted, or restarted in place, because of a restart.
-func (d *workload) doomed(p *pod) bool {
-	return d.annotations[recreatingAnnotation] != "" && p.born < d.truth.recreated && !p.renewed(d.annotations[recreatingAnnotation])
-}
-
-// stale calls f for each key of which a container of the current template runs with other content than present.
-func (d *workload) stale(scopes *[sourceCount]scope, present *contents, f func(p *pod, c *container, source, key int)) {
-	identity := d.template.identity()
-	for _, p := range d.pods {
-		if p.identity != identity || p.terminating || d.doomed(p) {
-			continue
-		}
-		for i := range p.containers {
-			c := &p.containers[i]
-			if c.started == 0 {
+			role := variants[p.template.variant][i].role
+			if p.containers[i].started == 0 || p.template.image == crashing && role != initContainer {
 				continue
 			}
-			for s := range scopes {
-				keys := keySet(0)
-				if scopes[s].counts() && (!scopes[s].ignores || present[s] != content{}) {
-					keys = scopes[s].of(p.template.variant, i, s)
-				}
-				for k := range present[s] {
-					if keys.has(k) && !scopes[s].allows(s, k, c.known[s][k], present[s][k]) {
-						f(p, c, s, k)
+			for source := range sourceCount {
+				scope := rules.scope(m.template.variant, source, s.view.sources[source].mark)
+				for _, files := range []bool{false, true} {
+					keys := scope.keys(m.template.variant, i, source, files)
+					r := reads{s, m, &rules, p, i, source, files, scope, keys, keys, p.containers[i].read[source]}
+					if scope.whole && (files || p.template.variant != m.template.variant) {
+						continue
+					}
+					if p.template.variant != m.template.variant && !scope.whole {
+						own := scope.keys(p.template.variant, i, source, files)
+						if r.keys &= own; own|scope.keys(p.template.variant, i, source, !files) == 0 {
+							continue
+						}
+					}
+					if keys != 0 {
+						f(&r)
 					}
 				}
 			}
@@ -354,20 +137,444 @@ func (d *workload) stale(scopes *[sourceCount]scope, present *contents, f func(p
 	}
 }
 
-// isStale reports whether any container runs with other content.
-func (d *workload) isStale(scopes *[sourceCount]scope, present *contents) (stale bool) {
-	d.stale(scopes, present, func(*pod, *container, int, int) { stale = true })
-	return stale
+// missing reports whether a container of the current template could not be started with what the server, or the container, has read of the source, so that this
+// is no content for it.
+func (r *reads) missing() bool {
+	now := &r.view.sources[r.source]
+	return !r.scope.whole && slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool {
+		return u.source == r.source && (!u.starts(now.present, now.content) || !u.starts(r.read.content != content{}, r.read.content))
+	})
 }
 
-// describe returns with which content a container runs.
-func describe(p *pod, c *container, source, key int) string {
-	return fmt.Sprintf("pod %d, of revision %d, runs with %s.%s=%v since revision %d",
-		p.uid, p.born, sourceNames[source], keyNames[key], c.known[source][key], c.started)
+// stale reports whether the container has read other content than the server has read last.
+func (r *reads) stale() bool {
+	return r.scope.differ(r.source, r.keys, r.files || r.scope.whole, r.read.content, r.view.sources[r.source].content)
 }
 
-// unseen reports whether the server does not know the order of events since a revision, because it read them in a
-// list or from several watches.
-func (v *view) unseen(revision uint64) bool {
-	return v.disordered >= revision || slices.ContainsFunc(v.listed[:], func(listed uint64) bool { return listed >= revision })
+// behind reports whether the server has yet to read what the container has read.
+func (r *reads) behind() bool {
+	st := &r.streams[sourceStream(r.source)]
+	return st.relist || !st.listed || slices.ContainsFunc(st.queue, func(e event) bool { return e.slot == r.source && e.revision <= r.pod.containers[r.container].started })
+}
+
+// isAdopted reports whether the current content was adopted by the container.
+func (r *reads) isAdopted() bool {
+	return slices.ContainsFunc(r.world.oracle.adopted[r.by()], func(c content) bool {
+		return !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, c, r.view.sources[r.source].content)
+	})
+}
+
+func (r *reads) by() adoptedBy {
+	return adoptedBy{r.pod.uid, r.container, r.source, r.pod.containers[r.container].started}
+}
+
+// doubtful reports whether the source changed at about the time when the container started, or unseen.
+func (r *reads) doubtful() bool {
+	c := &r.pod.containers[r.container]
+	margin := judge.ClockMargin
+	if r.files {
+		margin = judge.VolumeMargin
+	}
+	margin += 3 * time.Second
+	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		event := r.view.read[r.source][ch.to]
+		near := ch.at.After(c.real.Add(-margin)) && ch.at.Before(c.real.Add(judge.ClockMargin+3*time.Second))
+		if at, read := r.view.readAt[r.source][ch.to]; read && !ch.dated { // nothing else tells when it was made
+			near = near || at.After(c.real.Add(-margin)) && at.Before(c.real.Add(margin))
+		}
+		return near || !event && (!ch.dated || ch.at.After(c.real.Add(-margin)))
+	})
+}
+
+// unseen reports whether the server has not read the state of the source that the container has read: it did not run, or read it in a list later.
+func (r *reads) unseen() bool { _, seen := r.view.read[r.source][r.read.since]; return !seen }
+
+// undated reports whether a change since then left no time.
+func (r *reads) undated() bool {
+	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool { return ch.from >= r.read.since && !ch.dated })
+}
+
+// lateUndated reports whether the server has read a change late that left no time, since the container started.
+func (r *reads) lateUndated() bool {
+	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		at, read := r.view.readAt[r.source][ch.to]
+		return read && !ch.dated && at.Sub(ch.at) > judge.ClockMargin/2
+	})
+}
+
+// sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one.
+func (r *reads) sameSecond() bool {
+	skews := &r.world.skews
+	return skews.Nodes[r.pod.node()] != skews.API && slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		return seconds(ch.at.Add(skews.API)).Equal(seconds(r.pod.created))
+	})
+}
+
+// excuse returns the documented limit because of which a verdict may be wrong; empty: there is none.
+func (r *reads) excuse(v *judge.SourceVerdict) string {
+	switch {
+	case !r.world.skews.small():
+		return "clocks"
+	case r.unseen() && r.undated():
+		return "deleted or removed unseen"
+	case r.view.unnamed[r.source]:
+		return "deleted while no template named it"
+	case r.lateUndated():
+		return "late watch"
+	case r.unseen() && (v.State == judge.Stale || v.Reason != judge.ReasonStartedAfter):
+		return "there and back unseen"
+	case r.sameSecond():
+		return "same second"
+	default:
+		return ""
+	}
+}
+
+// arrived notes for which workloads there is a reason to restart them, by what a server has read.
+func (o *oracle) arrived(s *server) {
+	if !s.alive || !s.leads || !s.view.synced {
+		return
+	}
+	for slot := range o.world.workloads {
+		m := s.view.workloads[slot]
+		if m == nil {
+			delete(s.why, slot)
+			continue
+		}
+		var why reason
+		s.eachReads(m, func(r *reads) {
+			r.keys = r.judged
+			switch {
+			case !r.scope.triggers && !r.scope.goes, r.isReplaced(), r.isAdopted() && !r.doubtful():
+			case r.stale() && !r.isAdopted():
+				why.add(r)
+			case r.doubtful():
+				why.doubts = append(why.doubts, cause{m.uid, r.source, r.view.sources[r.source].changed, *r.rules})
+			}
+		})
+		if before := s.why[slot]; why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
+			s.why[slot] = why
+		}
+	}
+}
+
+// add adds that a container has not read the current content.
+func (why *reason) add(r *reads) {
+	changed := r.view.changed[r.source]
+	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
+		why.changed = changed
+	}
+	for _, ch := range r.world.changes[r.source] {
+		if ch.from == r.read.since && (why.since.IsZero() || ch.at.Before(why.since)) {
+			why.since = ch.at
+		}
+	}
+}
+
+// isReplaced reports whether the pod has an older template, and a running rollout replaces it. Of a DaemonSet, only the hash on the template tells that.
+func (r *reads) isReplaced() bool {
+	if hash := r.m.template.annotations[hashAnnotation]; r.m.kind == "DaemonSet" && (hash == "" || hash == r.pod.template.annotations[hashAnnotation]) {
+		return false
+	}
+	held := r.m.onDelete || r.m.partition > 0 || r.m.paused
+	return !held && r.pod.identity != r.m.template.identity() && r.m.unfinished() && !r.lags(pods) && !r.lags(replicaSets)
+}
+
+// patched judges a patch of a workload that is about to be carried out.
+func (o *oracle) patched(r *request, d *workload, body *patchBody) {
+	if r.ghost {
+		return
+	}
+	s, m := r.server, r.server.view.workloads[d.slot]
+	set := body.Metadata.Annotations
+	last := o.recorded[d.uid]
+	rules := s.rules(&d.manifest)
+	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
+	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || set[lastReloadAnnotation] != nil && names != "" &&
+		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
+	switch {
+	case r.reload != nil, m == nil, !s.alive:
+	case restarts:
+		o.restarts(s, d, m, rules, last)
+	case set[appliedAnnotation] != nil:
+		o.adopts(s, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
+	}
+	if restarts && r.reload == nil {
+		last.restarted, last.by = time.Now(), s
+	}
+	if v, found := set[appliedAnnotation]; found {
+		last.sources, last.rules = ptr.Deref(v, ""), rules
+	}
+	if v, found := set[hashAnnotation]; found {
+		last.hash = ptr.Deref(v, "")
+	}
+	if v := set[lastReloadAnnotation]; v != nil {
+		last.last = *v
+	}
+	if _, found := set[recreatingAnnotation]; found {
+		last.recreating = names
+	}
+	o.recorded[d.uid] = last
+}
+
+// restarts judges an automatic restart.
+func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded) {
+	name, why := workloadName(d.slot), s.why[d.slot]
+	o.tally["restarts"]++
+	switch {
+	case !rules.managed():
+		o.fail("%s is restarted, although it has not opted in", name)
+	case d.deleting || s.view.terminating:
+		o.fail("%s is restarted, although it is being deleted", name)
+	case d.paused:
+		o.fail("%s is restarted, although it is paused", name)
+	case m.wanted() == 0:
+		o.fail("%s is restarted, although it has no pods", name)
+	case rules.agent:
+		o.fail("%s is restarted, although its agents apply what changes", name)
+	case last.recreating != "" && !why.stale: // it ends what has begun
+		o.tally["restarts of which the strategy was changed"]++
+		return
+	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval:
+		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
+	case o.world.skews.small() && time.Since(why.changed) < rules.settle && time.Since(why.since) < 10*rules.settle && len(why.doubts) == 0 && last.recreating == "":
+		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), rules.settle)
+	case why.stale:
+		o.tally["restarts for content that was not read"]++
+		return
+	case len(why.doubts) == 0 && (!o.world.skews.small() || m.kind == "Deployment" && s.lags(replicaSets)):
+		o.tally["restarts with wrong clocks, or an unknown revision"]++
+		return
+	case len(why.doubts) == 0:
+		o.fail("%s is restarted by server %d, although its containers have read the current content", name, s.id)
+		return
+	}
+	o.tally["restarts in doubt"]++
+	known := o.world.leaders() == 1 && d.template.annotations[hashAnnotation] == last.hash // else the last restart has been reverted
+	for _, c := range why.doubts {
+		known = known && o.doubts[c]
+		o.doubts[c] = o.doubts[c] || o.world.leaders() == 1
+	}
+	if known {
+		o.fail("%s is restarted again because of the same doubts", name)
+	}
+	s.why[d.slot] = reason{}
+}
+
+// record is what counts of the annotation applied-sources.
+type record struct {
+	Sources map[string]string `json:"sources"`
+}
+
+// adopts judges a record that restarts nothing: it may adopt content that containers have not read if the workload has just opted in, or the record was lost.
+func (o *oracle) adopts(s *server, d *workload, rules rules, text, hash string) {
+	var was, now record
+	if json.Unmarshal([]byte(text), &now) != nil {
+		o.fail("an invalid record: %s", text)
+	}
+	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &was) // empty, or not ours
+	o.tally["records"]++
+	last, known := o.recorded[d.uid]
+	may := !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
+	for source := range sourceCount {
+		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
+		content, _, adopts := strings.Cut(now.Sources[id], "@")
+		if before, _, _ := strings.Cut(was.Sources[id], "@"); !adopts || before == content && keyID(last.hash) == keyID(hash) {
+			continue
+		}
+		if !may {
+			o.fail("%s: a record adopts %s without a cause", workloadName(d.slot), id)
+		}
+		o.adopt(s, d, source)
+	}
+}
+
+// admitted notes what the webhook adopts.
+func (o *oracle) admitted(s *server, d *workload) {
+	var was, now record
+	_ = json.Unmarshal([]byte(o.recorded[d.uid].sources), &was) // empty, if there was none
+	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &now)
+	for source := range sourceCount {
+		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
+		content, _, adopts := strings.Cut(now.Sources[id], "@")
+		if before, _, _ := strings.Cut(was.Sources[id], "@"); adopts && before != content {
+			o.adopt(s, d, source)
+		}
+	}
+}
+
+// keyID identifies the key of a hash.
+func keyID(hash string) string { return hash[:min(len(hash), len("v1.12345678"))] }
+
+// adopt notes that the containers of a workload count as having read the content of a source.
+func (o *oracle) adopt(s *server, d *workload, source int) {
+	o.tally["sources that were adopted"]++
+	o.adoptedAt[d.uid] = time.Now()
+	for _, of := range [][]*pod{d.pods, s.podsOf(d.slot)} {
+		for _, p := range of {
+			for i := range p.containers {
+				by := adoptedBy{p.uid, i, source, p.containers[i].started}
+				o.adopted[by] = append(o.adopted[by], s.view.sources[source].content)
+			}
+		}
+	}
+}
+
+func (s *server) podsOf(slot int) (out []*pod) {
+	for _, p := range s.view.pods {
+		if p.slot == slot {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *pod) int { return cmp.Compare(a.uid, b.uid) })
+	return out
+}
+
+// shown is what a server shows of a workload.
+type shown struct {
+	policy.Decision
+
+	verdicts map[verdictOf]judge.SourceVerdict
+	rules    rules
+}
+
+// verdictOf identifies a verdict.
+type verdictOf struct {
+	pod, container, source int
+	files                  bool
+}
+
+// show returns what a server shows of a workload; nil: it does not know it.
+func (s *server) show(m *manifest) (out *shown) {
+	s.index.Read(func(known policy.Evaluator) {
+		w := known.Graph.Workload(m.key())
+		if w == nil {
+			return
+		}
+		e, now := known.Evaluate(w), s.controller.Clock.Now()
+		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m)}
+		j := e.Judge(now)
+		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
+			of := s.view.pods[p.Name]
+			for i := range p.Containers {
+				var n int
+				_, _ = fmt.Sscanf(p.Containers[i].Name, "container-%d", &n)
+				j.Container(p, &p.Containers[i], func(v judge.SourceVerdict) {
+					if of != nil && p.Deleted.IsZero() {
+						out.verdicts[verdictOf{of.uid, n, slices.Index(sourceNames[:], v.Name), v.File}] = v
+					}
+				})
+			}
+			return true
+		})
+	})
+	return out
+}
+
+// check checks what servers show. Calm: nothing is due any longer.
+func (o *oracle) check(calm bool) {
+	for _, s := range o.world.servers {
+		if !s.alive || !s.view.synced {
+			continue
+		}
+		for slot := range o.world.workloads {
+			if m := s.view.workloads[slot]; m != nil {
+				o.checkShown(s, m, calm)
+			}
+		}
+	}
+}
+
+func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
+	got := s.show(m)
+	if got == nil {
+		return
+	}
+	o.tally["states"]++
+	stale := false // as servers see it, or in doubt
+	for _, v := range got.verdicts {
+		stale = stale || v.State == judge.Stale || v.Doubt
+		if got.State == policy.InSync && got.Reason != policy.ReasonTerminating && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
+			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
+		}
+		if calm && v.State == judge.Unknown {
+			o.tally["Unknown: "+v.Reason+fmt.Sprintf(", doubt: %v", v.Doubt)]++
+		}
+	}
+	if due := got.State == policy.Stale || got.State == policy.Settling || got.State == policy.Pending && got.Reason == policy.ReasonSourceChanged; due && !stale {
+		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
+	}
+	o.checkAgents(s, m, got)
+	s.eachReads(m, func(r *reads) {
+		v, judged := got.verdicts[verdictOf{r.pod.uid, r.container, r.source, r.files}]
+		if !judged || r.keys == 0 || r.missing() || r.behind() {
+			return
+		}
+		// What a container of an older template has read is judged as if it had the current one.
+		wrong := v.State == judge.Current && r.stale() || v.State == judge.Stale && !r.stale() && r.pod.template.variant == m.template.variant
+		if excuse := r.excuse(&v); wrong && excuse != "" {
+			o.tally["false "+string(v.State)+", excused: "+excuse]++
+		} else if wrong {
+			o.fail("%v, and the verdict is %s (%s)", r, v.State, v.Reason)
+		}
+		if calm && s.leads {
+			o.checkApplied(s, r, &v, got)
+		}
+	})
+	if calm && s.leads {
+		o.checkRest(s, m, got)
+	}
+}
+
+// checkApplied checks, when nothing is due any longer, that a container of a workload that is restarted automatically has read the current content.
+func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *shown) {
+	d := o.world.workloads[r.m.slot]
+	if d == nil || !r.rules.managed() || r.rules.agent || !r.scope.triggers || !r.stale() || r.isAdopted() || d.exempt(s) || r.pod.identity != d.template.identity() {
+		return
+	}
+	switch {
+	case got.State == policy.Blocked || got.State == policy.Failed || got.State == policy.RollingOut:
+		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
+	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < judge.ClockMargin+3*time.Second:
+		o.tally["not applied, started as content was adopted: "+v.Reason]++
+	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
+		o.tally["not applied, unseen: "+v.Reason]++
+	default:
+		o.fail("%v, and nothing will apply it: %s (%s), %s (%s)", r, v.State, v.Reason, got.State, got.Message)
+	}
+}
+
+// exempt reports whether a workload is not restarted, whatever has changed, or its owner reverts that.
+func (d *workload) exempt(s *server) bool {
+	return d.deleting || s.view.terminating || d.paused || d.runs() || d.holder.fights() || d.stuck() || d.pdb
+}
+
+// checkRest checks that nothing seems to be due when nothing will happen.
+func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
+	d := o.world.workloads[m.slot]
+	if d == nil || d.exempt(s) || got.rules.agent {
+		return
+	}
+	if got.State == policy.Settling || got.State == policy.Pending {
+		o.fail("%s: server %d shows %s (%s: %s) at rest", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
+	}
+	o.tally["at rest: "+string(got.State)]++
+}
+
+// checkAgents checks that no workload is shown as in sync of which an agent has not applied content that the server has read.
+func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
+	d := o.world.workloads[m.slot]
+	if d == nil || !got.rules.agent || got.State != policy.InSync || got.Reason == policy.ReasonNoPods || got.Reason == policy.ReasonTerminating {
+		return
+	}
+	o.tally["workloads that agents keep in sync"]++
+	for _, p := range s.podsOf(m.slot) {
+		for source := range sourceCount {
+			seen, applied := &s.view.sources[source], &p.agent.applied[source]
+			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed
+			if p.agent.sources.has(source) && !p.terminating && (!p.agent.has || !same) {
+				o.fail("%s: server %d shows InSync (%s), but the agent of pod %d has not applied %s", workloadName(m.slot), s.id, got.Message, p.uid, sourceNames[source])
+			}
+		}
+	}
 }

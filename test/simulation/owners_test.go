@@ -89,7 +89,6 @@ func (w *world) wroteNamespace() {
 	w.revision++
 	w.annotated = w.revision
 	w.emit(w.namespace())
-	w.oracle.look()
 }
 
 // with returns a copy of a map with a key set, or without it if the text is empty.
@@ -106,26 +105,6 @@ func with(m map[string]string, key, text string) map[string]string {
 	return out
 }
 
-// replaceKey sets another HMAC key: a new one, or the previous one, as from a backup.
-func (w *world) replaceKey(restored bool) bool {
-	if restored && w.keyBefore == w.key {
-		return false
-	}
-	if restored {
-		w.key, w.keyBefore = w.keyBefore, w.key
-	} else {
-		w.keys++
-		w.key, w.keyBefore = w.keys, w.key
-	}
-	w.oracle.look()
-	return true
-}
-
-// loseKey deletes the key. A running server restores it; otherwise the next one creates another.
-func (w *world) loseKey() bool {
-	return !slices.ContainsFunc(w.servers, func(s *server) bool { return s.alive }) && w.replaceKey(false)
-}
-
 // annotate sets an annotation in the manifest of a workload's owner and applies it.
 func (w *world) annotate(slot int, annotation, text string) bool {
 	d := w.workloads[slot]
@@ -140,7 +119,7 @@ func (w *world) annotate(slot int, annotation, text string) bool {
 // clients stay.
 func (w *world) setTemplate(slot, variant, image int) bool {
 	d := w.workloads[slot]
-	if d == nil {
+	if d == nil || d.kind == "Job" {
 		return false
 	}
 	d.holder.variant, d.holder.image = variant, image
@@ -151,7 +130,7 @@ func (w *world) setTemplate(slot, variant, image int) bool {
 // as kubectl replace does. The image -1 is the current one.
 func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 	d := w.workloads[slot]
-	if d == nil {
+	if d == nil || d.kind == "Job" && (spec || image >= 0) {
 		return false
 	}
 	if image >= 0 {
@@ -162,7 +141,7 @@ func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 			m.annotations = d.owned
 		}
 		if spec {
-			m.template.annotations = w.seeds[slot].Template
+			m.template.annotations = nil
 		}
 		if image >= 0 {
 			m.template.image = image
@@ -184,7 +163,7 @@ func (w *world) editWorkload(slot int, owner bool) bool {
 // is the number of nodes that should have a pod: the others lose theirs, or are tainted.
 func (w *world) scale(slot, replicas int, owner bool) bool {
 	d := w.workloads[slot]
-	if d == nil {
+	if d == nil || d.runs() {
 		return false
 	}
 	if d.kind == "DaemonSet" {
@@ -217,7 +196,7 @@ func (w *world) hold(slot, partition int, onDelete bool) bool {
 // does nothing if the template is already the same.
 func (w *world) undo(slot int) bool {
 	d := w.workloads[slot]
-	if d == nil || d.paused || len(d.sets) < 2 {
+	if d == nil || d.paused || d.runs() || len(d.sets) < 2 {
 		return false
 	}
 	sorted := slices.SortedFunc(slices.Values(d.sets), func(a, b *set) int { return int(b.number - a.number) })
@@ -235,7 +214,7 @@ func (w *world) undo(slot int) bool {
 // restart is kubectl rollout restart.
 func (w *world) restart(slot int) bool {
 	d := w.workloads[slot]
-	return d != nil && !d.paused && w.write(d, "kubectl-rollout", func(m *manifest) {
+	return d != nil && !d.paused && !d.runs() && w.write(d, "kubectl-rollout", func(m *manifest) {
 		m.template.annotations = with(m.template.annotations, "kubectl.kubernetes.io/restartedAt", time.Now().Format(time.RFC3339Nano))
 	})
 }

@@ -17,17 +17,20 @@ import (
 // pod is a pod of a workload.
 type pod struct {
 	uid, ordinal int // the ordinal in a StatefulSet, or the node in a DaemonSet
+	slot         int
+	name         string
+	owner        metav1.OwnerReference
+	labels       map[string]string // immutable
 	template     template
 	identity     string // of the template
 	created      time.Time
-	born         uint64   // the revision of the world
-	mounted      bool     // whether its volumes are set up
-	files        contents // the content of its volumes
-	terminating  bool     // its node is lost, so that it never ends
-	left         bool     // it was to be evicted, and the record says so
+	born         uint64               // the revision of the world
+	version      uint64               // the revision of its last change
+	changed      bool                 // since then
+	mounted      bool                 // whether its volumes are set up
+	files        [sourceCount]reading // the content of its volumes
+	terminating  bool                 // its node is lost, so that it never ends
 	containers   []container
-	version      uint64            // of the object, by a counter of its own
-	shown        uint64            // the version that servers read, if it has an agent
 	annotations  map[string]string // other than those of the template; immutable
 	inPlace      podInPlace
 	agent        agent
@@ -37,16 +40,36 @@ type pod struct {
 // container is what the oracle must know: with what content it was started.
 type container struct {
 	started uint64    // the revision of the world; 0: not started
-	at      time.Time // by the clock of the node
-	known   knowledge
+	real    time.Time // when that was
+	at      time.Time // the same by the clock of the node
+	read    [sourceCount]reading
 	// restarts is how often it was started again.
 	restarts int32
 	ran      bool
 }
 
+// reading is the content of a source that was read, which it had since a revision.
+type reading struct {
+	content
+
+	since uint64
+}
+
 func (p *pod) node() int { return p.uid % 3 }
 
-func (p *pod) name(d *workload) string { return fmt.Sprint(workloadName(d.slot), "-pod-", p.uid) }
+// snapshot returns the pod as it is now.
+func (p *pod) snapshot() *pod {
+	out := *p
+	out.containers = slices.Clone(p.containers)
+	return &out
+}
+
+// tellPod emits the event of a pod.
+func (w *world) tellPod(d *workload, p *pod, deleted bool) {
+	w.revision++
+	p.version, p.changed = w.revision, false
+	w.emit(event{stream: pods, slot: d.slot, pod: p.snapshot(), deleted: deleted})
+}
 
 // ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
@@ -57,12 +80,29 @@ func (p *pod) ready() bool {
 // addPod creates a pod of a workload.
 func (w *world) addPod(d *workload, s *set, ordinal int) {
 	w.uids++
-	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(deployments),
+	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(),
 		born: w.revision, containers: make([]container, len(variants[s.template.variant]))}
-	p.version = 1
+	p.slot, p.owner, p.labels = d.slot, d.owner(), map[string]string{"app": workloadName(d.slot)}
+	p.name = fmt.Sprint(workloadName(d.slot), "-pod-", p.uid)
+	switch d.kind {
+	case "Deployment":
+		p.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
+		p.labels["pod-template-hash"] = s.hash()
+	case "StatefulSet":
+		p.name = fmt.Sprint(workloadName(d.slot), "-", ordinal)
+		fallthrough
+	case "DaemonSet":
+		p.labels["controller-revision-hash"] = s.name(d)
+	case "CronJob":
+		p.owner = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
+	}
+	if d.agents.sources != 0 {
+		p.labels[agentLabel] = "true"
+	}
 	w.born(d, p)
 	d.pods = append(d.pods, p)
 	w.logf("    %s: pod %d is created", workloadName(d.slot), p.uid)
+	w.tellPod(d, p, false)
 	w.kubelet(d, p)
 }
 
@@ -72,6 +112,13 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 // containers after it, because computeInitContainerActions only continues from one that has a status. Each of the
 // other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
+	w.startAll(d, p)
+	if p.changed {
+		w.tellPod(d, p, false)
+	}
+}
+
+func (w *world) startAll(d *workload, p *pod) {
 	if p.terminating || p.inPlace.down || p.inPlace.stuck {
 		return
 	}
@@ -88,7 +135,7 @@ func (w *world) kubelet(d *workload, p *pod) {
 	// A volume does not change while it cannot be set up again.
 	for _, u := range allUses[p.template.variant] {
 		if u.mounted() && starts(u) {
-			p.files[u.source] = w.sources[u.source].content
+			p.files[u.source] = w.reading(u.source)
 		}
 	}
 	for i := range spec {
@@ -102,14 +149,16 @@ func (w *world) kubelet(d *workload, p *pod) {
 }
 
 func (w *world) startContainer(d *workload, p *pod, i int) {
-	read := w.contents()
+	c := container{started: w.revision, real: time.Now(), at: w.nodeTime(p.node())}
+	for s := range c.read {
+		c.read[s] = w.reading(s)
+	}
 	for _, u := range variants[p.template.variant][i].uses {
 		if s := &w.sources[u.source]; u.mounted() && !u.starts(s.present, s.content) {
-			read[u.source] = p.files[u.source]
+			c.read[u.source] = p.files[u.source]
 		}
 	}
-	p.start(i, container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(read)})
-	d.started = max(d.started, w.revision)
+	p.start(i, c)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
@@ -131,26 +180,17 @@ func (w *world) restartContainer(slot, n int) bool {
 	return true
 }
 
-// contentChanged lets the kubelets see a source: containers that wait for it start, and containers that crash all
-// the time read it at some time.
+func (w *world) reading(source int) reading {
+	return reading{w.sources[source].content, w.sources[source].changed}
+}
+
+// contentChanged lets the kubelets see a source: containers that wait for it start.
 func (w *world) contentChanged(slot int) {
 	for _, d := range w.workloads {
 		if d == nil {
 			continue
 		}
-		d.maybe.allow(slot, w.sources[slot].content)
-		appears := d.truth.scopes[slot].ignores && w.sources[slot].present
 		for _, p := range d.pods {
-			for i := range p.containers {
-				if appears {
-					p.containers[i].known.appear(slot, w.sources[slot].content)
-				}
-			}
-			if p.template.image == crashing {
-				for i := range p.containers {
-					p.containers[i].known.allow(slot, w.sources[slot].content)
-				}
-			}
 			w.kubelet(d, p)
 		}
 		w.rollSoon(d)
@@ -183,7 +223,6 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 		return false
 	default:
 		p.terminating = true
-		p.version++
 		w.tellPod(d, p, false)
 		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
 		w.rollSoon(d)
@@ -192,22 +231,14 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 }
 
 // object returns a pod as an API object.
-func (p *pod) object(d *workload) corev1.Pod {
-	owner := d.owner()
-	if d.replaces() {
-		if s := d.set(p.identity); s != nil {
-			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
-		}
-	}
+func (p *pod) object() *corev1.Pod {
 	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
-	o := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: p.name(d), UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: map[string]string{"app": workloadName(d.slot)},
-		ResourceVersion: fmt.Sprint(p.version), Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: p.name, UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: p.labels, ResourceVersion: fmt.Sprint(p.version),
+		Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{p.owner},
 	}, Spec: t.Spec}
-	if s := d.set(p.identity); s != nil && d.kind == "Deployment" {
-		o.Labels["pod-template-hash"] = s.hash()
-	} else if s != nil {
-		o.Labels["controller-revision-hash"] = s.name(d)
+	if r := p.agent.told; r != nil {
+		o.Annotations[statusOfAgent] = r.text(p.agent.sources)
 	}
 	o.Spec.NodeName = fmt.Sprint("node-", p.node())
 	o.Status.Phase = corev1.PodRunning
@@ -215,7 +246,7 @@ func (p *pod) object(d *workload) corev1.Pod {
 	if p.ready() {
 		ready = corev1.ConditionTrue
 	}
-	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(seconds(p.created))}}
 	if p.terminating {
 		o.DeletionTimestamp = new(metav1.NewTime(seconds(p.created)))
 	}
@@ -252,8 +283,8 @@ func (d *workload) podList(name string) runtime.Object {
 	out := &corev1.PodList{}
 	if d != nil {
 		for _, p := range d.pods {
-			if name == "" || p.name(d) == name {
-				out.Items = append(out.Items, p.object(d))
+			if name == "" || p.name == name {
+				out.Items = append(out.Items, *p.object())
 			}
 		}
 	}

@@ -16,14 +16,11 @@ import (
 type reloadRequest struct {
 	mode v1alpha1.ReloadRequestMode
 	done chan struct{}
-	// listed are the pods of the workload, if they have been listed.
-	listed *listing
 }
 
 // views returns the ConfigDependency of any workload.
 type views struct {
-	d          *workload
-	apiVersion string
+	d *workload
 }
 
 // Lookup implements reload.Views.
@@ -31,7 +28,7 @@ func (v views) Lookup(string, string) (*v1alpha1.ConfigDependency, error) {
 	return &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v.d.key().ViewName(), UID: "view"},
 		Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{
-			APIVersion: v.apiVersion, Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
+			APIVersion: apiVersions[v.d.kind], Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
 	}, nil
 }
 
@@ -41,10 +38,9 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 	if d == nil || !server.alive || !server.view.synced {
 		return false
 	}
-	apiVersion, _ := server.kinds.Of(d.key().Kind).GroupVersionKind().ToAPIVersionAndKind()
 	request := &reloadRequest{mode: mode, done: make(chan struct{})}
 	storage := &reload.REST{
-		Views: views{d, apiVersion}, Index: server.index, Client: server.client(request), Sink: notify.Sinks{},
+		Views: views{d}, Index: server.index, Client: server.client(request), Sink: notify.Sinks{},
 		Clock: server.controller.Clock,
 	}
 	go func() {
@@ -52,7 +48,7 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 		ctx := genericapirequest.WithNamespace(quiet, namespace)
 		answer, err := storage.Create(ctx, d.key().ViewName(), &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: mode}}, nil, &metav1.CreateOptions{})
 		if err == nil && answer.(*v1alpha1.Reload).Status.Triggered {
-			s.world.oracle.tally.Reloads++
+			s.world.oracle.tally["restarts on request"]++
 		}
 	}()
 	s.drain()

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -19,6 +22,7 @@ type set struct {
 	taken    int64 // its rank among the sets that were the newest
 	created  time.Time
 	serial   int
+	version  uint64
 	// reused: it was created for an earlier rollout.
 	reused bool
 	// annotations are the annotations of the workload at the creation of the set, which kubectl rollout undo
@@ -56,7 +60,7 @@ func (w *world) revise(d *workload) {
 	before, s := d.newest(), d.set(d.template.identity())
 	switch {
 	case s == nil:
-		s = &set{template: d.template, identity: d.template.identity(), created: w.apiTime(deployments), serial: len(d.sets)}
+		s = &set{template: d.template, identity: d.template.identity(), created: w.apiTime(), serial: len(d.sets)}
 		d.sets = append(slices.Clone(d.sets), s)
 		d.number++
 		s.number = d.number
@@ -67,6 +71,7 @@ func (w *world) revise(d *workload) {
 		w.number(d, s)
 	}
 	s.taken = d.taken
+	w.tellSet(d, s, false)
 	s.annotations = d.annotations
 	if d.kind == "Deployment" && s.serial > 0 && len(d.sets) > 1 {
 		w.logf("    %s: revision %d", workloadName(d.slot), s.number)
@@ -77,7 +82,73 @@ func (w *world) revise(d *workload) {
 func (w *world) number(d *workload, s *set) {
 	d.number++
 	s.number, s.reused = d.number, true
+	w.tellSet(d, s, false)
 }
+
+// metadata returns what servers read of a ReplicaSet.
+func (s *set) metadata(d *workload) runtime.Object {
+	owner := d.owner()
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: s.name(d), UID: s.uid(d), ResourceVersion: fmt.Sprint(s.version), OwnerReferences: []metav1.OwnerReference{owner},
+			Labels: map[string]string{"pod-template-hash": s.hash()}, Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(s.number)},
+		},
+	}
+}
+
+// run returns a Job of a CronJob.
+func (s *set) run(d *workload) runtime.Object {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.name(d), UID: s.uid(d), ResourceVersion: fmt.Sprint(s.version),
+		CreationTimestamp: metav1.NewTime(seconds(s.created)), OwnerReferences: []metav1.OwnerReference{d.owner()}}}
+}
+
+// tellSet emits the event of a ReplicaSet of a Deployment, or of a Job of a CronJob. Servers read no other sets.
+func (w *world) tellSet(d *workload, s *set, deleted bool) {
+	if d.kind != "Deployment" && d.kind != "CronJob" {
+		return
+	}
+	w.revision++
+	s.version = w.revision
+	e := event{stream: replicaSets, slot: d.slot, deleted: deleted}
+	if e.other = s.metadata(d); d.kind == "CronJob" {
+		e.stream, e.other = jobs, s.run(d)
+	}
+	w.emit(e)
+}
+
+// startRun starts a Job of a CronJob.
+func (w *world) startRun(d *workload) bool {
+	if d.kind != "CronJob" || d.deleting {
+		return false
+	}
+	w.uids++
+	s := &set{template: d.template, identity: d.template.identity(), created: w.apiTime(), serial: w.uids}
+	d.sets = append(slices.Clone(d.sets), s)
+	w.tellSet(d, s, false)
+	w.addPod(d, s, 0)
+	return true
+}
+
+// endRuns ends the pods of a Job or a CronJob.
+func (w *world) endRuns(d *workload) bool {
+	if !d.runs() || len(d.pods) == 0 {
+		return false
+	}
+	for len(d.pods) > 0 {
+		w.remove(d, d.pods[0])
+	}
+	if d.ended = true; d.kind == "CronJob" {
+		for _, s := range d.sets {
+			w.tellSet(d, s, true)
+		}
+		d.sets = nil
+	}
+	return true
+}
+
+// runs reports whether pods of a workload run to an end, and are not replaced.
+func (d *workload) runs() bool { return d.kind == "Job" || d.kind == "CronJob" }
 
 func (d *workload) hasPods(s *set) bool {
 	return slices.ContainsFunc(d.pods, func(p *pod) bool { return p.identity == s.identity })
@@ -111,6 +182,9 @@ func (w *world) step(d *workload) bool {
 
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
+	if d.kind == "CronJob" {
+		return false
+	}
 	switch s := d.newest(); {
 	case s != nil && s.identity == identity && s.number < d.number: // the controller now reads what it has created
 		w.number(d, s)
@@ -122,15 +196,20 @@ func (w *world) stepPods(d *workload) bool {
 		}
 	default:
 		w.revise(d)
-		d.truth.rolled = w.revision
 		if d.current == "" {
 			d.current = identity
 		}
 		return true
 	}
 	switch d.kind {
-	case "Deployment", boat:
+	case "Deployment":
 		return w.stepDeployment(d)
+	case "Job":
+		if d.ended || len(d.pods) > 0 {
+			return false
+		}
+		w.addPod(d, d.newest(), 0)
+		return true
 	case "StatefulSet":
 		return w.stepStatefulSet(d)
 	default:
@@ -303,6 +382,9 @@ type progress struct {
 
 // status writes the status, if it has changed.
 func (w *world) status(d *workload) {
+	if d.kind == "CronJob" {
+		return
+	}
 	if d.newest() == nil {
 		if d.paused && d.progress.observed != d.generation {
 			d.progress.observed = d.generation
@@ -341,19 +423,16 @@ func (w *world) status(d *workload) {
 	w.tellWorkload(d)
 }
 
-// replaces reports whether the pods of a workload belong to ReplicaSets, of which one replaces the other.
-func (d *workload) replaces() bool { return d.kind == "Deployment" || d.kind == boat }
-
-// wanted returns the number of pods in the specification of the workload.
-func (d *workload) wanted() int {
-	if d.kind == "DaemonSet" {
-		return d.progress.desired + d.progress.misscheduled
+// wanted returns how many pods there should be, as the status says.
+func (m *manifest) wanted() int {
+	if m.kind == "DaemonSet" {
+		return m.progress.desired + m.progress.misscheduled
 	}
-	return d.replicas
+	return m.replicas
 }
 
 // unfinished reports whether the status shows an incomplete rollout.
-func (d *workload) unfinished() bool {
+func (d *manifest) unfinished() bool {
 	p := &d.progress
-	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.replaces() || p.updatedReady < d.replicas
+	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.kind == "Deployment" || p.updatedReady < d.replicas
 }

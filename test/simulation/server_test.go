@@ -18,66 +18,63 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
+	workloads "github.com/configdep/configdep/pkg/workload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// server is a replica: an index that follows the world, and a controller that leads or stands by.
+// server is a replica: an index that follows the world, and a controller that runs while it leads.
 type server struct {
 	id      int
 	world   *world
 	network *network
 	alive   bool
 
-	kinds      kind.Table
 	index      *ingest.Index
 	replay     *ingest.Replay
 	digester   *dependency.Digester
 	key        int // of the digester
-	regressed  int // how often it found that revisions had decreased
 	controller *controller.Controller
 	streams    [streamCount]stream
 	view       view
 	gate       gate
 
-	leads bool // otherwise it stands by
-	// Since it leads or stands by: the last confirmed write of each workload, and when it could first see that its
-	// pods run with other content.
-	written    map[int]confirmed
-	staleSince map[int]time.Time
-	stop       context.CancelFunc
-	ended      chan struct{}
-	stopped    atomic.Bool // the context of the controller is canceled
-	// restarted is when it last restarted each workload automatically since the process started.
-	restarted map[int]restarted
-	// looked is what it had seen when it last began to verify the pods of each workload.
-	looked map[int]view
-	// listed are the pods that it listed last, of each workload.
-	listed []*listing
+	leads bool
+	// why are the workloads for whose restart there has been a reason, at any time since they were last seen to run with the current content.
+	why     map[int]reason
+	stop    context.CancelFunc
+	ended   chan struct{}
+	stopped atomic.Bool // the context of the controller is canceled
 
 	// asleep: its workers do not run. deaf: its requests do not reach the API server. mute: answers do not reach it.
 	asleep, deaf, mute bool
 }
 
-// confirmed is a write that a server knows to be successful.
-type confirmed struct {
-	version uint64
-	at      time.Time
-}
-
 // stream is a watch of one resource.
 type stream struct {
-	listed uint64 // the revision of the last list; 0: none
-	relist bool   // the watch has ended
-	held   bool   // no event arrives
+	listed bool
+	relist bool // the watch has ended
+	held   bool // no event arrives
 	queue  []event
-	ended  bool // the watch has ended, because the definition or the right to read it has changed
+}
+
+// view is what a server has read. The index has to draw its conclusions from the same.
+type view struct {
+	synced      bool
+	annotations map[string]string // of the namespace
+	terminating bool              // the namespace
+	sources     [sourceCount]source
+	// read are the states of sources, by the revision since which they had them, and whether an event told them.
+	read      [sourceCount]map[uint64]bool
+	readAt    [sourceCount]map[uint64]time.Time
+	changed   [sourceCount]time.Time // when the server last saw their content change
+	unnamed   [sourceCount]bool      // they were deleted while no template named them
+	workloads map[int]*manifest
+	pods      map[string]*pod
 }
 
 // keyOf returns one of the keys of the hash.
@@ -86,22 +83,10 @@ func keyOf(n int) []byte {
 	return sum[:]
 }
 
-func digesterOf(key int) *dependency.Digester { return dependency.NewDigester(keyOf(key)) }
-
-// defaults are the defaults of every server.
-func (w *world) policyDefaults() policy.Defaults {
-	d := &w.defaults
-	return policy.Defaults{
-		Mode: policy.Mode(d.Mode), Settle: time.Second,
-		AutoReloadAll: d.AutoReloadAll, ReloadOnCreate: d.ReloadOnChange, ReloadOnDelete: d.ReloadOnChange,
-	}
-}
-
 // birth starts the process of a server. It has read nothing yet.
 func (s *server) birth() {
 	s.alive = true
 	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
-	s.kinds = s.world.kinds()
 	s.controller = controller.New(controller.Config{
 		Client:  s.client(nil),
 		Sink:    notify.Sinks{},
@@ -109,28 +94,31 @@ func (s *server) birth() {
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.Within(ingest.Scope{Kinds: s.kinds, Agents: s.world.hasAgents()})
-	s.index.SetDefaults(s.world.policyDefaults())
-	s.regressed = 0
-	s.restarted, s.looked, s.listed = map[int]restarted{}, map[int]view{}, make([]*listing, len(s.world.workloads))
+	s.index.Within(ingest.Scope{})
+	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second})
+	s.streams = [streamCount]stream{}
 	s.read()
-	for i := range s.streams {
-		s.streams[i] = stream{}
-	}
 }
 
-// read starts to read the world with the current key. Resources without a stream have no objects.
+func (s *server) client(request *reloadRequest) workloads.Client {
+	return workloadtest.Client(client{server: s, reload: request})
+}
+
+// read starts to read the world with the current key.
 func (s *server) read() {
-	s.digester, s.key = digesterOf(s.world.key), s.world.key
-	s.view = view{begun: s.world.revision, key: s.key}
+	s.digester, s.key = dependency.NewDigester(keyOf(s.world.key)), s.world.key
+	s.view = view{workloads: map[int]*manifest{}, pods: map[string]*pod{}}
+	for slot := range s.view.read {
+		s.view.read[slot], s.view.readAt[slot] = map[uint64]bool{0: false}, map[uint64]time.Time{} // 0: that it has never been there
+	}
+	s.why = map[int]reason{}
 	s.replay = ingest.NewReplay(s.index, s.digester)
 	s.replay.Encoded = true
-	for _, resource := range unused {
-		s.must(s.replay.ListOf(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
-	}
+	s.must(s.replay.ListOf(unused, fmt.Sprint(s.world.revision)))
 }
 
-var unused = []string{"cronjobs", "jobs", "replicasets", "pods"}
+// unused is a stream without objects: ReplicaSets without a Deployment.
+const unused = "replicasets"
 
 func (s *server) must(err error) {
 	if err != nil {
@@ -138,61 +126,23 @@ func (s *server) must(err error) {
 	}
 }
 
-// again reads everything again.
+// again reads everything again, as after the key was replaced.
 func (s *server) again() {
+	s.index.Reset()
 	s.read()
 	for i := range s.streams {
 		s.streams[i] = stream{held: s.streams[i].held}
 	}
 }
 
-// rekey reads everything with another key, as package ingest does when the key was replaced. What the server has
-// witnessed remains known.
-func (s *server) rekey() {
-	before := s.view
-	s.index.Rekey()
-	s.again()
-	if !before.synced {
-		return
-	}
-	s.view = before
-	if !before.rekeying {
-		s.view.kept, s.view.strange = map[int]string{}, map[int]bool{}
-		for slot, hash := range before.records {
-			if ofKey(hash, before.key) || hash == before.kept[slot] {
-				s.view.kept[slot] = hash // otherwise it could not be compared before either
-			}
-			s.view.strange[slot] = !s.world.oracle.says(slot, hash, &before)
-		}
-	}
-	s.view.key, s.view.rekeying = s.key, true
-}
-
-// restored ends the watches of a server after etcd was restored. What it has witnessed before belongs to another
-// history, for the oracle too: it may start again.
-func (s *server) restored() {
-	s.written = map[int]confirmed{}
-	if !s.alive {
-		return
-	}
-	for i := range s.streams {
-		s.streams[i].relist, s.streams[i].queue = true, nil
-	}
-}
-
-// run runs the controller until halt, as a leader or standing by.
-func (s *server) run(leads bool) {
+// lead runs the controller until halt.
+func (s *server) lead() {
 	ctx, cancel := context.WithCancel(quiet)
-	s.stop, s.ended, s.leads = cancel, make(chan struct{}), leads
-	s.written, s.staleSince = map[int]confirmed{}, map[int]time.Time{}
+	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
 	s.stopped.Store(false)
-	serve := s.controller.StandBy
-	if leads {
-		serve = s.controller.Run
-	}
 	go func() {
 		defer close(s.ended)
-		serve(ctx, s)
+		s.controller.Run(ctx, s)
 	}()
 }
 
@@ -205,39 +155,18 @@ func (s *server) Read(f func(policy.Evaluator)) bool {
 	return s.index.Read(f)
 }
 
-// verdict is what a server shows of a workload.
-type verdict struct {
-	state, reason, message, action string
-	shown                          *v1alpha1.ConfigDependency // nil: the server does not know the workload
-	timed, provisional             bool                       // see policy.Decision
-}
-
-// decide returns the state of a workload as a server's API would show it.
-func (s *server) decide(d *workload) (v verdict) {
-	s.index.Read(func(known policy.Evaluator) {
-		if w := known.Graph.Workload(d.key()); w != nil {
-			e := known.Evaluate(w)
-			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
-			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(s.kinds, e, decision), decision.Timed, decision.Provisional}
+// leaders returns how many servers lead.
+func (w *world) leaders() (n int) {
+	for _, s := range w.servers {
+		if s.leads {
+			n++
 		}
-	})
-	return v
+	}
+	return n
 }
 
-// led reports whether a server leads.
-func (w *world) led() bool {
-	return slices.ContainsFunc(w.servers, func(s *server) bool { return s.leads })
-}
-
-func (d *workload) key() dependency.WorkloadKey {
+func (d *manifest) key() dependency.WorkloadKey {
 	return dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
-}
-
-// knows reports whether the server knows a workload.
-func (s *server) knows(kind string, slot int) (is bool) {
-	d := workload{manifest: manifest{kind: kind, slot: slot}}
-	s.index.Read(func(known policy.Evaluator) { is = known.Graph.Workload(d.key()) != nil })
-	return is
 }
 
 // deliver passes one event or one list of a stream to the index, and reports whether there was one.
@@ -246,110 +175,128 @@ func (s *server) deliver(id streamID) bool {
 	switch {
 	case st.held:
 		return false
-	case s.leaves(id):
-		s.leave(id)
-	case s.joins(id), st.listed == 0, st.relist && !s.view.absent[id]:
+	case !st.listed, st.relist:
 		s.list(id)
 	case len(st.queue) > 0:
 		e := st.queue[0]
 		st.queue = st.queue[1:]
 		s.look(&e, false)
-		if e.revision < s.view.latest {
-			s.view.disordered = s.view.latest
-		}
-		s.view.latest = max(s.view.latest, e.revision)
 		if e.deleted {
-			s.must(s.replay.Delete(s.sent(&e)))
+			s.must(s.replay.Delete(e.object()))
 		} else {
-			s.must(s.replay.Set(s.sent(&e)))
+			s.must(s.replay.Set(e.object()))
 		}
 	default:
 		return false
 	}
-	s.noticeRestore()
-	return true
-}
-
-// noticeRestore makes the server read everything again if it has found that etcd was restored.
-func (s *server) noticeRestore() {
-	if n := s.index.Progress().Restored; n != s.regressed {
-		s.regressed = n
-		if s.world.restored == 0 {
-			s.world.oracle.fail("server %d takes etcd for restored, which it has not been", s.id)
-		}
-		s.world.logf("  server %d starts again", s.id)
-		s.index.Reset()
-		s.again()
+	if s.index.Progress().Restored != 0 {
+		s.world.oracle.fail("server %d takes etcd for restored, which it has not been", s.id)
 	}
+	return true
 }
 
 func (s *server) list(id streamID) {
 	st := &s.streams[id]
-	again := st.listed != 0
-	s.join(id)
-	st.queue, st.relist, st.listed = nil, false, s.world.revision
-	s.view.listed[id], s.view.latest = s.world.revision, s.world.revision
+	again := st.listed
+	st.queue, st.relist, st.listed = nil, false, true
 	events := s.world.list(id)
 	var objects []runtime.Object
-	seen := map[int]bool{}
+	found := map[int]bool{}
+	if id == pods {
+		clear(s.view.pods)
+	}
 	for i := range events {
 		s.look(&events[i], true)
-		seen[events[i].slot] = true
-		objects = append(objects, s.sent(&events[i]))
+		found[events[i].slot] = true
+		objects = append(objects, events[i].object())
 	}
-	if id == configMaps || id == secrets {
-		for slot := range s.view.sources {
-			if sourceStream(slot) == id && !seen[slot] && s.view.sources[slot].present {
-				s.look(&event{slot: slot, source: &source{changed: s.world.revision, keys: s.world.sources[slot].keys}}, true)
-			}
+	for slot := range s.view.sources {
+		if sourceStream(slot) == id && !found[slot] {
+			s.look(&event{slot: slot, source: &s.world.sources[slot]}, true)
 		}
 	}
-	version := s.world.shown(id, s.world.revision)
-	if again {
-		s.must(s.replay.Probe(quiet, s.world.nameOf(id), version)) // a watch has ended, before which the version is probed
+	for slot, m := range s.view.workloads {
+		if workloadStreams[m.kind] == id && !found[slot] {
+			delete(s.view.workloads, slot)
+		}
 	}
-	s.must(s.replay.ListOf(s.world.nameOf(id), fmt.Sprint(version), objects...))
+	if again {
+		s.must(s.replay.Probe(quiet, streamNames[id], s.world.revision)) // a watch has ended, before which the version is probed
+	}
+	s.must(s.replay.ListOf(streamNames[id], fmt.Sprint(s.world.revision), objects...))
 	s.sync()
 }
 
 // sync notes that the last of the first lists has been read.
 func (s *server) sync() {
-	if s.view.synced && !s.view.rekeying {
+	if s.view.synced || slices.ContainsFunc(s.streams[:], func(st stream) bool { return !st.listed }) {
 		return
 	}
-	for _, i := range s.world.streams() {
-		if s.streams[i].listed == 0 {
-			return
-		}
-	}
-	if !s.view.synced {
-		s.view.since = slices.Max(s.view.listed[:])
-	}
-	s.view.synced, s.view.rekeying = true, false
+	s.view.synced = true
 	s.world.logf("    server %d has read everything", s.id)
 	synctest.Wait() // workers have handled all workloads, which are queued again below
-	for _, resource := range unused {
-		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
+	for _, name := range append([]string{unused}, streamNames[:]...) {
+		s.must(s.replay.Probe(quiet, name, s.world.revision))
 	}
-	for _, id := range s.world.streams() {
-		if !s.view.absent[id] {
-			s.must(s.replay.Probe(quiet, s.world.nameOf(id), s.world.shown(id, s.world.revision)))
+}
+
+// look records what reaches the server.
+func (s *server) look(e *event, byList bool) {
+	v := &s.view
+	switch {
+	case e.workload != nil && e.deleted:
+		delete(v.workloads, e.slot)
+	case e.workload != nil:
+		v.workloads[e.slot] = e.workload
+	case e.pod != nil && e.deleted:
+		delete(v.pods, e.pod.name)
+	case e.pod != nil:
+		v.pods[e.pod.name] = e.pod
+	case e.namespace != nil:
+		v.annotations, v.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
+	case e.source != nil:
+		if !v.synced { // changes are remembered only from then on
+			clear(v.read[e.slot])
+		}
+		if v.sources[e.slot].changed != e.source.changed || !v.synced {
+			v.readAt[e.slot][e.source.changed] = time.Now()
+			if v.synced {
+				v.changed[e.slot] = time.Now()
+			}
+			v.read[e.slot][e.source.changed] = v.read[e.slot][e.source.changed] || !byList
+		}
+		if v.sources[e.slot].present && !e.source.present && !v.uses(e.slot) {
+			v.unnamed[e.slot] = true
+		}
+		v.sources[e.slot] = *e.source
+	}
+}
+
+// uses reports whether a template uses a source.
+func (v *view) uses(source int) bool {
+	for _, m := range v.workloads {
+		if slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return u.source == source }) {
+			return true
 		}
 	}
+	return false
+}
+
+// lags reports whether anything of a stream has yet to reach the server.
+func (s *server) lags(id streamID) bool {
+	st := &s.streams[id]
+	return len(st.queue) > 0 || st.relist || !st.listed
 }
 
 // bookmark sends a bookmark of each resource whose events have all reached the server.
 func (s *server) bookmark() {
-	if !s.alive || !s.view.synced || s.view.rekeying {
+	if !s.alive || !s.view.synced {
 		return
 	}
-	defer s.noticeRestore()
-	for _, resource := range unused {
-		s.must(s.replay.Bookmark(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
-	}
-	for _, id := range s.world.streams() {
-		if st := &s.streams[id]; !st.held && !st.relist && !st.ended && !s.view.absent[id] && len(st.queue) == 0 {
-			s.must(s.replay.Bookmark(s.world.nameOf(id), fmt.Sprint(s.world.shown(id, s.world.revision))))
+	s.must(s.replay.Bookmark(unused, fmt.Sprint(s.world.revision)))
+	for id := range streamCount {
+		if !s.streams[id].held && !s.lags(id) {
+			s.must(s.replay.Bookmark(streamNames[id], fmt.Sprint(s.world.revision)))
 		}
 	}
 }

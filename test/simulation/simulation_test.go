@@ -5,7 +5,6 @@ package simulation
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -52,11 +51,9 @@ const firstRevision = 100
 
 // newSimulation returns a simulation of a history that has not started.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: firstRevision, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaults: h.defaults,
+	w := &world{revision: firstRevision, skews: h.Skews, pace: h.Pace, defaults: h.defaults,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
-	w.offsets[0] += h.Ahead[0]
-	w.offsets[1] += h.Ahead[1]
-	w.oracle = &oracle{world: w}
+	w.oracle = newOracle(w)
 	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.Batches}
 	for id := range h.Servers {
 		w.servers = append(w.servers, &server{id: id, world: w, network: s.network})
@@ -91,7 +88,7 @@ func (s *simulation) fight() {
 	s.answers = 0
 	if a, b := s.world.servers[0], s.world.servers[len(s.world.servers)-1]; a != b && a.leads && b.leads {
 		s.world.logf("    two leaders fight")
-		s.world.oracle.tally.Fights++
+		s.world.oracle.tally["fights of two leaders"]++
 		s.resign(a, false)
 		return
 	}
@@ -105,18 +102,10 @@ func (s *simulation) note() {
 	for _, r := range sorted(s.network.requests) {
 		if !r.noted {
 			r.noted = true
-			r.seen, r.sent = r.server.view, time.Now()
-			r.seen.templates, r.seen.kept = maps.Clone(r.seen.templates), maps.Clone(r.seen.kept)
-			switch {
-			case r.reload != nil:
-			case r.action.GetVerb() == "get":
-				r.server.looked[r.slot] = r.seen
-			case s.world.evicts(r): // it was decided before the pods were listed
-				r.seen = r.server.looked[r.slot]
-			}
-			r.listed = *r.listing()
 			s.world.logf("%v", r)
-			s.world.oracle.sent(r)
+			if r.patch() != nil && r.reload == nil {
+				s.world.oracle.patches++
+			}
 		}
 	}
 }
@@ -131,7 +120,7 @@ func (s *simulation) deliver() (delivered bool) {
 		server.gate.close()
 		if server.key != s.world.key && !server.streams[secrets].held {
 			s.world.logf("    server %d reads another key", server.id)
-			server.rekey()
+			server.again()
 			delivered = true
 		}
 		for once := true; once || s.batches; once = false {
@@ -153,11 +142,11 @@ func (s *simulation) deliver() (delivered bool) {
 // next returns the stream with the earliest event, of those that are not held.
 func (s *server) next() (first streamID, found bool) {
 	var at uint64
-	for _, id := range s.world.streams() {
+	for id := range streamCount {
 		st := &s.streams[id]
 		switch {
 		case st.held:
-		case s.leaves(id), s.joins(id), st.listed == 0, st.relist && !s.view.absent[id]:
+		case !st.listed, st.relist:
 			return id, true
 		case len(st.queue) > 0 && (!found || st.queue[0].revision < at):
 			first, found, at = id, true, st.queue[0].revision
@@ -189,7 +178,6 @@ func (s *simulation) answer() bool {
 		}
 		s.network.requests = append(s.network.requests[:i:i], s.network.requests[i+1:]...)
 		if !r.ghost {
-			s.world.oracle.answered(r)
 			r.reply <- *r.done
 		}
 		return true
@@ -230,9 +218,7 @@ func (s *simulation) lead(server *server) bool {
 	if !server.alive || server.leads {
 		return false
 	}
-	s.halt(server, false)
-	server.run(true)
-	s.world.oracle.look()
+	server.lead()
 	return true
 }
 
@@ -243,13 +229,14 @@ func (s *simulation) resign(server *server, ghosts bool) bool {
 		return false
 	}
 	s.halt(server, ghosts)
-	server.run(false)
-	s.world.oracle.look()
 	return true
 }
 
 // halt stops the controller of a server; see resign.
 func (s *simulation) halt(server *server, ghosts bool) {
+	if !server.leads {
+		return
+	}
 	server.stopped.Store(true)
 	server.stop()
 	s.network.mu.Lock()
@@ -279,7 +266,6 @@ func (s *simulation) kill(server *server, ghosts bool) bool {
 	s.halt(server, ghosts)
 	server.alive = false
 	server.index, server.replay, server.controller = nil, nil, nil
-	s.world.oracle.look()
 	return true
 }
 
@@ -288,7 +274,6 @@ func (s *simulation) birth(server *server) bool {
 		return false
 	}
 	server.birth()
-	server.run(false)
 	return true
 }
 
@@ -315,9 +300,6 @@ func (s *simulation) calm() {
 		if d != nil {
 			d.refused, d.restarter = false, restarting{stuck: d.restarter.stuck}
 		}
-	}
-	if s.world.definition.denied { // a watch does not last that long
-		s.world.endWatches(false)
 	}
 	s.sleep(calmFor)
 }
@@ -350,8 +332,8 @@ func (s *simulation) lastHour() {
 	for _, d := range s.world.workloads {
 		switch {
 		case d == nil:
-		case d.annotations[recreatingAnnotation] != "", d.truth.evicting != "" && d.pdb:
-			return // pods are verified again and again, and removed records are remembered
+		case d.annotations[recreatingAnnotation] != "", s.world.oracle.recorded[d.uid].recreating != "":
+			return // pods are listed again and again
 		case d.holder.fights():
 			allowed += mostInAnHour
 		}

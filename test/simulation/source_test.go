@@ -20,10 +20,8 @@ type source struct {
 	version uint64
 	created time.Time
 	content content
-	// changed is the revision of the last change of content or presence, and keys are those of the last change of
-	// each key.
+	// changed is the revision of the last change of content or presence.
 	changed uint64
-	keys    [keyCount]uint64
 	// written and labelled are the times in managedFields of the last write by the owner, who sets the content,
 	// and by a client that only sets labels.
 	written, labelled time.Time
@@ -31,8 +29,13 @@ type source struct {
 	gone              content // the content with which it was last deleted
 }
 
-// lastChanged is the time of the content in managedFields.
-func (s *source) lastChanged() time.Time { return seconds(s.written) }
+// rewriting is a change of the content of a source, or of its presence: from the state of one revision to that of another.
+type rewriting struct {
+	from, to uint64
+	at       time.Time
+	dated    bool
+	was, is  content
+}
 
 func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
 
@@ -44,10 +47,10 @@ func (s *source) object(slot int) runtime.Object {
 		Labels: map[string]string{"label": fmt.Sprint(s.label)}, Annotations: map[string]string{"note": fmt.Sprint(s.note)},
 	}
 	if s.ignored {
-		m.Annotations[either(slot, ignoreAnnotation, reloaderIgnore)] = "true"
+		m.Annotations[ignoreAnnotation] = "true"
 	}
 	if s.match {
-		m.Annotations[either(slot, matchAnnotation, reloaderMatch)] = "true"
+		m.Annotations[matchAnnotation] = "true"
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{fields("owner", s.written, `{"f:data":{".":{}}}`)}
 	if !s.labelled.IsZero() {
@@ -90,10 +93,10 @@ func (w *world) createSource(slot int, c content) bool {
 		return false
 	}
 	w.uids++
-	now := w.apiTime(sourceStream(slot))
+	now := w.apiTime()
 	was := *s
-	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, keys: was.keys, gone: was.gone}
-	w.wroteSource(slot, was.content, was.present)
+	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, gone: was.gone}
+	w.wroteSource(slot, was.content, was.present, true)
 	return true
 }
 
@@ -104,7 +107,7 @@ func (w *world) deleteSource(slot int) bool {
 	}
 	was := s.content
 	s.mark, s.content, s.gone = mark{}, content{}, was
-	w.wroteSource(slot, was, true)
+	w.wroteSource(slot, was, true, false)
 	return true
 }
 
@@ -115,14 +118,16 @@ func (w *world) setContent(slot int, c content, applied bool) bool {
 	if !s.present || s.content == c || c == (content{}) {
 		return false
 	}
+	dated := applied
 	for k, v := range c {
-		if applied || v != 0 && v != s.content[k] {
-			s.written = w.apiTime(sourceStream(slot))
-		}
+		dated = dated || v != 0 && v != s.content[k]
+	}
+	if dated {
+		s.written = w.apiTime()
 	}
 	was := s.content
 	s.content = c
-	w.wroteSource(slot, was, true)
+	w.wroteSource(slot, was, true, dated)
 	return true
 }
 
@@ -134,12 +139,12 @@ func (w *world) editSource(slot int, owner bool) bool {
 	}
 	if owner {
 		s.note++
-		s.written = w.apiTime(sourceStream(slot))
+		s.written = w.apiTime()
 	} else {
 		s.label++
-		s.labelled = w.apiTime(sourceStream(slot))
+		s.labelled = w.apiTime()
 	}
-	w.wroteSource(slot, s.content, true)
+	w.wroteSource(slot, s.content, true, true)
 	return true
 }
 
@@ -154,24 +159,23 @@ func (w *world) markSource(slot int, match bool) bool {
 	} else {
 		s.ignored = !s.ignored
 	}
-	s.labelled = w.apiTime(sourceStream(slot))
-	w.wroteSource(slot, s.content, true)
+	s.labelled = w.apiTime()
+	w.wroteSource(slot, s.content, true, true)
 	return true
 }
 
-// wroteSource emits the event of a source that was written, given its previous content and presence.
-func (w *world) wroteSource(slot int, was content, present bool) {
+// wroteSource emits the event of a source that was written, given its previous content and presence. Dated: the write left its time, which tells if it is
+// another second than before.
+func (w *world) wroteSource(slot int, was content, present, dated bool) {
 	w.revision++
 	s := &w.sources[slot]
-	s.version = w.shown(sourceStream(slot), w.revision)
+	s.version = w.revision
 	changed := s.content != was || s.present != present
 	if changed {
+		dated = dated && (!present || !seconds(s.written).Equal(w.dates[slot]))
+		w.dates[slot] = seconds(s.written)
+		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content})
 		s.changed = w.revision
-	}
-	for k := range was {
-		if was[k] != s.content[k] {
-			s.keys[k] = w.revision
-		}
 	}
 	copied := *s
 	w.emit(event{stream: sourceStream(slot), slot: slot, source: &copied})
@@ -179,5 +183,4 @@ func (w *world) wroteSource(slot int, was content, present bool) {
 		w.contentChanged(slot)
 	}
 	w.agentsSee(slot)
-	w.oracle.look()
 }

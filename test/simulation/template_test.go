@@ -21,7 +21,6 @@ const (
 	items                // one key as a file
 	subPath              // one key as a file that is not updated
 	projected            // all keys as files, in a projected volume
-	named                // all keys, by the controller of a custom resource that names it outside of the pod template
 )
 
 // use is one use of a source by a container.
@@ -46,7 +45,7 @@ func (u use) reads() keySet {
 func (u use) whole() bool { return u.how != env && u.how != items && u.how != subPath }
 
 // mounted reports whether a volume shows the source.
-func (u use) mounted() bool { return u.how != env && u.how != envFrom && u.how != named }
+func (u use) mounted() bool { return u.how != env && u.how != envFrom }
 
 // live reports whether the container sees changes without a restart.
 func (u use) live() bool { return u.mounted() && u.how != subPath }
@@ -82,18 +81,17 @@ type containerSpec struct {
 
 func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
 
-// variants are the pods of templates, init containers first: the ordinary ones, then the same for custom resources that name s1
-// themselves, the ordinary ones with a restarter, and one that reads nothing itself.
-var variants = slices.Concat(ordinary, withNamed(ordinary), withRestarter(ordinary), [][]containerSpec{pod1()})
+// variants are the pods of templates, init containers first: the ordinary ones, the same with a restarter, and one that reads nothing itself.
+var variants = slices.Concat(ordinary, withRestarter(ordinary), [][]containerSpec{pod1()})
 
 // ordinaryVariants is their number.
 var ordinaryVariants = len(ordinary)
 
 // readsNothing is the variant of which only an agent reads sources.
-var readsNothing = 3 * ordinaryVariants
+var readsNothing = 2 * ordinaryVariants
 
 // restartable is the number of an ordinary variant with a restarter.
-func restartable(variant int) int { return 2*ordinaryVariants + variant }
+func restartable(variant int) int { return ordinaryVariants + variant }
 
 // hasRestarter reports whether the pods of a variant can be restarted in place.
 func hasRestarter(variant int) bool { return variants[variant][0].role == restarter }
@@ -101,16 +99,6 @@ func hasRestarter(variant int) bool { return variants[variant][0].role == restar
 func withRestarter(ordinary [][]containerSpec) (out [][]containerSpec) {
 	for _, containers := range ordinary {
 		out = append(out, append([]containerSpec{{role: restarter}}, containers...))
-	}
-	return out
-}
-
-func withNamed(ordinary [][]containerSpec) (out [][]containerSpec) {
-	for _, containers := range ordinary {
-		containers = slices.Clone(containers)
-		last := &containers[len(containers)-1]
-		last.uses = append(slices.Clone(last.uses), use{source: 3, how: named, optional: true})
-		out = append(out, containers)
 	}
 	return out
 }
@@ -231,8 +219,6 @@ func addUse(spec *corev1.PodSpec, c *corev1.Container, u use, id string) {
 		}
 		c.EnvFrom = append(c.EnvFrom, from)
 		return
-	case named:
-		return
 	}
 	v := corev1.Volume{Name: "volume-" + id}
 	mount := corev1.VolumeMount{Name: v.Name, MountPath: "/etc/" + v.Name}
@@ -276,14 +262,4 @@ func withImage(containers []corev1.Container, image int) (out []corev1.Container
 		out = append(out, c)
 	}
 	return out
-}
-
-// missing reports whether a source or key is absent that a pod of a variant requires.
-func missing(variant int, marks [sourceCount]mark, c contents) bool {
-	for _, u := range allUses[variant] {
-		if !u.starts(marks[u.source].present, c[u.source]) {
-			return true
-		}
-	}
-	return false
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -52,7 +51,7 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 // admit calls the webhook for a workload that is about to be written by a client other than a server.
 func (w *world) admit(d *workload, before *manifest) {
 	s := w.servers[w.webhook.server%len(w.servers)]
-	if !w.webhook.installed || w.webhook.down || !s.alive || d.deleting {
+	if !w.webhook.installed || w.webhook.down || !s.alive || d.deleting || d.runs() {
 		return
 	}
 	operation := admissionv1.Create
@@ -69,11 +68,6 @@ func (w *world) admit(d *workload, before *manifest) {
 		Request: &admissionv1.AdmissionRequest{UID: "1", Operation: operation, Namespace: namespace, Name: workloadName(d.slot),
 			Kind: metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: d.kind}, Object: raw(&d.manifest)},
 	}
-	template := "/spec/template/metadata"
-	if d.kind == boat {
-		review.Request.Kind = metav1.GroupVersionKind{Group: boatGroup, Version: boatVersions[w.definition.version], Kind: boat}
-		template = "/spec/crew/template/metadata"
-	}
 	if before != nil {
 		review.Request.OldObject = raw(before)
 	}
@@ -84,18 +78,10 @@ func (w *world) admit(d *workload, before *manifest) {
 	if !response.Allowed {
 		w.oracle.fail("the webhook rejects %s", workloadName(d.slot))
 	}
-	present, marks := s.view.contents(), s.view.marks()
-	for slot := range present {
-		looksUp := func(u use) bool { return u.source == slot && !u.starts(marks[slot].present, present[slot]) }
-		if !marks[slot].present || slices.ContainsFunc(allUses[d.template.variant], looksUp) {
-			present[slot], marks[slot] = w.sources[slot].content, w.sources[slot].mark
-		}
-	}
-	w.patchAdmitted(d, response.Patch, template)
-	rules := rulesOf(d.declares(), s.view.annotations, w.defaults).counting()
-	w.oracle.learn(d.annotations[hashAnnotation], s.key, rules, d.template.variant, present, marks)
+	w.patchAdmitted(d, response.Patch)
+	w.oracle.admitted(s, d)
 	w.logf("    the webhook, answered by server %d: %s", s.id, response.Patch)
-	w.oracle.tally.Admitted++
+	w.oracle.tally["admissions"]++
 }
 
 func raw(m *manifest) runtime.RawExtension {
@@ -113,7 +99,7 @@ func (s *server) review(review *admissionv1.AdmissionReview) *admissionv1.Admiss
 		panic(err)
 	}
 	handler := admission.NewHandler(admission.Config{
-		Index: s.index, Kinds: s.kinds, Finder: finder{s.world}, Clock: skewedClock{skew: s.world.skews.Servers[s.id]},
+		Index: s.index, Finder: finder{s.world}, Clock: skewedClock{skew: s.world.skews.Servers[s.id]},
 	})
 	r := httptest.NewRequestWithContext(quiet, http.MethodPost, admission.Path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -127,8 +113,8 @@ func (s *server) review(review *admissionv1.AdmissionReview) *admissionv1.Admiss
 	return answer.Response
 }
 
-// patchAdmitted applies a JSON patch, which may only set configdep's annotations: on the workload, and on its pod template at a path.
-func (w *world) patchAdmitted(d *workload, patch []byte, template string) {
+// patchAdmitted applies a JSON patch, which may only set configdep's annotations: on the workload, and on its pod template.
+func (w *world) patchAdmitted(d *workload, patch []byte) {
 	var operations []struct {
 		Op, Path string
 		Value    any
@@ -142,14 +128,14 @@ func (w *world) patchAdmitted(d *workload, patch []byte, template string) {
 			continue // the map itself
 		}
 		key = strings.ReplaceAll(key, "~1", "/")
-		if !strings.HasPrefix(key, "configdep.io/") && (key != lastReloadedFrom || at != template) {
+		if !strings.HasPrefix(key, "configdep.io/") {
 			w.oracle.fail("the webhook patches %s", o.Path)
 		}
 		text, _ := o.Value.(string)
 		switch at {
 		case "/metadata":
 			d.annotations = with(d.annotations, key, text)
-		case template:
+		case "/spec/template/metadata":
 			d.template.annotations = with(d.template.annotations, key, text)
 		default:
 			w.oracle.fail("the webhook patches %s", o.Path)

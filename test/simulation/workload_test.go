@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,22 +36,12 @@ func (t *template) identity() string {
 	return b.String()
 }
 
-// pods is identity without what a custom resource names itself.
-func (t *template) pods() string {
-	pods := *t
-	if pods.variant < 2*ordinaryVariants {
-		pods.variant %= ordinaryVariants
-	}
-	return pods.identity()
-}
-
 // manifest is a workload as the API shows it. Its maps are immutable.
 type manifest struct {
 	kind        string
 	slot        int
 	uid         int
 	revision    uint64 // of the world
-	version     uint64 // as shown by the API
 	created     time.Time
 	generation  int64
 	annotations map[string]string
@@ -90,6 +81,7 @@ type workload struct {
 	current string
 	// largest is the identity of the template of the ReplicaSet with the most pods.
 	largest string
+	ended   bool // a Job that has run
 	// due is when the controllers act; zero: they have nothing to do.
 	due time.Time
 	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine denies the patches of the
@@ -97,13 +89,6 @@ type workload struct {
 	pdb, refused bool
 	restarter    restarting
 	agents       agents
-
-	truth truth
-	// started is the revision at which a container last started.
-	started uint64
-	// maybe contains the contents that pods may have read as far as a server can see: all contents since the
-	// template changed, or since the record.
-	maybe knowledge
 }
 
 func workloadName(slot int) string { return "w" + strconv.Itoa(slot) }
@@ -113,7 +98,7 @@ func (m *manifest) object() runtime.Object {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": workloadName(m.slot)}}
 	meta := metav1.ObjectMeta{
 		Namespace: namespace, Name: workloadName(m.slot), UID: types.UID(fmt.Sprint("workload-", m.uid)),
-		ResourceVersion: fmt.Sprint(m.version), CreationTimestamp: metav1.NewTime(seconds(m.created)), Generation: m.generation,
+		ResourceVersion: fmt.Sprint(m.revision), CreationTimestamp: metav1.NewTime(seconds(m.created)), Generation: m.generation,
 		Labels: map[string]string{"app": workloadName(m.slot), "label": fmt.Sprint(m.label)}, Annotations: maps.Clone(m.annotations),
 	}
 	if m.deleting {
@@ -124,9 +109,6 @@ func (m *manifest) object() runtime.Object {
 		raw := `{"f:metadata":{"f:annotations":{}}}`
 		if e.template {
 			raw = `{"f:spec":{"f:template":{}}}`
-			if m.kind == boat {
-				raw = `{"f:spec":{"f:crew":{"f:template":{}}}}`
-			}
 		}
 		meta.ManagedFields = append(meta.ManagedFields, fields(e.manager, e.at, raw))
 	}
@@ -148,8 +130,10 @@ func (m *manifest) object() runtime.Object {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: p.observed, Replicas: all,
 				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
-	case boat:
-		return m.boat(meta, t, selector)
+	case "Job":
+		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Template: t, Selector: selector}, Status: batchv1.JobStatus{Active: all}}
+	case "CronJob":
+		return &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: t}}}}
 	case "StatefulSet":
 		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
@@ -181,33 +165,20 @@ func (m *manifest) object() runtime.Object {
 	}
 }
 
-// templateWritten is the time of the last write of the template in managedFields.
-func (m *manifest) templateWritten() time.Time {
-	at := m.created
-	for _, e := range m.managers {
-		if e.template && e.at.After(at) {
-			at = e.at
-		}
-	}
-	return seconds(at)
-}
-
 func (w *world) createWorkload(slot int) bool {
-	if w.workloads[slot] != nil || w.terminating || w.seeds[slot].Kind == boat && w.definition.absent {
+	if w.workloads[slot] != nil || w.terminating {
 		return false
 	}
 	w.uids++
 	seed := w.seeds[slot]
-	now := w.apiTime(deployments)
+	now := w.apiTime()
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0], annotations: maps.Clone(seed.Template)}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable,
+		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
 	w.workloads[slot] = d
 	w.admit(d, nil)
-	d.truth.templated, d.truth.exposed, d.maybe = w.revision+1, d.template.identity(), startedWith(w.contents())
-	d.truth.shown = d.truth.templated
 	w.wroteWorkload(d)
 	return true
 }
@@ -218,13 +189,16 @@ func (w *world) deleteWorkload(slot int) bool {
 		return false
 	}
 	w.workloads[slot] = nil
+	w.revision++
+	gone := d.manifest
+	gone.revision = w.revision
+	w.emit(event{stream: workloadStreams[d.kind], slot: slot, workload: &gone, deleted: true})
+	for _, s := range d.sets {
+		w.tellSet(d, s, true)
+	}
 	for _, p := range d.pods {
 		w.tellPod(d, p, true)
 	}
-	w.revision++
-	gone := d.manifest
-	gone.revision, gone.version = w.revision, w.shown(workloadStream(d.kind), w.revision)
-	w.emit(event{stream: workloadStream(d.kind), slot: slot, workload: &gone, deleted: true})
 	return true
 }
 
@@ -252,28 +226,12 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
 	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete
 	metaTook = metaTook || now.label != before.label || spec
-	if pods := now.annotations[recreatingAnnotation]; manager != fieldManager && pods != "" && pods != before.annotations[recreatingAnnotation] {
-		d.truth.broughtBack = eviction{pods, now.annotations[lastReloadAnnotation]}
-	}
 	if !templateTook && !templateLost && !metaTook && !metaLost {
 		d.manifest = before
 		return false
 	}
 	if templateTook || templateLost || spec {
 		now.generation++
-	}
-	was, is := before.template.identity(), now.template.identity()
-	if was != is {
-		d.truth.templated = w.revision + 1
-	}
-	if before.template.pods() != now.template.pods() {
-		d.truth.shown = w.revision + 1
-	}
-	if !now.paused {
-		if was != is || before.paused && d.truth.exposed != is {
-			d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
-		}
-		d.truth.exposed = is
 	}
 	now.managers = slices.Clone(now.managers)
 	if templateTook || metaTook { // if fields are only removed, the time does not change
@@ -282,7 +240,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 			i = len(now.managers)
 			now.managers = append(now.managers, entry{manager: manager})
 		}
-		now.managers[i].at = w.apiTime(workloadStream(d.kind))
+		now.managers[i].at = w.apiTime()
 		now.managers[i].template = now.managers[i].template || templateTook
 	}
 	for i := range now.managers {
@@ -323,9 +281,7 @@ func (w *world) wroteWorkload(d *workload) {
 	if s := d.newest(); s != nil && d.kind == "Deployment" && s.identity == d.template.identity() {
 		s.annotations = merged(s.annotations, d.annotations) // annotations of sets are never removed
 	}
-	w.oracle.look()
 	w.rollSoon(d)
-	w.oracle.look()
 }
 
 func merged(a, b map[string]string) map[string]string {
@@ -339,7 +295,7 @@ func merged(a, b map[string]string) map[string]string {
 
 // tellWorkload emits the event of a workload.
 func (w *world) tellWorkload(d *workload) {
-	d.revision, d.version = w.revision, w.shown(workloadStream(d.kind), w.revision)
+	d.revision = w.revision
 	copied := d.manifest
-	w.emit(event{stream: workloadStream(d.kind), slot: d.slot, workload: &copied})
+	w.emit(event{stream: workloadStreams[d.kind], slot: d.slot, workload: &copied})
 }

@@ -24,7 +24,6 @@ type seed struct {
 	Variants    [2]int            `json:"variants"`
 	Replicas    int               `json:"replicas"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Template    map[string]string `json:"template,omitempty"` // the annotations of the pod template
 	Reaction    reaction          `json:"reaction,omitempty"`
 	Delay       time.Duration     `json:"delay,omitempty"`
 	// MaxUnavailable is what its update strategy says; negative: 0, and 0: nothing.
@@ -38,7 +37,6 @@ type seed struct {
 // methods return at once and are called by one goroutine.
 type world struct {
 	revision uint64
-	offsets  [2]uint64 // of the versions in the API, by revision counter
 	skews    skews
 	pace     time.Duration // of the other controllers; 0: they act at once
 	uids     int
@@ -49,16 +47,14 @@ type world struct {
 	annotated   uint64            // the revision at which the namespace was last written
 	terminating bool              // the namespace is being deleted
 	sources     [sourceCount]source
-	workloads   []*workload // nil: absent
-	key         int         // the HMAC key that the servers share
-	keyBefore   int         // their previous key
-	keys        int         // the last key that was created
-	backup      *backup
-	restored    uint64 // when etcd was last restored
+	changes     [sourceCount][]rewriting
+	dates       [sourceCount]time.Time // of the last of them, as sources tell
+	workloads   []*workload            // nil: absent
+	key         int                    // the HMAC key that the servers share
+	keyBefore   int                    // their previous key
+	keys        int                    // the last key that was created
 	webhook     webhook
-	definition  definition
 
-	read    []streamID // by the servers
 	servers []*server
 	oracle  *oracle
 	trace   *[]string // nil: not traced
@@ -68,6 +64,34 @@ func (w *world) logf(format string, args ...any) {
 	if w.trace != nil {
 		*w.trace = append(*w.trace, fmt.Sprintf("%s r%-4d ", time.Now().Format("15:04:05.000"), w.revision)+fmt.Sprintf(format, args...))
 	}
+}
+
+// skews are the errors of clocks, which are constant in a history.
+type skews struct {
+	API     time.Duration    `json:"api"`
+	Servers [2]time.Duration `json:"servers"`
+	Nodes   [3]time.Duration `json:"nodes"`
+}
+
+// small reports whether clocks are synchronized, as configdep assumes.
+func (s *skews) small() bool {
+	const most = 2 * time.Second
+	for _, group := range [][]time.Duration{{s.API}, s.Servers[:], s.Nodes[:]} {
+		for _, d := range group {
+			if d.Abs() > most/2 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// apiTime is the time of the API server.
+func (w *world) apiTime() time.Time { return time.Now().Add(w.skews.API) }
+
+// nodeTime is the time of a node.
+func (w *world) nodeTime(node int) time.Time {
+	return time.Now().Add(w.skews.Nodes[node%len(w.skews.Nodes)])
 }
 
 // streamID identifies one of the resources that change in a simulation.
@@ -80,15 +104,15 @@ const (
 	configMaps
 	secrets
 	namespaces
-	boats
-	agentPods
+	pods
+	replicaSets
+	jobs
+	cronJobs
 	streamCount
 )
 
-// ordinaryStreams are those that the servers read in every history.
-const ordinaryStreams = boats
-
-var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "boats", "agentpods"}
+// streamNames are the names of the streams in the index.
+var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs"}
 
 func (s streamID) String() string { return streamNames[s] }
 
@@ -99,17 +123,8 @@ func sourceStream(slot int) streamID {
 	return configMaps
 }
 
-func workloadStream(kind string) streamID {
-	switch kind {
-	case "Deployment":
-		return deployments
-	case "StatefulSet":
-		return statefulSets
-	case boat:
-		return boats
-	default:
-		return daemonSets
-	}
+var workloadStreams = map[string]streamID{
+	"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets, "Job": jobs, "CronJob": cronJobs,
 }
 
 // event is a change of an object, as in a watch event.
@@ -122,7 +137,8 @@ type event struct {
 	workload  *manifest
 	source    *source
 	namespace *corev1.Namespace
-	pod       *metav1.PartialObjectMetadata
+	pod       *pod
+	other     runtime.Object // a ReplicaSet, or a Job of a CronJob
 }
 
 func (e *event) object() runtime.Object {
@@ -132,7 +148,9 @@ func (e *event) object() runtime.Object {
 	case e.source != nil:
 		return e.source.object(e.slot)
 	case e.pod != nil:
-		return e.pod.DeepCopy()
+		return e.pod.object()
+	case e.other != nil:
+		return e.other.DeepCopyObject()
 	default:
 		return e.namespace
 	}
@@ -141,12 +159,12 @@ func (e *event) object() runtime.Object {
 // namespace returns the event of the current namespace.
 func (w *world) namespace() event {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, ResourceVersion: fmt.Sprint(w.shown(namespaces, min(max(w.annotated, firstRevision), w.revision))), Annotations: maps.Clone(w.annotations)}}
+		Name: namespace, ResourceVersion: fmt.Sprint(max(w.annotated, firstRevision)), Annotations: maps.Clone(w.annotations)}}
 	if w.terminating {
 		n.DeletionTimestamp = new(metav1.NewTime(seconds(time.Now())))
 		n.Status.Phase = corev1.NamespaceTerminating
 	}
-	return event{revision: w.revision, stream: namespaces, namespace: n}
+	return event{stream: namespaces, namespace: n}
 }
 
 // emit sends an event to the servers.
@@ -154,7 +172,7 @@ func (w *world) emit(e event) {
 	e.revision = w.revision
 	e.deleted = e.deleted || e.source != nil && !e.source.present
 	for _, s := range w.servers {
-		if s.alive && !s.view.absent[e.stream] {
+		if s.alive {
 			st := &s.streams[e.stream]
 			st.queue = append(st.queue, e)
 		}
@@ -166,28 +184,33 @@ func (w *world) list(id streamID) (events []event) {
 	switch id {
 	case namespaces:
 		return []event{w.namespace()}
-	case agentPods:
-		for slot, d := range w.workloads {
-			if d == nil {
-				continue
-			}
-			for _, p := range d.pods {
-				if d.agents.sources != 0 {
-					events = append(events, event{stream: id, slot: slot, pod: p.agentObject(d)})
-				}
-			}
-		}
 	case configMaps, secrets:
 		for slot := range w.sources {
 			if s := w.sources[slot]; sourceStream(slot) == id && s.present {
 				events = append(events, event{stream: id, slot: slot, source: &s})
 			}
 		}
-	default:
-		for slot, d := range w.workloads {
-			if d != nil && workloadStream(d.kind) == id {
-				m := d.manifest
-				events = append(events, event{stream: id, slot: slot, workload: &m})
+		return events
+	}
+	for slot, d := range w.workloads {
+		switch {
+		case d == nil:
+			continue
+		case workloadStreams[d.kind] == id:
+			m := d.manifest
+			events = append(events, event{stream: id, slot: slot, workload: &m})
+		case id == pods:
+			for _, p := range d.pods {
+				events = append(events, event{stream: id, slot: slot, pod: p.snapshot()})
+			}
+		case id == replicaSets && d.kind == "Deployment":
+			for _, s := range d.sets {
+				events = append(events, event{stream: id, slot: slot, other: s.metadata(d)})
+			}
+		}
+		if id == jobs && d.kind == "CronJob" {
+			for _, s := range d.sets {
+				events = append(events, event{stream: id, slot: slot, other: s.run(d)})
 			}
 		}
 	}
@@ -199,13 +222,6 @@ func (w *world) contents() (c contents) {
 		c[slot] = w.sources[slot].content
 	}
 	return c
-}
-
-func (w *world) marks() (m [sourceCount]mark) {
-	for slot := range w.sources {
-		m[slot] = w.sources[slot].mark
-	}
-	return m
 }
 
 // terminateNamespace begins to delete the namespace. Its objects are deleted one by one.
@@ -261,31 +277,45 @@ func (w *world) due() (at time.Time) {
 // advance does everything that is due.
 func (w *world) advance() (done bool) {
 	now := time.Now()
+	isDue := func(at *time.Time) bool {
+		if at.IsZero() || at.After(now) {
+			return false
+		}
+		*at, done = time.Time{}, true
+		return true
+	}
 	for _, d := range w.workloads {
 		if d == nil {
 			continue
 		}
-		if !d.due.IsZero() && !d.due.After(now) {
-			d.due, done = time.Time{}, true
-			if w.step(d) {
-				d.due = now.Add(w.pace)
-			}
-			w.oracle.look()
+		if isDue(&d.due) && w.step(d) {
+			d.due = now.Add(w.pace)
 		}
 		for _, p := range d.pods {
-			if !p.acts.IsZero() && !p.acts.After(now) {
-				done = true
+			if isDue(&p.acts) {
 				w.act(d, p)
 			}
-			if !p.agent.due.IsZero() && !p.agent.due.After(now) {
-				done = true
+			if isDue(&p.agent.due) {
 				w.actAgent(d, p)
 			}
 		}
-		if !d.holder.due.IsZero() && !d.holder.due.After(now) {
-			done = true
+		if isDue(&d.holder.due) {
 			w.react(d)
 		}
 	}
 	return done
+}
+
+// replaceKey sets another HMAC key: a new one, or the previous one, as from a backup.
+func (w *world) replaceKey(restored bool) bool {
+	if restored && w.keyBefore == w.key {
+		return false
+	}
+	if restored {
+		w.key, w.keyBefore = w.keyBefore, w.key
+	} else {
+		w.keys++
+		w.key, w.keyBefore = w.keys, w.key
+	}
+	return true
 }

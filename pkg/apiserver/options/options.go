@@ -54,8 +54,6 @@ type Options struct {
 	Reload policy.Defaults
 	// Dialects are which annotations of other tools are read.
 	Dialects DialectOptions
-	// ControllerRevisions is whether to look up ControllerRevisions.
-	ControllerRevisions bool
 	// ReloadJobs is whether CronJobs and Jobs are run again.
 	ReloadJobs bool
 	// ConcurrentReloads is how many workloads are patched at the same time.
@@ -127,16 +125,15 @@ func NewOptions() *Options {
 			// Others need additional rights.
 			Strategies: []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent},
 		},
-		ControllerRevisions: true,
-		ConcurrentReloads:   8,
-		MaxWatchesPerUser:   5000,
-		WebhookSecretPath:   true,
-		WebhookExempt:       []string{metav1.NamespaceSystem},
-		LeaderElection:      LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
-		Certificate:         newCertificateOptions(),
-		Dialects:            newDialectOptions(),
-		Kinds:               KindOptions{Presets: kind.PresetNames()},
-		Reloader:            newReloaderOptions(),
+		ConcurrentReloads: 8,
+		MaxWatchesPerUser: 5000,
+		WebhookSecretPath: true,
+		WebhookExempt:     []string{metav1.NamespaceSystem},
+		LeaderElection:    LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
+		Certificate:       newCertificateOptions(),
+		Dialects:          newDialectOptions(),
+		Kinds:             KindOptions{Presets: kind.PresetNames()},
+		Reloader:          newReloaderOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Validating policies and webhooks of the cluster may refuse a Reload. Mutating ones have

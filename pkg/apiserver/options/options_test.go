@@ -140,7 +140,7 @@ func TestSecretTypes(t *testing.T) {
 		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
 		}
-		tt.scope.PodStatuses, tt.scope.Agents = true, true // by default
+		tt.scope.PodStatuses = true // by default
 		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -209,10 +209,6 @@ func TestStrategies(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
-	}
-	o := NewOptions()
-	if o.Reload.Strategies = []policy.Strategy{policy.Annotate}; o.Scope().Agents {
-		t.Error("agents are read although no workload may ask for them")
 	}
 	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)

@@ -38,9 +38,6 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, env-var, "+
 			"agent, for which the server watches the pods with the label "+status.Label+", recreate, which needs the right to evict pods, and in-place, "+
 			"which needs the rights to patch pods and to list PodDisruptionBudgets. A workload that asks for another strategy is not restarted, and reports that.")
-	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,
-		"Look up ControllerRevisions, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
-			"and which pods of a DaemonSet have it. If false, such workloads are restarted in doubt.")
 	fs.BoolVar(&o.ReloadJobs, "reload-jobs", o.ReloadJobs,
 		"Run CronJobs and Jobs again when their content changes, if their own annotations of Stakater Reloader ask for that: a Job is started from the CronJob, "+
 			"and a Job is replaced by one of the same name. This needs the rights to create Jobs, and to delete them. No default or annotation of a namespace, "+

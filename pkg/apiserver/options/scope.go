@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // addScopeFlags adds the flags that select which objects are read.
@@ -41,7 +40,7 @@ const helmRelease = "helm.sh/release.v1"
 func (o *Options) Scope() ingest.Scope {
 	s := ingest.Scope{
 		Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, WithoutConfigMaps: !o.ReadConfigMaps, UnreadTypes: o.ExcludedSecretTypes,
-		PodStatuses: o.ReadSecretProviderClasses, Agents: slices.Contains(o.Reload.Strategies, policy.Agent), Dialects: o.Reload.Dialects,
+		PodStatuses: o.ReadSecretProviderClasses, Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
 	return s

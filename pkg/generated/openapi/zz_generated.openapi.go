@@ -29,6 +29,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.LastReload{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_LastReload(ref),
 		v1alpha1.PatternStatus{}.OpenAPIModelName():          schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref),
 		v1alpha1.PodContent{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodContent(ref),
+		v1alpha1.PodCounts{}.OpenAPIModelName():              schema_pkg_apis_configdep_v1alpha1_PodCounts(ref),
 		v1alpha1.PodSummary{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodSummary(ref),
 		v1alpha1.Reload{}.OpenAPIModelName():                 schema_pkg_apis_configdep_v1alpha1_Reload(ref),
 		v1alpha1.ReloadPolicy{}.OpenAPIModelName():           schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref),
@@ -200,7 +201,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependencyPods shows with which content the containers of the pods of a workload were started, as far as that can be known. It is read live from the subresource \"pods\" of the workload's ConfigDependency.",
+				Description: "ConfigDependencyPods shows with which content the containers of the pods of a workload were started, as far as that can be known. It is the subresource \"pods\" of the workload's ConfigDependency.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -233,7 +234,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"time": {
 						SchemaProps: spec.SchemaProps{
-							Description: "time is when the pods were read.",
+							Description: "time is when the states were determined.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -246,7 +247,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"templateRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRevision is the revision of the current pod template: the label pod-template-hash or controller-revision-hash of its pods. It is empty if it is not known, and for kinds without revisions.",
+							Description: "templateRevision is the revision of the current pod template: the label pod-template-hash, controller-revision-hash or, of a DaemonSet, pod-template-generation of its pods. It is empty if it is not known, and for kinds without revisions.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -267,7 +268,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"truncated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "truncated is true if the workload has more pods than are shown.",
+							Description: "truncated is true if the workload has more pods than are shown: at most 5,000, and fewer if it has more than 1,000 sources, so that pods times sources are at most 5,000,000.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -282,7 +283,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pods are the pods of the workload that have not finished, ordered by name.",
+							Description: "pods are the pods of the workload that have not finished, ordered by name; those of a CronJob are ordered by their runs first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -363,11 +364,11 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state summarizes the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must stay unchanged for a while before a restart. Pending: a restart is due, or it is not known yet with which content the pods run, or config agents have yet to apply it. RollingOut: the rollout is not complete. Failed: the rollout is not progressing, or a config agent cannot apply the current content. Blocked: restarts are on hold until a user acts.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout is not progressing, or a config agent cannot apply the current content.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval. With the reason NotRecorded or Verifying, it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or evicted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must stay unchanged for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
+							Description: "state summarizes the workload, whether or not it has opted in: spec.reload.mode says who acts. InSync: all containers run with the current content of their sources, or no pod runs. Stale: some run with old content, and nothing will happen by itself. Unknown: that cannot be known; message says why. Settling: content has changed, and must stay unchanged for a while before a restart. Pending: a restart is due, or config agents have yet to apply the content. RollingOut: pods are being replaced or restarted. Failed: the rollout is not progressing, or a config agent cannot apply the content. Blocked: restarts are on hold until a user acts.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout is not progressing, or a config agent cannot apply the current content.\n - `\"InSync\"` : all containers run with the current content of their sources, or no pod runs.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or restarted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must stay unchanged for a while before a restart.\n - `\"Stale\"` : some containers run with old content, and nothing will happen by itself.\n - `\"Unknown\"` : it cannot be known whether some containers run with old content.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Blocked", "Failed", "InSync", "Pending", "RollingOut", "Settling", "Unmanaged"},
+							Enum:        []interface{}{"Blocked", "Failed", "InSync", "Pending", "RollingOut", "Settling", "Stale", "Unknown"},
 						},
 					},
 					"reason": {
@@ -382,6 +383,19 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							Description: "message describes in a sentence what happens next, and why.",
 							Type:        []string{"string"},
 							Format:      "",
+						},
+					},
+					"pods": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pods counts the pods by what their containers run with. Pods that have finished or are being deleted do not count.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PodCounts{}.OpenAPIModelName()),
+						},
+					},
+					"staleSince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "staleSince is when the first change was made that a running container has not read.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"configHash": {
@@ -432,7 +446,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "patterns shows for each pattern in the annotation configdep.io/sources, ordered by kind and pattern, which sources it currently matches. Sources that the annotation names without a pattern are in spec.sources.",
+							Description: "patterns shows for each pattern in the annotation configdep.io/sources, ordered by kind and pattern, which sources it currently matches.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -461,7 +475,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods run with the current content; Unknown if there is reason to doubt that. (The content at the time when the workload opted in counts as current.) RolloutComplete: all pods are up to date with the template.",
+							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all containers run with the current content; Unknown if that cannot be known. RolloutComplete: all pods are up to date with the template. Ready, Reconciling and Stalled summarize the state for tools that wait for objects.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -473,11 +487,11 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 						},
 					},
 				},
-				Required: []string{"state", "appliedHash"},
+				Required: []string{"state", "pods", "appliedHash"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.LastReload{}.OpenAPIModelName(), v1alpha1.PatternStatus{}.OpenAPIModelName(), v1alpha1.SourceStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.LastReload{}.OpenAPIModelName(), v1alpha1.PatternStatus{}.OpenAPIModelName(), v1alpha1.PodCounts{}.OpenAPIModelName(), v1alpha1.SourceStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -498,11 +512,11 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is Init, Sidecar, Regular or Ephemeral.\n\nPossible enum values:\n - `\"Ephemeral\"` is one of spec.ephemeralContainers.\n - `\"Init\"` is an init container that runs to completion.\n - `\"Regular\"` is one of spec.containers.\n - `\"Sidecar\"` is an init container that keeps running (restartPolicy Always).",
+							Description: "type is Init, Sidecar or Regular.\n\nPossible enum values:\n - `\"Init\"` is an init container that runs to completion.\n - `\"Regular\"` is one of spec.containers.\n - `\"Sidecar\"` is an init container that keeps running (restartPolicy Always).",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Ephemeral", "Init", "Regular", "Sidecar"},
+							Enum:        []interface{}{"Init", "Regular", "Sidecar"},
 						},
 					},
 					"startedAt": {
@@ -529,7 +543,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why. Current: StartedAfter (it started after the content was last written), SameContent (what it reads is the same as when it started), Recorded (its pod was created for this content), NothingRead. Stale: StartedBefore (it started before the content changed), RecordDiffers (it started before the source was written, and other content is recorded for it). Unknown: ClockMargin (it started at about the time when the source was written), NothingRecorded (the source was written later, and it is not known whether its content changed), RecordedLater (the same, and the content was recorded later too), OtherKeys (other keys of the source have changed, and it is not known when the keys that the container reads last changed), ChangedBack (content has changed and changed back), SourceMissing and KeyMissing (there is nothing to compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.",
+							Description: "reason says in one word why. Current: StartedAfter (it started after the content was last written), SameContent (content has changed since it started, and is the same again), CreatedFor (its pod was created for the current content), Recorded (the record on the workload says so), NothingRead (it reads nothing whose content counts). Stale: StartedBefore (it started before the content changed), RecordDiffers (it runs with the recorded content, which differs). Unknown: ClockMargin (it started at about the time of the change), WrittenSinceStart (the source was written after it started, while configdep did not read it), FilesChanged (mounted files have changed, which the application may have read again), NodeClock (the clock of its node is wrong), SourceMissing (the source or a required key is missing, so there is nothing to compare with), OlderTemplate (its pod has an older pod template, and it is not known what it reads). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -552,7 +566,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sources are the sources that the container reads and whose state is not Current, in the order of kind and name. Sources whose changes do not restart the workload automatically do not count, unless that is only because the reload mode is Off.",
+							Description: "sources are the sources that the container reads and whose state is not Current, in the order of kind and name. If it reads a source both as environment and as files, the worse state is shown. Sources count whether their changes restart the workload or not, unless an annotation excludes them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -628,7 +642,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 					},
 					"lastChanged": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is when the content of the source is known to have changed last, or when a client that sets content of it last wrote it.",
+							Description: "lastChanged is when the source got its current content, as far as that is known: when a client wrote it or, if that is not known, when configdep saw it.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -688,7 +702,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PatternStatus shows which sources a pattern matches. It leaves out sources that the pod template reads, which are in spec.sources, sources that spec.reload.exclude names, and sources that are annotated configdep.io/ignore.",
+				Description: "PatternStatus shows which sources a pattern matches. It leaves out sources that spec.reload.exclude names, and sources that are annotated configdep.io/ignore. The sources are in spec.sources, too.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -807,7 +821,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"templateRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRevision is the revision of the pod template from which the pod was created: its label pod-template-hash or controller-revision-hash.",
+							Description: "templateRevision is the revision of the pod template from which the pod was created: its label pod-template-hash, controller-revision-hash or pod-template-generation.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -871,7 +885,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "containers are the containers of the pod: init containers, then containers, then ephemeral containers.",
+							Description: "containers are the containers of the pod: init containers, then containers. Ephemeral containers are ignored: they are for debugging, and are never restarted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -884,7 +898,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"moreContainers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them, without their sources. The state of the pod is that of all its containers.",
+							Description: "moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them, without their sources. The state of the pod is that of all its containers. Of a pod, no more than 256 containers are known.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -895,6 +909,60 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			v1alpha1.ContainerContent{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PodCounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodCounts counts pods by what their containers run with. Each pod is counted once in total and once in one of the others, as the worst of its containers.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"total": {
+						SchemaProps: spec.SchemaProps{
+							Description: "total is how many pods there are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "current is how many run with the current content.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"stale": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stale is how many have a container that runs with old content.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unknown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unknown is how many have a container of which it cannot be known.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"notStarted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "notStarted is how many have a container that does not run, and none that is stale or unknown: it reads the current content when it starts.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"total", "current", "stale", "unknown", "notStarted"},
+			},
+		},
 	}
 }
 
@@ -1396,6 +1464,13 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "lastChanged is when a client that sets content of the source last wrote the source, according to its managedFields, to the second.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"stalePods": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stalePods is how many pods have a container that has not read the current content.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},

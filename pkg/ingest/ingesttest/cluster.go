@@ -6,7 +6,6 @@ package ingesttest
 import (
 	"maps"
 	"reflect"
-	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
@@ -39,8 +37,6 @@ type Object interface {
 type Cluster struct {
 	// Version is the version of the last write. A test may change it, because other resources are written too.
 	Version uint64
-	// Ahead is how far the revision counter of a resource is ahead of the others.
-	Ahead map[string]uint64
 	// Manager is the field manager of writes.
 	Manager string
 	// Wrote, if it is not nil, is called with each object that is written or deleted, before the process reads the
@@ -53,7 +49,6 @@ type Cluster struct {
 	clock   clock.PassiveClock // of the API server
 	objects map[id]Object
 	process *process // nil: no process reads
-	absent  sets.Set[string]
 }
 
 // id identifies an object.
@@ -62,7 +57,7 @@ type id struct{ resource, namespace, name string }
 // New returns an empty cluster at version 100, with the clock of its API server.
 func New(t testing.TB, c clock.PassiveClock) *Cluster {
 	t.Helper()
-	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}, absent: sets.Set[string]{}}
+	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}}
 }
 
 // Set creates or updates an object. It sets what an API server sets, unless the object has it: the namespace, UID,
@@ -70,7 +65,7 @@ func New(t testing.TB, c clock.PassiveClock) *Cluster {
 func (c *Cluster) Set(o Object) {
 	key := c.identify(o)
 	c.Version++
-	o.SetResourceVersion(strconv.FormatUint(c.shown(key.resource), 10))
+	o.SetResourceVersion(c.version())
 	old := c.objects[key]
 	if old == nil {
 		c.created(o)
@@ -94,7 +89,7 @@ func (c *Cluster) Delete(o Object) {
 	c.Version++
 	delete(c.objects, key)
 	gone := old.DeepCopyObject().(Object)
-	gone.SetResourceVersion(strconv.FormatUint(c.shown(key.resource), 10))
+	gone.SetResourceVersion(c.version())
 	c.wrote(gone, true)
 	c.tell(key.resource, gone, (*ingest.Replay).Delete)
 }
@@ -134,7 +129,7 @@ func (c *Cluster) resourceOf(o Object) string {
 	case *unstructured.Unstructured:
 		return ingest.PodStatuses
 	case *metav1.PartialObjectMetadata:
-		return ingest.AgentPods
+		return ingest.ReplicaSets
 	}
 	return ResourceOf(o).Resource
 }
@@ -146,9 +141,6 @@ func (c *Cluster) identify(o Object) id {
 	}
 	return id{resource, o.GetNamespace(), o.GetName()}
 }
-
-// shown returns the version that the API shows if the last write was of the resource.
-func (c *Cluster) shown(resource string) uint64 { return c.Version + c.Ahead[resource] }
 
 func (c *Cluster) created(o Object) {
 	if o.GetUID() == "" {

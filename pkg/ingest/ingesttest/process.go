@@ -4,14 +4,11 @@
 package ingesttest
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
@@ -67,17 +64,7 @@ func (c *Cluster) Read(f func(policy.Evaluator)) {
 // List lists all objects. Events that were not read yet are dropped.
 func (c *Cluster) List() {
 	c.t.Helper()
-	c.ListWhile(func() {})
-}
-
-// ListWhile is List with a call of f before the last list, which contains no objects.
-func (c *Cluster) ListWhile(f func()) {
-	c.t.Helper()
-	streams := c.process.streams
-	last := slices.Index(streams, "cronjobs")
-	c.list(slices.Delete(slices.Clone(streams), last, last+1)...)
-	f()
-	c.list("cronjobs")
+	c.list(c.process.streams...)
 }
 
 // Relist simulates that all watches break: the process reads all events so far, then f makes changes that it does
@@ -93,48 +80,8 @@ func (c *Cluster) Relist(f func()) {
 func (c *Cluster) Bookmark() {
 	c.t.Helper()
 	for _, s := range c.process.streams {
-		if !c.absent.Has(s) {
-			c.check(c.process.replay.Bookmark(s, c.version(s)))
-		}
+		c.check(c.process.replay.Bookmark(s, c.version()))
 	}
-}
-
-// Withdraw makes an optional kind one that is not served any longer, or that the process may not read. Its objects stay, for
-// the second of these. Before List, it is so from the start.
-func (c *Cluster) Withdraw(k *kind.Kind) {
-	c.t.Helper()
-	c.WithdrawStream(ingest.StreamOf(k))
-}
-
-// WithdrawStream is Withdraw for the stream of a resource.
-func (c *Cluster) WithdrawStream(name string) {
-	c.t.Helper()
-	c.absent.Insert(name)
-	if c.process != nil && slices.Contains(c.process.streams, name) {
-		c.check(c.process.replay.Leave(name))
-	}
-}
-
-// Serve makes an optional kind one that is served and read again.
-func (c *Cluster) Serve(k *kind.Kind) {
-	c.t.Helper()
-	c.ServeStream(ingest.StreamOf(k))
-}
-
-// ServeStream is Serve for the stream of a resource.
-func (c *Cluster) ServeStream(name string) {
-	c.t.Helper()
-	c.absent.Delete(name)
-	if c.process == nil {
-		return
-	}
-	var objects []runtime.Object
-	for key, o := range c.objects {
-		if c.process.streamOf(key.resource, o) == name {
-			objects = append(objects, sent(o))
-		}
-	}
-	c.check(c.process.replay.ListOf(name, c.version(name), objects...))
 }
 
 // Unseen calls f while the process reads no events. f may start another process.
@@ -150,7 +97,7 @@ func (c *Cluster) Unseen(f func()) {
 func (c *Cluster) Rekey(key byte, before, between func()) {
 	c.t.Helper()
 	p := c.process
-	p.index.Rekey()
+	p.index.Reset()
 	c.Unseen(before)
 	p.replayWith(key)
 	workloads := slices.IndexFunc(p.streams, func(s string) bool { return s == "deployments" })
@@ -158,20 +105,6 @@ func (c *Cluster) Rekey(key byte, before, between func()) {
 	between()
 	c.list(p.streams[workloads:]...)
 }
-
-// SeparateCounters tells the process that resources have several revision counters.
-func (c *Cluster) SeparateCounters() {
-	c.t.Helper()
-	if err := c.Index().Synced(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.Version++
-	c.check(c.process.replay.Bookmark(namespaces, c.version(namespaces)))
-	c.check(c.process.replay.Probe(quiet, "cronjobs", c.Version-1))
-}
-
-// quiet is a context with a logger that discards everything.
-var quiet = klog.NewContext(context.Background(), logr.Discard())
 
 // Hold keeps events from the process, until Release or List.
 func (c *Cluster) Hold() { c.process.held = true }
@@ -208,7 +141,7 @@ func (c *Cluster) Forget() { c.process.news = nil }
 func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, runtime.Object) error) {
 	p := c.process
 	switch {
-	case p == nil || !slices.Contains(p.streams, p.streamOf(resource, o)) || c.absent.Has(p.streamOf(resource, o)):
+	case p == nil || !slices.Contains(p.streams, p.streamOf(resource, o)):
 	case p.held:
 		o = o.DeepCopyObject().(Object)
 		p.news = append(p.news, func() { c.check(event(p.replay, o)) })
@@ -232,14 +165,16 @@ func streamsOf(scope ingest.Scope) (all []string) {
 	if scope.PodStatuses {
 		all = append(all, ingest.PodStatuses)
 	}
-	if scope.Agents {
-		all = append(all, ingest.AgentPods)
-	}
 	for _, k := range scope.Kinds.All() {
-		if !slices.Contains(scope.IgnoredWorkloads, k.Name) {
-			all = append(all, ingest.StreamOf(k))
+		if k.Name == kind.Pod || slices.Contains(scope.IgnoredWorkloads, k.Name) {
+			continue
 		}
+		if k.Name == kind.Deployment {
+			all = append(all, ingest.ReplicaSets)
+		}
+		all = append(all, ingest.StreamOf(k))
 	}
+	all = append(all, ingest.Pods)
 	return all
 }
 
@@ -266,11 +201,7 @@ func (c *Cluster) list(streams ...string) {
 		}
 	}
 	for _, s := range streams {
-		if c.absent.Has(s) {
-			c.check(p.replay.Leave(s))
-			continue
-		}
-		c.check(p.replay.ListOf(s, c.version(s), lists[s]...))
+		c.check(p.replay.ListOf(s, c.version(), lists[s]...))
 	}
 }
 
@@ -284,7 +215,7 @@ func sent(o Object) Object {
 }
 
 // version returns the version of a list or a bookmark.
-func (c *Cluster) version(stream string) string { return strconv.FormatUint(c.shown(stream), 10) }
+func (c *Cluster) version() string { return strconv.FormatUint(c.Version, 10) }
 
 func (c *Cluster) check(err error) {
 	if err != nil {

@@ -79,7 +79,7 @@ func newCluster(t testing.TB, objects ...ingesttest.Object) *cluster {
 func unsynced(t testing.TB, objects ...ingesttest.Object) *cluster {
 	t.Helper()
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(0, nil, nil, clock)
+	views := NewViews(0, nil, clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
 	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views)}
@@ -174,7 +174,7 @@ func (c *cluster) evaluate(o ingesttest.Object) *policy.Evaluation {
 // render returns the view of a workload at the present time, with a version.
 func (c *cluster) render(o ingesttest.Object, revision uint64) *v1alpha1.ConfigDependency {
 	e := c.evaluate(o)
-	view := Render(nil, e, e.Decide(policy.Observed{Now: c.clock.Now()}))
+	view := Render(nil, e, e.Decide(c.clock.Now()))
 	view.ResourceVersion = strconv.FormatUint(revision, 10)
 	return view
 }

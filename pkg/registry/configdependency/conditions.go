@@ -4,6 +4,7 @@
 package configdependency
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,9 +32,6 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 			written = later(written, s.LastChanged)
 		}
 	}
-	for i := range e.Globs {
-		written = later(written, e.Globs[i].LastChanged())
-	}
 	if last := policy.LastReloadOf(e.Workload); last != nil {
 		written = later(written, metav1.NewTime(last.Time.Time))
 	}
@@ -41,7 +39,29 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 		sourcesResolved(e, created),
 		inSync(e, d, written),
 		rolloutComplete(e, d, written),
+		summary(v1alpha1.ConditionReady, ready[d.State], d, written),
+		summary(v1alpha1.ConditionReconciling, is(d.State, policy.Settling, policy.Pending, policy.RollingOut), d, written),
+		summary(v1alpha1.ConditionStalled, is(d.State, policy.Stale, policy.Blocked, policy.Failed), d, written),
 	}
+}
+
+// ready is the status of the condition Ready in each state.
+var ready = map[policy.State]metav1.ConditionStatus{
+	policy.InSync: metav1.ConditionTrue, policy.Unknown: metav1.ConditionUnknown,
+	policy.Stale: metav1.ConditionFalse, policy.Settling: metav1.ConditionFalse, policy.Pending: metav1.ConditionFalse,
+	policy.RollingOut: metav1.ConditionFalse, policy.Failed: metav1.ConditionFalse, policy.Blocked: metav1.ConditionFalse,
+}
+
+func is(state policy.State, any ...policy.State) metav1.ConditionStatus {
+	if slices.Contains(any, state) {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// summary returns a condition that follows from the state.
+func summary(typ string, status metav1.ConditionStatus, d policy.Decision, since metav1.Time) metav1.Condition {
+	return metav1.Condition{Type: typ, Status: status, LastTransitionTime: since, Reason: string(d.State), Message: d.Message}
 }
 
 // later returns the later of two times, the second only if clients can read it.
@@ -68,26 +88,20 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 	return c
 }
 
+// inSync tells what the pods run with, whatever is done about it. Where agents apply content, their reports tell.
 func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionInSync, LastTransitionTime: since, Reason: d.Reason, Message: d.Message}
 	switch {
-	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying, d.Reason == policy.ReasonAgentsSilent:
-		c.Status = metav1.ConditionUnknown
-	case d.State == policy.Blocked && e.Workload.Idle: // no pod runs with other content
-		c.Status = metav1.ConditionTrue
-	case d.State == policy.Blocked && (!d.Stale && e.InDoubt() || !e.Comparable()):
-		// Without a record, one replica may have seen a change of the content that another replica, started later,
-		// has not. Both must show the same status, and no record is written while restarts are on hold.
-		c.Status = metav1.ConditionUnknown
-	case d.State == policy.InSync && (d.Action == policy.None || d.Reason == policy.ReasonRecordRemoved):
-		c.Status = metav1.ConditionTrue
 	case d.State == policy.InSync:
-		// The record has yet to be written.
-		c.Status = metav1.ConditionUnknown
-	case d.State == policy.Blocked && !d.Stale && e.Record.Hash == e.Hash && e.Workload.Marks.Recreating == "":
 		c.Status = metav1.ConditionTrue
-	default:
+	case d.Pods.Stale > 0, d.Stale:
 		c.Status = metav1.ConditionFalse
+	case d.Pods.Unknown > 0, d.Reason == policy.ReasonAgentsSilent, e.Workload.Truncated:
+		c.Status = metav1.ConditionUnknown
+	case e.Policy.Strategy == policy.Agent && e.Policy.Mode != policy.Off:
+		c.Status = metav1.ConditionFalse
+	default:
+		c.Status = metav1.ConditionTrue
 	}
 	return c
 }

@@ -4,6 +4,7 @@
 package configdependency
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
@@ -58,7 +60,9 @@ func secret(name, content string, written metav1.Time) *corev1.Secret {
 func (c *cluster) record(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	e := c.evaluate(d)
-	patch, err := policy.BaselinePatch(e.Workload, e.Present())
+	present := e.Present()
+	present.At = c.clock.Now()
+	patch, err := policy.RecordPatch(e.Workload, present)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +71,44 @@ func (c *cluster) record(t *testing.T, d *appsv1.Deployment) {
 	c.set(d)
 }
 
-// In each case the Secrets db and share-key are there at first.
+// startPod creates a pod of Deployment web, with a container that started at a time.
+func (c *cluster) startPod(name string, at metav1.Time) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: at, Labels: map[string]string{"pod-template-hash": "aaa"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-aaa", UID: "web-aaa", Controller: new(true)}},
+		},
+		Spec: web().Spec.Template.Spec,
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}},
+		}},
+	}
+	c.set(p)
+	return p
+}
+
+// The conditions Ready, Reconciling and Stalled in each state, as tools expect them that wait for objects (kstatus).
+var kstatus = map[v1alpha1.State]string{
+	v1alpha1.StateInSync:     "True False False",
+	v1alpha1.StateStale:      "False False True",
+	v1alpha1.StateUnknown:    "Unknown False False",
+	v1alpha1.StateSettling:   "False True False",
+	v1alpha1.StatePending:    "False True False",
+	v1alpha1.StateRollingOut: "False True False",
+	v1alpha1.StateBlocked:    "False False True",
+	v1alpha1.StateFailed:     "False False True",
+}
+
+// In each case, the Secrets db and share-key exist at first, and a pod has read them.
 func TestConditions(t *testing.T) {
+	const (
+		noPod   = -1
+		current = 0
+		unknown = 2 // the hour before the sources were written
+	)
 	changedAt := func(ago time.Duration) func(*cluster) {
 		return func(c *cluster) {
-			c.set(secret("db", "two", secondOf(4)))
+			c.set(secret("db", "two", metav1.NewTime(c.clock.Now())))
 			c.clock.Step(ago)
 		}
 	}
@@ -81,85 +118,105 @@ func TestConditions(t *testing.T) {
 	status := func(s appsv1.DeploymentStatus) func(*appsv1.Deployment) {
 		return func(o *appsv1.Deployment) { o.Status = s }
 	}
+	off := annotated(policy.ReloadAnnotation, "off")
 	scaledDown := func(o *appsv1.Deployment) {
 		o.Spec.Replicas, o.Status = new(int32), appsv1.DeploymentStatus{ObservedGeneration: 2}
 	}
-	failed := appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: []appsv1.DeploymentCondition{
+	failed := appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 1, Conditions: []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
 	}}
+	const resolved, complete = "SourcesResolved True AllPresent", "RolloutComplete True Complete"
 	tests := map[string]struct {
 		workload   ingesttest.Object
+		started    int
 		unrecorded bool
 		then       func(*cluster)
 		state      v1alpha1.State
 		want       []string // type, status and reason
 	}{
-		"nothing restarts it": {
-			workload: web(annotated(policy.ReloadAnnotation, "off")), state: v1alpha1.StateUnmanaged,
-			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotOptedIn", "RolloutComplete True Complete"},
+		"automatic restarts are off, and the pods run with the current content": {
+			workload: web(off), unrecorded: true, state: v1alpha1.StateInSync,
+			want: []string{resolved, "InSync True ContentApplied", complete},
+		},
+		"automatic restarts are off, and content has changed": {
+			workload: web(off), unrecorded: true, then: changedAt(time.Minute), state: v1alpha1.StateStale,
+			want: []string{resolved, "InSync False NotOptedIn", complete},
+		},
+		"automatic restarts are off, and content was written before it was read": {
+			workload: web(off), started: unknown, unrecorded: true, state: v1alpha1.StateUnknown,
+			want: []string{resolved, "InSync Unknown WrittenSinceStart", complete},
+		},
+		"no pod runs": {
+			workload: web(scaledDown), started: noPod, state: v1alpha1.StateInSync,
+			want: []string{resolved, "InSync True NoPods", complete},
 		},
 		"it has just opted in, and the record is yet to be written": {
-			workload: web(), unrecorded: true, state: v1alpha1.StatePending,
-			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotRecorded", "RolloutComplete True Complete"},
+			workload: web(), unrecorded: true, state: v1alpha1.StateInSync,
+			want: []string{resolved, "InSync True ContentApplied", complete},
 		},
 		"its pods run with the current content": {
 			workload: web(), state: v1alpha1.StateInSync,
-			want: []string{"SourcesResolved True AllPresent", "InSync True ContentApplied", "RolloutComplete True Complete"},
+			want: []string{resolved, "InSync True ContentApplied", complete},
 		},
 		"content has just changed": {
 			workload: web(), then: changedAt(time.Millisecond), state: v1alpha1.StateSettling,
-			want: []string{"SourcesResolved True AllPresent", "InSync False SourceChanged", "RolloutComplete True Complete"},
+			want: []string{resolved, "InSync False SourceChanged", complete},
 		},
 		"content has changed and is quiet": {
 			workload: web(), then: changedAt(time.Minute), state: v1alpha1.StatePending,
-			want: []string{"SourcesResolved True AllPresent", "InSync False SourceChanged", "RolloutComplete True Complete"},
+			want: []string{resolved, "InSync False SourceChanged", complete},
 		},
 		"its pods are being replaced": {
-			workload: web(status(appsv1.DeploymentStatus{ObservedGeneration: 1})), state: v1alpha1.StateRollingOut,
-			want: []string{"SourcesResolved True AllPresent", "InSync False NotObserved", "RolloutComplete False NotObserved"},
+			workload: web(status(appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1})), state: v1alpha1.StateRollingOut,
+			want: []string{resolved, "InSync True NotObserved", "RolloutComplete False NotObserved"},
 		},
 		"its pods are evicted": {
 			workload: web(annotated(policy.RecreatingAnnotation, "2026-02-01T04:00:00Z"), annotated(policy.StrategyAnnotation, "recreate")), state: v1alpha1.StateRollingOut,
-			want: []string{"SourcesResolved True AllPresent", "InSync False Recreating", "RolloutComplete False Recreating"},
+			want: []string{resolved, "InSync True Recreating", "RolloutComplete False Recreating"},
 		},
 		"its rollout does not progress": {
 			workload: web(status(failed)), state: v1alpha1.StateFailed,
-			want: []string{"SourcesResolved True AllPresent", "InSync False ProgressDeadlineExceeded", "RolloutComplete False ProgressDeadlineExceeded"},
+			want: []string{resolved, "InSync True ProgressDeadlineExceeded", "RolloutComplete False ProgressDeadlineExceeded"},
 		},
 		"content has gone that pods read": {
 			workload: web(), then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync False SourceMissing", "RolloutComplete True Complete"},
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
 		},
-		"content has gone that pods read, and nothing is recorded": {
-			workload: web(), unrecorded: true, then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync Unknown SourceMissing", "RolloutComplete True Complete"},
+		"content has changed, and something else has gone": {
+			workload: web(), then: func(c *cluster) { changedAt(time.Minute)(c); gone("share-key")(c) }, state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync False SourceMissing", complete},
 		},
 		"content has gone, and no pod runs that read it": {
-			workload: web(scaledDown), then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
-		},
-		"content has gone, nothing is recorded, and no pod runs": {
-			workload: web(scaledDown), unrecorded: true, then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
+			workload: web(scaledDown), started: noPod, then: gone("db"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
 		},
 		"something has gone that pods need and do not read": {
 			workload: web(), then: gone("share-key"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
 		},
 		"an annotation cannot be read": {
 			workload: web(annotated(policy.SettleAnnotation, "soon")), then: changedAt(time.Minute), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved True AllPresent", "InSync False InvalidAnnotation", "RolloutComplete True Complete"},
+			want: []string{resolved, "InSync False InvalidAnnotation", complete},
 		},
 		"a CronJob has nothing to restart": {
 			workload: &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
 				Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
-			}}, unrecorded: true, state: v1alpha1.StateInSync,
-			want: []string{"SourcesResolved True AllPresent", "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},
+			}}, started: noPod, unrecorded: true, state: v1alpha1.StateInSync,
+			want: []string{resolved, "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},
 		},
 	}
+	seen := map[v1alpha1.State]bool{}
 	for name, tt := range tests {
+		seen[tt.state] = true
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), tt.workload)
+			switch tt.started {
+			case noPod:
+			case current:
+				c.startPod("web-1", metav1.NewTime(secondOf(3).Add(time.Minute)))
+			default:
+				c.startPod("web-1", secondOf(tt.started))
+			}
 			if !tt.unrecorded {
 				c.record(t, tt.workload.(*appsv1.Deployment))
 			}
@@ -168,11 +225,19 @@ func TestConditions(t *testing.T) {
 			}
 			view := c.render(tt.workload, 1)
 			if view.Status.State != tt.state {
-				t.Errorf("state %s, want %s", view.Status.State, tt.state)
+				t.Errorf("state %s, want %s: %s", view.Status.State, tt.state, view.Status.Message)
 			}
-			var got []string
+			var got, summary []string
 			for _, condition := range view.Status.Conditions {
-				got = append(got, condition.Type+" "+string(condition.Status)+" "+condition.Reason)
+				switch condition.Type {
+				case v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled:
+					summary = append(summary, string(condition.Status))
+					if condition.Reason != string(view.Status.State) || condition.Message != view.Status.Message {
+						t.Errorf("%s has reason %s and says %q, want the state and its message", condition.Type, condition.Reason, condition.Message)
+					}
+				default:
+					got = append(got, condition.Type+" "+string(condition.Status)+" "+condition.Reason)
+				}
 				if condition.Message == "" {
 					t.Errorf("%s says nothing", condition.Type)
 				}
@@ -180,7 +245,15 @@ func TestConditions(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
+			if got := strings.Join(summary, " "); got != kstatus[tt.state] {
+				t.Errorf("Ready, Reconciling and Stalled are %s, want %s", got, kstatus[tt.state])
+			}
 		})
+	}
+	for _, state := range v1alpha1.States {
+		if !seen[state] {
+			t.Errorf("no case has the state %s", state)
+		}
 	}
 }
 

@@ -4,18 +4,22 @@
 package configdependency
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -50,7 +54,7 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		c := withWebInSync(t)
-		c.set(secret("db", "two", secondOf(4)))
+		c.set(secret("db", "two", metav1.NewTime(c.clock.Now())))
 		from := c.watch(t, "shop", elsewhere(t, 105))
 		c.run(t)
 		c.pass(time.Second)
@@ -58,25 +62,105 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 	})
 }
 
-// A replica that started later knows of no reason to look up pods for which content changed and changed back: a
-// client that has been shown that they are being looked up lists again there.
-func TestWatchFromAReplicaThatSawMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := withWebInSync(t)
-		c.set(secret("db", "two", secondOf(4)))
-		settling := c.list(t, "shop", nil)
-		c.set(secret("db", "one", secondOf(5)))
-		verifying := c.list(t, "shop", nil)
-		if first, last := settling.Items[0].Status.State, verifying.Items[0].Status.Reason; first != v1alpha1.StateSettling || last != policy.ReasonVerifying {
-			t.Fatalf("state %s, and then reason %s", first, last)
-		}
-		other := newCluster(t)
-		other.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: settling.ResourceVersion}).expect("any replica knows that content has changed")
-		if got, open := other.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: verifying.ResourceVersion}).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
-			t.Errorf("only one replica knows that it has changed back: got %v, open %v", told(t, got), open)
-		}
-		c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: verifying.ResourceVersion}).expect("the replica that knows")
-	})
+// minuteLater lets a minute pass, and returns the time.
+func (c *cluster) minuteLater() metav1.Time {
+	c.clock.Step(time.Minute)
+	return metav1.NewTime(c.clock.Now())
+}
+
+// replica returns a replica that starts now and reads the same cluster. The one before reads nothing more.
+func (c *cluster) replica(t *testing.T) *cluster {
+	t.Helper()
+	views := NewViews(0, nil, c.clock)
+	t.Cleanup(func() { end(views) })
+	views.Reset()
+	r := &cluster{c.Cluster, c.clock, views, NewREST(views)}
+	r.start(ingest.Scope{})
+	r.sync(t)
+	return r
+}
+
+// A replica that has seen what happened knows more than one that started later. Clients that go from one to the other are sent what that shows, or are
+// told to list again: where it takes it for certain, it would not know that it has to send it.
+func TestWatchFromAReplicaOfAnotherAge(t *testing.T) {
+	const expired = "ERROR 410"
+	labelled := func(s *corev1.Secret) *corev1.Secret {
+		s.Labels = map[string]string{"team": "shop"}
+		return s
+	}
+	for name, tt := range map[string]struct {
+		change         func(*cluster)
+		older, younger v1alpha1.State
+		fromOlder      string // what a client gets from the younger replica that comes from the older one
+		fromYounger    string // and the other way round
+	}{
+		"nothing happens": {func(*cluster) {}, v1alpha1.StateInSync, v1alpha1.StateInSync, "", ""},
+		"content has changed": {
+			func(c *cluster) { c.set(secret("db", "two", c.minuteLater())) },
+			v1alpha1.StateStale, v1alpha1.StateUnknown, "MODIFIED", "MODIFIED",
+		},
+		"content has changed, and a pod has read it": {
+			func(c *cluster) {
+				c.set(secret("db", "two", c.minuteLater()))
+				c.startPod("web-1", c.minuteLater())
+			},
+			v1alpha1.StateInSync, v1alpha1.StateInSync, "", "",
+		},
+		"content has changed, a pod has read it, and then a label was written": {
+			func(c *cluster) {
+				c.set(secret("db", "two", c.minuteLater()))
+				c.startPod("web-1", c.minuteLater())
+				c.set(labelled(secret("db", "two", c.minuteLater())))
+			},
+			v1alpha1.StateInSync, v1alpha1.StateUnknown, "MODIFIED", "MODIFIED",
+		},
+		"a label was written": {
+			func(c *cluster) { c.set(labelled(secret("db", "one", c.minuteLater()))) },
+			v1alpha1.StateInSync, v1alpha1.StateUnknown, "MODIFIED", "MODIFIED",
+		},
+		"content has changed and changed back": {
+			func(c *cluster) {
+				c.set(secret("db", "two", c.minuteLater()))
+				c.startPod("web-1", c.minuteLater())
+				c.set(secret("db", "one", c.minuteLater()))
+			},
+			v1alpha1.StateStale, v1alpha1.StateUnknown, "MODIFIED", "MODIFIED",
+		},
+		"a key was removed, which leaves no time": {
+			func(c *cluster) {
+				c.minuteLater()
+				s := secret("db", "one", secondOf(3))
+				s.Data = nil
+				c.set(s)
+			},
+			v1alpha1.StateStale, v1alpha1.StateInSync, expired, "MODIFIED",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				older := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), web(annotated(policy.ReloadAnnotation, "off")))
+				older.startPod("web-1", older.minuteLater())
+				tt.change(older)
+				younger := older.replica(t)
+				byOlder, byYounger := older.list(t, "shop", nil), younger.list(t, "shop", nil)
+				if a, b := byOlder.Items[0].Status, byYounger.Items[0].Status; a.State != tt.older || b.State != tt.younger {
+					t.Errorf("states %s (%s) and %s (%s), want %s and %s", a.State, a.Message, b.State, b.Message, tt.older, tt.younger)
+				}
+				for _, hop := range []struct {
+					why  string
+					to   *cluster
+					from *v1alpha1.ConfigDependencyList
+					want string
+				}{{"from the older replica", younger, byOlder, tt.fromOlder}, {"from the younger replica", older, byYounger, tt.fromYounger}} {
+					events, _ := hop.to.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: hop.from.ResourceVersion}).next()
+					got := strings.Join(told(t, events), ", ")
+					if got, _, _ = strings.Cut(got, " shop/"); got != hop.want {
+						t.Errorf("%s: %q, want %q", hop.why, got, hop.want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Another replica may have shown for a moment that an object uses a source, or was in a

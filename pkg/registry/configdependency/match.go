@@ -23,6 +23,10 @@ func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 		return is(o.Namespace)
 	case v1alpha1.FieldState:
 		return is(string(o.Status.State))
+	case v1alpha1.FieldReason:
+		return is(o.Status.Reason)
+	case v1alpha1.FieldMode:
+		return is(string(o.Spec.Reload.Mode))
 	case v1alpha1.FieldWorkloadKind:
 		return is(o.Spec.WorkloadRef.Kind)
 	case v1alpha1.FieldWorkloadName:

@@ -4,6 +4,7 @@
 package configdependency
 
 import (
+	stdcmp "cmp"
 	"fmt"
 	"testing"
 
@@ -60,7 +61,12 @@ func TestSelectors(t *testing.T) {
 		"a name":                   {"", "metadata.name=deployment.web", []string{web}},
 		"not a name":               {"", "metadata.name!=deployment.web", []string{debug, idle, cron, api}},
 		"a namespace":              {"", "metadata.namespace=payments", []string{debug, idle}},
-		"a state":                  {"", "status.state=Unmanaged", []string{debug, idle, cron, api, web}},
+		"a state":                  {"", "status.state=InSync", []string{debug, idle, cron}},
+		"a state in lower case":    {"", "status.state=rollingout", []string{api, web}},
+		"a reason":                 {"", "status.reason=NextRunReadsContent", []string{cron}},
+		"not a reason":             {"", "status.reason!=NextRunReadsContent,metadata.namespace=shop", []string{api, web}},
+		"a mode":                   {"", "spec.reload.mode=off", []string{debug, idle, cron, api, web}},
+		"another mode":             {"", "spec.reload.mode=Auto", nil},
 		"another state":            {"", "status.state=Failed", nil},
 		"a kind":                   {"", "spec.workloadRef.kind=Deployment", []string{api, web}},
 		"not a kind":               {"", "spec.workloadRef.kind!=Deployment", []string{debug, idle, cron}},
@@ -106,12 +112,14 @@ func TestSelectors(t *testing.T) {
 func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
 	c := newCluster(t)
 	for _, field := range []string{
-		v1alpha1.FieldName, v1alpha1.FieldNamespace, v1alpha1.FieldState, v1alpha1.FieldWorkloadKind,
-		v1alpha1.FieldWorkloadName, v1alpha1.FieldSource, "spec.reload.mode", "status", "spec.sources",
+		v1alpha1.FieldName, v1alpha1.FieldNamespace, v1alpha1.FieldState, v1alpha1.FieldReason, v1alpha1.FieldMode, v1alpha1.FieldWorkloadKind,
+		v1alpha1.FieldWorkloadName, v1alpha1.FieldSource, "spec.reload", "status", "spec.sources",
 	} {
-		selector, schemeErr := parseFields(t, field+"=Secret/x")
+		value := map[string]string{v1alpha1.FieldState: "Stale", v1alpha1.FieldMode: "Auto"}[field]
+		value = stdcmp.Or(value, "Secret/x")
+		selector, schemeErr := parseFields(t, field+"="+value)
 		if schemeErr != nil {
-			selector = fields.OneTermEqualSelector(field, "Secret/x")
+			selector = fields.OneTermEqualSelector(field, value)
 		}
 		if _, err := c.rest.List(in(""), &metainternalversion.ListOptions{FieldSelector: selector}); (err == nil) != (schemeErr == nil) {
 			t.Errorf("%s: the scheme says %v, the storage %v", field, schemeErr, err)

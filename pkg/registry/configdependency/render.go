@@ -5,8 +5,10 @@ package configdependency
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,6 +59,8 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources), len(e.Sources)+len(e.Agents.Sources)),
 			Patterns:    renderPatterns(e.Globs),
 			LastReload:  renderLastReload(policy.LastReloadOf(w)),
+			Pods:        renderPods(d.Pods),
+			StaleSince:  timeOf(d.Pods.StaleSince),
 			Conditions:  conditions(e, d),
 		},
 	}
@@ -64,12 +68,29 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 	for i := range e.Sources {
 		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
 		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
+		out.Status.Sources[i].StalePods = count32(d.Pods.StalePods[i])
 		if s := &out.Spec.Sources[i]; e.Policy.Strategy == policy.Agent && s.TriggersReload {
 			s.TriggersReload, s.Reason = false, policy.ReasonNotByAgents
 		}
 	}
 	addAgents(out, e.Agents.Sources)
 	return out
+}
+
+func renderPods(j *policy.Judgement) v1alpha1.PodCounts {
+	return v1alpha1.PodCounts{
+		Total: count32(j.Total), Current: count32(j.Current), Stale: count32(j.Stale), Unknown: count32(j.Unknown), NotStarted: count32(j.NotStarted),
+	}
+}
+
+func count32(n int) int32 { return int32(min(n, math.MaxInt32)) }
+
+// timeOf returns a time as it is shown; nil: it is not known, or cannot be encoded.
+func timeOf(at time.Time) *metav1.Time {
+	if t := metav1.NewTime(at); readable(t) {
+		return &t
+	}
+	return nil
 }
 
 // addAgents adds the sources that agents have applied, in order.

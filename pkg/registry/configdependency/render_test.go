@@ -78,33 +78,7 @@ func TestUIDFollowsTheWorkload(t *testing.T) {
 	}
 }
 
-// Who can be reloaded, and what the message promises to the others.
-func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
-	tests := map[dependency.WorkloadKind]struct {
-		reloadable bool
-		says       string
-	}{
-		kind.Deployment:  {true, "Create a Reload to restart the workload"},
-		kind.StatefulSet: {true, "Create a Reload to restart the workload"},
-		kind.DaemonSet:   {true, "Create a Reload to restart the workload"},
-		kind.CronJob:     {false, "the next run of the CronJob reads the current content"},
-		kind.Job:         {false, "a Job has no rollout"},
-		kind.ReplicaSet:  {false, "a ReplicaSet has no rollout"},
-		kind.Pod:         {false, "a Pod has no rollout"},
-	}
-	for name, tt := range tests {
-		w := workload(name, "ns", "w", nil)
-		view := newCluster(t, w).render(w, 1)
-		if got := kind.Table(nil).Of(name).Traits.Rollable; got != tt.reloadable {
-			t.Errorf("%s: rollable: %v", name, got)
-		}
-		if !strings.Contains(view.Status.Message, tt.says) {
-			t.Errorf("%s: message %q does not say %q", name, view.Status.Message, tt.says)
-		}
-	}
-}
-
-// The same for the managedFields of a source.
+// A client may write any time into the managedFields of a source.
 func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
 	w := workload(kind.Deployment, "shop", "w", nil, "Secret/db")
 	view := newCluster(t, w, secret("db", "one", metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))).render(w, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-func is[T any](storage any) bool { _, ok := storage.(T); return ok }
+func implements[T any](storage any) bool { _, ok := storage.(T); return ok }
 
 // Every method set that the installer of the generic API server knows becomes a verb: get,
 // list and watch, and no other. A "delete" in discovery would keep namespaces from being
@@ -26,21 +26,21 @@ func is[T any](storage any) bool { _, ok := storage.(T); return ok }
 func TestStorageIsReadOnly(t *testing.T) {
 	storage := any(&REST{})
 	for verb, implemented := range map[string]bool{
-		"create":           is[rest.Creater](storage) || is[rest.NamedCreater](storage),
-		"update":           is[rest.Updater](storage),
-		"patch":            is[rest.Patcher](storage),
-		"delete":           is[rest.GracefulDeleter](storage),
-		"deletecollection": is[rest.CollectionDeleter](storage),
-		"connect":          is[rest.Connecter](storage),
+		"create":           implements[rest.Creater](storage) || implements[rest.NamedCreater](storage),
+		"update":           implements[rest.Updater](storage),
+		"patch":            implements[rest.Patcher](storage),
+		"delete":           implements[rest.GracefulDeleter](storage),
+		"deletecollection": implements[rest.CollectionDeleter](storage),
+		"connect":          implements[rest.Connecter](storage),
 	} {
 		if implemented {
 			t.Errorf("the storage implements %s", verb)
 		}
 	}
 	for verb, implemented := range map[string]bool{
-		"get":   is[rest.Getter](storage),
-		"list":  is[rest.Lister](storage),
-		"watch": is[rest.Watcher](storage),
+		"get":   implements[rest.Getter](storage),
+		"list":  implements[rest.Lister](storage),
+		"watch": implements[rest.Watcher](storage),
 	} {
 		if !implemented {
 			t.Errorf("the storage does not implement %s", verb)

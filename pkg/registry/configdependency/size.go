@@ -59,6 +59,9 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	if last := o.Status.LastReload; last != nil {
 		n += sizeOfOne[v1alpha1.LastReload]() + len(last.Trigger) + len(last.RequestedBy) + len(last.Reason)
 	}
+	if o.Status.StaleSince != nil {
+		n += sizeOfOne[metav1.Time]()
+	}
 	if !shares(o.Spec.Sources, other.Spec.Sources) {
 		n += sizeOfSlice(o.Spec.Sources, func(s *v1alpha1.Source) int {
 			return len(s.Kind) + len(s.Name) + len(s.Reason) + len(s.DeclaredBy) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
@@ -87,7 +90,11 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	}
 	if !shares(o.Status.Conditions, other.Status.Conditions) {
 		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int {
-			return len(c.Type) + len(c.Status) + len(c.Reason) + len(c.Message)
+			n := len(c.Type) + len(c.Status) + len(c.Reason)
+			if c.Message != o.Status.Message { // most conditions have that of the status, which is in memory once
+				n += len(c.Message)
+			}
+			return n
 		})
 	}
 	return n

@@ -5,6 +5,7 @@ package configdependency
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -27,40 +29,64 @@ var resource = view.Resource[v1alpha1.ConfigDependency]{
 	Columns: columns,
 	Row:     row,
 	Field:   fieldValues,
-	Own:     func(field string) bool { return field != v1alpha1.FieldState && field != v1alpha1.FieldSource },
+	Own: func(field string) bool {
+		return field == v1alpha1.FieldName || field == v1alpha1.FieldNamespace || field == v1alpha1.FieldWorkloadKind || field == v1alpha1.FieldWorkloadName
+	},
 }
 
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "The kind and the name of the workload."},
 	{Name: "State", Type: "string", Description: "Whether the pods run with the current content of their sources."},
-	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes, and how many more its patterns match."},
+	{Name: "Reason", Type: "string", Description: "Why the workload is in this state, in one word."},
+	{Name: "Pods", Type: "string", Description: "How many of the pods run with the current content."},
+	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes."},
 	{Name: "Mode", Type: "string", Description: "Which changes restart the workload automatically."},
 	{Name: "Last Reload", Type: "string", Description: "How long ago configdep last restarted the workload."},
 	{Name: "Age", Type: "string", Description: "How long ago the workload was created."},
 	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources, and the patterns with their number of matches."},
 	{Name: "Missing", Type: "string", Priority: 1, Description: "The missing sources and keys that pods need to start."},
-	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
+	{Name: "Trigger", Type: "string", Priority: 1, Description: "What caused the last restart."},
 }
 
 func row(o *v1alpha1.ConfigDependency, now time.Time) []any {
-	last := "<none>"
+	last, trigger := "<none>", "<none>"
 	if o.Status.LastReload != nil {
-		last = duration.HumanDuration(now.Sub(o.Status.LastReload.Time.Time))
+		last, trigger = duration.HumanDuration(now.Sub(o.Status.LastReload.Time.Time)), o.Status.LastReload.Trigger
 	}
 	return []any{
 		o.Name,
 		string(o.Status.State),
+		o.Status.Reason,
+		pods(o),
 		count(o),
 		string(o.Spec.Reload.Mode),
 		last,
 		duration.HumanDuration(now.Sub(o.CreationTimestamp.Time)),
 		names(o),
 		missing(o),
-		o.Status.ConfigHash,
+		trigger,
 	}
 }
 
-// count renders "2 ConfigMaps, 1 Secret, 12 matched".
+// pods returns how many of the pods run with the current content.
+func pods(o *v1alpha1.ConfigDependency) string {
+	if p := &o.Status.Pods; p.Total > 0 && slices.ContainsFunc(o.Spec.Sources, counts) {
+		return fmt.Sprintf("%d/%d", p.Current, p.Total)
+	}
+	return "-"
+}
+
+// counts reports whether it matters with which content of a source the pods run.
+func counts(s v1alpha1.Source) bool {
+	switch s.Reason {
+	case policy.ReasonIgnored, policy.ReasonExcluded, policy.ReasonNotObserved, policy.ReasonNotRead, policy.ReasonNotMounted, policy.ReasonLiveVolume, reasonByAgent:
+		return false
+	default:
+		return true
+	}
+}
+
+// count renders "2 ConfigMaps, 1 Secret".
 func count(o *v1alpha1.ConfigDependency) string {
 	var parts []string
 	sources := o.Spec.Sources
@@ -79,13 +105,6 @@ func count(o *v1alpha1.ConfigDependency) string {
 		case n > 1:
 			parts = append(parts, fmt.Sprintf("%d %ss", n, kind))
 		}
-	}
-	var matched int64
-	for i := range o.Status.Patterns {
-		matched += o.Status.Patterns[i].Count
-	}
-	if matched > 0 {
-		parts = append(parts, fmt.Sprintf("%d matched", matched))
 	}
 	return orNone(parts)
 }

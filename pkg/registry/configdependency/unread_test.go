@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -58,7 +59,7 @@ func TestRender_WithoutSecrets(t *testing.T) {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	patterns := []v1alpha1.PatternStatus{{Kind: "ConfigMap", Pattern: "c*"}, {Kind: "Secret", Pattern: "c*", Reason: policy.ReasonNotObserved}}
-	if diff := cmp.Diff(patterns, o.Status.Patterns); diff != "" {
+	if diff := cmp.Diff(patterns, o.Status.Patterns, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("patterns (-want +got):\n%s", diff)
 	}
 	if resolved := o.Status.Conditions[0]; resolved.Status != metav1.ConditionTrue || o.Status.State == v1alpha1.StateBlocked {
@@ -87,7 +88,7 @@ func TestRender_WithoutConfigMaps(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if diff := cmp.Diff([]v1alpha1.PatternStatus{{Kind: "ConfigMap", Pattern: "c*", Reason: policy.ReasonNotObserved}}, o.Status.Patterns); diff != "" {
+	if diff := cmp.Diff([]v1alpha1.PatternStatus{{Kind: "ConfigMap", Pattern: "c*", Reason: policy.ReasonNotObserved}}, o.Status.Patterns, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("patterns (-want +got):\n%s", diff)
 	}
 }

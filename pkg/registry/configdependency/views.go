@@ -25,19 +25,11 @@ type (
 	REST = view.REST[dependency.WorkloadKey, v1alpha1.ConfigDependency, *v1alpha1.ConfigDependency]
 )
 
-// Standby reports whether another replica leads, and what this replica has found out about pods in the
-// meantime; see policy.Observed.
-type Standby interface {
-	StandsBy() bool
-	Found(dependency.WorkloadKey) *policy.Inspection
-}
-
-// NewViews returns views of workloads of some kinds that have not synced; see view.Config. A nil standby means that this
-// replica never stands by.
-func NewViews(historyBytes int, kinds kind.Table, standby Standby, c clock.WithTicker) *Views {
+// NewViews returns views of workloads of some kinds that have not synced; see view.Config.
+func NewViews(historyBytes int, kinds kind.Table, c clock.WithTicker) *Views {
 	return view.New[dependency.WorkloadKey, v1alpha1.ConfigDependency](view.Config[dependency.WorkloadKey, v1alpha1.ConfigDependency]{
 		Resource:     v1alpha1.Resource("configdependencies"),
-		Renderer:     renderer{kinds, standby},
+		Renderer:     renderer{kinds},
 		HistoryBytes: historyBytes,
 		Clock:        c,
 	})
@@ -47,10 +39,7 @@ func NewViews(historyBytes int, kinds kind.Table, standby Standby, c clock.WithT
 func NewREST(views *Views) *REST { return view.NewREST(views, &resource) }
 
 // renderer implements view.Renderer. Its items are workloads.
-type renderer struct {
-	kinds   kind.Table
-	standby Standby
-}
+type renderer struct{ kinds kind.Table }
 
 func (renderer) TellsOfSources() bool { return false }
 
@@ -71,12 +60,8 @@ func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at ti
 	if w == nil {
 		return view.Rendered[v1alpha1.ConfigDependency]{}
 	}
-	observed := policy.Observed{Now: at}
-	if r.standby != nil {
-		observed.StandsBy, observed.Inspected = r.standby.StandsBy(), r.standby.Found(key)
-	}
 	e := now.Evaluate(w)
-	d := e.Decide(observed)
+	d := e.Decide(at)
 	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Certainty: certainty(&d)}
 }
 

@@ -58,7 +58,7 @@ func TestResetOfTheViews(t *testing.T) {
 	if before.Status.ConfigHash == after.Status.ConfigHash {
 		t.Errorf("the hash is still %s", after.Status.ConfigHash)
 	}
-	if revisionOf(t, after.ResourceVersion) != 200 || c.states()[v1alpha1.StateUnmanaged] != 1 {
+	if revisionOf(t, after.ResourceVersion) != 200 || c.states()[v1alpha1.StateRollingOut] != 1 {
 		t.Errorf("version %s, states %v", after.ResourceVersion, c.states())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -113,25 +114,26 @@ func TestAnObjectThatLeavesAStateIsSentAsDeletedToWhoSelectsTheState(t *testing.
 			}
 			selecting[state] = c.watch(t, "shop", &metainternalversion.ListOptions{FieldSelector: byState})
 		}
-		selecting[v1alpha1.StateInSync].expect("at first", "ADDED shop/deployment.web@101")
-		c.set(secret("db", "two", secondOf(4)))
-		selecting[v1alpha1.StateInSync].expect("content has changed", "DELETED shop/deployment.web@102")
-		selecting[v1alpha1.StateSettling].expect("content has changed", "ADDED shop/deployment.web@102")
+		selecting[v1alpha1.StateInSync].expect("at first", "ADDED shop/deployment.web@102")
+		c.set(secret("db", "two", metav1.NewTime(c.clock.Now())))
+		selecting[v1alpha1.StateInSync].expect("content has changed", "DELETED shop/deployment.web@103")
+		selecting[v1alpha1.StateSettling].expect("content has changed", "ADDED shop/deployment.web@103")
 		c.run(t)
 		c.pass(999 * time.Millisecond)
 		selecting[v1alpha1.StateSettling].expect("before the time is over")
 		c.pass(time.Millisecond)
-		selecting[v1alpha1.StateSettling].expect("the time is over", "DELETED shop/deployment.web@102")
-		selecting[v1alpha1.StatePending].expect("the time is over", "ADDED shop/deployment.web@102")
+		selecting[v1alpha1.StateSettling].expect("the time is over", "DELETED shop/deployment.web@103")
+		selecting[v1alpha1.StatePending].expect("the time is over", "ADDED shop/deployment.web@103")
 		selecting[v1alpha1.StateInSync].expect("it has been out of sync all the time")
 	})
 }
 
-// withWebInSync returns a cluster with a workload that is in sync, at revision 101.
+// withWebInSync returns a cluster with a workload that is in sync, at revision 102.
 func withWebInSync(t *testing.T) *cluster {
 	t.Helper()
 	w := web()
 	c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), w)
+	c.startPod("web-1", metav1.NewTime(secondOf(3).Add(time.Minute)))
 	c.record(t, w)
 	return c
 }

@@ -4,7 +4,7 @@
 // Package pods serves the read-only subresource configdependencies/pods, which shows with
 // which content the containers of the pods of a workload were started.
 //
-// Unlike ConfigDependencies, which every replica computes from its index, the answer is read
-// from the API server on request: an index of all pods in a cluster would cost too much
-// memory. So the number of pods in an answer, and of concurrent requests, is limited.
+// It computes the answer from the index on request, with the verdicts of package judge, and
+// makes no requests of its own. The size of an answer is limited, because the numbers of pods,
+// containers and sources multiply.
 package pods

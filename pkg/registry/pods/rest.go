@@ -5,11 +5,9 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,19 +18,15 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/podstate"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
-	"github.com/configdep/configdep/pkg/workload"
 )
 
+// maxPods limits the pods in an answer, and maxJudged the product of pods and sources, so that the work is bounded. The documentation of the API names them.
 const (
-	// maxPods limits the pods that are read for one request.
-	maxPods = 5000
-	// maxRequests limits concurrent requests. Further requests are rejected immediately, and
-	// clients retry them: if they waited here, they would occupy the seats of priority and
-	// fairness that cheap requests need.
-	maxRequests = 4
+	maxPods   = 5000
+	maxJudged = 5_000_000
 )
 
 // Views finds a ConfigDependency by name. Its errors are API errors.
@@ -40,30 +34,20 @@ type Views interface {
 	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
 }
 
-// Index gives access to the dependency graph, and reports whether revisions of different
-// resources can be compared.
-type Index interface {
-	policy.Index
-	Progress() dependency.Progress
-}
-
 // Config configures a REST.
 type Config struct {
-	Views  Views
-	Index  Index
-	Client workload.Client
-	Clock  clock.PassiveClock
-	// NoRevisions: do not look up ControllerRevisions.
-	NoRevisions bool
+	Views Views
+	Index policy.Index
+	Kinds kind.Table
+	Clock clock.PassiveClock
 }
 
 // REST is the storage of the subresource.
 type REST struct {
 	tableConvertor
 	Config
-	requests chan struct{} // holds an element for each request that is being served
-	maxPods  int
-	renderer renderer // for one answer; it is copied
+	maxPods, maxJudged int
+	renderer           renderer // for one answer; it is copied
 }
 
 var (
@@ -75,10 +59,7 @@ var (
 
 // NewREST returns the storage.
 func NewREST(c Config) *REST {
-	return &REST{
-		Config: c, requests: make(chan struct{}, maxRequests), maxPods: maxPods,
-		renderer: renderer{maxContainerBytes, maxSourceBytes, maxStaleSourceBytes},
-	}
+	return &REST{Config: c, maxPods: maxPods, maxJudged: maxJudged, renderer: renderer{maxContainerBytes, maxSourceBytes, maxStaleSourceBytes}}
 }
 
 // New returns an empty ConfigDependencyPods.
@@ -92,79 +73,54 @@ func (*REST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return v1alpha1.SchemeGroupVersion.WithKind("ConfigDependencyPods")
 }
 
-// Get reads the pods of the workload behind the named ConfigDependency and judges them. Its
-// errors are API errors, unwrapped: the generic API server turns any other into a 500.
+// Get judges the pods of the workload behind the named ConfigDependency. Its errors are API
+// errors, unwrapped: the generic API server turns any other into a 500.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	view, err := r.Views.Lookup(genericapirequest.NamespaceValue(ctx), name)
+	found, err := r.Views.Lookup(genericapirequest.NamespaceValue(ctx), name)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case r.requests <- struct{}{}:
-		defer func() { <-r.requests }()
-	default:
-		return nil, apierrors.NewTooManyRequests("this replica is already reading the pods of other workloads", 1)
-	}
-	out, err := r.read(ctx, view)
-	if err != nil {
-		return nil, apiError(ctx, err, view)
-	}
-	return out, nil
-}
-
-// read reads the knowledge about the sources and the template first, and then the workload and
-// its pods. The order matters: the latter must not be older.
-func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1alpha1.ConfigDependencyPods, error) {
-	ref := view.Spec.WorkloadRef
-	key := r.Client.Key(ref.APIVersion, ref.Kind, view.Namespace, ref.Name)
-	w, known, err := r.know(key, ref)
-	if err != nil {
-		return nil, err
-	}
-	selection, err := workload.Select(ctx, r.Client, w, !r.NoRevisions)
-	if err != nil {
-		return nil, err
-	}
-	known.Revision = selection.Revision
-	out := &v1alpha1.ConfigDependencyPods{
-		ObjectMeta:       metav1.ObjectMeta{Namespace: view.Namespace, Name: view.Name, UID: view.UID},
-		WorkloadRef:      ref,
-		ConfigHash:       known.Hash,
-		TemplateRevision: selection.Revision,
-		Time:             metav1.NewTime(r.Clock.Now()),
-	}
-	answer := r.renderer
-	out.Truncated, err = selection.Each(ctx, r.Client, r.maxPods, func(p *corev1.Pod) {
-		rendered := answer.render(p, known)
-		count(&out.Summary, &rendered)
-		out.Pods = append(out.Pods, rendered)
-	})
-	if err != nil {
-		return nil, err
-	}
-	out.Message = message(w, out, r.maxPods)
-	return out, nil
-}
-
-// know reads a workload and the knowledge about its sources from the index.
-func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) (w *dependency.Workload, known *podstate.Knowledge, err error) {
+	ref := found.Spec.WorkloadRef
+	key := r.Kinds.Key(ref.APIVersion, ref.Kind, found.Namespace, ref.Name)
+	var out *v1alpha1.ConfigDependencyPods
 	synced := r.Index.Read(func(now policy.Evaluator) {
-		g := now.Graph
-		if w = g.Workload(key); w != nil && w.UID == ref.UID {
-			known = podstate.Know(g, now.Evaluate(w))
+		if w := now.Graph.Workload(key); w != nil && w.UID == ref.UID {
+			out = r.render(ctx, now, w)
 		}
 	})
 	switch {
 	case !synced:
-		return nil, nil, view.NotReady()
-	case known == nil:
-		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		return nil, view.NotReady()
+	case out == nil:
+		return nil, apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), name)
+	case ctx.Err() != nil: // the client has gone, or the request has taken too long
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("judging the pods of %s %s: %v", ref.Kind, ref.Name, ctx.Err()), 0)
 	}
-	known.Ordered = r.Index.Progress().OneCounter
-	return w, known, nil
+	out.ObjectMeta = metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name, UID: found.UID}
+	out.WorkloadRef = ref
+	return out, nil
 }
 
-func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most int) string {
+// render returns what is known about the pods of a workload. It ends early once the context is done.
+func (r *REST) render(ctx context.Context, now policy.Evaluator, w *dependency.Workload) *v1alpha1.ConfigDependencyPods {
+	at := r.Clock.Now()
+	j, answer := now.Evaluate(w).Judge(at), r.renderer
+	out := &v1alpha1.ConfigDependencyPods{ConfigHash: j.Hash, TemplateRevision: j.Revision, Time: metav1.NewTime(at)}
+	most := min(r.maxPods, r.maxJudged/max(1, len(j.Sources)))
+	now.Graph.PodsOf(w, func(p *dependency.Pod) bool {
+		if out.Truncated = len(out.Pods) == most; out.Truncated {
+			return false
+		}
+		rendered := answer.render(j, p)
+		count(&out.Summary, &rendered)
+		out.Pods = append(out.Pods, rendered)
+		return ctx.Err() == nil
+	})
+	out.Message = r.message(w, out)
+	return out
+}
+
+func (r *REST) message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods) string {
 	var parts []string
 	if w.Recurring {
 		if len(out.Pods) == 0 {
@@ -175,27 +131,7 @@ func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most in
 		parts = append(parts, "No pod runs.")
 	}
 	if out.Truncated {
-		parts = append(parts, fmt.Sprintf("Only the first %d pods that the selector matches were read.", most))
+		parts = append(parts, fmt.Sprintf("Only the first %d pods are shown.", len(out.Pods)))
 	}
 	return strings.Join(parts, " ")
-}
-
-// apiError returns the error that the user gets for one of the API server.
-func apiError(ctx context.Context, err error, view *v1alpha1.ConfigDependency) error {
-	ref := view.Spec.WorkloadRef
-	var status *apierrors.StatusError
-	switch {
-	case ctx.Err() != nil: // the client has gone, or the request has taken too long
-		return apierrors.NewTimeoutError(fmt.Sprintf("reading the pods of %s %s: %v", ref.Kind, ref.Name, err), 0)
-	case !errors.As(err, &status):
-		return apierrors.NewInternalError(fmt.Errorf("reading the pods of %s %s: %w", ref.Kind, ref.Name, err))
-	case apierrors.IsNotFound(status):
-		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), view.Name)
-	case apierrors.IsForbidden(status):
-		return apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %s", status.ErrStatus.Message))
-	case apierrors.IsResourceExpired(status):
-		return apierrors.NewServerTimeout(v1alpha1.Resource("configdependencies"), "get", 1)
-	default:
-		return status
-	}
 }

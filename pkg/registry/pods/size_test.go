@@ -4,7 +4,6 @@
 package pods
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,59 +11,50 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
 )
 
-// namesMany lets the workload of a cluster name so many Secrets in an annotation, which have all changed since its pods
-// started. Any container may read them.
-func (c *cluster) namesMany(sources int) {
-	long := strings.Repeat("s", 200)
+// crowded returns a world in which so many pods of StatefulSet web, each with so many containers beside those of readsDB, are stale for Secret db
+// and for so many Secrets that an annotation names. Any container may read the latter.
+func crowded(t *testing.T, pods, containers, sources int) *world {
+	t.Helper()
+	o := statefulSet("web-1")
 	var names []string
 	for i := range sources {
-		name := fmt.Sprintf("%s-%04d", long, i)
-		names = append(names, "secret/"+name)
-		before, after := secret("x", "100", now.Add(-time.Hour)), secret("y", "210", now.Add(-time.Minute))
-		before.Name, after.Name = name, name
-		before.After(nil, nil, dependency.Arrival{})
-		after.After(before, nil, dependency.Arrival{Live: true, Seen: now.Add(-time.Minute)})
-		c.graph.SetSource(after)
+		names = append(names, fmt.Sprintf("%s-%04d", strings.Repeat("s", 200), i))
 	}
-	w := *c.graph.Workload(dependency.WorkloadKey{Kind: "StatefulSet", Namespace: "shop", Name: "web"})
-	w.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(names, ",")}
-	c.graph.SetWorkload(&w, dependency.Patterns{})
-	e := policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&w)
-	c.view = configdependency.Render(nil, e, e.Decide(policy.Observed{Now: now}))
-}
-
-// podOf returns a pod with so many containers that have started 10 minutes ago, beside those of pod.
-func podOf(name string, containers int) *corev1.Pod {
-	p := pod(name, 600)
-	status := p.Status.ContainerStatuses[1]
-	for i := range containers {
-		status.Name = fmt.Sprintf("more-%04d", i)
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: status.Name})
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, status)
+	if sources > 0 {
+		o.Annotations[policy.SourcesAnnotation] = "secret/" + strings.Join(names, ",secret/")
 	}
-	return p
+	w := newWorld(t, o)
+	write := func(value string) {
+		for _, name := range append(names, "db") {
+			w.Set(ingesttest.Secret(name, "password", value))
+		}
+	}
+	write("x")
+	w.pass(time.Hour)
+	for i := range pods {
+		p := w.runWeb(fmt.Sprintf("web-%d", i), "web-1").DeepCopy()
+		for k := range containers {
+			status := p.Status.ContainerStatuses[1]
+			status.Name = fmt.Sprintf("more-%04d", k)
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: status.Name})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, status)
+		}
+		w.Set(p)
+	}
+	w.pass(time.Hour)
+	write("y")
+	return w
 }
 
 // The numbers of containers and of sources multiply, so that a small workload could have an answer of any size.
 func TestGet_AnswerIsBounded(t *testing.T) {
 	const containers, sources = 200, 250
-	c := newCluster(podOf("web-0", containers), podOf("web-1", containers), podOf("web-2", containers))
-	c.namesMany(sources)
-	got, err := c.get("statefulset.web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := crowded(t, 3, containers, sources).get(t, "statefulset.web")
 	raw, err := json.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +82,7 @@ func TestGet_AnswerIsBounded(t *testing.T) {
 
 // Each part of an answer has its own budget, and what comes later is not listed instead of what did not fit.
 func TestGet_BudgetOfEachPart(t *testing.T) {
-	c := newCluster(podOf("web-0", 1), podOf("web-1", 1))
-	c.namesMany(2)
+	w := crowded(t, 2, 1, 2)
 	for name, tt := range map[string]struct {
 		renderer renderer
 		// listed and counted: sources, stale sources and containers of both pods
@@ -106,11 +95,8 @@ func TestGet_BudgetOfEachPart(t *testing.T) {
 		"few containers":    {renderer{1600, 1 << 20, 1 << 20}, "10+0 6+0 4+2", "Secret/db, Secret/s-0000, Secret/s-0001"},
 		"nothing":           {renderer{}, "0+0 0+6 0+6", "3 more"},
 	} {
-		c.renderer = tt.renderer
-		got, err := c.get("statefulset.web")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.renderer = tt.renderer
+		got := w.get(t, "statefulset.web")
 		var sources, stale, containers, moreSources, moreStale, moreContainers int
 		for i := range got.Pods {
 			p := &got.Pods[i]
@@ -126,7 +112,7 @@ func TestGet_BudgetOfEachPart(t *testing.T) {
 		if got := fmt.Sprintf("%d+%d %d+%d %d+%d", sources, moreSources, stale, moreStale, containers, moreContainers); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
-		table, err := c.ConvertToTable(t.Context(), got, nil)
+		table, err := w.ConvertToTable(t.Context(), got, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,15 +122,17 @@ func TestGet_BudgetOfEachPart(t *testing.T) {
 	}
 }
 
-// Once the client has gone, no further pod is judged.
-func TestGet_EndsWithTheRequest(t *testing.T) {
-	c := newCluster(pod("web-0", 600), pod("web-1", 600))
-	ctx, cancel := context.WithCancel(genericapirequest.WithNamespace(t.Context(), "shop"))
-	c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		cancel()
-		return false, nil, nil
-	})
-	if got, err := c.Get(ctx, "statefulset.web", &metav1.GetOptions{}); !apierrors.IsTimeout(err) {
-		t.Errorf("%v %v", got, err)
+func TestGet_TruncatedAnswersSaySo(t *testing.T) {
+	w := crowded(t, 2, 0, 1) // which reads two sources
+	for most, message := range map[int]string{1: "Only the first 1 pods are shown.", 2: ""} {
+		w.maxPods = most
+		if got := w.get(t, "statefulset.web"); got.Truncated != (message != "") || len(got.Pods) != most || got.Message != message {
+			t.Errorf("at most %d: %d pods, truncated = %v, %q", most, len(got.Pods), got.Truncated, got.Message)
+		}
+		w.maxPods, w.maxJudged = maxPods, 2*most+1
+		if got := w.get(t, "statefulset.web"); len(got.Pods) != most || got.Message != message {
+			t.Errorf("at most %d by their sources: %d pods, %q", most, len(got.Pods), got.Message)
+		}
+		w.maxJudged = maxJudged
 	}
 }

@@ -78,7 +78,7 @@ func (r *REST) try(
 	}
 	status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
 	status.Generation = live.Generation
-	if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
+	if request.Spec.Mode == v1alpha1.ReloadIfStale && (!content.stale || live.Replicas == 0) {
 		status.Message = unneeded(&content, live)
 		return nil
 	}
@@ -87,9 +87,7 @@ func (r *REST) try(
 	}
 	last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 	restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
-	if restart.Pods, restart.Unfit, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(live.Workload), live.Workload); err != nil {
-		return unauthorized(err)
-	}
+	restart.Pods, restart.Unfit = strategy.Names(content.policy.RestartsBy(live.Workload), content.all)
 	data, err := content.policy.RestartPatch(live.Workload, &restart)
 	if err != nil {
 		return err
@@ -139,15 +137,15 @@ type content struct {
 	policy   policy.Policy // the effective policy
 	present  policy.Record // of the current content
 	previous string        // the recorded hash
-	stale    []string      // the sources that have changed since
-	known    bool          // whether stale could be determined
-	inDoubt  bool          // pods may have been started with other content than recorded
+	pods     *policy.Judgement
+	stale    bool // pods are known to run with old content, and are not about to be replaced
 	changed  []policy.Changed
 	missing  []string // the missing sources and keys without which new pods cannot start
 	// consequence is what cannot be done because of them.
 	consequence string
 
 	terminating bool // it is being deleted, or its namespace is
+	all         []*dependency.Pod
 }
 
 // retryOnConflict is retry.RetryOnConflict, but ends with the context.
@@ -169,20 +167,16 @@ func retryOnConflict(ctx context.Context, try func() error) error {
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Index.Read(func(now policy.Evaluator) {
 		g := now.Graph
-		// What this process knows about the start of the pods also applies to the live workload.
-		previous := g.Workload(w.WorkloadKey)
 		g.Borrow(w)
-		at := dependency.Arrival{Live: previous != nil, Seen: r.Clock.Now()}
-		w.After(previous, at)
-		policy.Note(w, previous, g.Namespace(w.Namespace), now.Defaults, w.ResourceVersion, at)
+		policy.Note(w, g.Namespace(w.Namespace), now.Defaults, dependency.Arrival{})
 		e := now.Evaluate(w)
-		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
-		c.stale, c.known = e.Stale()
-		c.changed = e.Changed()
-		c.inDoubt = e.InDoubt()
+		d := e.Decide(r.Clock.Now())
+		c.policy, c.present, c.previous, c.pods, c.stale = e.Policy, e.Present(), e.Record.Hash, d.Pods, e.RestartHelps(&d)
+		c.changed = e.Changed(&d)
 		c.missing, _ = e.Missing()
 		c.consequence = e.Consequence()
 		c.terminating = g.Terminating(w)
+		c.all = strategy.PodsOf(g, w)
 	})
 	return c, synced
 }
@@ -222,32 +216,18 @@ func unneeded(c *content, l *workload.Live) string {
 		return "Not restarted: a restart in place has halted. " + policy.Halted(l.Workload)
 	case underWay != nil:
 		return "Not restarted: " + underWay.Progress().Already + "."
-	case c.previous == "":
-		return "Not restarted: the content with which the pods were started is not recorded, so they are not known to be stale. Use mode Always to restart them."
-	case !c.known:
-		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Use mode Always to restart them."
-	case l.Truncated:
-		return "Not restarted: the pod template names too many sources, so the pods are not known to be stale. " + perPod
-	case c.inDoubt:
-		return "Not restarted: content has changed and changed back, or the pod template has, so the pods are not known to be stale. " + perPod
+	case c.pods.Stale > 0:
+		return fmt.Sprintf("Not restarted: the pod template of %s %s has been changed already, but %s.", l.Kind, l.Name, cmp.Or(behind(l), "the pods are being replaced"))
+	case c.pods.Unknown > 0:
+		return fmt.Sprintf("Not restarted: of %s it is not known whether they run with old content. %s", dependency.Pods(c.pods.Unknown, c.pods.Total), perPod)
 	}
-	// A template without the hash was not written for this content: the record is of the content
-	// when the workload opted in, or of content that later pods have read.
-	made := l.Marks.TemplateHash == c.present.Hash
-	behind := behind(l)
-	switch {
-	case !c.policy.RestartsBy(l.Workload).MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template the pods have
-	case made && behind != "":
-		return fmt.Sprintf("Not restarted: the pod template of %s %s already has the current content, but %s.", l.Kind, l.Name, behind)
-	case behind != "":
-		return fmt.Sprintf("Not restarted: the content has not changed since it was recorded for %s %s, but %s. %s", l.Kind, l.Name, behind, perPod)
-	case !made:
-		return "Not restarted: the content has not changed since it was recorded. Pods that were already running then may have been started with other content. " + perPod
+	if behind := behind(l); behind != "" && (c.pods.Total == 0 || c.pods.Current < c.pods.Total) {
+		return fmt.Sprintf("Not restarted: no pod of %s %s is known to run with old content, but %s.", l.Kind, l.Name, behind)
 	}
-	return "Not restarted: the pods were started with the current content."
+	return "Not restarted: the pods run with the current content."
 }
 
-const perPod = "The subresource pods shows the state of each pod. Use mode Always to restart them."
+const perPod = "The subresource pods says more. Use mode Always to restart them."
 
 func doneMessage(ref *v1alpha1.WorkloadReference, d policy.Description, dryRun bool) string {
 	message := fmt.Sprintf("The %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Done)

@@ -50,20 +50,15 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			previous := ""
-			if name == kind.Deployment {
-				previous = stale
-			}
 			want := &v1alpha1.Reload{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: view.Name, CreationTimestamp: metav1.NewTime(now)},
 				Spec:       v1alpha1.ReloadSpec{Reason: "rotated", Mode: v1alpha1.ReloadAlways},
 				Status: v1alpha1.ReloadStatus{
-					Triggered:    true,
-					WorkloadRef:  &view.Spec.WorkloadRef,
-					Generation:   3,
-					PreviousHash: previous,
-					ConfigHash:   present,
-					Message:      fmt.Sprintf("The pods of %s web are being replaced.", name),
+					Triggered:   true,
+					WorkloadRef: &view.Spec.WorkloadRef,
+					Generation:  3,
+					ConfigHash:  present,
+					Message:     fmt.Sprintf("The pods of %s web are being replaced.", name),
 				},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -76,8 +71,8 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			}
 			p := sent[0]
 			m := testMeta(name)
-			wantPatch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
-				&policy.Restart{Present: policy.Record{Hash: present, Sources: map[string]string{}}, Always: true,
+			wantPatch, err := (&policy.Policy{Mode: policy.Off}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
+				&policy.Restart{Present: policy.Record{Hash: present}, Always: true,
 					Last: policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}})
 			if err != nil {
 				t.Fatal(err)
@@ -96,6 +91,30 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A record would be adopted when the workload opts in, and say more than is known then.
+func TestReload_RecordsContentOnlyOfWorkloadsThatOptedIn(t *testing.T) {
+	for mode, records := range map[string]bool{"auto": true, "off": false} {
+		view := testView(kind.Deployment)
+		s := newServer(view, testDeployment(readingDB, func(o *appsv1.Deployment) { o.Annotations = map[string]string{policy.ReloadAnnotation: mode} }))
+		s.Index = stubGraph{withDB(), off}
+		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := s.client.AppsV1().Deployments("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, hash := after.Annotations[policy.ConfigHashAnnotation]
+		_, sources := after.Annotations[policy.AppliedSourcesAnnotation]
+		if hash != records || sources != records || after.Annotations[policy.LastReloadAnnotation] == "" {
+			t.Errorf("%s: annotations = %v", mode, after.Annotations)
+		}
+		if after.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+			t.Errorf("%s: annotations of the template = %v, want the hash for which its pods are created", mode, after.Spec.Template.Annotations)
+		}
 	}
 }
 

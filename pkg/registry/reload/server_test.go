@@ -5,7 +5,7 @@ package reload
 
 import (
 	"context"
-	"encoding/json"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,21 +50,35 @@ func newGraph() *dependency.Graph {
 // withDB returns a graph with the Secret db.
 func withDB() *dependency.Graph {
 	graph := newGraph()
-	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
-	}, dependency.SourceMarks{}))
+	write(graph, now.Add(-3*time.Hour), dependency.Arrival{}, "x")
 	return graph
 }
 
-// recorded sets the annotations of a Deployment that record the content with which its pods were started.
-func recorded(r policy.Record) func(*appsv1.Deployment) {
-	return func(o *appsv1.Deployment) {
-		sources, err := json.Marshal(r.Sources)
-		if err != nil {
-			panic(err)
-		}
-		o.Annotations = map[string]string{policy.ConfigHashAnnotation: r.Hash, policy.AppliedSourcesAnnotation: string(sources)}
-	}
+// write writes the Secret db at a time.
+func write(graph *dependency.Graph, written time.Time, at dependency.Arrival, password string) {
+	at.Live = !at.Seen.IsZero()
+	s := dependency.FromSecret(digester, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "db", ResourceVersion: strconv.FormatInt(written.Unix(), 10),
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "owner", Time: new(metav1.NewTime(written)), FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
+		},
+		Data: map[string][]byte{"password": []byte(password)},
+	}, dependency.SourceMarks{})
+	s.Remember(graph.Source(s.SourceKey), graph, at)
+	graph.SetSource(s)
+}
+
+// changed changes the Secret db at a time, as the server sees at once.
+func changed(graph *dependency.Graph, at time.Time) {
+	write(graph, at, dependency.Arrival{Seen: at}, "y")
+}
+
+// started adds a pod of Deployment web, whose container started at a time.
+func started(graph *dependency.Graph, name, revision string, at time.Time) {
+	graph.SetPod(&dependency.Pod{
+		PodKey: dependency.PodKey{Namespace: "shop", Name: name}, UID: types.UID(name), Workload: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"},
+		Created: at, Revision: revision, Containers: []dependency.PodContainer{{Name: "app", Started: at}},
+	})
 }
 
 // evicting sets the annotations of a Deployment whose pods are being evicted in favor of pods with a hash, and its
@@ -98,7 +112,7 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 	e := policy.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
-	return configdependency.Render(nil, e, e.Decide(policy.Observed{Now: now}))
+	return configdependency.Render(nil, e, e.Decide(now))
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {

@@ -172,6 +172,9 @@ func (v *View[K, O, P]) States() map[string]int {
 	return maps.Clone(v.states)
 }
 
+// Each calls f for each object, by namespace and name, which must not be changed. No change waits for it.
+func (v *View[K, O, P]) Each(f func(P)) { v.cache.Each(f) }
+
 // Drain ends the watches that are open, within some time, so that their clients go to
 // another replica.
 func (v *View[K, O, P]) Drain(within time.Duration) { v.cache.Drain(within) }

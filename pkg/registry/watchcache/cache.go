@@ -440,6 +440,14 @@ func (c *Cache[T]) awake(scopes map[string]struct{}, all bool) (chs []chan struc
 // Peek returns the current object of a key, which must not be changed.
 func (c *Cache[T]) Peek(key string) (T, bool) { return c.latest.Load().get(key) }
 
+// Each calls f for each current object, which must not be changed. It holds no lock.
+func (c *Cache[T]) Each(f func(T)) {
+	c.latest.Load().objects.Ascend(func(i item[T]) bool {
+		f(i.object)
+		return true
+	})
+}
+
 // Synced reports whether the cache has synced.
 func (c *Cache[T]) Synced() bool { return c.latest.Load().synced }
 

@@ -359,7 +359,7 @@ var everyClient = []string{
 	"/namespaces/configdep-system/secrets/" + keySecret, "/namespaces/configdep-system/secrets/" + install.CertificateSecret,
 	"/apis/apiregistration.k8s.io/v1/apiservices", "mutatingwebhookconfigurations",
 	"/namespaces/configdep-system/leases", "/events", "/version", "/namespaces/shop/deployments/web", "/namespaces/shop/replicasets?",
-	"/namespaces/shop/controllerrevisions?", "/namespaces/shop/pods?", "/eviction",
+	"/namespaces/shop/pods?", "/eviction",
 }
 
 // said contains texts that the log of each used replica must contain, to prove that the search works.

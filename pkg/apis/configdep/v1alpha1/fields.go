@@ -14,6 +14,8 @@ const (
 	FieldName         = "metadata.name"
 	FieldNamespace    = "metadata.namespace"
 	FieldState        = "status.state"
+	FieldReason       = "status.reason"
+	FieldMode         = "spec.reload.mode"
 	FieldWorkloadKind = "spec.workloadRef.kind"
 	FieldWorkloadName = "spec.workloadRef.name"
 	// FieldSource answers "who uses this?": its value is "ConfigMap/NAME",
@@ -22,7 +24,7 @@ const (
 )
 
 var selectableFields = []string{
-	FieldName, FieldNamespace, FieldState, FieldWorkloadKind, FieldWorkloadName, FieldSource,
+	FieldName, FieldNamespace, FieldState, FieldReason, FieldMode, FieldWorkloadKind, FieldWorkloadName, FieldSource,
 }
 
 // convertFieldLabel accepts the selectable fields and brings their values into the
@@ -31,7 +33,14 @@ func convertFieldLabel(label, value string) (string, string, error) {
 	if !slices.Contains(selectableFields, label) {
 		return "", "", fmt.Errorf("field label %q is not supported; use one of %s", label, strings.Join(selectableFields, ", "))
 	}
-	if label != FieldSource || value == "" {
+	switch {
+	case value == "":
+		return label, value, nil
+	case label == FieldState:
+		return oneOf(label, value, States)
+	case label == FieldMode:
+		return oneOf(label, value, ReloadModes)
+	case label != FieldSource:
 		return label, value, nil
 	}
 	kind, name, found := strings.Cut(value, "/")
@@ -41,4 +50,16 @@ func convertFieldLabel(label, value string) (string, string, error) {
 		}
 	}
 	return "", "", fmt.Errorf("field label %q has the value %q, which is not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME", label, value)
+}
+
+// oneOf accepts a value of a field, in any case.
+func oneOf[T ~string](label, value string, allowed []T) (string, string, error) {
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if strings.EqualFold(value, string(a)) {
+			return label, string(a), nil
+		}
+		names[i] = string(a)
+	}
+	return "", "", fmt.Errorf("field label %q has the value %q; use one of %s", label, value, strings.Join(names, ", "))
 }

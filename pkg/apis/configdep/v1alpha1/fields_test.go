@@ -19,7 +19,13 @@ func TestFieldSelectors(t *testing.T) {
 	}{
 		"a name":                               {"metadata.name", "deployment.web", "deployment.web", ""},
 		"a namespace":                          {"metadata.namespace", "shop", "shop", ""},
-		"a state":                              {"status.state", "Unmanaged", "Unmanaged", ""},
+		"a state":                              {"status.state", "Stale", "Stale", ""},
+		"a state in lower case":                {"status.state", "rollingout", "RollingOut", ""},
+		"no state":                             {"status.state", "", "", ""},
+		"an unknown state":                     {"status.state", "Unmanaged", "", "use one of Blocked, Failed, InSync, Pending, RollingOut, Settling, Stale, Unknown"},
+		"a reason":                             {"status.reason", "AnyWord", "AnyWord", ""},
+		"a mode":                               {"spec.reload.mode", "auto", "Auto", ""},
+		"an unknown mode":                      {"spec.reload.mode", "On", "", "use one of Auto, Listed, Matched, Off"},
 		"a kind":                               {"spec.workloadRef.kind", "Deployment", "Deployment", ""},
 		"a workload":                           {"spec.workloadRef.name", "web", "web", ""},
 		"values of other fields are unchanged": {"metadata.name", "secret/db", "secret/db", ""},
@@ -35,7 +41,7 @@ func TestFieldSelectors(t *testing.T) {
 		"a source with a space":                {"source", " secret/db", "", "not of the form ConfigMap/NAME"},
 		"the error for an unknown field lists the supported fields": {
 			"spec.replicas", "1", "",
-			"use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source",
+			"use one of metadata.name, metadata.namespace, status.state, status.reason, spec.reload.mode, spec.workloadRef.kind, spec.workloadRef.name, source",
 		},
 		"field names are case-sensitive": {"Source", "Secret/db", "", `"Source" is not supported`},
 	}
@@ -64,7 +70,7 @@ func TestFieldSelectors(t *testing.T) {
 // that form is accepted unchanged.
 func FuzzFieldLabel(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"metadata.name", "x"}, {"status.state", ""}, {"source", "Secret/db"}, {"source", "configmap/a/b"},
+		{"metadata.name", "x"}, {"status.state", ""}, {"status.state", "stale"}, {"spec.reload.mode", "OFF"}, {"source", "Secret/db"}, {"source", "configmap/a/b"},
 		{"source", "/"}, {"source", ""}, {"source", "secret/\x00"}, {"sources", "x"}, {"source", "ſecret/db"}, {"", ""},
 	} {
 		f.Add(seed[0], seed[1])
@@ -85,7 +91,7 @@ func FuzzFieldLabel(f *testing.F) {
 			if !slices.Contains(SourceKinds, SourceKind(kind)) || name == "" || !strings.HasSuffix(value, "/"+name) {
 				t.Errorf("value %q is converted to %q", value, got)
 			}
-		} else if got != value {
+		} else if enum := label == FieldState || label == FieldMode; enum && !strings.EqualFold(got, value) || !enum && got != value {
 			t.Errorf("value %q is converted to %q", value, got)
 		}
 		if againLabel, again, err := convertFieldLabel(gotLabel, got); err != nil || againLabel != gotLabel || again != got {

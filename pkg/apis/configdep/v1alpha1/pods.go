@@ -11,8 +11,8 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ConfigDependencyPods shows with which content the containers of the pods of a workload
-// were started, as far as that can be known. It is read live from the subresource "pods"
-// of the workload's ConfigDependency.
+// were started, as far as that can be known. It is the subresource "pods" of the workload's
+// ConfigDependency.
 type ConfigDependencyPods struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata has the name, the namespace and the uid of the ConfigDependency.
@@ -21,15 +21,15 @@ type ConfigDependencyPods struct {
 
 	// workloadRef names the workload.
 	WorkloadRef WorkloadReference `json:"workloadRef"`
-	// time is when the pods were read.
+	// time is when the states were determined.
 	Time metav1.Time `json:"time"`
 	// configHash is the hash of the current content, as in the status of the
 	// ConfigDependency.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
 	// templateRevision is the revision of the current pod template: the label
-	// pod-template-hash or controller-revision-hash of its pods. It is empty if it is not
-	// known, and for kinds without revisions.
+	// pod-template-hash, controller-revision-hash or, of a DaemonSet, pod-template-generation
+	// of its pods. It is empty if it is not known, and for kinds without revisions.
 	// +optional
 	TemplateRevision string `json:"templateRevision,omitempty"`
 	// summary counts the pods below by state, without those that are being deleted.
@@ -38,10 +38,12 @@ type ConfigDependencyPods struct {
 	// active run.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// truncated is true if the workload has more pods than are shown.
+	// truncated is true if the workload has more pods than are shown: at most 5,000, and fewer if it has more
+	// than 1,000 sources, so that pods times sources are at most 5,000,000.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
-	// pods are the pods of the workload that have not finished, ordered by name.
+	// pods are the pods of the workload that have not finished, ordered by name; those of a
+	// CronJob are ordered by their runs first.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -99,7 +101,7 @@ type PodContent struct {
 	// +optional
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
 	// templateRevision is the revision of the pod template from which the pod was created:
-	// its label pod-template-hash or controller-revision-hash.
+	// its label pod-template-hash, controller-revision-hash or pod-template-generation.
 	// +optional
 	TemplateRevision string `json:"templateRevision,omitempty"`
 	// state is the worst state of the containers: Stale, then Unknown, then NotStarted, then
@@ -119,19 +121,21 @@ type PodContent struct {
 	// moreStaleSources is how many further such sources there are: an answer lists at most 4 MiB of them.
 	// +optional
 	MoreStaleSources int64 `json:"moreStaleSources,omitempty"`
-	// containers are the containers of the pod: init containers, then containers, then
-	// ephemeral containers.
+	// containers are the containers of the pod: init containers, then containers. Ephemeral
+	// containers are ignored: they are for debugging, and are never restarted.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerContent `json:"containers,omitempty"`
 	// moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them,
-	// without their sources. The state of the pod is that of all its containers.
+	// without their sources. The state of the pod is that of all its containers. Of a pod, no more than
+	// 256 containers are known.
 	// +optional
 	MoreContainers int64 `json:"moreContainers,omitempty"`
 }
 
-// ContainerType is the role of a container in its pod.
+// ContainerType is the role of a container in its pod. There is none for ephemeral containers,
+// which are ignored.
 // +enum
 type ContainerType string
 
@@ -142,15 +146,13 @@ const (
 	ContainerSidecar ContainerType = "Sidecar"
 	// ContainerRegular is one of spec.containers.
 	ContainerRegular ContainerType = "Regular"
-	// ContainerEphemeral is one of spec.ephemeralContainers.
-	ContainerEphemeral ContainerType = "Ephemeral"
 )
 
 // ContainerContent shows with which content a container was started.
 type ContainerContent struct {
 	// name is the name of the container.
 	Name string `json:"name"`
-	// type is Init, Sidecar, Regular or Ephemeral.
+	// type is Init, Sidecar or Regular.
 	Type ContainerType `json:"type"`
 	// startedAt is when the container was last started, by the clock of its node.
 	// +optional
@@ -162,24 +164,26 @@ type ContainerContent struct {
 	// then Current; or NotStarted.
 	State ContentState `json:"state"`
 	// reason says in one word why. Current: StartedAfter (it started after the content was
-	// last written), SameContent (what it reads is the same as when it started), Recorded
-	// (its pod was created for this content), NothingRead. Stale: StartedBefore (it started
-	// before the content changed), RecordDiffers (it started before the source was written,
-	// and other content is recorded for it). Unknown: ClockMargin (it started at about the
-	// time when the source was written), NothingRecorded (the source was written later, and
-	// it is not known whether its content changed), RecordedLater (the same, and the content
-	// was recorded later too), OtherKeys (other keys of the source have changed, and it is
-	// not known when the keys that the container reads last changed), ChangedBack (content
-	// has changed and changed back), SourceMissing and KeyMissing (there is nothing to
-	// compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.
+	// last written), SameContent (content has changed since it started, and is the same
+	// again), CreatedFor (its pod was created for the current content), Recorded (the record
+	// on the workload says so), NothingRead (it reads nothing whose content counts). Stale:
+	// StartedBefore (it started before the content changed), RecordDiffers (it runs with the
+	// recorded content, which differs). Unknown: ClockMargin (it started at about the time of
+	// the change), WrittenSinceStart (the source was written after it started, while configdep
+	// did not read it), FilesChanged (mounted files have changed, which the application may have
+	// read again), NodeClock (the clock of its node is wrong), SourceMissing (the source or a
+	// required key is missing, so there is nothing to compare with), OlderTemplate (its pod
+	// has an older pod template, and it is not known what it reads). NotStarted: the reason of
+	// the kubelet, such as CrashLoopBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message explains the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// sources are the sources that the container reads and whose state is not Current, in the
-	// order of kind and name. Sources whose changes do not restart the workload automatically
-	// do not count, unless that is only because the reload mode is Off.
+	// order of kind and name. If it reads a source both as environment and as files, the worse
+	// state is shown. Sources count whether their changes restart the workload or not, unless an
+	// annotation excludes them.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -206,8 +210,8 @@ type ContainerSource struct {
 	// message explains the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// lastChanged is when the content of the source is known to have changed last, or when a
-	// client that sets content of it last wrote it.
+	// lastChanged is when the source got its current content, as far as that is known: when a
+	// client wrote it or, if that is not known, when configdep saw it.
 	// +optional
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
 }

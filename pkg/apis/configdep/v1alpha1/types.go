@@ -94,6 +94,9 @@ const (
 	ReloadListed ReloadMode = "Listed"
 )
 
+// ReloadModes are all modes.
+var ReloadModes = []ReloadMode{ReloadAuto, ReloadListed, ReloadMatched, ReloadOff}
+
 // ReloadStrategy says how a workload is restarted automatically.
 // +enum
 type ReloadStrategy string
@@ -305,17 +308,18 @@ type State string
 
 // The states.
 const (
-	// StateUnmanaged: automatic restarts are off, or the workload is being deleted.
-	StateUnmanaged State = "Unmanaged"
-	// StateInSync: the pods run with the current content, or there are none.
+	// StateInSync: all containers run with the current content of their sources, or no pod runs.
 	StateInSync State = "InSync"
+	// StateStale: some containers run with old content, and nothing will happen by itself.
+	StateStale State = "Stale"
+	// StateUnknown: it cannot be known whether some containers run with old content.
+	StateUnknown State = "Unknown"
 	// StateSettling: content has changed, and must stay unchanged for a while before a
 	// restart.
 	StateSettling State = "Settling"
-	// StatePending: a restart is due, at once or after the minimum interval. With the reason
-	// NotRecorded or Verifying, it is not known yet with which content the pods run.
+	// StatePending: a restart is due, at once or after the minimum interval.
 	StatePending State = "Pending"
-	// StateRollingOut: the rollout is not complete. Pods are being replaced or evicted, or wait for
+	// StateRollingOut: the rollout is not complete. Pods are being replaced or restarted, or wait for
 	// a user (OnDelete, a partition, a paused Deployment).
 	StateRollingOut State = "RollingOut"
 	// StateFailed: the rollout is not progressing, or a config agent cannot apply the current content.
@@ -324,16 +328,23 @@ const (
 	StateBlocked State = "Blocked"
 )
 
+// States are all states, in alphabetical order.
+var States = []State{StateBlocked, StateFailed, StateInSync, StatePending, StateRollingOut, StateSettling, StateStale, StateUnknown}
+
 // The types of the conditions of a ConfigDependency.
 const (
 	// ConditionSourcesResolved is True when every source and key that the pods cannot
 	// start without is present.
 	ConditionSourcesResolved = "SourcesResolved"
-	// ConditionInSync is True if all pods run with the current content, and Unknown if there is reason to doubt
-	// that. The content at the time when a workload opted in counts as current.
+	// ConditionInSync is True if all containers run with the current content, or no pod runs, and Unknown if that cannot be known.
 	ConditionInSync = "InSync"
 	// ConditionRolloutComplete is True if all pods have the current template.
 	ConditionRolloutComplete = "RolloutComplete"
+	// ConditionReady, ConditionReconciling and ConditionStalled summarize the state for tools that wait for objects (kstatus).
+	// Ready is True in the state InSync; Reconciling is True in Settling, Pending and RollingOut; Stalled is True in Stale, Blocked and Failed.
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
 )
 
 // The reasons of the condition SourcesResolved.
@@ -346,13 +357,13 @@ const (
 // ConfigDependencyStatus reports whether a workload runs with the current content of its
 // sources.
 type ConfigDependencyStatus struct {
-	// state summarizes the workload. Unmanaged: automatic restarts are off, or it is being
-	// deleted. InSync: its pods run with the current content, or there are none. Settling:
-	// content has changed, and must stay unchanged for a while before a restart. Pending: a
-	// restart is due, or it is not known yet with which content the pods run, or config agents have
-	// yet to apply it. RollingOut: the rollout is not complete. Failed: the rollout is not progressing,
-	// or a config agent cannot apply the current content. Blocked: restarts are on hold until a user
-	// acts.
+	// state summarizes the workload, whether or not it has opted in: spec.reload.mode says who acts.
+	// InSync: all containers run with the current content of their sources, or no pod runs. Stale: some run
+	// with old content, and nothing will happen by itself. Unknown: that cannot be known; message says why.
+	// Settling: content has changed, and must stay unchanged for a while before a restart. Pending: a restart
+	// is due, or config agents have yet to apply the content. RollingOut: pods are being replaced or
+	// restarted. Failed: the rollout is not progressing, or a config agent cannot apply the content.
+	// Blocked: restarts are on hold until a user acts.
 	State State `json:"state"`
 	// reason says in one word why the workload is in this state.
 	// +optional
@@ -360,6 +371,11 @@ type ConfigDependencyStatus struct {
 	// message describes in a sentence what happens next, and why.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// pods counts the pods by what their containers run with. Pods that have finished or are being deleted do not count.
+	Pods PodCounts `json:"pods"`
+	// staleSince is when the first change was made that a running container has not read.
+	// +optional
+	StaleSince *metav1.Time `json:"staleSince,omitempty"`
 	// configHash is a hash of the content with which the pods should run: a keyed digest
 	// of all sources that trigger a restart (in mode Off, of those that would in mode
 	// Auto). Compare it for equality only.
@@ -376,8 +392,7 @@ type ConfigDependencyStatus struct {
 	// +listMapKey=name
 	Sources []SourceStatus `json:"sources,omitempty"`
 	// patterns shows for each pattern in the annotation configdep.io/sources, ordered by kind and
-	// pattern, which sources it currently matches. Sources that the annotation names without a pattern
-	// are in spec.sources.
+	// pattern, which sources it currently matches.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -387,15 +402,30 @@ type ConfigDependencyStatus struct {
 	// +optional
 	LastReload *LastReload `json:"lastReload,omitempty"`
 	// conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot
-	// start without is present. InSync: all pods run with the current content; Unknown if there is reason to
-	// doubt that. (The content at the time when the workload opted in counts as current.) RolloutComplete:
-	// all pods are up to date with the template.
+	// start without is present. InSync: all containers run with the current content; Unknown if that cannot be
+	// known. RolloutComplete: all pods are up to date with the template. Ready, Reconciling and Stalled summarize the
+	// state for tools that wait for objects.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// PodCounts counts pods by what their containers run with. Each pod is counted once in total and once in one of the others, as the worst of its
+// containers.
+type PodCounts struct {
+	// total is how many pods there are.
+	Total int32 `json:"total"`
+	// current is how many run with the current content.
+	Current int32 `json:"current"`
+	// stale is how many have a container that runs with old content.
+	Stale int32 `json:"stale"`
+	// unknown is how many have a container of which it cannot be known.
+	Unknown int32 `json:"unknown"`
+	// notStarted is how many have a container that does not run, and none that is stale or unknown: it reads the current content when it starts.
+	NotStarted int32 `json:"notStarted"`
 }
 
 // SourceStatus shows what is known about a source.
@@ -424,11 +454,13 @@ type SourceStatus struct {
 	// according to its managedFields, to the second.
 	// +optional
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+	// stalePods is how many pods have a container that has not read the current content.
+	// +optional
+	StalePods int32 `json:"stalePods,omitempty"`
 }
 
-// PatternStatus shows which sources a pattern matches. It leaves out sources that the pod
-// template reads, which are in spec.sources, sources that spec.reload.exclude names, and sources
-// that are annotated configdep.io/ignore.
+// PatternStatus shows which sources a pattern matches. It leaves out sources that spec.reload.exclude names, and sources
+// that are annotated configdep.io/ignore. The sources are in spec.sources, too.
 type PatternStatus struct {
 	// kind is the kind of the sources: ConfigMap or Secret.
 	Kind SourceKind `json:"kind"`

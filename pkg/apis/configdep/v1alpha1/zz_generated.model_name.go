@@ -59,6 +59,11 @@ func (in PodContent) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodCounts) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PodCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PodSummary) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.PodSummary"
 }

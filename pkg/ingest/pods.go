@@ -1,0 +1,307 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// podPart is the pods that have not finished. One without a controller is a workload, too.
+type podPart struct{}
+
+// Pods is the name of the stream of pods in all namespaces.
+const Pods = "pods"
+
+// readPod is what is read of a pod.
+type readPod struct {
+	*dependency.Pod
+
+	workload *dependency.Workload // that the pod itself is; nil: it has a controller, or Pods are not shown
+}
+
+// maxContainers limits the containers of a pod that are kept.
+const maxContainers = 256
+
+// pods returns the stream of pods. The API server leaves out those that have finished: nothing that runs has read anything with them.
+func (c Scope) pods() *stream {
+	s := &stream{
+		name: Pods, resource: corev1.SchemeGroupVersion.WithResource("pods"), kind: "Pod", part: podPart{}, fields: kind.UnfinishedPods,
+	}
+	s.read = func(m metav1.Object) (any, error) {
+		if p, whole := m.(*corev1.Pod); whole {
+			return c.readPod(partsOf(p), func() (*corev1.Pod, error) { return p, nil })
+		}
+		return nil, nil //nolint:nilnil // a bookmark
+	}
+	s.decode = func(raw []byte) (*object, error) {
+		p, err := decodePod(raw)
+		if err != nil {
+			return nil, err
+		}
+		return reduced(&p.ObjectMeta, func(metav1.Object) (any, error) {
+			return c.readPod(p, func() (*corev1.Pod, error) {
+				whole := &corev1.Pod{}
+				return whole, whole.Unmarshal(raw)
+			})
+		})
+	}
+	return s
+}
+
+// podParts are the parts of a pod that are read.
+type podParts struct {
+	metav1.ObjectMeta
+
+	node, phase string
+	ready       time.Time
+	containers  []dependency.PodContainer
+	// restarts: a container has a rule by which it may restart all others.
+	restarts bool
+}
+
+// readPod returns what is kept of a pod; nil: nothing, as it belongs to no workload of a known kind. Whole returns all of the pod, which is needed of
+// one without a controller, or one that may be restarted in place.
+func (c Scope) readPod(p *podParts, whole func() (*corev1.Pod, error)) (any, error) {
+	key, owner, found := c.Kinds.WorkloadOf(&p.ObjectMeta)
+	labelled, hasLabels := c.Kinds.LabelledWorkload(&p.ObjectMeta)
+	if !found && !hasLabels {
+		return nil, nil //nolint:nilnil // nothing is kept of it
+	}
+	out := &readPod{Pod: &dependency.Pod{
+		PodKey: dependency.PodKey{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Version: dependency.ParseVersion(p.ResourceVersion),
+		Workload: key, Owner: owner, Created: p.CreationTimestamp.Time,
+		Hash: dependency.Intern(bounded(p.Annotations[policy.ConfigHashAnnotation])),
+		Node: dependency.Intern(p.node), Phase: dependency.Intern(p.phase), Ready: p.ready, Containers: p.containers,
+		Agent: agentReport(&p.ObjectMeta),
+	}}
+	if p.DeletionTimestamp != nil {
+		out.Deleted, out.Grace = p.DeletionTimestamp.Time, ptr.Deref(p.DeletionGracePeriodSeconds, 0)
+	}
+	if _, told := p.Annotations[policy.RestartAnnotation]; told || p.restarts {
+		pod, err := whole()
+		if err != nil {
+			return nil, err
+		}
+		out.InPlace = inPlace(pod)
+	}
+	if hasLabels && key != labelled {
+		out.Labelled = &labelled
+	}
+	if k := c.Kinds.Of(key.Kind); k != nil {
+		out.Revision = dependency.Intern(k.PodRevision(p.Labels))
+	}
+	if key.Kind != kind.Pod || !slices.ContainsFunc(c.kinds(), func(k *kind.Kind) bool { return k.Name == kind.Pod }) {
+		return out, nil
+	}
+	pod, err := whole()
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Kinds.Of(kind.Pod).Read(pod)
+	if err != nil || o == nil {
+		return out, err
+	}
+	c.Kinds.Relate(o)
+	out.workload = c.Dialects.ReadWorkload(o)
+	return out, nil
+}
+
+// maxTold limits the value of policy.RestartingAnnotation that is kept, in bytes: it names each container.
+const maxTold = 64 << 10
+
+// inPlace returns what a restart in place has to know about a pod.
+func inPlace(p *corev1.Pod) *dependency.PodInPlace {
+	r, _ := kind.RestarterOf(&p.Spec)
+	out := &dependency.PodInPlace{Restarter: dependency.Intern(r.Name), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
+	if value, restarting := bounded(p.Annotations[policy.RestartAnnotation]), p.Annotations[policy.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
+		out.Told = map[string]string{policy.RestartAnnotation: value, policy.RestartingAnnotation: restarting}
+	}
+	return out
+}
+
+// hasContent reports whether a volume has the content of sources. The certificates of the cluster, which all pods have, do not count.
+func hasContent(v corev1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.CSI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(from corev1.VolumeProjection) bool {
+		return from.Secret != nil || from.ConfigMap != nil && from.ConfigMap.Name != "kube-root-ca.crt"
+	})
+}
+
+// bounded returns a value of an annotation of ours, which other clients may have written, if it has no more bytes than those that we write.
+func bounded(value string) string {
+	if len(value) > policy.MaxHash {
+		return ""
+	}
+	return value
+}
+
+// partsOf returns the parts of a pod that are read.
+func partsOf(p *corev1.Pod) *podParts {
+	out := &podParts{ObjectMeta: p.ObjectMeta, node: p.Spec.NodeName, phase: string(p.Status.Phase)}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			out.ready = c.LastTransitionTime.Time
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		role := dependency.InitContainer
+		if ptr.Deref(p.Spec.InitContainers[i].RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			role = dependency.SidecarContainer
+		}
+		out.add(p.Spec.InitContainers[i].Name, role)
+		out.restarts = out.restarts || len(p.Spec.InitContainers[i].RestartPolicyRules) > 0
+	}
+	for i := range p.Spec.Containers {
+		out.add(p.Spec.Containers[i].Name, dependency.RegularContainer)
+		out.restarts = out.restarts || len(p.Spec.Containers[i].RestartPolicyRules) > 0
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			reported := containerStatus{name: s.Name, restarts: s.RestartCount, before: s.LastTerminationState != corev1.ContainerState{}}
+			switch {
+			case s.State.Running != nil:
+				reported.started, reported.ran = s.State.Running.StartedAt.Time, true
+			case s.State.Terminated != nil: // such as an init container, which was started with some content
+				reported.started, reported.ran, reported.ended = s.State.Terminated.StartedAt.Time, true, true
+			case s.State.Waiting != nil:
+				reported.waiting = s.State.Waiting.Reason
+			}
+			out.report(&reported)
+		}
+	}
+	return out
+}
+
+// add adds a container.
+func (p *podParts) add(name string, role dependency.ContainerRole) {
+	if len(p.containers) < maxContainers {
+		p.containers = append(p.containers, dependency.PodContainer{Name: dependency.Intern(name), Role: role, Waiting: dependency.NotStarted})
+	}
+}
+
+// containerStatus is what a kubelet reports of a container.
+type containerStatus struct {
+	name     string
+	started  time.Time
+	ran      bool // it runs, or has ended
+	ended    bool
+	before   bool // it has run before
+	waiting  string
+	restarts int32
+}
+
+// report completes a container with what its kubelet reports.
+func (p *podParts) report(s *containerStatus) {
+	i := slices.IndexFunc(p.containers, func(c dependency.PodContainer) bool { return c.Name == s.name })
+	if i < 0 {
+		return
+	}
+	c := &p.containers[i]
+	c.Ended, c.Ran = s.ended, s.ran || s.before || s.restarts > 0
+	if c.Restarts = s.restarts; s.ran {
+		c.Started, c.Waiting = s.started, ""
+	} else if s.waiting != "" {
+		c.Waiting = dependency.Intern(s.waiting)
+	}
+}
+
+// agentReport returns what the config agent of a pod reports; nil: the pod has none that is known.
+func agentReport(m *metav1.ObjectMeta) *dependency.AgentReport {
+	if m.Labels[status.Label] != status.LabelValue {
+		return nil
+	}
+	out := &dependency.AgentReport{}
+	value, reported := m.Annotations[status.Annotation]
+	if !reported {
+		return out
+	}
+	report, err := status.Parse(value)
+	if err != nil {
+		out.State, out.Message = dependency.AgentUnreadable, "the annotation "+status.Annotation+" "+err.Error()
+		return out
+	}
+	out.State, out.Message = dependency.AgentState(report.State), strings.Map(printable, report.Message)
+	sources := make([]dependency.AgentSource, 0, len(report.Sources))
+	for _, s := range report.Sources {
+		kind := dependency.SourceKind(s.Kind)
+		// Whether a source of another namespace has changed is not for those who can read this one.
+		if kind.Observed() && s.Namespace == m.Namespace && len(validation.NameIsDNSSubdomain(s.Name, false)) == 0 {
+			sources = append(sources, dependency.AgentSource{
+				Kind: kind, Name: s.Name, UID: types.UID(s.UID), Version: dependency.ParseVersion(s.ResourceVersion),
+			})
+		}
+	}
+	out.Sources = slices.Clip(dependency.SortAgentSources(sources))
+	return out
+}
+
+// printable replaces what is not for a line of text.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
+}
+
+func (podPart) each(g *dependency.Graph, f func(namespace, name string)) {
+	g.EachPod(func(p *dependency.Pod) { f(p.Namespace, p.Name) })
+}
+
+func (podPart) holds(g *dependency.Graph, o *object) bool {
+	p := g.Pod(dependency.PodKey{Namespace: o.Namespace, Name: o.Name})
+	return p != nil && p.UID == o.value.(*readPod).UID && p.Version != 0 && p.Version == dependency.ParseVersion(o.ResourceVersion)
+}
+
+func (podPart) put(x *Index, o *object, at dependency.Arrival) touched {
+	read := o.value.(*readPod)
+	pod := *read.Pod
+	if pod.Agent != nil {
+		report := *pod.Agent
+		report.Seen = x.clock.Now()
+		pod.Agent = &report
+	}
+	agents := x.graph.HasAgents()
+	what := x.known(x.graph.SetPod(&pod), agents)
+	if read.workload != nil {
+		own := *o
+		own.value = read.workload
+		what.add(workloadPart(kind.Pod).put(x, &own, at))
+	} else { // it may have got a controller
+		what.add(workloadPart(kind.Pod).drop(x, pod.Namespace, pod.Name, at))
+	}
+	return what
+}
+
+func (podPart) drop(x *Index, namespace, name string, at dependency.Arrival) touched {
+	agents := x.graph.HasAgents()
+	what := x.known(x.graph.DeletePod(dependency.PodKey{Namespace: namespace, Name: name}), agents)
+	what.add(workloadPart(kind.Pod).drop(x, namespace, name, at))
+	return what
+}
+
+// known returns those of some workloads that are in the graph as what a change affects. A run of a CronJob is part of that. Agents: there were any
+// before the change.
+func (x *Index) known(keys []dependency.WorkloadKey, agents bool) (what touched) {
+	for _, key := range keys {
+		key = x.graph.Shown(key)
+		if w := x.graph.Workload(key); w != nil && (agents || x.graph.Judges(w) || x.graph.HasAgents()) {
+			what.workloads = append(what.workloads, key)
+		}
+	}
+	return what
+}

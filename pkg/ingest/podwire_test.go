@@ -1,0 +1,169 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/randfill"
+
+	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// randomPod returns a pod of which any field may be set. Many statuses are of its containers, and what is looked for is often there.
+func randomPod(seed int64) *corev1.Pod {
+	f := randfill.NewWithSeed(seed).NilChance(0.4).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(at *metav1.Time, c randfill.Continue) {
+			*at = metav1.Unix(int64(c.Intn(4))*1_700_000_000, int64(c.Intn(2)))
+		},
+		func(at *metav1.MicroTime, c randfill.Continue) {
+			*at = metav1.MicroTime{Time: time.Unix(int64(c.Intn(2)), 0)}
+		},
+		func(e *metav1.FieldsV1, _ randfill.Continue) { *e = metav1.FieldsV1{} },
+		func(c *corev1.PodCondition, r randfill.Continue) {
+			r.FillNoCustom(c)
+			c.Type = []corev1.PodConditionType{corev1.PodReady, corev1.PodReady, "Other"}[r.Intn(3)]
+			c.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[r.Intn(2)]
+		},
+		func(c *corev1.Container, r randfill.Continue) {
+			r.FillNoCustom(c)
+			if c.RestartPolicy != nil && r.Intn(2) == 0 {
+				c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			}
+		},
+		func(p *corev1.Pod, r randfill.Continue) {
+			r.FillNoCustom(p)
+			if r.Intn(2) == 0 {
+				p.Annotations = map[string]string{policy.ConfigHashAnnotation: r.String(9), status.Annotation: r.String(9), "other": "x"}
+			}
+			names := func(statuses []corev1.ContainerStatus, containers []corev1.Container) {
+				for i := range min(len(statuses), len(containers)) {
+					statuses[i].Name = containers[i].Name
+				}
+			}
+			names(p.Status.ContainerStatuses, p.Spec.Containers)
+			names(p.Status.InitContainerStatuses, p.Spec.InitContainers)
+		},
+	)
+	p := &corev1.Pod{}
+	f.Fill(p)
+	return p
+}
+
+// onlyRead removes what is not read of the metadata of a pod.
+func onlyRead(m *metav1.ObjectMeta) {
+	annotations := map[string]string{}
+	for key, value := range m.Annotations {
+		if isReadOfPods(key) {
+			annotations[key] = value
+		}
+	}
+	for i := range m.OwnerReferences {
+		m.OwnerReferences[i].BlockOwnerDeletion = nil
+	}
+	*m = metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp,
+		DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds, Labels: m.Labels, Annotations: annotations, OwnerReferences: m.OwnerReferences,
+	}
+}
+
+// The decoder finds what the one of Kubernetes finds.
+func TestDecodePod_AsKubernetesDoes(t *testing.T) {
+	var ready, started, sidecars, waiting int
+	for seed := range int64(300) {
+		raw, err := randomPod(seed).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := &corev1.Pod{}
+		if err := whole.Unmarshal(raw); err != nil {
+			t.Fatal(err)
+		}
+		want := partsOf(whole)
+		got, err := decodePod(raw)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		onlyRead(&want.ObjectMeta)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(podParts{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
+		}
+		if !got.ready.IsZero() {
+			ready++
+		}
+		for _, c := range got.containers {
+			if !c.Started.IsZero() {
+				started++
+			}
+			if c.Role == dependency.SidecarContainer {
+				sidecars++
+			}
+			if c.Waiting != "" && c.Waiting != dependency.NotStarted {
+				waiting++
+			}
+		}
+	}
+	if min(ready, started, sidecars, waiting) < 10 {
+		t.Errorf("too little was tested: %d ready pods, %d started containers, %d sidecars, %d that wait", ready, started, sidecars, waiting)
+	}
+}
+
+// What breaks off, or is no pod, is refused or read in part, and breaks nothing.
+func TestDecodePod_OfBrokenInput(t *testing.T) {
+	for seed := range int64(8) {
+		raw, err := randomPod(seed).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := 1 + len(raw)/3000
+		for n := 0; n < len(raw); n += step {
+			_, _ = decodePod(raw[:n])
+			broken := append([]byte(nil), raw...)
+			broken[n] ^= byte(1 + n%255)
+			_, _ = decodePod(broken)
+		}
+	}
+}
+
+func FuzzDecodePod(f *testing.F) {
+	for seed := range int64(3) {
+		raw, err := randomPod(seed).Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		if p, err := decodePod(raw); err == nil {
+			_, _ = Scope{}.readPod(p, func() (*corev1.Pod, error) {
+				whole := &corev1.Pod{}
+				return whole, whole.Unmarshal(raw)
+			})
+		}
+	})
+}
+
+// The containers that are kept have a limit.
+func TestDecodePod_Bound(t *testing.T) {
+	p := &corev1.Pod{}
+	for range 2 * maxContainers {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "app"})
+	}
+	raw, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodePod(raw)
+	if err != nil || len(got.containers) != maxContainers || len(partsOf(p).containers) != maxContainers {
+		t.Errorf("%d containers, %v", len(got.containers), err)
+	}
+}
