@@ -130,7 +130,7 @@ func run(o *options.Options, command []string) (code int, err error) {
 	if child := config.Application; child != nil {
 		child.Environment = func() []string { return append(os.Environ(), a.Environment()...) }
 		// The application decides what SIGTERM means, once there is one. Until then it ends the agent.
-		running.Go(func() { child.Forward(ctx, cancel) })
+		running.Go(child.Forward(ctx, cancel))
 	}
 	if o.Listen != "" && !o.Once {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)

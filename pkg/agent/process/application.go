@@ -250,19 +250,25 @@ func others() (out []os.Signal) {
 	return out
 }
 
-// Forward sends the application the signals that this process gets, until the context ends. After SIGTERM it gets the time of Grace,
-// and then is killed; if that is not possible, cancel is called. SIGPROF is not forwarded, because it belongs to the profiler of the Go
-// runtime. The signals with which containers are stopped, SIGTERM, SIGINT, SIGQUIT and SIGUSR1, are for this process before its start, and
-// call cancel.
-func (a *Application) Forward(ctx context.Context, cancel func()) {
+// Forward catches the signals that this process gets from now on, and returns a function that sends them to the application until the
+// context ends. After SIGTERM the application gets the time of Grace, and then is killed; if that is not possible, cancel is called.
+// SIGPROF is not forwarded, because it belongs to the profiler of the Go runtime. The signals with which containers are stopped, SIGTERM,
+// SIGINT, SIGQUIT and SIGUSR1, are for this process before the start of the application, and call cancel.
+func (a *Application) Forward(ctx context.Context, cancel func()) (run func()) {
 	signals, stopping := make(chan os.Signal, 64), make(chan os.Signal, 64) // a channel of their own, so that no other takes their place
 	nowhere := make(chan os.Signal, 1)
 	signal.Notify(signals, others()...)
 	signal.Notify(stopping, stops...)
 	signal.Notify(nowhere, discarded...)
-	defer signal.Stop(signals)
-	defer signal.Stop(stopping)
-	defer signal.Stop(nowhere)
+	return func() {
+		defer signal.Stop(signals)
+		defer signal.Stop(stopping)
+		defer signal.Stop(nowhere)
+		a.forwardAll(ctx, signals, stopping, cancel)
+	}
+}
+
+func (a *Application) forwardAll(ctx context.Context, signals, stopping <-chan os.Signal, cancel func()) {
 	var kill <-chan time.Time
 	forward := func(s os.Signal) {
 		if err := a.forward(s); err != nil {

@@ -104,17 +104,10 @@ func TestForward_BeforeTheStart(t *testing.T) {
 			c := parent(t, "1m", "")
 			c.Env = append(os.Environ(), roleVariable+"=early")
 			start(t, c)
-			done := make(chan struct{})
-			go func() { _ = c.Wait(); close(done) }()
-			await(t, "the agent ends", func() bool {
-				_ = c.Process.Signal(s) // it may have ended
-				select {
-				case <-done:
-					return true
-				default:
-					return false
-				}
-			})
+			if err := c.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait()
 			if c.ProcessState.ExitCode() != 5 {
 				t.Errorf("%v, want exit code 5", c.ProcessState)
 			}

@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 		beStranger()
 	case "early": // as the agent is before it starts an application
 		time.AfterFunc(limit, func() { os.Exit(1) })
-		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGQUIT) // they do not end it by themselves
+		run := NewApplication([]string{"true"}, nil, limit).Forward(context.Background(), func() { os.Exit(5) })
 		fmt.Println("ready")
-		NewApplication([]string{"true"}, nil, limit).Forward(context.Background(), func() { os.Exit(5) })
+		run()
 	case "stubborn": // it ignores SIGTERM
 		time.AfterFunc(limit, func() { os.Exit(1) })
 		signal.Ignore(unix.SIGTERM)
@@ -79,7 +79,7 @@ func beParent(grace string) int {
 	defer cancel()
 	go Reap(ctx)
 	a := NewApplication(os.Args[1:], func() []string { return append(os.Environ(), roleVariable+"="+os.Getenv("CHILD_ROLE")) }, d)
-	go a.Forward(ctx, cancel)
+	go a.Forward(ctx, cancel)()
 	if err := a.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 127
