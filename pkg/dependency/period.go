@@ -22,9 +22,11 @@ type Period struct {
 	After, Before time.Time
 }
 
+// MaxPeriods limits the earlier periods that are remembered for a source.
+const MaxPeriods = 12
+
 const (
-	// maxPeriods limits the earlier periods that are remembered for a source, and maxPeriodKeys the keys in all of them.
-	maxPeriods    = 12
+	// maxPeriodKeys limits the keys in all periods that are remembered for a source.
 	maxPeriodKeys = 4096
 	// maxGone limits the deleted sources that are remembered, and maxGoneKeys the keys of one that are.
 	maxGone     = 4096
@@ -46,16 +48,6 @@ func (g *Graph) Periods(key SourceKey) []Period {
 		return *gone
 	}
 	return []Period{{Unknown: g.selectedByLabel}}
-}
-
-// FirstRead returns the periods of a source as a process knows them that has just begun to read it.
-func FirstRead(periods []Period) []Period {
-	p := periods[len(periods)-1]
-	p.After, p.Before, p.Written = time.Time{}, time.Time{}, time.Time{}
-	if p.Source != nil {
-		p.Written = p.LastChanged.Time
-	}
-	return []Period{p}
 }
 
 // Remember completes a source with the periods before the current one, given what it was before, or nil.
@@ -116,7 +108,7 @@ func addPeriods(before []Period, more ...Period) []Period {
 		if p.Source != nil {
 			keys += len(p.Keys)
 		}
-		if keys > maxPeriodKeys || len(out)-i > maxPeriods {
+		if keys > maxPeriodKeys || len(out)-i > MaxPeriods {
 			return slices.Clone(out[i+1:])
 		}
 	}

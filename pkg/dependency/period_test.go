@@ -280,12 +280,12 @@ func TestPeriods_Bounds(t *testing.T) {
 		p := newPeriodsOf(t)
 		p.write(0, "a=0")
 		p.start()
-		for i := range 3 * maxPeriods {
+		for i := range 3 * MaxPeriods {
 			p.write(i+1, fmt.Sprint("a=", i+1))
 			p.see(i + 1)
 		}
 		all := p.g.Periods(periodSource)
-		if len(all) != maxPeriods+1 || !last(p).Written.Equal(second(3*maxPeriods)) || !all[0].Written.Equal(second(2*maxPeriods)) {
+		if len(all) != MaxPeriods+1 || !last(p).Written.Equal(second(3*MaxPeriods)) || !all[0].Written.Equal(second(2*MaxPeriods)) {
 			t.Errorf("%d periods, the first of %s", len(all), all[0].Written)
 		}
 	})

@@ -46,6 +46,28 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
+// Set sets an object. Workloads read a ConfigMap: of others, pods are not told.
+func (f *fleet) Set(o ingesttest.Object) {
+	reads := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{{
+		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "site"}},
+	}}}}}
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		o.Spec.Template.Spec = reads
+	case *appsv1.ReplicaSet:
+		o.Spec.Template.Spec = reads
+	case *appsv1.StatefulSet:
+		o.Spec.Template.Spec = reads
+	case *appsv1.DaemonSet:
+		o.Spec.Template.Spec = reads
+	case *batchv1.Job:
+		o.Spec.Template.Spec = reads
+	case *batchv1.CronJob:
+		o.Spec.JobTemplate.Spec.Template.Spec = reads
+	}
+	f.Cluster.Set(o)
+}
+
 func (f *fleet) tick() { f.clock.SetTime(f.clock.Now().Add(10 * time.Second)) }
 
 func (*fleet) Synced(policy.Evaluator, dependency.Progress) {}
@@ -102,12 +124,12 @@ func podOf(name, apiVersion, kind, controller string, uid types.UID, labels ...s
 	return p
 }
 
-// custom returns an object of a custom kind.
+// custom returns an object of a custom kind, which reads a ConfigMap.
 func (f *fleet) custom(of dependency.WorkloadKind, json string) kind.Object {
 	f.t.Helper()
 	k := f.Kinds.Of(of)
 	gvk := k.GroupVersionKind()
-	o, err := k.Decode([]byte(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s}`, gvk.GroupVersion().String(), gvk.Kind, json)))
+	o, err := k.Decode([]byte(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"spec":{"template":{"spec":{"containers":[{"name":"app","envFrom":[{"configMapRef":{"name":"site"}}]}]}}},%s}`, gvk.GroupVersion().String(), gvk.Kind, json)))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestJudge_TellsTheTruthInHistories(t *testing.T) {
 	}
 	for _, verdict := range []string{ // else the histories do not test them
 		"Current StartedAfter", "Current SameContent", "Current CreatedFor", "Current Recorded", "Stale StartedBefore", "Stale RecordDiffers", "Unknown ClockMargin, doubt",
-		"Unknown WrittenSinceStart", "Unknown WrittenSinceStart, doubt", "Unknown FilesChanged", "Unknown NodeClock", "Unknown NodeClock, doubt", "Unknown SourceMissing",
+		"Unknown WrittenSinceStart", "Unknown WrittenSinceStart, doubt", "Unknown FilesChanged", "Unknown NodeClock", "Unknown SourceMissing",
 	} {
 		if seen[verdict] < histories/50 {
 			t.Errorf("verdict %s occurred %d times, want more", verdict, seen[verdict])

@@ -6,6 +6,7 @@ package judge
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -62,8 +63,8 @@ type Verdict struct {
 	Doubt bool
 	// Since is when the first change was made that the container has not read, as far as that is known; zero: there is none.
 	Since time.Time
-	// Seen: a process that began to read the source later may not know this.
-	Seen bool
+	// Local: a process that began to read the source at another time may judge otherwise.
+	Local bool
 }
 
 // Source is what is known about a source that counts for a workload.
@@ -344,8 +345,8 @@ func (v *Verdict) rank() int {
 func (v *Verdict) Compare(other *Verdict) int { return cmp.Compare(v.rank(), other.rank()) }
 
 func (v *Verdict) worsen(other Verdict) {
-	since, seen := v.Since, v.Seen || other.Seen
-	defer func() { v.Seen = seen }()
+	since, local := v.Since, v.Local || other.Local
+	defer func() { v.Local = local }()
 	if other.Compare(v) > 0 {
 		*v = other
 	}
@@ -366,16 +367,16 @@ func (j *Judge) judge(p *dependency.Pod, c *dependency.PodContainer, r *reading)
 		v = mounted(c, s.Mounted(p))
 	case r.current >= 0:
 		v = j.compare(p, c, r)
-		v.Seen = r.isSeen(v.Reason)
+		v.Local = r.isLocal(v.Reason) || c.Started.Before(j.Complete)
 	}
 	if r.file && j.SeenFiles && (v.State == Stale || v.Doubt) && !onlyParts(r.reference.Uses) {
-		return Verdict{State: Unknown, Reason: ReasonFilesChanged, Since: v.Since, Seen: v.Seen}
+		return Verdict{State: Unknown, Reason: ReasonFilesChanged, Since: v.Since, Local: v.Local}
 	}
 	return v
 }
 
-// isSeen returns Verdict.Seen for a reason.
-func (r *reading) isSeen(reason string) bool {
+// isLocal reports whether a verdict with the reason rests on what was seen since this process began to read.
+func (r *reading) isLocal(reason string) bool {
 	current := &r.periods[r.current]
 	switch {
 	case reason == ReasonCreatedFor, reason == ReasonRecorded:
@@ -457,8 +458,8 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 		since = time.Time{}
 	}
 	switch {
-	case w.broken && (other || unknown):
-		return Verdict{State: Unknown, Reason: ReasonNodeClock, Doubt: other, Since: since}
+	case w.broken && (other || unknown): // no doubt, since a restart on this node would be as uncertain
+		return Verdict{State: Unknown, Reason: ReasonNodeClock, Since: since}
 	case unknown:
 		if since.IsZero() && !lost { // nothing that was seen to change
 			since = began(begin)
@@ -567,7 +568,7 @@ func (j *Judge) window(p *dependency.Pod, c *dependency.PodContainer, file bool)
 		w.started, last = p.Created, j.lastStart(p, c)
 	}
 	if last.IsZero() || last.Add(ClockMargin).Before(p.Created) || last.After(j.Now.Add(ClockMargin)) {
-		return window{from: p.Created, to: j.Now.Add(ClockMargin), created: true, broken: true, started: p.Created}
+		return window{from: p.Created, to: j.Now.Add(math.MaxInt64), created: true, broken: true, started: p.Created}
 	}
 	margin := ClockMargin
 	if file {

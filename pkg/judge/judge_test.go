@@ -98,10 +98,10 @@ func TestJudge_Container(t *testing.T) {
 		"restarted soon before a removal":                        {periods: []dependency.Period{period("11", 10, 0, 0), period("2", 0, 100, 100)}, created: 50, container: restarted(89), want: "Unknown ClockMargin, doubt"},
 		"restarted long before a removal":                        {periods: []dependency.Period{period("11", 10, 0, 0), period("2", 0, 100, 100)}, created: 50, container: restarted(88), want: "Stale StartedBefore"},
 		"the node's clock is 5 s behind":                         {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: started(45), want: "Stale StartedBefore"},
-		"the node's clock is further behind":                     {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: started(44), want: "Unknown NodeClock, doubt"},
-		"the node's clock is ahead":                              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: started(1006), want: "Unknown NodeClock, doubt"},
+		"the node's clock is further behind":                     {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: started(44), want: "Unknown NodeClock"},
+		"the node's clock is ahead":                              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: started(1006), want: "Unknown NodeClock"},
 		"the node's clock is wrong, after the last change":       {periods: []dependency.Period{first, seen("2", 100)}, created: 150, container: started(44), want: "Current StartedAfter"},
-		"a container whose last start its kubelet has forgotten": {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: restarted(0), want: "Unknown NodeClock, doubt"},
+		"a container whose last start its kubelet has forgotten": {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: restarted(0), want: "Unknown NodeClock"},
 
 		// Content and template in one second.
 		"a release":                                  {periods: []dependency.Period{first, seen("2", 100)}, template: 100, created: 100, container: started(101), want: "Current StartedAfter"},

@@ -22,8 +22,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 		e.observe(&d)
 	}
 	e.sayNotInPlace(&d)
-	d.Timed = j.Seen || !j.certain() || d.Stale || e.Workload.RecordDropped() || slices.Contains([]State{Settling, Pending}, d.State)
-	d.Provisional = j.Seen && !j.certain() && e.judge(e.newcomer(now)).certain()
+	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped() || slices.Contains([]State{Settling, Pending}, d.State)
 	e.askAgents(&d, now)
 	return d
 }

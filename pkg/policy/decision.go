@@ -103,10 +103,8 @@ type Decision struct {
 	Record Record
 	// Pods is what the pods run with; nil: that was not looked at.
 	Pods *Judgement
-	// Timed: a replica that has read the same may decide otherwise, because it is another time there, or because it has not seen the same happen. It
-	// decides that something is stale or not known, which is Timed as well, unless this decision is Provisional: then a replica that has started
-	// later may take it for certain that all pods run with the current content.
-	Timed, Provisional bool
+	// Timed: a replica that has read the same may decide otherwise, because it is another time there, or because it began to read at another time.
+	Timed bool
 
 	due []*due
 }

@@ -23,8 +23,8 @@ type Judgement struct {
 	Names []string
 	// Reason is that of the worst verdict.
 	Reason string
-	// Seen: a process that began to read the sources later may not know this.
-	Seen bool
+	// Local: a process that began to read the sources at another time may judge otherwise.
+	Local bool
 	// Again: a restart is due for a pod that has the hash of the current content.
 	Again bool
 
@@ -50,18 +50,6 @@ const maxPodNames = 3
 
 // Judge returns a judge of the pods of the workload at a time.
 func (e *Evaluation) Judge(now time.Time) *judge.Judge { return judge.New(e.allFacts(now)) }
-
-// newcomer returns the judge of a process that has just begun to read.
-func (e *Evaluation) newcomer(now time.Time) *judge.Judge {
-	f := e.allFacts(now)
-	f.Complete = now
-	for i := range f.Sources {
-		if s := &f.Sources[i]; len(s.Periods) > 0 {
-			s.Periods = dependency.FirstRead(s.Periods)
-		}
-	}
-	return judge.New(f)
-}
 
 // allFacts returns what is known about the workload, for a judge.
 func (e *Evaluation) allFacts(now time.Time) judge.Facts {
@@ -164,7 +152,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		if worse(&v, &worst) {
 			worst = v
 		}
-		out.Seen = out.Seen || v.Seen
+		out.Local = out.Local || v.Local
 		return true
 	})
 	out.Reason = worst.Reason
@@ -244,7 +232,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.isIgnored(&entry):
 		return false
 	case t.counted.Kind == dependency.SecretProviderClass: // its content is told by the pods alone
-		return v.State == judge.Stale && v.Since.After(later(entry.Adopted, e.Record.At)) || v.Doubt
+		return v.State == judge.Stale && v.Since.After(entry.Adopted) && !v.Since.Before(e.Record.At.Truncate(time.Second)) || v.Doubt
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope()
 	case entry.Content != t.Content():
@@ -313,7 +301,6 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next Record, changed boo
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
 	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting
-	complete := e.Workload.Rollout.Phase != dependency.RolloutRunning
 	changed = adopts || e.Workload.RecordDropped()
 	next = Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]Entry, len(e.tracked))}
 	for i := range e.tracked {
@@ -338,7 +325,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next Record, changed boo
 		case known && e.Policy.IgnoreDeleted && t.gone():
 		case proven:
 			entry, changed = Entry{Content: t.Content()}, true
-		case known && t.isIgnored(&entry), !known && t.isIgnored(nil), (adopts || complete) && (!known || scopeIn(entry.Content) != scopeIn(t.Content())): // it begins to count
+		case known && t.isIgnored(&entry), !known && t.isIgnored(nil), adopts && (!known || scopeIn(entry.Content) != scopeIn(t.Content())): // it begins to count
 			entry, changed = Entry{t.Content(), now}, true
 		case !known: // it is told by the pods, once they have read it
 			continue

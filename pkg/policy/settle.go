@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/judge"
 )
 
@@ -41,7 +42,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		if c.since.After(e.Record.At) { // what changed before was adopted, or was the reason for a restart
 			begun = c.since
 		}
-		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero()
+		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
 		if s := c.source; e.Policy.ReleaseSettle > 0 && s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
 			settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
 			last = later(last, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))

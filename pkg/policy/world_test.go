@@ -399,7 +399,7 @@ func outcomeOf(d policy.Decision) outcome { return outcome{d.State, d.Reason, d.
 
 // told compares what decisions say, and not what they are made of.
 var told = cmp.Options{
-	cmpopts.IgnoreUnexported(policy.Decision{}), cmpopts.IgnoreFields(policy.Decision{}, "Because", "Timed", "Provisional", "Pods", "Record"),
+	cmpopts.IgnoreUnexported(policy.Decision{}), cmpopts.IgnoreFields(policy.Decision{}, "Because", "Timed", "Pods", "Record"),
 }
 
 // want compares the decision.

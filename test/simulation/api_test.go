@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -175,10 +174,6 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return d.object(), nil
-	case "list replicasets":
-		return d.replicaSets(), nil
-	case "list controllerrevisions":
-		return d.controllerRevisions(), nil
 	case "list pods":
 		return d.podList(r.pod), nil
 	case "patch pods":
@@ -218,55 +213,6 @@ var apiVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "app
 
 func (d *workload) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: apiVersions[d.kind], Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
-}
-
-// setMeta returns the metadata of a ReplicaSet or ControllerRevision.
-func (d *workload) setMeta() (out []metav1.ObjectMeta) {
-	for _, s := range d.sets {
-		m := metav1.ObjectMeta{
-			Namespace: namespace, Name: s.name(d), UID: s.uid(d),
-			Labels: map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash(),
-				"controller-revision-hash": s.name(d)},
-			CreationTimestamp: metav1.NewTime(seconds(s.created)), OwnerReferences: []metav1.OwnerReference{d.owner()},
-			Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(s.number)},
-		}
-		if s.reused {
-			m.Annotations["deployment.kubernetes.io/revision-history"] = "1"
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-func (d *workload) replicaSets() runtime.Object {
-	out := &appsv1.ReplicaSetList{}
-	if d != nil {
-		for i, m := range d.setMeta() {
-			s := d.sets[i]
-			pods, _ := d.alive(s.identity)
-			set := appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{
-				Replicas: new(int32(len(pods))), Template: podTemplate(s.template.variant, s.template.image, s.template.annotations)}}
-			set.Spec.Template.Labels = map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash()}
-			out.Items = append(out.Items, set)
-		}
-	}
-	return out
-}
-
-func (d *workload) controllerRevisions() runtime.Object {
-	out := &appsv1.ControllerRevisionList{}
-	if d != nil {
-		for i, m := range d.setMeta() {
-			s := d.sets[i]
-			template := podTemplate(s.template.variant, s.template.image, s.template.annotations)
-			data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": template}})
-			if err != nil {
-				panic(err)
-			}
-			out.Items = append(out.Items, appsv1.ControllerRevision{ObjectMeta: m, Revision: s.number, Data: runtime.RawExtension{Raw: data}})
-		}
-	}
-	return out
 }
 
 // patchBody contains all fields that a patch of a server may set.

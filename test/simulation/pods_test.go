@@ -90,8 +90,9 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 		p.labels["pod-template-hash"] = s.hash()
 	case "StatefulSet":
 		p.name = fmt.Sprint(workloadName(d.slot), "-", ordinal)
-		fallthrough
+		p.labels["controller-revision-hash"] = s.name(d)
 	case "DaemonSet":
+		p.labels["pod-template-generation"] = fmt.Sprint(d.templates)
 		p.labels["controller-revision-hash"] = s.name(d)
 	case "CronJob":
 		p.owner = metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: s.name(d), UID: s.uid(d), Controller: new(true)}

@@ -47,6 +47,7 @@ type manifest struct {
 	annotations map[string]string
 	label       int
 	template    template
+	templates   int64 // how often the template of a DaemonSet was written, as the API server counts it
 	paused      bool
 	replicas    int  // for a DaemonSet: the nodes that should have a pod
 	tainted     bool // pods of a DaemonSet stay on other nodes
@@ -155,6 +156,10 @@ func (m *manifest) object() runtime.Object {
 		if m.onDelete {
 			strategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 		}
+		if meta.Annotations == nil {
+			meta.Annotations = map[string]string{}
+		}
+		meta.Annotations[appsv1.DeprecatedTemplateGeneration] = fmt.Sprint(m.templates)
 		return &appsv1.DaemonSet{
 			ObjectMeta: meta,
 			Spec:       appsv1.DaemonSetSpec{Template: t, Selector: selector, UpdateStrategy: strategy},
@@ -173,7 +178,7 @@ func (w *world) createWorkload(slot int) bool {
 	seed := w.seeds[slot]
 	now := w.apiTime()
 	d := &workload{manifest: manifest{
-		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, annotations: maps.Clone(seed.Annotations),
+		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, templates: 1, annotations: maps.Clone(seed.Annotations),
 		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
@@ -232,6 +237,9 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	}
 	if templateTook || templateLost || spec {
 		now.generation++
+	}
+	if templateTook || templateLost {
+		now.templates++
 	}
 	now.managers = slices.Clone(now.managers)
 	if templateTook || metaTook { // if fields are only removed, the time does not change
