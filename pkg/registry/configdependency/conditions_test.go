@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -199,9 +199,7 @@ func TestConditions(t *testing.T) {
 			want: []string{resolved, "InSync False InvalidAnnotation", complete},
 		},
 		"a CronJob has nothing to restart": {
-			workload: &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
-				Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
-			}}, started: noPod, unrecorded: true, state: v1alpha1.StateInSync,
+			workload: workload(kind.CronJob, "shop", "report", nil, "Secret/db"), started: noPod, unrecorded: true, state: v1alpha1.StateInSync,
 			want: []string{resolved, "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},
 		},
 	}

@@ -62,18 +62,7 @@ func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at ti
 	}
 	e := now.Evaluate(w)
 	d := e.Decide(at)
-	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Certainty: certainty(&d)}
-}
-
-func certainty(d *policy.Decision) view.Certainty {
-	switch {
-	case d.Provisional:
-		return view.Provisional
-	case d.Timed:
-		return view.Timed
-	default:
-		return view.Final
-	}
+	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Timed: d.Timed}
 }
 
 func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) bool {

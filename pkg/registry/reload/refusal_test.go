@@ -200,27 +200,26 @@ func TestTryingAgainDecidesAgain(t *testing.T) {
 func TestRefusalsOfThePatch(t *testing.T) {
 	const lacksRight = "configdep's service account (not your user) is not authorized"
 	tests := map[string]struct {
-		verb, resource string
-		err            error
-		allowed        bool // the API server says that the server may patch the workload
-		code           int32
-		says           string
+		verb    string
+		err     error
+		allowed bool // the API server says that the server may patch the workload
+		code    int32
+		says    string
 	}{
-		"our service account may not patch":           {"patch", "deployments", deniedByRole, false, http.StatusInternalServerError, lacksRight},
-		"the message names the missing permission":    {"patch", "deployments", deniedByRole, false, http.StatusInternalServerError, `cannot patch resource "deployments"`},
-		"an authorizer with a text of its own":        {"patch", "deployments", forbidden("no"), false, http.StatusInternalServerError, lacksRight},
-		"our service account may not read":            {"get", "deployments", forbidden("no"), true, http.StatusInternalServerError, lacksRight},
-		"our service account may not find the pods":   {"list", "replicasets", forbidden("no"), true, http.StatusInternalServerError, lacksRight},
-		"a policy denies the patch":                   {"patch", "deployments", deniedByAdmission, true, http.StatusForbidden, "no rollouts on Fridays"},
-		"a policy denies it in an authorizer's words": {"patch", "deployments", deniedByRole, true, http.StatusForbidden, `cannot patch resource "deployments"`},
-		"the workload was deleted before the patch":   {"patch", "deployments", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
-		"the workload was deleted before the read":    {"get", "deployments", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
+		"our service account may not patch":           {"patch", deniedByRole, false, http.StatusInternalServerError, lacksRight},
+		"the message names the missing permission":    {"patch", deniedByRole, false, http.StatusInternalServerError, `cannot patch resource "deployments"`},
+		"an authorizer with a text of its own":        {"patch", forbidden("no"), false, http.StatusInternalServerError, lacksRight},
+		"our service account may not read":            {"get", forbidden("no"), true, http.StatusInternalServerError, lacksRight},
+		"a policy denies the patch":                   {"patch", deniedByAdmission, true, http.StatusForbidden, "no rollouts on Fridays"},
+		"a policy denies it in an authorizer's words": {"patch", deniedByRole, true, http.StatusForbidden, `cannot patch resource "deployments"`},
+		"the workload was deleted before the patch":   {"patch", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
+		"the workload was deleted before the read":    {"get", apierrors.NewNotFound(deployments, "web"), true, http.StatusNotFound, "deployment.web"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			view := testView(kind.Deployment)
-			s := newServer(view, testDeployment(evicting(hashA, "recreate"), func(o *appsv1.Deployment) { o.Spec.Selector = &metav1.LabelSelector{} }))
-			s.client.PrependReactor(tt.verb, tt.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			s := newServer(view, testDeployment())
+			s.client.PrependReactor(tt.verb, "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, tt.err
 			})
 			s.client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -21,20 +21,10 @@ type Object[O any] interface {
 
 // Rendered is what an item is shown as.
 type Rendered[O any] struct {
-	Object    *O        // without a version; nil: the item is not there
-	Next      time.Time // when time alone will change it; zero: never
-	Certainty Certainty
+	Object *O        // without a version; nil: the item is not there
+	Next   time.Time // when time alone will change it; zero: never
+	Timed  bool      // a replica that has read the same may show something else; see watchcache.Change
 }
-
-// Certainty says whether all replicas that have applied the same inputs show the same; see watchcache.Certainty.
-type Certainty = watchcache.Certainty
-
-// The certainties.
-const (
-	Final       = watchcache.Final
-	Timed       = watchcache.Timed
-	Provisional = watchcache.Provisional
-)
 
 // Renderer computes the objects of a view. An item is what one object shows, such as a workload; K is
 // what identifies it. All methods may be called at any time and must not keep the evaluator. Objects must not

@@ -158,7 +158,7 @@ func (t *taking[K, O, P]) everything(s *step[K]) {
 	t.now, t.progress = s.now, s.at
 	states := map[string]int{}
 	var objects []P
-	var changing []watchcache.Change[P]
+	var timed []string
 	var items []K
 	t.renderer.Each(s.now, func(item K) { items = append(items, item) })
 	for i, item := range items {
@@ -171,15 +171,12 @@ func (t *taking[K, O, P]) everything(s *step[K]) {
 		}
 		states[t.renderer.State(r.Object)]++
 		objects = append(objects, r.Object)
-		if r.Certainty != Final {
-			changing = append(changing, watchcache.Change[P]{Key: t.key(item), Object: r.Object, Cause: watchcache.Always, Certainty: r.Certainty})
+		if r.Timed {
+			timed = append(timed, t.key(item))
 		}
 	}
 	t.neighbours(s.at)
-	t.cache.Replace(objects, s.at.Watermark, s.at.Floor)
-	// A neighbour that has been running for longer has seen when content changed, and may
-	// show another state for a while. Its clients are to be told when they come here.
-	t.cache.Apply(s.at.Watermark, changing)
+	t.cache.Replace(objects, timed, s.at.Watermark, s.at.Floor)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.states = states
@@ -231,7 +228,7 @@ func (t *taking[K, O, P]) publish(watermark uint64, items []K, cause uint64) boo
 				t.renderer.Share(o, old)
 			}
 			more[t.renderer.State(o)]++
-			c.Object, c.Certainty = o, r.Certainty
+			c.Object, c.Timed = o, r.Timed
 		}
 		if found {
 			more[t.renderer.State(old)]--

@@ -37,10 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The tests show something of their own, which needs nothing but the seams: for each workload a ConfigMap
 // with the names of its sources, which is "early" until the time in an annotation and then "late".
 
-const (
-	until       = "until"
-	provisional = "provisional"
-)
+const until = "until"
 
 type renderer struct{ sources bool }
 
@@ -69,13 +66,10 @@ func (renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time
 	}
 	o.Data["state"] = "always"
 	if late, err := time.Parse(time.RFC3339, w.Annotations[until]); err == nil {
-		o.Data["state"], r.Certainty = "late", Timed
+		o.Data["state"], r.Timed = "late", true
 		if at.Before(late) {
 			o.Data["state"], r.Next = "early", late
 		}
-	}
-	if w.Annotations[provisional] != "" {
-		r.Certainty = Provisional
 	}
 	r.Object = o
 	return r
@@ -223,13 +217,6 @@ func workload(name string, labels map[string]string, secrets ...string) *depende
 func waiting(name string, d time.Duration) *dependency.Workload {
 	w := workload(name, nil)
 	w.Annotations = map[string]string{until: now.Add(d).Format(time.RFC3339)}
-	return w
-}
-
-// unseen returns one that no other replica shows so.
-func unseen(name string) *dependency.Workload {
-	w := workload(name, nil)
-	w.Annotations = map[string]string{provisional: "true"}
 	return w
 }
 

@@ -130,7 +130,7 @@ func TestBeginning_SharesEncodingsOfNews(t *testing.T) {
 				keys := manyKeys(300)
 				c := newTestCache(here)
 				c.MaxEvents = 1000
-				c.Replace(nil, watermark, watermark)
+				c.Replace(nil, nil, watermark, watermark)
 				for i, key := range keys {
 					put(c, watermark+10+uint64(i), key, "x")
 				}
@@ -191,7 +191,7 @@ func TestBeginning_HasABound(t *testing.T) {
 		for i, key := range keys {
 			objects[i] = newObject(key, "0")
 		}
-		c.Replace(objects, 100, 100)
+		c.Replace(objects, nil, 100, 100)
 		slow, quick := read(t, c, WatchOptions[*configMap]{}), read(t, c, WatchOptions[*configMap]{})
 		open := func() (chunks, bytes int) {
 			c.beginning.mu.Lock()

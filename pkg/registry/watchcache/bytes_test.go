@@ -25,7 +25,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New(Config[*configMap]{New: newTestCache(here).New, Copy: newTestCache(here).Copy, Key: newTestCache(here).Key, Clock: newTestCache(here).Clock,
 				Tag: here, MinEvents: 1000, MaxBytes: 10 * size, Size: tt.size})
-			c.Replace(nil, 100, 100)
+			c.Replace(nil, nil, 100, 100)
 			var states []weak.Pointer[configMap]
 			for i := range uint64(489) {
 				put(c, 101+i, "a/1", fmt.Sprint(i))

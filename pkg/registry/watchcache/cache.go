@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -37,7 +36,7 @@ type Config[T Object] struct {
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
 	// Tag is the tag of this replica's versions, and First where their counter begins at each
-	// watermark. Random ones tell them from those of others, as far as the lowest 5 bits of the
+	// watermark. Random ones tell them from those of others, as far as the lowest 6 bits of the
 	// one and all 16 of the other can. (The highest two tags belong to no replica.)
 	Tag, First uint16
 	// Epoch is where local versions begin (see Cache.SetLocal). A random one tells them from those of others: tag and counter do
@@ -56,21 +55,6 @@ type Config[T Object] struct {
 // Always is the cause of a change that no input has caused, but time alone.
 const Always = ^uint64(0)
 
-// Certainty says whether all replicas that have applied the same inputs show the same state of an object.
-type Certainty uint8
-
-const (
-	// Final means that they do.
-	Final Certainty = iota
-	// Timed means that the state follows from the time too, or from what a replica has seen. Another replica may show
-	// another state, but knows that this is not final either.
-	Timed
-	// Provisional is like Timed, but another replica may show another state and take it for final. It would not
-	// send it to a client that comes from here, so that versions say that there is such an object (see the
-	// documentation of the package).
-	Provisional
-)
-
 // Change is an object that has changed, or has gone.
 type Change[T Object] struct {
 	Key    string
@@ -79,8 +63,11 @@ type Change[T Object] struct {
 	// those that say that something is absent included; or Always. It may be higher than
 	// that of the input that made the change: what one input has brought may show only
 	// when another, older one arrives.
-	Cause     uint64
-	Certainty Certainty
+	Cause uint64
+	// Timed: the object follows from the time too, or from what a replica has seen. Another one that has applied
+	// the same inputs may show something else, so that clients that come from there are sent the object. An object
+	// of which replicas may differ has to be timed on all of them.
+	Timed bool
 }
 
 // Cache holds the present objects, and the events of the last minutes. Apply and
@@ -96,8 +83,7 @@ type Cache[T Object] struct {
 	writing sync.Mutex // is held for changes, and guards what follows
 	now     moment[T]
 	objects *btree.BTreeG[item[T]]
-	timed   *btree.BTreeG[string] // the keys of the objects that are not final
-	doubted sets.Set[string]      // those of them that are provisional
+	timed   *btree.BTreeG[string] // the keys of the objects that are timed
 	events  history[T]
 	edited  bool                // objects or timed, since the last snapshot
 	touched map[string]struct{} // the scopes of the events since then
@@ -159,7 +145,6 @@ const degree = 16
 func (c *Cache[T]) clear() {
 	c.objects = btree.NewG(degree, func(a, b item[T]) bool { return a.key < b.key })
 	c.timed = btree.NewOrderedG[string](degree)
-	c.doubted, c.now.provisional = sets.New[string](), false
 	c.events, c.edited = history[T]{}, true
 }
 
@@ -179,9 +164,9 @@ func (c *Cache[T]) change(f func()) {
 	c.wake(touched, all || moved && c.unresumable.Load() > 0)
 }
 
-// Replace sets all objects, as of a watermark. What was before the floor is not known.
-// Watches that are open end. The objects are the cache's from then on.
-func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
+// Replace sets all objects, as of a watermark, and the keys of those that are timed (see Change). What was before the
+// floor is not known. Watches that are open end. The objects are the cache's from then on.
+func (c *Cache[T]) Replace(objects []T, timed []string, watermark, floor uint64) {
 	c.change(func() {
 		c.clear()
 		c.step() // a version from before must not name what is now
@@ -194,6 +179,9 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 		for _, o := range objects {
 			o.SetResourceVersion(version)
 			c.objects.ReplaceOrInsert(item[T]{c.Key(o), o})
+		}
+		for _, key := range timed {
+			c.timed.ReplaceOrInsert(key)
 		}
 		c.all = true
 	})
@@ -236,13 +224,7 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 	}
 	c.step()
 	c.edited = true
-	if change.Certainty == Provisional && change.Object != none {
-		c.doubted.Insert(change.Key)
-	} else {
-		c.doubted.Delete(change.Key)
-	}
-	c.now.provisional = c.doubted.Len() > 0
-	e := &event[T]{key: change.Key, previous: previous.object, timed: change.Certainty != Final || change.Cause == Always, version: c.now.version(), at: at}
+	e := &event[T]{key: change.Key, previous: previous.object, timed: change.Timed || change.Cause == Always, version: c.now.version(), at: at}
 	e.cause = c.events.causeOf(change.Cause)
 	if change.Object == none {
 		c.objects.Delete(previous)

@@ -39,7 +39,7 @@ func syncedCache(tag uint16, keys ...string) *Cache[*configMap] {
 	for i, key := range keys {
 		objects[i] = newObject(key, "0")
 	}
-	c.Replace(objects, 100, 100)
+	c.Replace(objects, nil, 100, 100)
 	return c
 }
 
@@ -64,8 +64,7 @@ func at(watermark, counter uint64, tag uint16) string {
 }
 
 // show writes a version so that people can read it: WATERMARK.COUNTER, and if it belongs
-// to no replica an asterisk; WATERMARK~ if no watch can begin from it. A question mark stands for the flag
-// of versions with which a client may hold a provisional object.
+// to no replica an asterisk; WATERMARK~ if no watch can begin from it.
 func show(rv string) string {
 	v, err := parseVersion(rv)
 	switch {
@@ -73,8 +72,6 @@ func show(rv string) string {
 		return strconv.Quote(rv)
 	case v.isUnresumable():
 		return fmt.Sprintf("%d~", v.watermark())
-	case v.provisional():
-		return show((v &^ provisionalFlag).String()) + "?"
 	case v.tag() == noReplica && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())
 	case v.tag() == noReplica:
@@ -269,7 +266,7 @@ func TestNoVersionOfBeforeAResetNamesWhatIsThereAfterIt(t *testing.T) {
 		late(c, 100, 121, "a/1", "2")
 		old := list(t, c, ListOptions[*configMap]{}).ResourceVersion
 		c.Reset()
-		c.Replace([]*configMap{newObject("a/1", "3")}, 100, 121)
+		c.Replace([]*configMap{newObject("a/1", "3")}, nil, 100, 121)
 		late(c, 100, 122, "a/1", "4")
 		late(c, 100, 123, "a/1", "5")
 		if o, _, err := c.Get(t.Context(), "a/1", ""); err != nil || before(o.ResourceVersion, old) || o.ResourceVersion == old {

@@ -23,14 +23,13 @@ type missedChanges[T Object] struct {
 	had     bool // as a match, before the first of them
 	mayHave bool // another replica may have shown it as a match, at any time
 	before  T    // as it was before the first; nil: it was not there
-	last    T    // as it was last, before it went if it has; nil: there are none, but it follows from the time
+	last    T    // as it was last, before it went if it has; nil: there are none, but it is timed
 }
 
 // catchUpEvents returns what a client that comes from elsewhere may not have seen, one event for
 // each object: what has become of those that inputs beyond a watermark have touched, and of
-// those that follow from the time, as there it may have been, or be, at another. What they
-// have been meanwhile is left out: the client may have seen later states, and must not be
-// shown earlier ones.
+// those that are timed, as they may differ there. What they have been meanwhile is left out:
+// the client may have seen later states, and must not be shown earlier ones.
 func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
 	missed := w.missed(now)
 	for _, key := range slices.Sorted(maps.Keys(missed)) {
@@ -85,7 +84,7 @@ func (w *watcher[T]) outcome(m *missedChanges[T], o T) (watch.EventType, T) {
 	var none T
 	has := w.matches(o)
 	switch {
-	case m.last == none: // the client may have seen it at another time
+	case m.last == none: // the client may have seen it otherwise
 		return eventType(has || w.mayMatch(o), has), o
 	case has:
 		return eventType(m.had, has), o
@@ -120,7 +119,7 @@ func (w *watcher[T]) sendCatchUp() bool {
 			shared = chunk.share(objects)
 		}
 		for i := range some {
-			v := version(0).flagged(w.through) // the next one that the client can have
+			var v version // the next one that the client can have
 			if left--; left == 0 {
 				v = w.through
 			}

@@ -16,7 +16,7 @@ func TestWatchFromElsewhere_DeletesWhatMayHaveMatched(t *testing.T) {
 		return func(o *configMap) bool { return strings.Contains(o.value, part) }
 	}
 	late := func(c *Cache[*configMap], value string) {
-		c.Apply(105, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", value), Cause: 105, Certainty: Timed}})
+		c.Apply(105, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", value), Cause: 105, Timed: true}})
 	}
 	for name, tt := range map[string]struct {
 		before, after func(*Cache[*configMap])
@@ -63,7 +63,7 @@ func TestWatchFromElsewhere_DeletesWhatMayHaveMatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := syncedCache(here)
-				c.Replace([]*configMap{newObject("a/1", "own 0")}, 100, 100)
+				c.Replace([]*configMap{newObject("a/1", "own 0")}, nil, 100, 100)
 				if tt.before != nil {
 					tt.before(c)
 				}
@@ -98,6 +98,29 @@ func TestWatchFromElsewhere_LeavesOutWhatItsClientHasSeen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that comes from another replica is sent each object that is timed, in whatever state it holds it.
+func TestWatchFromElsewhere_IsSentWhatIsTimed(t *testing.T) {
+	timed := func(c *Cache[*configMap], key, value string) {
+		c.Apply(101, []Change[*configMap]{{Key: key, Object: newObject(key, value), Cause: 101, Timed: true}})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		older, younger := syncedCache(here, "a/1", "a/2", "a/3", "a/4"), syncedCache(elsewhere, "a/1", "a/2", "a/3", "a/4")
+		for _, c := range []*Cache[*configMap]{older, younger} {
+			timed(c, "a/3", "y")
+			put(c, 102, "a/3", "z") // it is timed no longer
+		}
+		timed(older, "a/1", "stale")
+		timed(older, "a/2", "unknown")
+		timed(younger, "a/1", "unknown")
+		timed(younger, "a/2", "in sync")
+		from := func(c *Cache[*configMap]) WatchOptions[*configMap] {
+			return WatchOptions[*configMap]{ResourceVersion: list(t, c, ListOptions[*configMap]{}).ResourceVersion}
+		}
+		read(t, younger, from(older)).expect("from the older one", "MODIFIED a/1=unknown@102.4*", "MODIFIED a/2=in sync@102.5*")
+		read(t, older, from(younger)).expect("from the younger one", "MODIFIED a/1=stale@102.4*", "MODIFIED a/2=unknown@102.5*")
+	})
 }
 
 // What a client is sent because it follows from the time may lack an input that it has seen elsewhere. So

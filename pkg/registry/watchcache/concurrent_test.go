@@ -26,7 +26,7 @@ func liveCache(keys ...string) *Cache[*configMap] {
 	for _, key := range keys {
 		objects = append(objects, newObject(key, "1"))
 	}
-	c.Replace(objects, 1, 1)
+	c.Replace(objects, nil, 1, 1)
 	return c
 }
 

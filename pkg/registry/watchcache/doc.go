@@ -30,10 +30,8 @@
 //     order, may have shown a state that matched. Not so where one stream alone decides
 //     whether it matches, as all replicas have seen the same states of that.
 //   - What time alone has caused has no revision, and is always sent; and so is an object
-//     whose state follows from the time, as at another replica it may be another time.
-//   - While a replica shows a state for which it alone may have seen a reason (see Provisional), its
-//     versions say so. Another replica does not know that the client has to be told that it sees none,
-//     so that no watch can begin there from such a version (410).
+//     whose state follows from the time, as at another replica it may be another time, or from
+//     what one replica alone has seen (see Change.Timed).
 //   - While a replica is behind the client, what it sends may lack what the client has seen
 //     elsewhere. The version then says so, and no watch can begin from it (410): another
 //     replica would not know that it has to be sent again.

@@ -41,7 +41,7 @@ func TestAGapEndsWatchesThatBeganElsewhere(t *testing.T) {
 func TestReplaceAndResetEndAllWatches(t *testing.T) {
 	for name, again := range map[string]func(*Cache[*configMap]){
 		"reset":   func(c *Cache[*configMap]) { c.Reset() },
-		"replace": func(c *Cache[*configMap]) { c.Replace([]*configMap{newObject("a/1", "0")}, 200, 200) },
+		"replace": func(c *Cache[*configMap]) { c.Replace([]*configMap{newObject("a/1", "0")}, nil, 200, 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -152,9 +152,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 // exclusive reports whether no other replica has contributed to a list, or may. It is so for
 // one that begins while versions of others mean nothing: no watch could begin from a
 // version that belongs to no replica. The token says so, because a neighbour may know better.
-func (s *snapshot[T]) exclusive(r request) bool {
-	return r.own || r.after == "" && (s.alone() || s.provisional)
-}
+func (s *snapshot[T]) exclusive(r request) bool { return r.own || r.after == "" && s.alone() }
 
 // request is what a list asks for.
 type request struct {
@@ -246,12 +244,12 @@ func (r request) expired(now version) error {
 func (s *snapshot[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	switch {
 	case !r.exact && r.at > s.version:
-		return s.objects, r.at.shared().flagged(s.version), nil
+		return s.objects, r.at.shared(), nil
 	case !r.exact:
 		return s.objects, s.version, nil
 	case s.own(r.at):
 		return s.asOf(r.at), r.at, nil
-	case r.after != "" && !r.own && s.knowsAfter(r.at) && !s.provisional:
+	case r.after != "" && !r.own && s.knowsAfter(r.at):
 		return s.objects, r.at, nil
 	default:
 		return nil, 0, r.expired(s.version)

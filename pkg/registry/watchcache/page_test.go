@@ -124,7 +124,7 @@ func TestPagesOfAReplicaThatIsAlone(t *testing.T) {
 func TestNoPagesSoonAfterTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here)
-		c.Replace([]*configMap{newObject("a/1", "0"), newObject("a/2", "0"), newObject("a/3", "0")}, 110, 120)
+		c.Replace([]*configMap{newObject("a/1", "0"), newObject("a/2", "0"), newObject("a/3", "0")}, nil, 110, 120)
 		l := list(t, c, ListOptions[*configMap]{Limit: 1})
 		if len(l.Items) != 3 || l.Continue != "" || show(l.ResourceVersion) != "110" {
 			t.Errorf("%v at %s, token %q", showAll(l.Items), show(l.ResourceVersion), l.Continue)

@@ -36,13 +36,17 @@ func runHistories(t *testing.T, n int, several bool, failed ...uint64) {
 
 func runHistory(t *testing.T, seed uint64, several bool) {
 	t.Helper()
-	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), several: several, streams: make([][]input, streams), state: make([]map[string]string, streams), timed: map[string]bool{}}
+	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), several: several, streams: make([][]input, streams), state: make([]map[string]string, streams), timed: map[string]bool{}, local: map[string]bool{}}
 	for s := range w.state {
 		w.state[s] = map[string]string{}
 		w.revision[s] = 100
 		if several {
 			w.revision[s] += w.rand.Uint64N(60)
 		}
+	}
+	doubts := rand.New(rand.NewPCG(seed, 1)) // histories with earlier seeds stay what they were
+	for _, key := range keys {
+		w.local[key] = doubts.IntN(3) == 0
 	}
 	for range 5 {
 		w.write()
@@ -70,11 +74,11 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			cs[w.rand.IntN(clients)].hop()
 		}
 	}
-	doubts := rand.New(rand.NewPCG(seed, 1)) // histories with earlier seeds stay what they were
 	for range 30 + w.rand.IntN(60) {
 		if doubts.IntN(10) == 0 {
-			r, key := rs[doubts.IntN(replicas)], keys[doubts.IntN(len(keys))]
-			r.doubt(key, !r.doubts[key])
+			if r, key := rs[doubts.IntN(replicas)], keys[doubts.IntN(len(keys))]; w.local[key] {
+				r.doubt(key, !r.doubts[key])
+			}
 		}
 		r, c := rs[w.rand.IntN(replicas)], cs[w.rand.IntN(clients)]
 		if several && w.rand.IntN(25) == 0 {

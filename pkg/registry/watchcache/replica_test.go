@@ -29,6 +29,7 @@ type world struct {
 	streams  [][]input
 	state    []map[string]string // by stream: the present value of each key
 	timed    map[string]bool     // the keys that time has changed
+	local    map[string]bool     // the keys that follow from what a replica has seen
 	tags     uint16
 	log      []string
 	between  func() // is called between two parts of what a replica applies; nil: nothing is
@@ -104,7 +105,7 @@ type replica struct {
 	cache *Cache[*configMap]
 	state []map[string]string
 	timed map[string]bool // it sees at its own pace what time does
-	// doubts are the keys that it alone shows otherwise, until it finds that there was no reason.
+	// doubts are the local keys that it alone shows otherwise, until it finds that there was no reason.
 	doubts map[string]bool
 	touch  []map[string]uint64
 	at     []int    // by stream: inputs applied
@@ -140,15 +141,16 @@ func (r *replica) start() {
 		r.seen[s] = r.upTo(s)
 	}
 	var objects []*configMap
+	var timed []string
 	for _, key := range keys {
 		if o := r.object(key); o != nil {
 			objects = append(objects, o)
+			if r.isTimed(key) { // neighbours may show something else
+				timed = append(timed, key)
+			}
 		}
 	}
-	r.cache.Replace(objects, slices.Min(r.seen), slices.Max(r.seen))
-	for key := range r.timed { // neighbours may see it later
-		r.recheck(key)
-	}
+	r.cache.Replace(objects, timed, slices.Min(r.seen), slices.Max(r.seen))
 }
 
 // upTo is a revision up to which a stream is known when its next input has yet to come.
@@ -241,14 +243,14 @@ func (r *replica) change(key string) Change[*configMap] {
 	for s := range streams {
 		cause = max(cause, r.touch[s][key])
 	}
-	return Change[*configMap]{Key: key, Object: r.object(key), Cause: cause, Certainty: r.certainty(key)}
+	return Change[*configMap]{Key: key, Object: r.object(key), Cause: cause, Timed: r.isTimed(key)}
 }
 
 // recheck renders an object again because time has passed.
 func (r *replica) recheck(key string) {
 	r.timed[key] = r.world.timed[key]
 	r.world.note("recheck tag %d %s", r.cache.Tag, key)
-	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: r.object(key), Cause: Always, Certainty: r.certainty(key)}})
+	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: r.object(key), Cause: Always, Timed: r.isTimed(key)}})
 }
 
 // object is object for what this replica shows.
@@ -260,16 +262,7 @@ func (r *replica) object(key string) *configMap {
 	return o
 }
 
-func (r *replica) certainty(key string) Certainty {
-	switch {
-	case r.doubts[key]:
-		return Provisional
-	case r.timed[key]:
-		return Timed
-	default:
-		return Final
-	}
-}
+func (r *replica) isTimed(key string) bool { return r.timed[key] || r.world.local[key] }
 
 // doubt begins to show an object as no other replica does, or ends that. An input has made it do so, or nothing
 // that others know of.

@@ -140,23 +140,18 @@ func (w *watcher[T]) at(v version) version {
 	if w.state.seenElsewhere() {
 		v = v.shared()
 	}
-	if v > w.floor {
-		return v
-	}
-	return w.floor | v&provisionalFlag
+	return max(v, w.floor)
 }
 
 // label returns the version of an object that is sent, which is higher than all before: clients
 // take two states of one version for the same. It returns false when there is none.
 func (w *watcher[T]) label(v version) (version, bool) {
 	more := true
-	out := w.at(v)
-	if out == w.floor.flagged(out) { // at most the flag differs
-		out, more = out.next()
-		out = out.flagged(v)
+	if v = w.at(v); v == w.floor {
+		v, more = v.next()
 	}
-	w.floor = out
-	return out, more
+	w.floor = v
+	return v, more
 }
 
 // expired is the answer when no version is left for what has to be sent.

@@ -22,23 +22,16 @@ type moment[T Object] struct {
 	dropped  uint64
 	relisted uint64 // the last Relisted
 	cacheState
-	provisional bool // an object is
-	epoch       int  // counts Replace, after which no watch goes on
-	drains      int  // counts Drain
-	spread      time.Duration
+	epoch  int // counts Replace, after which no watch goes on
+	drains int // counts Drain
+	spread time.Duration
 	// current is a revision that is not lower than any that a client had seen when it was asked for.
 	current uint64
 	asked   time.Time
 }
 
 // version is the version of the moment.
-func (m *moment[T]) version() version {
-	v := newVersion(m.watermark, m.counter, m.tag)
-	if m.provisional {
-		v |= provisionalFlag
-	}
-	return v
-}
+func (m *moment[T]) version() version { return newVersion(m.watermark, m.counter, m.tag) }
 
 // snapshot is a moment, with the objects and the events of then. It never changes, so that it is
 // read without a lock, however long that takes.
@@ -52,7 +45,7 @@ type snapshot[T Object] struct {
 // trees are the objects of a snapshot, and of the next ones in which they are the same.
 type trees[T Object] struct {
 	objects *btree.BTreeG[item[T]]
-	timed   *btree.BTreeG[string] // the keys of those that are not final
+	timed   *btree.BTreeG[string] // the keys of those that are timed
 	cloning sync.Mutex            // of objects, which is not for several at once
 }
 
@@ -77,10 +70,10 @@ func (s *snapshot[T]) own(v version) bool {
 	return v.counter() == uint64(s.first) || v == s.since || s.events.published(v)
 }
 
-// knowsAfter reports whether everything is known that a client may lack that has a version of another replica:
-// what came after that, and what it holds that only the other replica has seen a reason for.
+// knowsAfter reports whether everything is known that came after a version of another
+// replica.
 func (m *moment[T]) knowsAfter(v version) bool {
-	return !m.alone() && !v.isUnresumable() && !v.local() && !v.provisional() && v.watermark() >= m.floor && v.watermark() >= m.dropped
+	return !m.alone() && !v.isUnresumable() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
 }
 
 // young reports whether this replica has yet to get to where it knows what came after any

@@ -59,7 +59,7 @@ func newStore(v versions) *store {
 		Clock: clock.RealClock{},
 		Tag:   1,
 	})
-	c.Replace(nil, 1, 0)
+	c.Replace(nil, nil, 1, 0)
 	return &store{cache: c, versions: v, at: []version{0, c.latest.Load().version}}
 }
 

@@ -8,38 +8,27 @@ import (
 	"strconv"
 )
 
-// version orders what a replica publishes: by the watermark, then by a counter. Then come a bit that says
-// whether something provisional was shown, and the tag of the replica. It fits into the 63 bits that
-// continue tokens have.
+// version orders what a replica publishes: by the watermark, then by a counter, then by
+// the tag of the replica. It fits into the 63 bits that continue tokens have.
 type version uint64
 
 const (
-	tagBits     = 5
-	flagBits    = 1
+	tagBits     = 6
 	counterBits = 17
 	topCounter  = 1<<counterBits - 1
 	// maxWatermark is 2^39 - 1. An etcd with 10,000 writes a second gets there in a year and
 	// a half.
-	maxWatermark = 1<<(62-counterBits-flagBits-tagBits) - 1
+	maxWatermark = 1<<(62-counterBits-tagBits) - 1
 )
 
 // newVersion returns a version. The counter must be lower than topCounter.
 func newVersion(watermark, counter uint64, tag uint16) version {
-	return version(watermark<<(counterBits+flagBits+tagBits) | counter<<(flagBits+tagBits) | uint64(tag)&(1<<tagBits-1))
+	return version(watermark<<(counterBits+tagBits) | counter<<tagBits | uint64(tag)&(1<<tagBits-1))
 }
 
-func (v version) watermark() uint64 { return uint64(v) >> (counterBits + flagBits + tagBits) }
-func (v version) counter() uint64   { return uint64(v) >> (flagBits + tagBits) & topCounter }
+func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits) }
+func (v version) counter() uint64   { return uint64(v) >> tagBits & topCounter }
 func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
-
-// provisionalFlag is the bit of versions with which a client may hold a provisional object.
-const provisionalFlag version = 1 << tagBits
-
-// provisional reports whether a client with the version may hold a provisional object.
-func (v version) provisional() bool { return v&provisionalFlag != 0 }
-
-// flagged returns the version with the flag of another one.
-func (v version) flagged(as version) version { return v&^provisionalFlag | as&provisionalFlag }
 
 // local reports whether the version says nothing to other replicas (see Cache.SetLocal). It
 // is higher than all that do.
