@@ -367,7 +367,8 @@ func (j *Judge) judge(p *dependency.Pod, c *dependency.PodContainer, r *reading)
 		v = mounted(c, s.Mounted(p))
 	case r.current >= 0:
 		v = j.compare(p, c, r)
-		v.Local = r.isLocal(v.Reason) || c.Started.Before(j.Complete)
+		w := j.window(p, c, r.file)
+		v.Local = r.isLocal(v.Reason) || !j.isComplete(&w)
 	}
 	if r.file && j.SeenFiles && (v.State == Stale || v.Doubt) && !onlyParts(r.reference.Uses) {
 		return Verdict{State: Unknown, Reason: ReasonFilesChanged, Since: v.Since, Local: v.Local}

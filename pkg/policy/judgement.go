@@ -239,8 +239,10 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	default: // it has read other content since it was adopted, or since the last restart for this content
-		return (entry.Adopted.IsZero() || c.Started.After(entry.Adopted.Add(judge.ClockMargin))) && !e.isRestarted(c, v)
+	case !entry.Adopted.IsZero() && !c.Started.After(entry.Adopted.Add(judge.ClockMargin)) && !v.Since.After(entry.Adopted.Add(time.Second)):
+		return false // what it has read was adopted
+	default: // it has read other content since the last restart for this content
+		return !e.isRestarted(c, v)
 	}
 }
 

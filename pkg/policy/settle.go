@@ -39,7 +39,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 			changed = periods[len(periods)-1].Written
 		}
 		begun := changed
-		if c.since.After(e.Record.At) { // what changed before was adopted, or was the reason for a restart
+		if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
 			begun = c.since
 		}
 		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods

@@ -60,6 +60,8 @@ type request struct {
 	reply  chan answer
 	// ghost: no client waits for the answer.
 	ghost bool
+	// late: it has waited in the network.
+	late bool
 	// done is the answer that is yet to be sent; nil: the request has not been carried out.
 	done *answer
 }

@@ -27,6 +27,7 @@ type oracle struct {
 
 	adopted   map[adoptedBy][]content // that count as read
 	adoptedAt map[int]time.Time       // by the UIDs of workloads
+	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
 	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
 	doubts    map[cause]bool          // restarts in doubt
 }
@@ -66,7 +67,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -300,7 +301,9 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 		o.adopts(s, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
 	}
 	if restarts && r.reload == nil {
-		last.restarted, last.by = time.Now(), s
+		if last.restarted, last.by = time.Now(), s; r.late {
+			last.by = nil // it was made earlier
+		}
 	}
 	if v, found := set[appliedAnnotation]; found {
 		last.sources, last.rules = ptr.Deref(v, ""), rules
@@ -321,6 +324,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded) {
 	name, why := workloadName(d.slot), s.why[d.slot]
 	o.tally["restarts"]++
+	o.lagged[d.uid] = s.lags(pods)
 	switch {
 	case !rules.managed():
 		o.fail("%s is restarted, although it has not opted in", name)
@@ -332,18 +336,18 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 		o.fail("%s is restarted, although it has no pods", name)
 	case rules.agent:
 		o.fail("%s is restarted, although its agents apply what changes", name)
-	case last.recreating != "" && !why.stale: // it ends what has begun
+	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && !why.stale: // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
 	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval:
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && time.Since(why.changed) < rules.settle && time.Since(why.since) < 10*rules.settle && len(why.doubts) == 0 && last.recreating == "":
+	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < rules.settle && time.Since(why.since) < 10*rules.settle && len(why.doubts) == 0 && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), rules.settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
 		return
-	case len(why.doubts) == 0 && (!o.world.skews.small() || m.kind == "Deployment" && s.lags(replicaSets)):
-		o.tally["restarts with wrong clocks, or an unknown revision"]++
+	case len(why.doubts) == 0 && (!o.world.skews.small() || s.lags(pods) || m.kind == "Deployment" && s.lags(replicaSets)):
+		o.tally["restarts with wrong clocks, or while pods or revisions are not known"]++
 		return
 	case len(why.doubts) == 0:
 		o.fail("%s is restarted by server %d, although its containers have read the current content", name, s.id)
@@ -537,6 +541,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < judge.ClockMargin+3*time.Second:
 		o.tally["not applied, started as content was adopted: "+v.Reason]++
+	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
+		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
 		o.tally["not applied, unseen: "+v.Reason]++
 	default:
@@ -572,7 +578,8 @@ func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 		for source := range sourceCount {
 			seen, applied := &s.view.sources[source], &p.agent.applied[source]
 			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed
-			if p.agent.sources.has(source) && !p.terminating && (!p.agent.has || !same) {
+			former := p.created.Before(m.created) // of a workload of the same name, whose end is not yet known
+			if p.agent.sources.has(source) && !p.terminating && !former && (!p.agent.has || !same) {
 				o.fail("%s: server %d shows InSync (%s), but the agent of pod %d has not applied %s", workloadName(m.slot), s.id, got.Message, p.uid, sourceNames[source])
 			}
 		}

@@ -162,6 +162,7 @@ func (s *simulation) answer() bool {
 	for i, r := range s.network.requests {
 		if r.done == nil {
 			if r.server.deaf && !r.ghost && r.reload == nil {
+				r.late = true
 				continue
 			}
 			f := noFault
