@@ -41,6 +41,9 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		begun := changed
 		if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
 			begun = c.since
+			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return !p.After.IsZero() }); i >= 0 { // the first change that was seen
+				begun = later(begun, periods[i].Before)
+			}
 		}
 		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
 		if s := c.source; e.Policy.ReleaseSettle > 0 && s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {

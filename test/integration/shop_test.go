@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
@@ -201,9 +204,20 @@ func pairs(keysAndValues ...string) map[string]string {
 	return out
 }
 
+// create creates a Deployment in another second than the sources that were written before, and waits for its pods, if they can start: what is
+// written next is a change for them.
 func (s *shop) create(d *appsv1.Deployment) *appsv1.Deployment {
 	s.Helper()
-	return create(s.T, kube.AppsV1().Deployments(s.namespace).Create, d)
+	s.must(await.NextSecond(s.Context()))
+	d = create(s.T, kube.AppsV1().Deployments(s.namespace).Create, d)
+	if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+		return d
+	}
+	_ = wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
+		d = s.deployment(d.Name)
+		return d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas, nil
+	})
+	return d
 }
 
 func (s *shop) deployment(name string) *appsv1.Deployment {

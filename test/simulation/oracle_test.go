@@ -324,7 +324,9 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded) {
 	name, why := workloadName(d.slot), s.why[d.slot]
 	o.tally["restarts"]++
-	o.lagged[d.uid] = s.lags(pods)
+	if o.lagged[d.uid] = s.lags(pods); rules.inPlace {
+		o.adoptedAt[d.uid] = time.Now()
+	}
 	switch {
 	case !rules.managed():
 		o.fail("%s is restarted, although it has not opted in", name)
@@ -345,6 +347,9 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), rules.settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
+		return
+	case len(why.doubts) == 0 && slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant }):
+		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return
 	case len(why.doubts) == 0 && (!o.world.skews.small() || s.lags(pods) || m.kind == "Deployment" && s.lags(replicaSets)):
 		o.tally["restarts with wrong clocks, or while pods or revisions are not known"]++
@@ -540,7 +545,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	case got.State == policy.Blocked || got.State == policy.Failed || got.State == policy.RollingOut:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < judge.ClockMargin+3*time.Second:
-		o.tally["not applied, started as content was adopted: "+v.Reason]++
+		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
