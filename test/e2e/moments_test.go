@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/judge"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -72,10 +74,31 @@ func first(d *time.Duration, is bool, at time.Duration) {
 	}
 }
 
+// awaitAge waits until all containers of the application have run for so long that it is not in doubt that they started before what comes next.
+func awaitAge(t *testing.T, namespace string) {
+	t.Helper()
+	const age = judge.ClockMargin + 2*time.Second // and the precision of both times
+	await.Until(t, fmt.Sprintf("the containers have run for %v", age), func(ctx context.Context) error {
+		pods, err := appPods(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		for name, pod := range pods {
+			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+				if r := c.State.Running; r != nil && time.Since(r.StartedAt.Time) < age {
+					return fmt.Errorf("%s of %s has run for %v", c.Name, name, time.Since(r.StartedAt.Time))
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // watch changes the content of the Deployment, which has two replicas, and compares what the API says with what containers have until both
 // have the new content. It calls each at each moment.
 func watch(t *testing.T, namespace, value string, each func(context.Context, *moment) error) (r reached, seen int) {
 	t.Helper()
+	awaitAge(t, namespace)
 	var moments []moment
 	started := time.Now()
 	version := change(t, namespace, value)

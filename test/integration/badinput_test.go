@@ -107,7 +107,7 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 		"get: an invalid version":               {get(web + "?resourceVersion=latest"), badRequest(`invalid resource version "latest"`)},
 		"get: a future version":                 {get(web + "?resourceVersion=" + farFuture), refusal{http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version"}},
 		"get: an invalid timeout":               {get(web + "?timeout=soon"), badRequest("invalid timeout")},
-		"list: an unsupported field":            {get(all + "?fieldSelector=spec.replicas%3D1"), badRequest("use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source")},
+		"list: an unsupported field":            {get(all + "?fieldSelector=spec.replicas%3D1"), badRequest("use one of metadata.name, metadata.namespace, status.state, status.reason, spec.reload.mode, spec.workloadRef.kind, spec.workloadRef.name, source")},
 		"list: a source without a kind":         {get(all + "?fieldSelector=source%3Ddb"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
 		"list: a source without a name":         {get(all + "?fieldSelector=source%3DSecret/"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},
 		"list: a source of an unsupported kind": {get(all + "?fieldSelector=source%3DDeployment/web"), badRequest("not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME")},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,7 +77,7 @@ func newCSIShop(t *testing.T, annotation string) csiShop {
 			Driver: "secrets-store.csi.k8s.io", ReadOnly: new(true), VolumeAttributes: map[string]string{"secretProviderClass": providerClass},
 		}}}}
 	})
-	web.Annotations = pairs(annotation, "true")
+	web.Annotations, web.Spec.Replicas = pairs(annotation, "true"), new(int32(2))
 	s.create(web)
 	return s
 }
@@ -106,6 +107,39 @@ func (s csiShop) mounted(pod, version string) (resourceVersion string, generatio
 		return err
 	})
 	return made.GetResourceVersion(), made.GetGeneration()
+}
+
+// pods returns the names of the pods once both run, with the current template.
+func (s csiShop) pods() (names []string) {
+	s.Helper()
+	s.until("web", "has its pods", func(d *appsv1.Deployment) error {
+		if st := &d.Status; st.ObservedGeneration < d.Generation || st.Replicas != 2 || st.UpdatedReplicas != 2 || st.AvailableReplicas != 2 {
+			return fmt.Errorf("status = %+v", st)
+		}
+		return nil
+	})
+	list, err := kube.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	s.must(err)
+	for i := range list.Items {
+		if p := &list.Items[i]; p.DeletionTimestamp == nil {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) != 2 {
+		s.Fatalf("the pods are %v", names)
+	}
+	return names
+}
+
+// restarted waits until there were so many restarts.
+func (s csiShop) restarted(times int) {
+	s.Helper()
+	await.Until(s.T, fmt.Sprintf("web was restarted %d times", times), func(context.Context) error {
+		if got := s.templates("web") - 1; got != times {
+			return fmt.Errorf("%d restarts", got)
+		}
+		return nil
+	})
 }
 
 func (s csiShop) unmounted(pod string) {
@@ -162,12 +196,12 @@ func TestCSI_Rotations(t *testing.T) {
 	web.must(yaml.Unmarshal([]byte(podStatusDefinition), &o.Object))
 	_, err := objects.Resource(definitions).Create(t.Context(), &o, metav1.CreateOptions{})
 	web.must(err)
-	first, generation := web.mounted("web-a", "1")
+	old := web.pods()
+	first, generation := web.mounted(old[0], "1")
 	if generation != 1 {
 		t.Fatalf("the first write has generation %d", generation)
 	}
-	web.mounted("web-b", "1")
-	web.mounted("web-c", "1")
+	web.mounted(old[1], "1")
 	shown := web.synced(first)
 	if s := shown.Spec.Sources[0]; !s.TriggersReload || s.Reason != "" {
 		t.Errorf("the source is %+v", s)
@@ -175,25 +209,23 @@ func TestCSI_Rotations(t *testing.T) {
 	web.wantRestarts(0, "before a rotation")
 
 	// A pod that starts with the next version is no evidence that others have to be restarted, and an update is.
-	web.mounted("web-d", "2")
-	version, generation := web.mounted("web-a", "2")
-	if generation != 2 {
+	web.mounted("web-that-starts", "2")
+	awaitAge(t, web.namespace, "web")
+	if _, generation = web.mounted(old[0], "2"); generation != 2 {
 		t.Fatalf("the update has generation %d", generation)
 	}
-	reloaded := web.synced(version)
+	web.restarted(1)
+	for _, pod := range old { // its node tells late
+		web.mounted(pod, "3")
+		web.unmounted(pod)
+	}
+	young := web.pods()
+	web.mounted(young[1], "2")
+	web.mounted(young[0], "2")
+	web.view("deployment.web", applied, restartedFor("SecretProviderClass/"+providerClass))
 	web.wantRestarts(1, "after an update")
-	if last := reloaded.Status.LastReload; last == nil || last.Trigger != "SecretProviderClass/"+providerClass {
-		t.Errorf("last reload = %+v", last)
-	}
-	for _, pod := range []string{"web-b", "web-c"} {
-		version, _ = web.mounted(pod, "2")
-		web.synced(version)
-	}
-	web.unmounted("web-a")
-	web.mounted("web-e", "2")
-	web.wantRestarts(1, "after other reports of the same rotation")
 
-	version, _ = web.mounted("web-b", "3")
-	web.synced(version)
-	web.wantRestarts(2, "after the second rotation")
+	awaitAge(t, web.namespace, "web")
+	web.mounted(young[1], "3")
+	web.restarted(2)
 }

@@ -133,12 +133,15 @@ func TestDialects_Annotations(t *testing.T) {
 				}
 			}
 
-			// First the changes that restart nothing, which the canary shows to have been seen.
+			// First the changes that restart nothing, which the canary shows to have been seen. Those of content that pods read leave them stale.
+			for _, r := range all {
+				if tt.restarts[r] != "" {
+					s.view("deployment.web", at(s.patchSource(r, map[string]any{"metadata": map[string]any{"labels": pairs("team", "another")}})), applied)
+				}
+			}
 			for _, r := range all {
 				if tt.restarts[r] == "" {
 					s.seen(s.write(r, "key", "new"))
-				} else {
-					s.view("deployment.web", at(s.patchSource(r, map[string]any{"metadata": map[string]any{"labels": pairs("team", "another")}})), applied)
 				}
 			}
 			if d := s.deployment("web"); s.templates("web") != 1 || d.Spec.Template.Annotations[lastReloadedFrom] != "" {

@@ -124,7 +124,7 @@ func TestCronJob_Suspended(t *testing.T) {
 	if _, err := kube.BatchV1().CronJobs(s.namespace).Patch(t.Context(), "report", types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.view("cronjob.report", is(v1alpha1.StateInSync, "ContentApplied"))
+	s.view("cronjob.report", is(v1alpha1.StateInSync, "NextRunReadsContent"))
 	s.expectRuns("report", 0)
 	written = s.write(config, "key", "3")
 	s.seen(written)

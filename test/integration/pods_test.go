@@ -123,7 +123,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if diff := cmp.Diff([]string{"app Stale StartedBefore", "side Unknown OlderTemplate"}, states); diff != "" {
+	if diff := cmp.Diff([]string{"app Stale StartedBefore", "side Current NothingRead"}, states); diff != "" {
 		t.Errorf("containers of web-0 (-want +got):\n%s", diff)
 	}
 	if sources := web0.Containers[0].Sources; len(sources) != 1 || sources[0].Kind != "Secret" || sources[0].Name != "db" || sources[0].LastChanged.IsZero() {
@@ -144,7 +144,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		wide := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", "wide")
-		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Unknown(OlderTemplate)", "Secret db has changed since the container started."} {
+		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Current(NothingRead)", "Secret db has changed since the container started."} {
 			if !strings.Contains(wide, want) {
 				t.Errorf("-o wide lacks %q:\n%s", want, wide)
 			}
@@ -268,7 +268,7 @@ func TestPodsBelowAPartition(t *testing.T) {
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateStale, "Held"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
-	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods has an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
+	if want := "the pod template of StatefulSet web has been changed already, but 1 of 2 pods has an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
 		t.Errorf("answer = %+v, want %q", answer, want)
 	}
 

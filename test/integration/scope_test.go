@@ -376,7 +376,7 @@ func TestScope_Namespaces(t *testing.T) {
 
 	t.Log("the namespace gets the label: the workload opts in as it is, and the next change restarts it")
 	prod.relabel("test")
-	prod.view("deployment.web", applied, neverRestarted)
+	prod.view("deployment.web", recorded, neverRestarted)
 	prod.sameAs(nil, "after the namespace got the label")
 	prod.view("deployment.web", applied, at(prod.write(db, "more", "2")), restartedFor(string(db)))
 	before, testBefore := prod.restarts(), test.restarts()
@@ -449,7 +449,8 @@ func TestScope_Labels(t *testing.T) {
 	s.patchSource("Secret/with", map[string]any{"metadata": map[string]any{"labels": pairs("reload", "true")}})
 	r := record(t, word+"-settings", word+"-without", word+"-with", "CHANGE-OF-WITHOUT")
 	s.serve(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, install.Name), Args: []string{"--resource-label-selector=reload:*", "--default-reload=auto"}})
-	o := s.view("deployment.web", applied, neverRestarted, resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
+	// The label was set after the pods had started, and before the server began to read.
+	o := s.view("deployment.web", recorded, is(v1alpha1.StateUnknown, "WrittenSinceStart"), neverRestarted, resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
 	checkSources(t, o, map[string]string{"ConfigMap/settings": "unknown", "Secret/with": "true", "Secret/without": "unknown"})
 	s.write("Secret/without", "more", "CHANGE-OF-WITHOUT")
 	s.view("deployment.web", applied, at(s.write("Secret/with", "more", "1")), restartedFor("Secret/with"))
