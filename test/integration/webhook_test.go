@@ -96,6 +96,7 @@ func TestWebhookOutlastsTheOwner(t *testing.T) {
 	optedIn(manifest)
 	manifest.Annotations["owner.example.com/note"] = "mine"
 	create(t, deployments.Create, manifest.DeepCopy())
+	runningPods(t, namespace, "web", 2, nil)
 	viewApplied(t, namespace, "deployment.web")
 	write(t, namespace, "Secret/db", "password", "y")
 	reloaded := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
@@ -323,6 +324,7 @@ func TestWebhookIsNotAskedForNothing(t *testing.T) {
 	if _, err := deployments.UpdateScale(t.Context(), "in", scale, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	runningPods(t, namespace, "in", 1, nil)
 	write(t, namespace, "Secret/db", "password", "y")
 	view(t, namespace, "deployment.in", func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
