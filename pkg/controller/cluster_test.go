@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -48,9 +47,6 @@ type cluster struct {
 	events   []string
 	refuse   func(clienttesting.Action) error // of write requests
 	owner    func()                           // called ownerLatency after each patch
-
-	reactorsMu sync.Mutex
-	reactors   []clienttesting.Reactor // tried in order; see intercept
 
 	// clock is the clock of the processes, which may differ from the clock of the API server.
 	clock clock.WithTicker
@@ -93,33 +89,9 @@ func inCluster(t *testing.T, test func(*cluster)) {
 		c.Wrote = c.mirror
 		c.client.PrependReactor("patch", "*", c.patch)
 		c.client.PrependReactor("create", "pods", c.evict)
-		c.client.PrependReactor("*", "*", c.react)
 		c.newProcess()
 		test(c)
 	})
-}
-
-// intercept adds a reactor before all others. It does not use the client's own chain, which must not
-// change while a controller runs.
-func (c *cluster) intercept(verb, resource string, react clienttesting.ReactionFunc) {
-	c.reactorsMu.Lock()
-	defer c.reactorsMu.Unlock()
-	c.reactors = append([]clienttesting.Reactor{&clienttesting.SimpleReactor{Verb: verb, Resource: resource, Reaction: react}}, c.reactors...)
-}
-
-func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
-	c.reactorsMu.Lock()
-	reactors := c.reactors
-	c.reactorsMu.Unlock()
-	for _, r := range reactors {
-		if !r.Handles(a) {
-			continue
-		}
-		if handled, o, err := r.React(a.DeepCopy()); handled {
-			return handled, o, err
-		}
-	}
-	return false, nil, nil
 }
 
 // newProcess creates a controller and an empty index.
@@ -184,15 +156,13 @@ func adopted(c *cluster) (stop func()) {
 	return stop
 }
 
-// newLeader starts a process that has seen no changes, and makes it lead.
-func newLeader(c *cluster) {
+// nextLeader starts a process that knows nothing of what the last one has seen, and makes it lead instead.
+func (c *cluster) nextLeader() {
 	c.t.Helper()
+	c.resign()
 	c.newProcess()
 	c.synced()
 	c.lead()
-	c.advance(time.Minute)
-	c.took()
-	c.told()
 }
 
 // decision returns the decision that a view of the Deployment web would show.

@@ -12,6 +12,9 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
+// restarted is the event of a restart of the Deployment web.
+const restarted = "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed"
+
 // recorder records events.
 type recorder struct{ c *cluster }
 

@@ -4,13 +4,10 @@
 package controller
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -25,82 +22,55 @@ func (c *cluster) restartedAt(name string, at time.Time, times int32) {
 	})
 }
 
-// toldBeforeTheStatus is a cluster in which the containers of web-0 have restarted, content has changed after that, and the pod has been told
-// of a second restart, all before its kubelet has reported the first one.
-func toldBeforeTheStatus(c *cluster) (restarted time.Time) {
-	c.t.Helper()
-	restartingInPlace(c)
-	c.advance(20 * time.Second)
-	restarted = time.Now()
-	c.advance(time.Second)
-	c.set(secret("db", "3"))
-	c.advance(10 * time.Second)
-	c.expect("it begins again", "1m22.5s in place web", "1m22.5s tell web-0")
-	return restarted
-}
-
-// A restart that the kubelet reports late is not taken for the one of which the pod was told after it.
+// The containers of web-0 have restarted, content has changed after that, and the pod has been told of a second restart, all before its kubelet
+// reports the first one, which is not taken for the second.
 func TestInPlace_DoesNotMistakeAnEarlierRestart(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		at := toldBeforeTheStatus(c)
-		c.restartedAt("web-0", at, 1)
-		c.advance(time.Minute)
-		c.expect("the report is of the restart before")
-		c.expectState("meanwhile", policy.RollingOut, policy.ReasonRestartingInPlace)
-		c.restartedAt("web-0", time.Now(), 2)
-		c.advance(5 * time.Second)
-		c.expect("it has restarted again", "2m32.5s progress web", "2m32.5s tell web-1")
-	})
-}
-
-// Nor for the third one, if the second is reported late too.
-func TestInPlace_DoesNotMistakeTheSecondRestart(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		at := toldBeforeTheStatus(c)
-		c.restartedAt("web-0", at, 1)
-		c.advance(20 * time.Second)
-		at = time.Now()
-		c.advance(time.Second)
-		c.set(secret("db", "4"))
-		c.advance(10 * time.Second)
-		if got := fmt.Sprint(c.tells()); got != "[web-0]" {
-			t.Errorf("told %s, want the same pod", got)
-		}
-		c.restartedAt("web-0", at, 2)
-		c.advance(10 * time.Second)
-		if got := c.tells(); len(got) != 0 {
-			t.Errorf("told %v before the third restart", got)
-		}
-	})
-}
-
-// If the restarter has seen only the second value, its pod restarts once.
-func TestInPlace_OneRestartIsEnoughIfItCameLater(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		toldBeforeTheStatus(c)
-		c.restartedAt("web-0", time.Now(), 1)
-		c.advance(5 * time.Second)
-		c.expect("it has restarted", "1m32.5s progress web", "1m32.5s tell web-1")
-	})
-}
-
-// If the clock of the node is behind, it only takes longer, also with another leader.
-func TestInPlace_ANodeWhoseClockIsBehindDelays(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		toldBeforeTheStatus(c)
-		c.restartedAt("web-0", time.Now().Add(-time.Hour), 1)
-		c.advance(time.Minute)
-		c.resign()
-		c.newProcess()
-		c.synced()
-		c.lead()
-		c.advance(2*time.Minute - 15*time.Second)
-		c.expect("it may be the restart before")
-		c.advance(15 * time.Second)
-		if got := c.took(); len(got) != 2 || !strings.HasSuffix(got[0], "progress web") || !strings.HasSuffix(got[1], "tell web-1") {
-			t.Errorf("requests = %v", got)
-		}
-	})
+	for name, then := range map[string]func(c *cluster, at time.Time){
+		"it is told of both": func(c *cluster, at time.Time) {
+			c.restartedAt("web-0", at, 1)
+			c.advance(time.Minute)
+			c.expect("the report is of the restart before")
+			c.expectState("meanwhile", policy.RollingOut, policy.ReasonRestartingInPlace)
+			c.restartedAt("web-0", time.Now(), 2)
+		},
+		"content changes once more, before the second one is reported": func(c *cluster, at time.Time) {
+			c.restartedAt("web-0", at, 1)
+			c.advance(20 * time.Second)
+			at = time.Now()
+			c.advance(time.Second)
+			c.set(secret("db", "4"))
+			c.advance(10 * time.Second)
+			c.expectTells("it begins again", "web-0")
+			c.restartedAt("web-0", at, 2)
+			c.advance(10 * time.Second)
+			c.expectTells("the report is of the second restart")
+			c.restartedAt("web-0", time.Now(), 3)
+		},
+		"its restarter has seen only the second value": func(c *cluster, _ time.Time) { c.restartedAt("web-0", time.Now(), 1) },
+		"the clock of its node is behind, which only delays": func(c *cluster, _ time.Time) {
+			c.restartedAt("web-0", time.Now().Add(-time.Hour), 1)
+			c.advance(time.Minute)
+			c.nextLeader()
+			c.advance(105 * time.Second)
+			c.expect("it may be the restart before")
+			c.advance(10 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				restartingInPlace(c)
+				c.advance(20 * time.Second)
+				at := time.Now()
+				c.advance(time.Second)
+				c.set(secret("db", "3"))
+				c.advance(10 * time.Second)
+				c.expect("it begins again", "1m23.5s in place web", "1m23.5s tell web-0")
+				then(c, at)
+				c.advance(5 * time.Second)
+				c.expectDone("it has restarted", "progress web", "tell web-1")
+			})
+		})
+	}
 }
 
 // A pod that never restarts as a whole, because its node no longer does that, is drained each time it is told.
@@ -130,64 +100,22 @@ func TestInPlace_TellsAFailedPodLessAndLess(t *testing.T) {
 	})
 }
 
-// What has failed is recorded once, however long the name of the pod is.
-func TestInPlace_RecordsAFailureOnce(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		withPodsInPlace(c)
-		long := strings.Repeat("n", 253)
-		c.remove(pod("web-0", ""))
-		c.set(podInPlace(long))
-		c.advance(time.Minute)
-		c.took()
-		c.set(secret("db", "2"))
-		c.advance(time.Second)
-		if got := c.tells(); len(got) != 1 || got[0] != long {
-			t.Fatalf("told %v", got)
-		}
-		c.restart(long, false)
-		c.told()
-		c.advance(time.Hour)
-		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "progress web") {
-			t.Errorf("requests = %v", got)
-		}
-		failed := 0
-		for _, e := range c.told() {
-			if strings.HasSuffix(e, "Pod "+long+" has not become ready within 10m0s of its restart in place.") {
-				failed++
-			}
-			if strings.Contains(e, "ConfigConflict") {
-				t.Errorf("event %s", e)
-			}
-		}
-		if failed != 1 {
-			t.Errorf("%d events say that it has failed", failed)
-		}
-	})
-}
-
 // While all containers restart, they may look as if they never ran. The others wait for them all the same.
 func TestInPlace_WaitsForContainersThatAreRestarting(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		withManyPods(c, 4, intstr.FromInt32(2))
-		c.advance(time.Minute)
-		c.took()
+		withPodsInPlace(c, 4)
+		c.maxUnavailable(2)
 		c.set(secret("db", "2"))
 		c.advance(time.Second)
-		if got := c.tells(); len(got) != 1 || got[0] != "web-0" {
-			t.Fatalf("told %v", got)
-		}
+		c.expectTells("at first", "web-0")
 		c.status("web-0", false, never("restarter"), never("app"))
 		c.unavailable(1)
 		c.advance(time.Minute)
 		c.set(secret("db", "3"))
 		c.advance(time.Minute)
-		if got := c.tells(); len(got) != 1 || got[0] != "web-0" {
-			t.Errorf("told %v, want the same pod", got)
-		}
+		c.expectTells("again", "web-0")
 		c.status("web-0", true, first("restarter"), first("app"))
 		c.advance(5 * time.Second)
-		if got := c.tells(); len(got) != 1 || got[0] != "web-1" {
-			t.Errorf("told %v, want the next one", got)
-		}
+		c.expectTells("it is back", "web-1")
 	})
 }

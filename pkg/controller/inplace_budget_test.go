@@ -5,7 +5,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,14 +18,46 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
+// TestInPlace_AsABudgetAllows: a ready pod is restarted only if its PodDisruptionBudget allows it.
+func TestInPlace_AsABudgetAllows(t *testing.T) {
+	allows := func(c *cluster) { c.setBudget("web", 1, 3) }
+	for name, o := range map[string]obstacle{
+		"it allows it": {allows, "", nil},
+		"it does not allow it": {
+			func(c *cluster) { c.setBudget("web", 0, 3) },
+			"PodDisruptionBudget web does not allow that pod web-0 becomes unavailable (it needs 3 healthy pods and has 3).", allows,
+		},
+		"it has changed": {
+			func(c *cluster) { c.setBudget("web", 1, 3, func(b *policyv1.PodDisruptionBudget) { b.Generation = 2 }) },
+			"PodDisruptionBudget web has changed, and its controller has not observed that yet.", allows,
+		},
+		"it is one of other pods": {
+			func(c *cluster) {
+				c.setBudget("web", 0, 3, func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector.MatchLabels["app"] = "other" })
+			}, "", nil,
+		},
+		"there are several": {
+			func(c *cluster) { c.setBudget("a", 1, 3); c.setBudget("b", 1, 3) },
+			"pod web-0 has more than one PodDisruptionBudget (a and b, for example).",
+			func(c *cluster) {
+				if err := c.client.Tracker().Delete(policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), namespace, "b"); err != nil {
+					c.t.Error(err)
+				}
+			},
+		},
+	} {
+		t.Run(name, o.check)
+	}
+}
+
 // sharing sets up Deployments web and api with three ready pods each, which share a PodDisruptionBudget that allows some disruptions. It does
 // not change while pods restart, as if its controller was slow. The content of both has just changed.
 func sharing(c *cluster, allowed int32) {
 	c.t.Helper()
-	withPodsInPlace(c)
+	withPodsInPlace(c, 3)
 	d := deployment("api", "db")
 	web := live(c, deployment("web", "db"))
-	d.UID = "uid-api"
+	d.UID, d.CreationTimestamp = "uid-api", web.CreationTimestamp // no later than its pods
 	d.Annotations[policy.StrategyAnnotation] = "in-place"
 	d.Spec.Replicas, d.Spec.Template, d.Status = ptr.To[int32](3), web.Spec.Template, web.Status
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -37,29 +68,12 @@ func sharing(c *cluster, allowed int32) {
 		c.set(p)
 	}
 	c.set(d)
-	c.setBudget(&policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "both", UID: "uid-both", Generation: 1},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: allowed, DesiredHealthy: 6 - allowed, CurrentHealthy: 6},
-	})
+	c.setBudget("both", allowed, 6)
 	c.advance(time.Minute)
 	c.took()
 	c.told()
 	c.set(secret("db", "2"))
 	c.advance(time.Second)
-}
-
-// tells returns the pods that have been told since the last call.
-func (c *cluster) tells() []string { return tellsOf(c.took()) }
-
-func tellsOf(requests []string) (pods []string) {
-	for _, r := range requests {
-		if _, name, is := strings.Cut(r, " tell "); is {
-			pods = append(pods, name)
-		}
-	}
-	slices.Sort(pods)
-	return pods
 }
 
 // Two workloads of one PodDisruptionBudget do not both use what it allows.
@@ -71,32 +85,22 @@ func TestInPlace_SharesABudget(t *testing.T) {
 			t.Fatalf("told %v, want one pod", first)
 		}
 		c.advance(2 * time.Minute)
-		if again := c.tells(); len(again) != 0 {
-			t.Errorf("told %v while %v restarts", again, first)
-		}
+		c.expectTells("while it restarts")
 		if events := fmt.Sprint(c.told()); !strings.Contains(events, "PodDisruptionBudget both does not allow that pod ") ||
 			!strings.Contains(events, "(it needs 5 healthy pods and has 6, of which 1 are being evicted or restarted).") {
 			t.Errorf("events = %v", events)
 		}
-		c.resign()
-		newLeader(c) // remembers nothing
+		c.nextLeader() // remembers nothing
 		c.advance(30 * time.Second)
-		if again := c.tells(); len(again) != 0 {
-			t.Errorf("the next leader told %v while %v restarts", again, first)
-		}
-		for range 6 { // one after the other
+		c.expectTells("with the next leader")
+		n := 0
+		for ; len(first) == 1; n++ { // one after the other
 			c.restart(first[0], true)
 			c.advance(10 * time.Second)
-			requests := c.took()
-			if first = tellsOf(requests); len(first) != 1 {
-				t.Log(requests)
-				break
-			}
+			first = c.tells()
 		}
-		for _, name := range []string{"web", "api"} {
-			if got := live(c, deployment(name, "db")).Annotations[policy.RecreatingAnnotation]; got != "" {
-				t.Errorf("Deployment %s: %s", name, got)
-			}
+		if n != 6 || len(first) > 0 {
+			t.Errorf("%d pods have been restarted, then told %v", n, first)
 		}
 	})
 }
@@ -116,38 +120,16 @@ func TestInPlace_UsesWhatABudgetAllows(t *testing.T) {
 func TestInPlace_BeginsAgainWithThePodThatWasTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRestartInPlace(c)
-		c.setBudget(&policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid-budget"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DesiredHealthy: 2, CurrentHealthy: 3},
-		})
+		c.setBudget("web", 1, 3)
 		edit(c, pod("web-1", ""), func(p *corev1.Pod) { unready(p) })
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })
+		c.unavailable(1)
 		c.advance(time.Second)
-		c.expect("the one that is not ready", "1m1.5s in place web", "1m1.5s tell web-1")
+		c.expectTells("the one that is not ready", "web-1")
 		c.ready("web-1")
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 3 })
+		c.unavailable(0)
 		c.set(secret("db", "3"))
 		c.advance(time.Minute)
 		c.expect("it begins again", "1m11.5s in place web", "1m11.5s tell web-1")
-	})
-}
-
-// Pods that are being evicted are leaving, although they are ready.
-func TestInPlace_CountsEvictions(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		aboutToRestartInPlace(c)
-		c.setBudget(&policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid-budget"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Status: policyv1.PodDisruptionBudgetStatus{
-				DisruptionsAllowed: 1, DesiredHealthy: 2, CurrentHealthy: 3, DisruptedPods: map[string]metav1.Time{"web-2": metav1.Now()},
-			},
-		})
-		c.advance(time.Minute)
-		if got := c.tells(); len(got) != 0 {
-			t.Errorf("told %v", got)
-		}
 	})
 }
 
@@ -165,10 +147,7 @@ func TestInPlace_WaitsForNoPodThatWasGivenUp(t *testing.T) {
 		}
 		edit(c, deployment(name, "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "off" })
 		c.advance(9 * time.Minute)
-		if got := c.tells(); len(got) != 0 {
-			t.Errorf("told %v", got)
-		}
-		edit(c, pod(first[0], ""), func(p *corev1.Pod) { p.Labels["note"] = "x" })
+		c.expectTells("it may restart yet")
 		c.advance(2 * time.Minute)
 		if got := c.tells(); len(got) != 1 || !strings.HasPrefix(got[0], other) {
 			t.Errorf("told %v, want a pod of %s", got, other)

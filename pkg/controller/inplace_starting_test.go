@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// status replaces the statuses of the containers of a pod; nil: there are none.
-func (c *cluster) status(name string, ready bool, restarter, app *corev1.ContainerStatus) {
+// status replaces the statuses of the containers of a pod; nil: there are none. More changes the pod with them.
+func (c *cluster) status(name string, ready bool, restarter, app *corev1.ContainerStatus, more ...func(*corev1.Pod)) {
 	c.t.Helper()
 	edit(c, pod(name, ""), func(p *corev1.Pod) {
 		p.Status.InitContainerStatuses, p.Status.ContainerStatuses = nil, nil
@@ -31,6 +31,9 @@ func (c *cluster) status(name string, ready bool, restarter, app *corev1.Contain
 		p.Status.Conditions[0].Status = corev1.ConditionFalse
 		if ready {
 			p.Status.Conditions[0].Status = corev1.ConditionTrue
+		}
+		for _, change := range more {
+			change(p)
 		}
 	})
 }
@@ -45,14 +48,13 @@ func first(name string) *corev1.ContainerStatus {
 }
 
 // hasRunInit gives a pod an init container that started at a time, and has ended.
-func (c *cluster) hasRunInit(name string, at time.Time) {
-	c.t.Helper()
-	edit(c, pod(name, ""), func(p *corev1.Pod) {
+func hasRunInit(at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
 		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "init"})
 		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "init", State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{StartedAt: runningSince(at).Running.StartedAt},
 		}})
-	})
+	}
 }
 
 // restartTold restarts the pods that are told, until no other is told for a while, and returns their names.
@@ -77,26 +79,22 @@ func (c *cluster) restartTold() (names []string) {
 
 // A pod that cannot start reads the current content if it ever does. The others do not wait for it.
 func TestInPlace_DoesNotWaitForAPodThatHasNeverRun(t *testing.T) {
-	for name, set := range map[string]func(*cluster){
-		"it is not scheduled":             func(c *cluster) { c.status("web-1", false, nil, nil) },
-		"its sandbox cannot be created":   func(c *cluster) { c.status("web-1", false, never("restarter"), never("app")) },
-		"the image of the app is missing": func(c *cluster) { c.status("web-1", false, first("restarter"), never("app")) },
-		"the restarter has restarted, too": func(c *cluster) {
-			r := first("restarter")
-			r.RestartCount = 7
-			c.status("web-1", false, r, never("app"))
-		},
+	for name, restarter := range map[string]*corev1.ContainerStatus{
+		"it is not scheduled": nil, "its sandbox cannot be created": never("restarter"),
+		"the restarter runs, and has restarted": {Name: "restarter", RestartCount: 7, State: runningSince(time.Now())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				withManyPods(c, 12, intstr.FromString("25%"))
-				set(c)
+				withPodsInPlace(c, 4)
+				c.maxUnavailable(2)
+				c.status("web-1", false, restarter, nil)
+				if restarter != nil {
+					c.status("web-1", false, restarter, never("app"))
+				}
 				c.unavailable(1)
-				c.advance(time.Minute)
-				c.took()
 				c.set(secret("db", "2"))
-				if got := c.restartTold(); len(got) != 11 || slices.Contains(got, "web-1") {
-					t.Errorf("told %v, want the 11 others", got)
+				if diff := cmp.Diff([]string{"web-0", "web-2", "web-3"}, c.restartTold()); diff != "" {
+					t.Errorf("pods that are told (-want +got):\n%s", diff)
 				}
 				c.told()
 				c.advance(3 * time.Minute)
@@ -105,102 +103,66 @@ func TestInPlace_DoesNotWaitForAPodThatHasNeverRun(t *testing.T) {
 				}
 				c.advance(time.Hour)
 				c.expectState("it waits", policy.RollingOut, policy.ReasonRestartingInPlace)
-				if got := c.tells(); len(got) != 0 {
-					t.Errorf("told %v", got)
-				}
+				c.expectTells("it waits")
 				c.status("web-1", false, first("restarter"), first("app"))
 				c.unavailable(0)
 				c.advance(time.Minute)
 				c.expectState("it runs", policy.InSync, policy.ReasonContentApplied)
-				c.took()
 			})
 		})
 	}
 }
 
-// A pod that starts in the moment in which the restart begins is not restarted for nothing.
-func TestInPlace_LeavesAPodAloneThatStartsMeanwhile(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		withPodsInPlace(c)
-		c.status("web-1", false, never("restarter"), never("app"))
-		c.unavailable(1)
-		c.set(secret("db", "2"))
-		c.advance(time.Second)
-		c.expect("it begins", "1m1.5s in place web")
-		c.advance(time.Second)
-		c.status("web-1", false, first("restarter"), never("app"))
-		c.advance(5 * time.Second)
-		c.status("web-1", true, first("restarter"), first("app"))
-		c.unavailable(0)
-		if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-2]" {
-			t.Errorf("told %v, want the others", got)
-		}
-		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
-	})
-}
-
-// A pod may have its volumes long before its containers run, while an image is pulled.
-func TestInPlace_RestartsAPodWhoseVolumesWereThereBefore(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		withPodsInPlace(c)
-		c.status("web-1", false, never("restarter"), never("app"))
-		edit(c, pod("web-1", ""), func(p *corev1.Pod) {
-			p.Spec.NodeName = "node-1"
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "db", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "db"}}})
-		})
-		c.unavailable(1)
-		c.set(secret("db", "2"))
-		c.advance(10 * time.Second)
-		c.status("web-1", true, first("restarter"), first("app"))
-		c.unavailable(0)
-		if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-1 web-2]" {
-			t.Errorf("told %v, want all", got)
-		}
-		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
-	})
-}
-
-// In doubt, a pod is restarted: one that started before its kubelet reported it, and one of which another leader knows that it had not started.
-func TestInPlace_RestartsAPodThatMayHaveStartedBefore(t *testing.T) {
-	begun := func(c *cluster) {
-		withPodsInPlace(c)
-		c.status("web-1", false, never("restarter"), never("app"))
-		c.unavailable(1)
-		c.set(secret("db", "2"))
-		c.advance(time.Second)
-		c.expect("it begins", "1m1.5s in place web")
+// A pod that starts after the restart has begun is not restarted for nothing, but it is in doubt: if it started soon after, or before its kubelet
+// reported it, or if it may have had its volumes before, while an image was pulled.
+func TestInPlace_PodsThatStartMeanwhile(t *testing.T) {
+	scheduled := func(p *corev1.Pod) { p.Spec.NodeName = "node-1" }
+	starts := func(c *cluster) { c.status("web-1", true, first("restarter"), first("app"), scheduled) }
+	app := func(ago time.Duration, restarts int32) *corev1.ContainerStatus {
+		return &corev1.ContainerStatus{Name: "app", RestartCount: restarts, State: runningSince(time.Now().Add(-ago))}
 	}
-	for name, starts := range map[string]func(*cluster){
-		"it was reported late": func(c *cluster) {
-			early := first("app")
-			early.State = runningSince(time.Now().Add(-3 * time.Second))
-			c.status("web-1", true, first("restarter"), early)
-		},
-		"an init container ran before": func(c *cluster) {
-			c.status("web-1", true, first("restarter"), first("app"))
-			c.hasRunInit("web-1", time.Now().Add(-3*time.Second))
-		},
-		"it has crashed": func(c *cluster) {
-			again := first("app")
-			again.RestartCount = 1
-			c.status("web-1", true, first("restarter"), again)
-		},
-		"another leader": func(c *cluster) {
-			c.resign()
-			c.status("web-1", true, first("restarter"), first("app"))
-			c.newProcess()
-			c.synced()
-			c.lead()
-		},
+	for name, tc := range map[string]struct {
+		node, volumes bool // of the pod before it starts
+		after         time.Duration
+		starts        func(*cluster)
+		told          bool
+	}{
+		"soon":                      {false, false, 4 * time.Second, starts, true},
+		"later":                     {false, false, 10 * time.Second, starts, false},
+		"later, reported late":      {false, false, 10 * time.Second, func(c *cluster) { c.status("web-1", true, first("restarter"), app(9*time.Second, 0)) }, true},
+		"later, and it has crashed": {false, false, 10 * time.Second, func(c *cluster) { c.status("web-1", true, first("restarter"), app(0, 1)) }, true},
+		"later, after an init container": {false, false, 10 * time.Second, func(c *cluster) {
+			c.status("web-1", true, first("restarter"), first("app"), hasRunInit(time.Now().Add(-9*time.Second)))
+		}, true},
+		"later, and another leader has not seen that":  {false, false, 10 * time.Second, func(c *cluster) { starts(c); c.nextLeader() }, true},
+		"much later, and another leader":               {false, false, 3 * time.Minute, func(c *cluster) { starts(c); c.nextLeader() }, false},
+		"with volumes that may have been there before": {true, true, 3 * time.Minute, starts, true},
+		"with volumes that were not":                   {false, true, 3 * time.Minute, starts, false},
+		"with volumes, soon":                           {false, true, time.Minute, starts, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				begun(c)
-				c.advance(time.Second)
-				starts(c)
+				withPodsInPlace(c, 3)
+				c.status("web-1", false, never("restarter"), never("app"), func(p *corev1.Pod) {
+					if tc.node {
+						scheduled(p)
+					}
+					if tc.volumes {
+						p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "db", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "db"}}})
+					}
+				})
+				c.unavailable(1)
+				c.set(secret("db", "2"))
+				c.advance(tc.after)
+				c.expect("it begins", "1m1.5s in place web")
+				tc.starts(c)
 				c.unavailable(0)
-				if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-1 web-2]" {
-					t.Errorf("told %v, want all", got)
+				want := []string{"web-0", "web-1", "web-2"}
+				if !tc.told {
+					want = []string{"web-0", "web-2"}
+				}
+				if diff := cmp.Diff(want, c.restartTold()); diff != "" {
+					t.Errorf("pods that are told (-want +got):\n%s", diff)
 				}
 				c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
 			})
@@ -208,54 +170,25 @@ func TestInPlace_RestartsAPodThatMayHaveStartedBefore(t *testing.T) {
 	}
 }
 
-// Of another leader it is known that the pod started long after the restart began.
-func TestInPlace_LeavesAPodAloneThatStartsLate(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		withPodsInPlace(c)
-		c.status("web-1", false, nil, nil)
-		c.unavailable(1)
-		c.set(secret("db", "2"))
-		c.advance(3 * time.Minute)
-		c.resign()
-		c.status("web-1", true, first("restarter"), first("app"))
-		c.unavailable(0)
-		c.newProcess()
-		c.synced()
-		c.lead()
-		if got := c.restartTold(); fmt.Sprint(got) != "[web-0 web-2]" {
-			t.Errorf("told %v, want the others", got)
-		}
-		c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
-	})
-}
-
 // An init container has read the old content, and the application has never run. The others do not wait for the pod, which is told once it runs.
 func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		withManyPods(c, 4, intstr.FromInt32(2))
-		c.status("web-1", false, first("restarter"), never("app"))
-		c.hasRunInit("web-1", time.Now())
+		withPodsInPlace(c, 4)
+		c.maxUnavailable(2)
+		c.status("web-1", false, first("restarter"), never("app"), hasRunInit(time.Now()))
 		c.unavailable(1)
 		c.advance(time.Minute)
-		c.took()
 		c.set(secret("db", "2"))
-		c.advance(2 * time.Second)
-		for _, want := range []string{"[web-0]", "[web-2]", "[web-3]"} {
-			if got := fmt.Sprint(c.tells()); got != want {
-				t.Fatalf("told %v, want %v", got, want)
-			}
-			c.restart(strings.Trim(want, "[]"), true)
-			c.advance(5 * time.Second)
+		if diff := cmp.Diff([]string{"web-0", "web-2", "web-3"}, c.restartTold()); diff != "" {
+			t.Errorf("pods that are told (-want +got):\n%s", diff)
 		}
 		c.advance(time.Hour)
 		c.expectState("it waits", policy.RollingOut, policy.ReasonRestartingInPlace)
-		if got := c.tells(); len(got) != 0 {
-			t.Errorf("told %v", got)
-		}
+		c.expectTells("it waits")
 		c.status("web-1", true, first("restarter"), first("app"))
 		c.unavailable(0)
-		if got := c.restartTold(); fmt.Sprint(got) != "[web-1]" {
-			t.Errorf("told %v once it runs", got)
+		if diff := cmp.Diff([]string{"web-1"}, c.restartTold()); diff != "" {
+			t.Errorf("once it runs (-want +got):\n%s", diff)
 		}
 		c.expectEnd("it runs")
 	})
@@ -264,7 +197,7 @@ func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 // A sidecar runs with the old content, and the application starts for the first time after the pod was told.
 func TestInPlace_AContainerThatHadNeverRunNeedNotRestart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		withPodsInPlace(c)
+		withPodsInPlace(c, 3)
 		edit(c, pod("web-1", ""), func(p *corev1.Pod) {
 			unready(p)
 			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
@@ -274,7 +207,7 @@ func TestInPlace_AContainerThatHadNeverRunNeedNotRestart(t *testing.T) {
 		c.unavailable(1)
 		c.set(secret("db", "2"))
 		c.advance(time.Second)
-		c.expect("it begins", "1m1.5s in place web", "1m1.5s tell web-1")
+		c.expectDone("it begins", "in place web", "tell web-1")
 		c.advance(5 * time.Second)
 		edit(c, pod("web-1", ""), func(p *corev1.Pod) {
 			for i := range p.Status.InitContainerStatuses {
@@ -285,6 +218,6 @@ func TestInPlace_AContainerThatHadNeverRunNeedNotRestart(t *testing.T) {
 		c.unavailable(0)
 		c.ready("web-1")
 		c.advance(5 * time.Second)
-		c.expect("it is back", "1m6.5s progress web", "1m6.5s tell web-0")
+		c.expectDone("it is back", "progress web", "tell web-0")
 	})
 }

@@ -5,16 +5,12 @@ package controller
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -34,33 +30,24 @@ func TestPace_OfRequestsThatFail(t *testing.T) {
 		err         error
 		delay, wait time.Duration
 	}
-	repeat := func(n int, f failure) []failure { return slices.Repeat([]failure{f}, n) }
+	refused := func(n int) (out []failure) {
+		for i := range n {
+			out = append(out, failure{errRefused, 5 * ms << i, 5 * ms << i})
+		}
+		return out
+	}
 	for name, tc := range map[string][]failure{
-		"refused": slices.Concat(
-			[]failure{
-				{errRefused, 5 * ms, 5 * ms}, {errRefused, 10 * ms, 10 * ms}, {errRefused, 20 * ms, 20 * ms}, {errRefused, 40 * ms, 40 * ms},
-				{errRefused, 80 * ms, 80 * ms}, {errRefused, 160 * ms, 160 * ms}, {errRefused, 320 * ms, 320 * ms}, {errRefused, 640 * ms, 640 * ms},
-				{errRefused, 1280 * ms, 1280 * ms}, {errRefused, 2560 * ms, 2560 * ms}, {errRefused, 5120 * ms, 5120 * ms},
-				{errRefused, 10240 * ms, 10240 * ms}, {errRefused, 20480 * ms, 20480 * ms}, {errRefused, 40960 * ms, 40960 * ms},
-				{errRefused, 81920 * ms, 81920 * ms}, {errRefused, 163840 * ms, 163840 * ms},
-			},
-			repeat(100, failure{errRefused, 5 * time.Minute, 5 * time.Minute}),
-		),
-		"conflicts: the first few only wait for the event of the change": slices.Concat(
-			[]failure{
-				{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
-				{errConflict, 160 * ms, time.Second}, {errConflict, 320 * ms, time.Second}, {errConflict, 640 * ms, time.Second},
-				{errConflict, 1280 * ms, time.Second},
-			},
-		),
+		"refused": append(refused(16), failure{errRefused, 5 * time.Minute, 5 * time.Minute}, failure{errRefused, 5 * time.Minute, 5 * time.Minute}),
+		"another failure ends the quick retries after a conflict": {{errConflict, 5 * ms, 0}, {errRefused, 10 * ms, 10 * ms}},
+		"conflicts: the first few only wait for the event of the change": {
+			{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
+			{errConflict, 160 * ms, time.Second}, {errConflict, 320 * ms, time.Second}, {errConflict, 640 * ms, time.Second},
+		},
 		"the API server sets a delay": {
 			{errLater(30), 30 * time.Second, 30 * time.Second}, {errLater(0), 10 * ms, 10 * ms},
 			{errLater(301), 5 * time.Minute, 5 * time.Minute}, {errLater(1), time.Second, time.Second},
 		},
-		"the API server sets a shorter delay": slices.Concat(
-			repeatRefused(10, func(delay time.Duration) failure { return failure{errRefused, delay, delay} }),
-			[]failure{{errLater(1), 5120 * ms, 5120 * ms}},
-		),
+		"the API server sets a shorter delay": append(refused(10), failure{errLater(1), 5120 * ms, 5120 * ms}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, now := pace{}, time.Now()
@@ -85,13 +72,6 @@ func TestPace_OfRequestsThatFail(t *testing.T) {
 			}
 		})
 	}
-}
-
-func repeatRefused[T any](n int, f func(time.Duration) T) (out []T) {
-	for i := range n {
-		out = append(out, f(5*time.Millisecond<<i))
-	}
-	return out
 }
 
 // TestPace_OfAFight: repeated writes get slower, and new ones are immediate.
@@ -151,22 +131,16 @@ func TestPace_OfAFight(t *testing.T) {
 	}
 }
 
-// stripping makes the owner remove all annotations except its own, such as an operator that assigns
-// metadata.annotations.
-func stripping(c *cluster) func() {
-	return func() {
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-			d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
-		})
-	}
-}
-
 // TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and events report the fight.
 func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
-		c.owning(stripping(c))
+		c.owning(func() { // removes all annotations except its own, such as an operator that assigns metadata.annotations
+			d := live(c, deployment("web", "db"))
+			d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
+			c.set(d)
+		})
 		c.lead()
 		c.set(deployment("web", "db"))
 		c.advance(10 * time.Second)
@@ -181,76 +155,11 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 		if n := len(c.took()); n < 24 || n > 30 {
 			t.Errorf("got %d patches in two hours, want one every five minutes", n)
 		}
-		if n := len(c.told()); n < 24 || n > 30 {
-			t.Errorf("got %d events in two hours", n)
-		}
-
 		c.owning(nil)
 		c.advance(5 * time.Minute)
-		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-			t.Errorf("requests once the owner keeps the record = %v", got)
-		}
+		c.expectDone("once the owner keeps the record", "baseline web")
 		c.expectState("when the owner has learnt", policy.InSync, "ContentApplied")
 		c.advance(24 * time.Hour)
 		c.expect("then")
-	})
-}
-
-// TestReconcile_EventsDoNotHastenRefusedRequests: requests for a workload whose status changes all the time
-// are retried as rarely as for a quiet one.
-func TestReconcile_EventsDoNotHastenRefusedRequests(t *testing.T) {
-	for name, tc := range map[string]struct {
-		kind   string
-		before func(*cluster)
-	}{
-		"a restart":  {"rollout", func(c *cluster) { adopted(c); c.set(secret("db", "2")); c.advance(900 * time.Millisecond) }},
-		"a baseline": {"baseline", func(c *cluster) { c.synced(); c.set(secret("db", "1")); c.set(deployment("web", "db")) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			attempts := map[bool][]string{}
-			for _, busy := range []bool{false, true} {
-				inCluster(t, func(c *cluster) {
-					c.refusing(nil)
-					tc.before(c)
-					c.refusing(func(clienttesting.Action) error { return errRefused })
-					if name == "a baseline" {
-						c.lead()
-					}
-					for i := range 100 {
-						c.advance(100 * time.Millisecond)
-						if busy {
-							edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration = int64(i) })
-						}
-					}
-					attempts[busy] = c.took()
-					if n := len(c.told()); n > len(attempts[busy]) {
-						t.Errorf("got %d events for %d attempts", n, len(attempts[busy]))
-					}
-				})
-			}
-			if n := len(attempts[true]); n < 10 || n > 12 || !strings.Contains(attempts[true][0], tc.kind+" web: Forbidden") {
-				t.Errorf("got %d attempts in ten seconds: %v", n, attempts[true])
-			}
-			if diff := cmp.Diff(attempts[false], attempts[true]); diff != "" {
-				t.Errorf("attempts (-quiet +busy):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly, whatever events the workload has.
-func TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		aboutToRecreate(c)
-		c.refusingEvictions(apierrors.NewInternalError(errors.New("etcd")))
-		c.advance(time.Second)
-		c.took()
-		for i := range 100 {
-			c.advance(100 * time.Millisecond)
-			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Labels = map[string]string{"i": fmt.Sprint(i)} })
-		}
-		if n := len(c.took()); n < 9 || n > 12 {
-			t.Errorf("got %d attempts in ten seconds", n)
-		}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
@@ -37,14 +36,15 @@ func pod(name string, owner types.UID) *corev1.Pod {
 	return p
 }
 
-// of makes a pod one of a workload that owns its pods.
-func of(w ingesttest.Object, p *corev1.Pod) *corev1.Pod {
-	p.OwnerReferences[0].UID, p.OwnerReferences[0].Kind = "uid-web", "StatefulSet"
-	if _, is := w.(*appsv1.DaemonSet); is {
-		p.OwnerReferences[0].Kind = "DaemonSet"
+// aged makes a pod that was just created older, so that there is no doubt (judge.ClockMargin) that its containers have not read what changes now.
+func aged(p *corev1.Pod) *corev1.Pod {
+	at := runningSince(time.Now().Add(-30 * time.Second))
+	p.CreationTimestamp, p.Status.Conditions[0].LastTransitionTime = at.Running.StartedAt, at.Running.StartedAt
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			statuses[i].State = at
+		}
 	}
-	p.OwnerReferences[0].Name = "web"
-	delete(p.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	return p
 }
 
@@ -57,21 +57,14 @@ func runningSince(at time.Time) corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Truncate(time.Second))}}
 }
 
-// roll replaces the pod of a workload when its template has changed, at once, as its controller and a kubelet do. While the status says that no
+// roll replaces the pod of a Deployment when its template has changed, at once, as its controller and a kubelet do. While the status says that no
 // pod is up to date, the old one stays.
 func (c *cluster) roll(o ingesttest.Object) {
-	var t *corev1.PodTemplateSpec
-	kind, replicas, rolls := "", int32(1), true
-	switch o := o.(type) {
-	case *appsv1.Deployment:
-		kind, t, replicas, rolls = "ReplicaSet", &o.Spec.Template, ptr.Deref(o.Spec.Replicas, 1), !o.Spec.Paused && o.Status.UpdatedReplicas > 0
-	case *appsv1.StatefulSet:
-		kind, t, replicas = "StatefulSet", &o.Spec.Template, ptr.Deref(o.Spec.Replicas, 1)
-	case *appsv1.DaemonSet:
-		kind, t = "DaemonSet", &o.Spec.Template
-	default:
+	d, is := o.(*appsv1.Deployment)
+	if !is || d.Spec.Paused || d.Status.UpdatedReplicas == 0 {
 		return
 	}
+	t := &d.Spec.Template
 	raw, err := json.Marshal(t)
 	if err != nil {
 		c.t.Error(err)
@@ -79,32 +72,17 @@ func (c *cluster) roll(o ingesttest.Object) {
 	h := fnv.New32a()
 	h.Write(raw)
 	revision := fmt.Sprintf("%08x", h.Sum32())
-	name := o.GetName() + "-" + revision
-	if replicas == 0 {
-		name = ""
-	}
-	before := c.running[o.GetName()]
-	if before == name || !rolls && replicas > 0 {
+	name := d.Name + "-" + revision
+	if c.running[d.Name] == name {
 		return
 	}
-	c.drop(o)
-	if name == "" {
-		return
-	}
-	c.running[o.GetName()] = name
+	c.drop(d)
+	c.running[d.Name] = name
 	p := &corev1.Pod{Spec: t.Spec}
 	p.Name, p.Annotations, p.Labels = name, t.Annotations, map[string]string{"pod-template-hash": revision}
-	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: new(true)}
-	if kind == "ReplicaSet" {
-		owner.Name, owner.UID = name, types.UID("uid-"+name)
-	}
-	p.OwnerReferences = []metav1.OwnerReference{owner}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID("uid-" + name), Controller: new(true)}}
 	p.Status.Phase = corev1.PodRunning
-	for i := range t.Spec.Containers { // each starts a moment later
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: t.Spec.Containers[i].Name, State: runningSince(time.Now().Add(time.Second)),
-		})
-	}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: runningSince(time.Now().Add(time.Second))}} // a moment later
 	c.store(p)
 }
 
@@ -125,4 +103,42 @@ func (c *cluster) ownPods() {
 		c.drop(deployment(name, ""))
 	}
 	c.running = nil
+}
+
+// replace does what the kubelets and the ReplicaSet do: it deletes terminating pods, and creates new ones.
+func (c *cluster) replace(ready bool) {
+	c.t.Helper()
+	pods, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		c.remove(&p)
+		heir := pod("new-"+p.Name, "")
+		heir.OwnerReferences, heir.Labels = p.OwnerReferences, p.Labels
+		if !ready {
+			unready(heir)
+		}
+		c.set(heir)
+	}
+}
+
+// ready makes a pod ready.
+func (c *cluster) ready(name string) {
+	c.t.Helper()
+	edit(c, pod(name, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
+}
+
+// unavailable sets how many pods of the Deployment web are not available, and updated how many are up to date.
+func (c *cluster) unavailable(n int32) {
+	c.t.Helper()
+	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = d.Status.Replicas - n })
+}
+
+func (c *cluster) updated(n int32) {
+	c.t.Helper()
+	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = n })
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +26,8 @@ import (
 // request is a write request, with the time since the beginning.
 type request struct {
 	at   time.Duration
-	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, forget, recreate, recreated, in place, progress, tell
+	kind string // evict, or of a patch: rollout, baseline, forget, recreate, recreated, in place, progress, tell
 	err  string // the reason of the error
 }
 
@@ -60,17 +60,37 @@ func (c *cluster) took() []string {
 	return out
 }
 
-// expectOneRestart expects one restart among the requests since the last call.
-func (c *cluster) expectOneRestart(what string) {
-	c.t.Helper()
-	n := 0
+// pods returns the pods of requests of a kind since the last call, in order.
+func (c *cluster) pods(kind string) (names []string) {
 	for _, r := range c.took() {
-		if strings.Contains(r, " rollout ") && !strings.Contains(r, ": ") { // it was not refused
-			n++
+		if _, name, is := strings.Cut(r, " "+kind+" "); is {
+			names = append(names, name)
 		}
 	}
-	if n != 1 {
-		c.t.Errorf("%s: got %d restarts, want 1", what, n)
+	slices.Sort(names)
+	return names
+}
+
+// tells returns the pods that have been told to restart in place since the last call.
+func (c *cluster) tells() []string { return c.pods("tell") }
+
+func (c *cluster) expectTells(what string, want ...string) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, c.tells()); diff != "" {
+		c.t.Fatalf("%s: pods that are told (-want +got):\n%s", what, diff)
+	}
+}
+
+// expectDone compares the requests since the last call with the expected ones, but for the times.
+func (c *cluster) expectDone(what string, want ...string) {
+	c.t.Helper()
+	var got []string
+	for _, r := range c.took() {
+		_, done, _ := strings.Cut(r, " ")
+		got = append(got, done)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -112,7 +132,7 @@ func (c *cluster) owning(react func()) {
 // patch handles a patch as an API server does.
 func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	a := action.(clienttesting.PatchAction)
-	r := request{at: time.Since(c.start), verb: "patch", name: a.GetName(), kind: kindOf(a.GetPatch())}
+	r := request{at: time.Since(c.start), name: a.GetName(), kind: kindOf(a.GetPatch())}
 	o, err := c.answer(a)
 	c.record(r, err)
 	if err != nil {
@@ -159,7 +179,10 @@ func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
 	if err := json.Unmarshal(raw, patched); err != nil {
 		return nil, err
 	}
+	owner := c.Manager
+	c.Manager = policy.FieldManager
 	c.store(patched.(ingesttest.Object))
+	c.Manager = owner
 	return patched.DeepCopyObject(), nil
 }
 
@@ -229,6 +252,6 @@ func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, erro
 		c.store(pod)
 		return nil
 	}()
-	c.record(request{at: time.Since(c.start), verb: "evict", name: eviction.Name, kind: "evict"}, err)
+	c.record(request{at: time.Since(c.start), name: eviction.Name, kind: "evict"}, err)
 	return true, nil, err
 }

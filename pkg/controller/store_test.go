@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,13 +53,6 @@ func (c *cluster) mirror(o ingesttest.Object, deleted bool) {
 	}
 }
 
-// annotateNamespace sets the annotations of the namespace of all workloads.
-func (c *cluster) annotateNamespace(annotations map[string]string) {
-	c.t.Helper()
-	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Annotations: annotations}})
-	synctest.Wait() // the events need the lock
-}
-
 // remove deletes an object.
 func (c *cluster) remove(o ingesttest.Object) {
 	c.t.Helper()
@@ -96,9 +88,10 @@ func live[T ingesttest.Object](c *cluster, o T) T {
 	return got.DeepCopyObject().(T)
 }
 
-// edit changes the current state of an object in the cluster.
+// edit changes the current state of an object in the cluster, once the controller has done what it was about to: it may patch the object.
 func edit[T ingesttest.Object](c *cluster, o T, f func(T)) {
 	c.t.Helper()
+	synctest.Wait()
 	got := live(c, o)
 	f(got)
 	c.set(got)

@@ -155,9 +155,9 @@ func ParseVersion(version string) uint64 {
 	return v
 }
 
-// ClockMargin is by how much the clocks of nodes, of the API server and of this server may differ without a
+// MaxClockSkew is by how much the clocks of nodes, of the API server and of this server may differ without a
 // comparison of times that clients have written being wrong.
-const ClockMargin = 2 * time.Minute
+const MaxClockSkew = 2 * time.Minute
 
 // seed makes fingerprints cheap: they are compared in one process only.
 var seed = maphash.MakeSeed()

@@ -239,7 +239,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	case !entry.Adopted.IsZero() && !c.Started.After(entry.Adopted.Add(judge.ClockMargin)) && !v.Since.After(entry.Adopted.Add(time.Second)):
+	case !entry.Adopted.IsZero() && !c.Started.After(entry.Adopted.Add(judge.ClockMargin)) && !(v.Since.After(entry.Adopted) && changedAfter(v, e.Record.adoptedBy(&entry))):
 		return false // what it has read was adopted
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
@@ -262,7 +262,7 @@ func (e *Evaluation) RestartHelps(d *Decision) bool {
 // doubts about it: another restart would change nothing, whether or not the pod is replaced.
 func (e *Evaluation) isRestarted(c *dependency.PodContainer, v *judge.SourceVerdict) bool {
 	r := &e.Record
-	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(r.At) {
+	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || changedAfter(v, r.At) {
 		return false
 	}
 	margin := judge.ClockMargin
@@ -270,6 +270,11 @@ func (e *Evaluation) isRestarted(c *dependency.PodContainer, v *judge.SourceVerd
 		margin = -margin
 	}
 	return !c.Started.After(r.At.Add(margin))
+}
+
+// changedAfter reports whether the source was seen to change after a time of configdep's clock.
+func changedAfter(v *judge.SourceVerdict, at time.Time) bool {
+	return len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(at)
 }
 
 // isOlder reports whether a pod has an older template than the current one, as far as that is known.

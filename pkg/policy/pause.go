@@ -32,7 +32,7 @@ func (p *Pause) begin(w *dependency.Workload, now time.Time, out *restartPatch) 
 // at which it began is unknown or in the future.
 func (p *Pause) until(now time.Time) time.Time {
 	since, err := time.Parse(time.RFC3339, p.Since)
-	if err != nil || since.After(now.Add(dependency.ClockMargin)) {
+	if err != nil || since.After(now.Add(dependency.MaxClockSkew)) {
 		return time.Time{}
 	}
 	return since.Add(p.Period)

@@ -371,6 +371,14 @@ func RecordPatch(w *dependency.Workload, r Record) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
+// adoptedBy returns an upper bound of when an entry was adopted, which is recorded in seconds.
+func (r *Record) adoptedBy(e *Entry) time.Time {
+	if r.At.Truncate(time.Second).Equal(e.Adopted) {
+		return r.At
+	}
+	return e.Adopted.Add(time.Second)
+}
+
 // adopted returns the record with each entry adopted at a time: it is not known which pods run with the content.
 func (r Record) adopted(at time.Time) Record {
 	sources := make(map[string]Entry, len(r.Sources))

@@ -72,7 +72,7 @@ func (out *restartPatch) second(w *dependency.Workload) string {
 	at := out.last.Time.UTC().Truncate(time.Second)
 	if before := LastReloadOf(w); before != nil {
 		last := before.Time.UTC().Truncate(time.Second)
-		if !last.Before(at) && last.Before(at.Add(dependency.ClockMargin)) {
+		if !last.Before(at) && last.Before(at.Add(dependency.MaxClockSkew)) {
 			at = last.Add(time.Second)
 			out.last.Time = metav1.NewMicroTime(at)
 		}

@@ -125,7 +125,7 @@ func (a *availability) isAvailable(p *dependency.Pod) bool {
 	if p.Ready.IsZero() {
 		return false
 	}
-	if a.minReady == 0 || a.now.Sub(p.Ready) >= a.minReady || p.Ready.Sub(a.now) > dependency.ClockMargin {
+	if a.minReady == 0 || a.now.Sub(p.Ready) >= a.minReady || p.Ready.Sub(a.now) > dependency.MaxClockSkew {
 		return true
 	}
 	a.changes(p.Ready.Add(a.minReady))

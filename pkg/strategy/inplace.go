@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -303,22 +304,21 @@ func (s *restarts) add(p *dependency.Pod) {
 	s.left = append(s.left, p.UID)
 }
 
-// startsLate reports whether a pod needs no restart, because it reads the current content when it starts, and whether all of its containers
-// have run by now. A pod may have its volumes long before it runs, while an image is pulled, so this process must have seen it without a node
-// since the restart began. If no source is in a volume, it is enough that its containers started after that, by the clock of the node: in
-// doubt it was before.
+// startsLate reports whether a pod needs no restart, because it certainly reads the current content when it starts, and whether all of its containers
+// have run by now. A pod may have its volumes long before it runs, while an image is pulled, so this process must have seen it without a node since the
+// restart began, unless no source is in a volume. What package judge doubts is restarted: nothing else would end the doubt.
 func (s *restarts) startsLate(p *dependency.Pod) (late, run bool) {
 	if _, before := toldLast(p); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
 		return false, false
 	}
-	from := s.of.Began
-	switch {
-	case s.seen[p.UID] == s.of.ID:
-	case p.Node != "" && (p.InPlace == nil || p.InPlace.Mounts):
+	margin := judge.VolumeMargin // enough for clocks, too
+	switch seen, mounts := s.seen[p.UID] == s.of.ID, p.InPlace == nil || p.InPlace.Mounts; {
+	case seen && !mounts:
+		margin = judge.ClockMargin
+	case !seen && mounts && p.Node != "":
 		return false, false
-	default:
-		from = from.Add(dependency.ClockMargin)
 	}
+	from := s.of.Began.Add(margin + time.Second)
 	restarter := apart(p)
 	run = true
 	for i := range p.Containers {

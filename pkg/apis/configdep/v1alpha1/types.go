@@ -414,7 +414,7 @@ type ConfigDependencyStatus struct {
 }
 
 // PodCounts counts pods by what their containers run with. Each pod is counted once in total and once in one of the others, as the worst of its
-// containers.
+// containers. Pods of a workload that consumes no source are not counted.
 type PodCounts struct {
 	// total is how many pods there are.
 	Total int32 `json:"total"`
