@@ -298,7 +298,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 	case len(e.Sources) == 0 && e.Agents.pods == 0:
 		d.Reason, d.Message = ReasonNothingRead, "It consumes no ConfigMap or Secret."
 		return d
-	case j.Total == 0 && (w.Recurring && !w.UnknownPods || !e.byRecord(j)):
+	case j.Total == 0 && len(e.Sources) > 0 && (w.Recurring && !w.UnknownPods || !e.byRecord(j)):
 		d.Reason, d.Message = ReasonNoPods, "No pods run; new pods read the current content."
 		if w.Recurring {
 			d.Reason, d.Message = ReasonNextRunReadsContent, "No run is active; the next run reads the current content."

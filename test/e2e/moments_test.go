@@ -98,7 +98,6 @@ func awaitAge(t *testing.T, namespace string) {
 // have the new content. It calls each at each moment.
 func watch(t *testing.T, namespace, value string, each func(context.Context, *moment) error) (r reached, seen int) {
 	t.Helper()
-	awaitAge(t, namespace)
 	var moments []moment
 	started := time.Now()
 	version := change(t, namespace, value)
@@ -142,6 +141,7 @@ func follow(t *testing.T, namespace, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitAge(t, namespace)
 	var patched time.Duration
 	started := time.Now()
 	r, moments := watch(t, namespace, value, func(ctx context.Context, _ *moment) error {

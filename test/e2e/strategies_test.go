@@ -40,6 +40,7 @@ func testStrategyInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitAge(t, ns)
 	messages := map[string]bool{}
 	most := 0
 	r, moments := watch(t, ns, "two", func(ctx context.Context, _ *moment) error {

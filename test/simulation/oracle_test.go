@@ -575,7 +575,13 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 // checkAgents checks that no workload is shown as in sync of which an agent has not applied content that the server has read.
 func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 	d := o.world.workloads[m.slot]
-	if d == nil || !got.rules.agent || got.State != policy.InSync || got.Reason == policy.ReasonNoPods || got.Reason == policy.ReasonTerminating {
+	if d == nil || !got.rules.agent || got.State != policy.InSync || got.Reason == policy.ReasonTerminating {
+		return
+	}
+	if got.Reason == policy.ReasonNoPods {
+		if i := slices.IndexFunc(s.podsOf(m.slot), func(p *pod) bool { return !p.terminating && !p.created.Before(m.created) }); i >= 0 {
+			o.fail("%s: server %d shows InSync (%s), but there is pod %d", workloadName(m.slot), s.id, got.Message, s.podsOf(m.slot)[i].uid)
+		}
 		return
 	}
 	o.tally["workloads that agents keep in sync"]++
