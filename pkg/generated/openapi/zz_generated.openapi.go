@@ -916,7 +916,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodCounts(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PodCounts counts pods by what their containers run with. Each pod is counted once in total and once in one of the others, as the worst of its containers.",
+				Description: "PodCounts counts pods by what their containers run with. Each pod is counted once in total and once in one of the others, as the worst of its containers. Pods of a workload that consumes no source are not counted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"total": {
