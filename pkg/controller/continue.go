@@ -32,7 +32,7 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 	n := c.note(s.workload.WorkloadKey)
 	n.refused = time.Time{}
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
-		Workload: s.workload, Pods: s.pods, Pod: s.pod, Revision: s.revision, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
+		Workload: s.workload, Pods: s.pods, Pod: s.pod, Revision: s.revision, Hash: s.present.Hash, Superseded: underWay != s.policy.RestartsBy(s.workload), Now: c.Clock.Now(), Memory: &n.restart, Budgets: &c.budgets, Digester: s.digester,
 	})
 	switch found := next.InPlace; {
 	case err != nil:

@@ -57,6 +57,20 @@ type PodInPlace struct {
 	Mounts bool
 	// Told has the annotations that say of which restart it was told.
 	Told map[string]string
+	// For is the hash of the content for which it was told to restart, and Restarts are the restart counts of its containers then; empty: it was told
+	// of no restart, or before another one was complete.
+	For      string
+	Restarts map[string]int32
+}
+
+// StartedFor returns the hash of the content for which a container was started, and when its pod was created or it was restarted in place for that.
+func (p *Pod) StartedFor(c *PodContainer) (hash string, at time.Time) {
+	if told := p.InPlace; told != nil && told.For != "" {
+		if before, had := told.Restarts[c.Name]; had && c.Restarts == before+1 { // the kubelet sets volumes up again when the pod is told
+			return told.For, c.Started
+		}
+	}
+	return p.Hash, p.Created
 }
 
 // PodContainer is the part of a container that is kept.

@@ -413,7 +413,7 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 	if r.current < len(r.periods)-1 {
 		recorded = nil // it is about the absence of what the container requires
 	}
-	createdFor := j.createdFor(p, r, recorded)
+	createdFor := j.createdFor(p, c, r, recorded)
 	before := createdFor // the template was written
 	// lost: configdep has missed or forgotten content of a time since it began to read the source.
 	var same, other, unknown, lost, onlyLast bool
@@ -498,17 +498,18 @@ func (r *reading) isFirst(first *content, w *window) bool {
 		dependency.Resolve(&r.reference, nil).Missing
 }
 
-// createdFor reports whether the template of a pod was written for the current content, so that the pod cannot have read what was there before: unless it
-// is older than this content, and its template was written when there had been the same before.
-func (j *Judge) createdFor(p *dependency.Pod, r *reading, recorded *Recorded) bool {
-	if j.Sources[r.source].Unhashed || r.current < len(r.periods)-1 || p.Hash == "" || p.Hash != j.Hash && (recorded == nil || !recorded.Same || recorded.For != p.Hash) {
+// createdFor reports whether the template of a pod was written for the current content, or a container was restarted in place for it, so that it cannot
+// have read what was there before: unless it is older than this content, and that was done when there had been the same before.
+func (j *Judge) createdFor(p *dependency.Pod, c *dependency.PodContainer, r *reading, recorded *Recorded) bool {
+	hash, at := p.StartedFor(c)
+	if j.Sources[r.source].Unhashed || r.current < len(r.periods)-1 || hash == "" || hash != j.Hash && (recorded == nil || !recorded.Same || recorded.For != hash) {
 		return false
 	}
 	i := slices.IndexFunc(r.periods, func(p content) bool { return p.same })
 	for i > 0 && r.periods[i-1].Unknown {
 		i-- // it may have begun then
 	}
-	created := window{to: p.Created}
+	created := window{to: at}
 	return i == 0 && r.periods[0].After.IsZero() || !created.isBefore(&r.periods[i])
 }
 

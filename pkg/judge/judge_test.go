@@ -69,6 +69,7 @@ func TestJudge_Container(t *testing.T) {
 		periods   []dependency.Period
 		created   float64
 		hash      string // that of the current content is h
+		told      string // the hash for which it was told to restart in place, when no container had restarted
 		container dependency.PodContainer
 		beside    dependency.PodContainer
 		recorded  *judge.Recorded
@@ -124,6 +125,11 @@ func TestJudge_Container(t *testing.T) {
 		"created for it, and restarted while there was other content": {
 			periods: []dependency.Period{first, seen("2", 100), seen("1", 200)}, created: 50, hash: "h", container: restarted(150), want: "Stale StartedBefore",
 		},
+		"restarted in place for it":                         {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: restarted(103), want: "Current CreatedFor"},
+		"told of other content":                             {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "g", container: restarted(103), want: "Unknown ClockMargin, doubt"},
+		"told, and not restarted yet":                       {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: started(51), want: "Stale StartedBefore"},
+		"restarted in place for it, and again":              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: dependency.PodContainer{Name: "app", Started: at(103), Restarts: 2}, want: "Unknown ClockMargin, doubt"},
+		"restarted in place when there was the same before": {periods: []dependency.Period{period("2", 10, 0, 0), seen("1", 80), seen("2", 100)}, created: 50, told: "h", container: restarted(90), want: "Stale StartedBefore"},
 		"created for recorded content that is current": {
 			periods: []dependency.Period{period("1", 100, 0, 0)}, created: 50, hash: "g", container: started(51), recorded: &judge.Recorded{Same: true, For: "g", At: at(40)}, want: "Current CreatedFor",
 		},
@@ -204,6 +210,9 @@ func TestJudge_Container(t *testing.T) {
 				}},
 			})
 			p := &dependency.Pod{Created: at(tt.created), Hash: tt.hash, Revision: tt.revision, Containers: []dependency.PodContainer{tt.container}}
+			if tt.told != "" {
+				p.InPlace = &dependency.PodInPlace{For: tt.told, Restarts: map[string]int32{"app": 0}}
+			}
 			if tt.beside.Name != "" {
 				p.Containers = append(p.Containers, tt.beside)
 			}

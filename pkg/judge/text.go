@@ -15,7 +15,7 @@ func (v *Verdict) Text() string {
 	case ReasonSameContent:
 		return "What it reads is the same as when it started."
 	case ReasonCreatedFor:
-		return "Its pod was created for the current content."
+		return "Its pod was created, or it was restarted in place, for the current content."
 	case ReasonRecorded:
 		return "It runs with the current content, according to the record on the workload."
 	case ReasonOlderTemplate:

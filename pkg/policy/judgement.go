@@ -239,8 +239,8 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	case !entry.Adopted.IsZero() && !c.Started.After(entry.Adopted.Add(judge.ClockMargin)) && !(v.Since.After(entry.Adopted) && changedAfter(v, e.Record.adoptedBy(&entry))):
-		return false // what it has read was adopted
+	case !entry.Adopted.IsZero() && !changedAfter(v, e.Record.adoptedBy(&entry)), !v.Since.IsZero() && !v.Since.After(entry.Adopted):
+		return false // what it has not read was adopted, or was the reason for the last restart
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
 	}

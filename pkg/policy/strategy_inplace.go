@@ -206,6 +206,8 @@ type Told struct {
 	// Since is when it was told of this restart first, and Again when it was told last.
 	Since time.Time `json:"since"`
 	Again time.Time `json:"again"`
+	// Hash is that of the content for which it is restarted.
+	Hash string `json:"hash"`
 	// Restarts are the restart counts of those of its containers that had ever run.
 	Restarts map[string]int32 `json:"restarts"`
 	// Unfinished: it had been told of another restart before, of which not all had been reported.
@@ -235,7 +237,7 @@ func (t *Told) Until(now time.Time) Told {
 		}
 		return at
 	}
-	return Told{earlier(t.Since), earlier(t.Again), t.Restarts, t.Unfinished}
+	return Told{earlier(t.Since), earlier(t.Again), t.Hash, t.Restarts, t.Unfinished}
 }
 
 // ToldLast returns what the annotations of a pod say about the last restart of which it was told; false: it was told of none.

@@ -177,9 +177,9 @@ func (r *Restart) areUpToDate() bool {
 
 // tell tells a pod to restart.
 func (r *Restart) tell(ctx context.Context, client workload.Client, p *dependency.Pod, restart string, told policy.Told, times int) (Next, error) {
-	told.Restarts = map[string]int32{}
+	told.Hash, told.Restarts = r.Hash, map[string]int32{}
 	for i := range p.Containers {
-		if c := &p.Containers[i]; lasts(c) && c.Ran {
+		if c := &p.Containers[i]; c.Ran {
 			told.Restarts[c.Name] = c.Restarts
 		}
 	}

@@ -63,6 +63,8 @@ type Restart struct {
 	Pod  func(name string) *dependency.Pod
 	// Revision is the label of the pods that have the current template; empty: it is not known.
 	Revision string
+	// Hash is that of the current content.
+	Hash string
 	// Superseded: the workload must now be restarted by another strategy.
 	Superseded bool
 	Now        time.Time

@@ -154,6 +154,11 @@ var cases = map[string]*history{
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
 		h.Skews.Servers[0] = 90 * time.Second
 	}),
+	// Within the time in which a volume may have old files, which the kubelet sets up again when a pod is told.
+	"RestartsInPlaceOnceForFiles": one(append([]operation{has(0, 1)}, before(operation{Do: "restarter", C: 1, Wait: 20 * time.Second}, change(0, 0, 2), wait(10*time.Minute), calm)...)...).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "in-place"
+		h.Workloads[0].Variants[0] = restartable(2)
+	}),
 	"EvictsPastADeadNode": one(before(do("lose node", 0, 0), wait(time.Minute), change(s0, 0, 2), calm)...).with(func(h *history) {
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
 	}),

@@ -297,6 +297,9 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	case r.reload != nil, m == nil, !s.alive:
 	case restarts:
 		o.restarts(s, d, m, rules, last)
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash {
+			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
+		}
 	case set[appliedAnnotation] != nil:
 		o.adopts(s, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
 	}
