@@ -57,17 +57,23 @@ type PodInPlace struct {
 	Mounts bool
 	// Told has the annotations that say of which restart it was told.
 	Told map[string]string
-	// For is the hash of the content for which it was told to restart, and Restarts are the restart counts of its containers then; empty: it was told
-	// of no restart, or before another one was complete.
+	// For is the hash of the content for which it was told to restart, At is when, by configdep's clock, and Restarts are the restart counts of its
+	// containers then; empty: it was told of no restart, or before another one was complete.
 	For      string
+	At       time.Time
 	Restarts map[string]int32
 }
 
-// StartedFor returns the hash of the content for which a container was started, and when its pod was created or it was restarted in place for that.
+// StartedFor returns the hash of the content for which a container was started, and a time before which it cannot have read anything: its pod was created
+// then, or it was restarted in place.
 func (p *Pod) StartedFor(c *PodContainer) (hash string, at time.Time) {
 	if told := p.InPlace; told != nil && told.For != "" {
-		if before, had := told.Restarts[c.Name]; had && c.Restarts == before+1 { // the kubelet sets volumes up again when the pod is told
+		// The kubelet sets volumes up again when the pod is told.
+		switch before, had := told.Restarts[c.Name]; {
+		case had && c.Restarts == before+1:
 			return told.For, c.Started
+		case had && c.Restarts > before:
+			return told.For, told.At
 		}
 	}
 	return p.Hash, p.Created

@@ -131,7 +131,7 @@ func inPlace(p *corev1.Pod) *dependency.PodInPlace {
 	if value, restarting := bounded(p.Annotations[policy.RestartAnnotation]), p.Annotations[policy.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
 		out.Told = map[string]string{policy.RestartAnnotation: value, policy.RestartingAnnotation: restarting}
 		if told, valid := policy.ToldLast(out.Told); valid && !told.Unfinished {
-			out.For, out.Restarts = dependency.Intern(bounded(told.Hash)), told.Restarts
+			out.For, out.At, out.Restarts = dependency.Intern(bounded(told.Hash)), told.Again, told.Restarts
 		}
 	}
 	return out

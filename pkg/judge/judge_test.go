@@ -128,7 +128,8 @@ func TestJudge_Container(t *testing.T) {
 		"restarted in place for it":                         {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: restarted(103), want: "Current CreatedFor"},
 		"told of other content":                             {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "g", container: restarted(103), want: "Unknown ClockMargin, doubt"},
 		"told, and not restarted yet":                       {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: started(51), want: "Stale StartedBefore"},
-		"restarted in place for it, and again":              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: dependency.PodContainer{Name: "app", Started: at(103), Restarts: 2}, want: "Unknown ClockMargin, doubt"},
+		"restarted in place for it, and again":              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: dependency.PodContainer{Name: "app", Started: at(103), Restarts: 2}, want: "Current CreatedFor"},
+		"restarted in place for it, and while it differed":  {periods: []dependency.Period{first, seen("2", 100), seen("3", 105), seen("2", 110)}, created: 50, told: "h", container: dependency.PodContainer{Name: "app", Started: at(107), Restarts: 2}, want: "Unknown ClockMargin, doubt"},
 		"restarted in place when there was the same before": {periods: []dependency.Period{period("2", 10, 0, 0), seen("1", 80), seen("2", 100)}, created: 50, told: "h", container: restarted(90), want: "Stale StartedBefore"},
 		"created for recorded content that is current": {
 			periods: []dependency.Period{period("1", 100, 0, 0)}, created: 50, hash: "g", container: started(51), recorded: &judge.Recorded{Same: true, For: "g", At: at(40)}, want: "Current CreatedFor",
@@ -211,7 +212,7 @@ func TestJudge_Container(t *testing.T) {
 			})
 			p := &dependency.Pod{Created: at(tt.created), Hash: tt.hash, Revision: tt.revision, Containers: []dependency.PodContainer{tt.container}}
 			if tt.told != "" {
-				p.InPlace = &dependency.PodInPlace{For: tt.told, Restarts: map[string]int32{"app": 0}}
+				p.InPlace = &dependency.PodInPlace{For: tt.told, At: at(101), Restarts: map[string]int32{"app": 0}}
 			}
 			if tt.beside.Name != "" {
 				p.Containers = append(p.Containers, tt.beside)
