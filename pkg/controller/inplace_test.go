@@ -62,7 +62,7 @@ func withPodsInPlace(c *cluster, pods int32) {
 	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
 		withRestarter(&d.Spec.Template.Spec)
 		d.Annotations[policy.StrategyAnnotation], d.Annotations[kind.RevisionAnnotation] = "in-place", "1"
-		d.Spec.Replicas = ptr.To(pods)
+		d.Spec.Replicas = new(pods)
 		d.Status = appsv1.DeploymentStatus{Replicas: pods, UpdatedReplicas: pods, AvailableReplicas: pods}
 	})
 	c.advance(500 * time.Millisecond)

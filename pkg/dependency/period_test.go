@@ -24,9 +24,8 @@ type periodsOf struct {
 	uid     types.UID
 	content map[string]string
 	version int
-	written int  // by the entry of the manager of its content
-	rekeyed bool // everything is being read again with another key of the hash
-	heard   int  // when anything was last read, for a list
+	written int // by the entry of the manager of its content
+	heard   int // when anything was last read, for a list
 }
 
 var periodSource = SourceKey{ConfigMap, "shop", "a"}

@@ -5,6 +5,7 @@ package dependency
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -198,9 +199,7 @@ func TestPods_InAnyHistory(t *testing.T) {
 			check(snapshot, then)
 			if r.IntN(20) == 0 {
 				snapshot, then = g.Snapshot(), map[string]*Pod{}
-				for name, p := range model {
-					then[name] = p
-				}
+				maps.Copy(then, model)
 			}
 		}
 	}

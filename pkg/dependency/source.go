@@ -35,7 +35,7 @@ type Source struct {
 	SourceMarks
 	// Keys are in order.
 	Keys []KeyDigest
-	// periods are those before the current one, which began in the second of since, after after and not after before; see Period.
+	// periods are those before the current one, which began in the second of since, and between after and before; see Period.
 	periods              []Period
 	since, after, before time.Time
 }

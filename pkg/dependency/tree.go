@@ -131,20 +131,6 @@ func (t users) of(key SourceKey, f func(*Workload) bool) {
 	})
 }
 
-// from calls f for those of the workloads that come behind one in the order of their keys, or for all if that has no name.
-func (t users) from(key SourceKey, last WorkloadKey, f func(*Workload) bool) {
-	begin := user{namespace: key.Namespace, reference: &Reference{Kind: key.Kind, Name: key.Name}}
-	if last.Name != "" {
-		begin.workload = &Workload{WorkloadKey: last}
-	}
-	t.items.AscendGreaterOrEqual(begin, func(u user) bool {
-		if u.namespace != key.Namespace || u.reference.Kind != key.Kind || u.reference.Name != key.Name {
-			return false
-		}
-		return u.workload.WorkloadKey == last || f(u.workload)
-	})
-}
-
 // any reports whether a workload refers to a source.
 func (t users) any(key SourceKey) (found bool) {
 	t.of(key, func(*Workload) bool {

@@ -67,12 +67,6 @@ func (x *Index) countApplied() (over bool) {
 	return x.applied >= x.batch || x.clock.Since(x.turnBegan) >= turnTime
 }
 
-// letOthers releases the lock, which is held, for a moment.
-func (x *Index) letOthers() {
-	x.mu.Unlock()
-	x.change()
-}
-
 // replace applies a list: objects that are not in it have been deleted. It reports whether
 // this was the last of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -59,7 +58,7 @@ func decodePodMeta(raw []byte, m *metav1.ObjectMeta) error {
 			at.Time, err = timeOf(value)
 			m.DeletionTimestamp = &at
 		case 10:
-			m.DeletionGracePeriodSeconds = ptr.To(int64(number)) //nolint:gosec // it is one
+			m.DeletionGracePeriodSeconds = new(int64(number))
 		case 11:
 			err = addEntry(&m.Labels, value, func(string) bool { return true })
 		case annotationsField:
@@ -105,7 +104,7 @@ func ownerOf(raw []byte) (r metav1.OwnerReference, err error) {
 		case 5:
 			r.APIVersion = string(value)
 		case 6:
-			r.Controller = ptr.To(number != 0)
+			r.Controller = new(number != 0)
 		}
 		return nil
 	})
@@ -203,7 +202,7 @@ func (p *podParts) decodeContainerStatus(raw []byte) error {
 		case 3:
 			s.before = len(value) > 0
 		case 5:
-			s.restarts = int32(number) //nolint:gosec // it is one
+			s.restarts = int32(number)
 		}
 		return nil
 	})
@@ -267,7 +266,7 @@ func timeOf(raw []byte) (time.Time, error) {
 	var seconds int64
 	err := eachValue(raw, func(field protowire.Number, _ []byte, number uint64) error {
 		if field == 1 {
-			seconds = int64(number) //nolint:gosec // it is one
+			seconds = int64(number)
 		}
 		return nil
 	})

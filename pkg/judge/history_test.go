@@ -181,7 +181,7 @@ func newWorld(seed uint64) *world {
 		w.nodes = append(w.nodes, n)
 		w.note("%s has a clock that differs by %v", n.name, n.skew)
 	}
-	w.note("the server has a clock that differs by %v", w.server.skew)
+	w.note("the server has a clock that differs by %v", w.skew)
 	for _, s := range w.sources {
 		w.note("%s: %+v, required %v", s.Name, s.Uses, s.RequiredKeys)
 		if !w.chance(8) {
@@ -432,7 +432,7 @@ func (w *world) remove(s *source) {
 
 // The server.
 
-func (w *world) clock() time.Time { return w.now.Add(w.server.skew) }
+func (w *world) clock() time.Time { return w.now.Add(w.skew) }
 
 // start starts the server, which reads everything.
 func (w *world) start() {
@@ -470,7 +470,7 @@ func (w *world) breakWatch() {
 	}
 	w.note("the watch breaks")
 	w.watch = 0
-	from, restarts := w.read.Add(-w.server.skew), w.restarts
+	from, restarts := w.read.Add(-w.skew), w.restarts
 	w.after(w.upTo(3*time.Minute), func() {
 		if w.running && w.restarts == restarts {
 			w.list(from)
@@ -522,7 +522,7 @@ func (w *world) put(s *source, index int, at dependency.Arrival) {
 	changed := metav1.NewTime(state.changed)
 	object := &corev1.ConfigMap{Data: maps.Clone(state.data), ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: s.Name, UID: state.uid, ResourceVersion: fmt.Sprint(state.version), CreationTimestamp: metav1.NewTime(state.created),
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &changed, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &changed, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 	}}
 	next := dependency.FromConfigMap(w.digester, object, dependency.SourceMarks{})
 	next.Remember(w.Source(next.SourceKey), w.Graph, at)
@@ -695,7 +695,7 @@ func (w *world) createPod() {
 		p.Containers[i].Waiting = "PodInitializing"
 	}
 	w.pods = append(w.pods, p)
-	w.note("%s is created on %s with template %s, hash %s", p.Name, p.node.name, p.Revision, p.Hash)
+	w.note("%s is created on %s with template %s, hash %s", p.Name, p.name, p.Revision, p.Hash)
 	w.after(w.soon(), func() { w.mount(p) })
 }
 
@@ -766,7 +766,7 @@ func (w *world) begin(p *pod, container int) bool {
 	}
 	p.reads[container] = reads
 	c.Waiting, c.Started = "", w.now.Add(p.node.skew).Truncate(time.Second)
-	w.note("%s of %s starts at %s of %s (restarts %d) and reads %v", c.Name, p.Name, c.Started.Format(time.TimeOnly), p.node.name, c.Restarts, reads)
+	w.note("%s of %s starts at %s of %s (restarts %d) and reads %v", c.Name, p.Name, c.Started.Format(time.TimeOnly), p.name, c.Restarts, reads)
 	return true
 }
 
@@ -821,7 +821,7 @@ func (w *world) check(seen, excused map[string]int) (wrong string) {
 		return ""
 	}
 	f := judge.Facts{
-		Now: w.clock(), Complete: w.started.Add(w.server.skew), Hash: w.contentHash(), Released: w.written, LiveFiles: w.liveFiles, SeenFiles: w.seenFiles,
+		Now: w.clock(), Complete: w.started.Add(w.skew), Hash: w.contentHash(), Released: w.written, LiveFiles: w.liveFiles, SeenFiles: w.seenFiles,
 	}
 	if !w.noRevision {
 		f.Revision = fmt.Sprint(w.revision)
@@ -908,7 +908,7 @@ func (w *world) isDoubtful(f *judge.Facts, p *pod, c *dependency.PodContainer, w
 		from = s.states[next].at.Add(-margin)
 	}
 	switch {
-	case p.node.broken, c.Started.IsZero(), v.Reason == judge.ReasonSourceMissing, v.Reason == judge.ReasonFilesChanged, len(v.Periods) >= 12:
+	case p.broken, c.Started.IsZero(), v.Reason == judge.ReasonSourceMissing, v.Reason == judge.ReasonFilesChanged, len(v.Periods) >= 12:
 		return true
 	case from.Before(w.started) && s.states[s.first].changed.After(from): // it was written before the server started, and perhaps after it was read
 		return true
@@ -933,7 +933,7 @@ func (w *world) excuse(f *judge.Facts, p *pod, c *dependency.PodContainer, was r
 	s := w.sources[v.Index]
 	uses := s.uses(c.Name, v.File)
 	detected := c.Started.Add(judge.ClockMargin).Before(p.Created) || c.Started.After(f.Now.Add(judge.ClockMargin))
-	if p.node.broken && (!detected || c.Started.IsZero() && c.Restarts == 0) { // of the latter, another container tells
+	if p.broken && (!detected || c.Started.IsZero() && c.Restarts == 0) { // of the latter, another container tells
 		return "the clock of the node is wrong, but not beyond detection"
 	}
 	if release := p.Created; c.Restarts == 0 && release.Equal(w.written) && s.states[s.known].changed.Equal(release) && c.Started.After(release) {

@@ -31,6 +31,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 	ignored := []string{policy.IgnoreAnnotation, "true"}
 	put := func(pairs ...string) func(*world) { return func(x *world) { x.set(configMap("settings", pairs...)) } }
 	minute := func(x *world) { x.tick(time.Minute) }
+	later := func(x *world) { x.tick(time.Minute) }
 	away := func(f func(*world)) func(*world) {
 		return func(x *world) { x.away(func() { minute(x); f(x); minute(x) }) }
 	}
@@ -66,9 +67,9 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 		"deleted and created again with other content":    {do: both(func(x *world) { x.remove(dependency.ConfigMap, "settings") }, minute, put("a", "2", "b", "1")), want: []string{settings}},
 
 		"there and back": {do: both(put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"))},
-		"there and back, a container reads the other":      {do: both(put("a", "2", "b", "1"), minute, (*world).crash, minute, put("a", "1", "b", "1")), want: []string{settings}},
-		"there and back, a container starts before":        {do: both((*world).crash, minute, put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"))},
-		"there and back, a container starts after":         {do: both(put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"), minute, (*world).crash)},
+		"there and back, a container reads the other":      {do: both(put("a", "2", "b", "1"), minute, (*world).crash, later, put("a", "1", "b", "1")), want: []string{settings}},
+		"there and back, a container starts before":        {do: both((*world).crash, minute, put("a", "2", "b", "1"), later, put("a", "1", "b", "1"))},
+		"there and back, a container starts after":         {do: both(put("a", "2", "b", "1"), minute, put("a", "1", "b", "1"), later, (*world).crash)},
 		"a key is removed and added again":                 {do: both(put("a", "1"), minute, put("a", "1", "b", "1"))},
 		"an optional source is created and deleted":        {do: both(func(x *world) { x.set(secret("extra", "a", "1")) }, minute, func(x *world) { x.remove(dependency.Secret, "extra") })},
 		"content changes, and all containers read it":      {do: both(password("2"), minute, (*world).crash)},
@@ -83,7 +84,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 		"the server restarts":                               {do: (*world).restart},
 		"the server restarts after a change":                {do: both(password("2"), minute, (*world).restart), want: []string{db}},
 		"the server restarts after there and back, with a crash in between": {
-			do: both(put("a", "2", "b", "1"), minute, (*world).crash, func(x *world) { x.act() }, minute, put("a", "1", "b", "1"), func(x *world) { x.act() }), want: []string{settings},
+			do: both(put("a", "2", "b", "1"), minute, (*world).crash, func(x *world) { x.act() }, later, put("a", "1", "b", "1"), func(x *world) { x.act() }), want: []string{settings},
 		},
 
 		"the policy: a source is excluded":            {do: annotate(policy.ExcludeAnnotation, "secret/db")},
@@ -108,7 +109,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 		"a source changes while another one is named":   {do: both(password("2"), annotate(policy.SourcesAnnotation, "configmap/other")), want: []string{db}},
 		"a source is ignored from now on":               {do: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), ignored...)) }},
 		"a source is ignored, and changes":              {do: func(x *world) { x.set(annotated(configMap("settings", "a", "2"), ignored...)) }},
-		"a source changed while excluded, counts again": {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: both(password("2"), minute, annotate(policy.ExcludeAnnotation, ""), (*world).act0, minute, (*world).crash)},
+		"a source changed while excluded, counts again": {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: both(password("2"), minute, annotate(policy.ExcludeAnnotation, ""), (*world).act0, later, (*world).crash)},
 		"a source counts again, and then changes":       {before: []string{policy.ExcludeAnnotation, "secret/db"}, do: both(annotate(policy.ExcludeAnnotation, ""), (*world).act0, password("2")), want: []string{db}},
 		"live-volumes is toggled":                       {do: both(annotate(policy.LiveVolumesAnnotation, "true"), (*world).act0, annotate(policy.LiveVolumesAnnotation, ""))},
 		"the template begins to use a source":           {do: use(envFrom(dependency.Secret, "other"))},

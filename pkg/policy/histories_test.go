@@ -179,7 +179,6 @@ type historyStatus struct {
 	revision, number int // of the revision; number is that of templates of a DaemonSet
 	pods             int32
 	updated, ready   int32
-	updatedReady     int32
 	failed           bool
 	deadline         time.Time
 }
@@ -609,7 +608,7 @@ func (h *history) undo() {
 	r := slices.MaxFunc(others, func(a, b *historyRevision) int { return a.number - b.number })
 	h.note("the owner goes back to the template %s", r.label)
 	h.mayAdopt = h.mayAdopt || !slices.Equal(h.owned.template.uses, r.uses)
-	h.owned.template = r.historyTemplate.clone()
+	h.owned.template = r.clone()
 	h.writeTemplate()
 }
 
@@ -1073,7 +1072,7 @@ func (h *history) startContainer(p *historyPod, c *historyContainer) {
 			return
 		}
 	}
-	refreshed := p.mounted.Add(h.now.Sub(p.mounted) / p.refresh * p.refresh)
+	refreshed := p.mounted.Add(h.now.Sub(p.mounted).Truncate(p.refresh))
 	for i, s := range h.sources {
 		c.read[i] = [2]int{len(s.states) - 1, s.readableBy(p.of(c.name, historyGroup{i, true}), refreshed)}
 	}
@@ -1194,7 +1193,7 @@ func (h *history) stop() {
 		return
 	}
 	h.note("configdep stops")
-	h.release_()
+	h.catchUp()
 	h.running, h.watching = false, false
 	h.gaps = append(h.gaps, historyGap{from: h.now, down: true})
 	h.mayAdopt = h.mayAdopt || h.owned.annotations[policy.AppliedSourcesAnnotation] == ""
@@ -1208,7 +1207,7 @@ func (h *history) breakWatch() {
 		return
 	}
 	h.note("the watches break")
-	h.release_()
+	h.catchUp()
 	h.watching = false
 	h.gaps = append(h.gaps, historyGap{from: h.now})
 	h.Hold()
@@ -1230,13 +1229,13 @@ func (h *history) lag() {
 	watch := h.watch
 	h.after(h.upTo(2500*time.Millisecond), func() {
 		if h.watch == watch {
-			h.release_()
+			h.catchUp()
 		}
 	})
 }
 
-// release_ lets configdep read all events.
-func (h *history) release_() {
+// catchUp lets configdep read all events.
+func (h *history) catchUp() {
 	if h.lagging {
 		h.lagging, h.dirty = false, true
 		h.Release()
@@ -1617,7 +1616,7 @@ func (h *history) checkRestart(e *policy.Evaluation, d *policy.Decision) {
 		if older && (e.Workload.Rollout.Phase == dependency.RolloutRunning || h.owned.template.annotations[policy.ConfigHashAnnotation] == e.Hash) {
 			continue
 		}
-		h.eachTruth(p, func(c *historyContainer, g historyGroup, v truth) {
+		h.eachTruth(p, func(_ *historyContainer, _ historyGroup, v truth) {
 			switch {
 			case !v.triggers, v.before:
 			case v.unclear:

@@ -50,7 +50,8 @@ func (a *agents) pod(name, value string) {
 	if i < 0 {
 		p := startedPod(name, &a.deployment.Spec.Template, a.now)
 		p.Labels, p.OwnerReferences = maps.Clone(a.pods[0].Labels), a.pods[0].OwnerReferences
-		i, a.world.pods = len(a.pods), append(a.pods, p)
+		i = len(a.pods)
+		a.pods = append(a.pods, p)
 	}
 	p := a.pods[i].DeepCopy()
 	metav1.SetMetaDataLabel(&p.ObjectMeta, status.Label, status.LabelValue)

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -69,7 +68,7 @@ func sharing(t *testing.T) string {
 	create(t, apps.Deployments(namespace).Create, asleep("api", envFromSecret("db"), envFromConfigMap("settings")))
 	create(t, apps.Deployments(namespace).Create, asleep("web", envFromConfigMap("settings"), envFromConfigMap("db"), envSecretKey("cert", "tls.crt")))
 	db := statefulSet("db", envSecretKey("db", "root"))
-	db.Spec.Replicas = ptr.To(int32(0))
+	db.Spec.Replicas = new(int32(0))
 	create(t, apps.StatefulSets(namespace).Create, db)
 	create(t, batch.CronJobs(namespace).Create, cronJob("report", envFromSecret("db")))
 	create(t, core.Pods(namespace).Create, pod("toolbox"))

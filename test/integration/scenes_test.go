@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -75,7 +74,7 @@ func TestRollback_ToPodsThatWereNeverReplaced(t *testing.T) {
 
 	s.edit("web", func(o *appsv1.Deployment) {
 		o.Spec.Template.Annotations = map[string]string{"controlplane.test/stuck": "", "release": "2"}
-		o.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(0)), MaxSurge: ptr.To(intstr.FromInt32(1))}
+		o.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1))}
 	})
 	s.view("deployment.web", is(v1alpha1.StateRollingOut, ""))
 	s.write("Secret/db", "password", "bad")

@@ -539,7 +539,7 @@ func TestJobs(t *testing.T) {
 		"deleting any Job":                       {job(nil), nil, deletion},
 		"deleting one with too many annotations": {numerous, nil, deletion},
 
-		"the record":            {job(nil), annotated(policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation, policy.VerifiedAnnotation), ""},
+		"the record":            {job(nil), annotated(policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation), ""},
 		"a copy that says more": {suspended(annotated(policy.CopyAnnotation)), suspended(annotated(policy.CopyAnnotation, policy.ConfigHashAnnotation)), ""},
 		"labels of a copy":      {job(nil), annotated(policy.CopyLabelsAnnotation), notOurs}, // they are written when it is created
 		"removing the record":   {annotated(policy.ConfigHashAnnotation), job(nil), ""},

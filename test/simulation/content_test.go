@@ -32,9 +32,6 @@ func isBinary(source int, v value) bool { return !isSecret(source) && v > 4 }
 // content is the content of one source. An absent source has no keys, and a present one has some.
 type content [keyCount]value
 
-// contents is the content of all sources.
-type contents [sourceCount]content
-
 func (c content) String() string {
 	var parts []string
 	for k, v := range c {

@@ -170,9 +170,6 @@ func (w *world) budgets() runtime.Object {
 	return out
 }
 
-// ofPod reports whether a request is about a pod.
-func (r *request) ofPod() bool { return r.action.GetResource().Resource == "pods" }
-
 // tell applies a patch of a pod.
 func (w *world) tell(r *request, d *workload, resource schema.GroupResource) (runtime.Object, error) {
 	var body struct {

@@ -186,7 +186,7 @@ func (w *world) reading(source int) reading {
 }
 
 // contentChanged lets the kubelets see a source: containers that wait for it start.
-func (w *world) contentChanged(slot int) {
+func (w *world) contentChanged(int) {
 	for _, d := range w.workloads {
 		if d == nil {
 			continue

@@ -432,7 +432,7 @@ func (m *manifest) wanted() int {
 }
 
 // unfinished reports whether the status shows an incomplete rollout.
-func (d *manifest) unfinished() bool {
-	p := &d.progress
-	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.kind == "Deployment" || p.updatedReady < d.replicas
+func (m *manifest) unfinished() bool {
+	p := &m.progress
+	return p.observed < m.generation || p.updated < m.replicas || p.all > p.updated && m.kind == "Deployment" || p.updatedReady < m.replicas
 }

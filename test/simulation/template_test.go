@@ -41,9 +41,6 @@ func (u use) reads() keySet {
 	}
 }
 
-// whole reports whether all keys are read, whatever their names.
-func (u use) whole() bool { return u.how != env && u.how != items && u.how != subPath }
-
 // mounted reports whether a volume shows the source.
 func (u use) mounted() bool { return u.how != env && u.how != envFrom }
 

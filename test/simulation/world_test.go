@@ -217,13 +217,6 @@ func (w *world) list(id streamID) (events []event) {
 	return events
 }
 
-func (w *world) contents() (c contents) {
-	for slot := range w.sources {
-		c[slot] = w.sources[slot].content
-	}
-	return c
-}
-
 // terminateNamespace begins to delete the namespace. Its objects are deleted one by one.
 func (w *world) terminateNamespace() bool {
 	if w.terminating {

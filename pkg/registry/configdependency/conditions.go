@@ -52,8 +52,8 @@ var ready = map[policy.State]metav1.ConditionStatus{
 	policy.RollingOut: metav1.ConditionFalse, policy.Failed: metav1.ConditionFalse, policy.Blocked: metav1.ConditionFalse,
 }
 
-func is(state policy.State, any ...policy.State) metav1.ConditionStatus {
-	if slices.Contains(any, state) {
+func is(state policy.State, among ...policy.State) metav1.ConditionStatus {
+	if slices.Contains(among, state) {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse

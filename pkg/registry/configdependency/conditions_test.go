@@ -89,14 +89,14 @@ func (c *cluster) startPod(name string, at metav1.Time) *corev1.Pod {
 
 // The conditions Ready, Reconciling and Stalled in each state, as tools expect them that wait for objects (kstatus).
 var kstatus = map[v1alpha1.State]string{
-	v1alpha1.StateInSync:     "True False False",
-	v1alpha1.StateStale:      "False False True",
-	v1alpha1.StateUnknown:    "Unknown False False",
-	v1alpha1.StateSettling:   "False True False",
-	v1alpha1.StatePending:    "False True False",
-	v1alpha1.StateRollingOut: "False True False",
-	v1alpha1.StateBlocked:    "False False True",
-	v1alpha1.StateFailed:     "False False True",
+	v1alpha1.StateInSync:     "True/False/False",
+	v1alpha1.StateStale:      "False/False/True",
+	v1alpha1.StateUnknown:    "Unknown/False/False",
+	v1alpha1.StateSettling:   "False/True/False",
+	v1alpha1.StatePending:    "False/True/False",
+	v1alpha1.StateRollingOut: "False/True/False",
+	v1alpha1.StateBlocked:    "False/False/True",
+	v1alpha1.StateFailed:     "False/False/True",
 }
 
 // In each case, the Secrets db and share-key exist at first, and a pod has read them.
@@ -243,7 +243,7 @@ func TestConditions(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			if got := strings.Join(summary, " "); got != kstatus[tt.state] {
+			if got := strings.Join(summary, "/"); got != kstatus[tt.state] {
 				t.Errorf("Ready, Reconciling and Stalled are %s, want %s", got, kstatus[tt.state])
 			}
 		})

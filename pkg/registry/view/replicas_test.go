@@ -95,8 +95,12 @@ func TestView_TellsTheCacheOfOtherReplicas(t *testing.T) {
 		})
 	})
 	for name, shows := range map[string]func(*testing.T) *things{
-		"what is timed before the sync": func(t *testing.T) *things { return synced(t, waiting("a", time.Minute)) },
+		"what is timed before the sync": func(t *testing.T) *things {
+			t.Helper()
+			return synced(t, waiting("a", time.Minute))
+		},
 		"what becomes timed": func(t *testing.T) *things {
+			t.Helper()
 			c := synced(t, workload("a", nil))
 			c.tell(waiting("a", time.Minute))
 			c.catchUp()

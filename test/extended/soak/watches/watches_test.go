@@ -146,7 +146,7 @@ func newClients(t *testing.T, h *hop.Hopper) (out []*hop.Client) {
 		{Namespace: "soak-0"},
 		{Namespace: "soak-1"},
 		{Namespace: "soak-1", Labels: hop.Label + "=no", Matches: labelled("no")},
-		{Namespace: "soak-2", Fields: "status.state=Unmanaged", Matches: state(v1alpha1.StateUnmanaged)},
+		{Namespace: "soak-2", Fields: "status.state=Stale", Matches: state(v1alpha1.StateStale)},
 		{Fields: "status.state=Blocked", Matches: state(v1alpha1.StateBlocked)},
 		{Fields: "status.state=RollingOut", Matches: state(v1alpha1.StateRollingOut)},
 		{Fields: "source=Secret/source-000", Matches: func(o *v1alpha1.ConfigDependency) bool {
