@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"pkg/kind":      {"pkg/dependency", "pkg/agent/status"},
 	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
-	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
+	"pkg/strategy":  {"pkg/dependency", "pkg/judge", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
 	"pkg/judge":     {"pkg/dependency"},
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
 	// A sink of its own, with its HTTP.
