@@ -61,7 +61,13 @@ func TestFewerRights(t *testing.T) {
 	if err := errors.Join(s.whileAway(t.Context()), replica.Start(), replica.AwaitReady(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	restarted("statefulset.away", "Secret/away")
+	await.Until(t, "it is known that the pods of the template that was written after the content have read that", func(ctx context.Context) error {
+		found, err := view(ctx, "statefulset.away")
+		if err == nil && (found.Status.State != v1alpha1.StateInSync || found.Status.AppliedHash != found.Status.ConfigHash || found.Status.LastReload != nil) {
+			err = fmt.Errorf("status = %+v", found.Status)
+		}
+		return err
+	})
 	// It needs no such right to know the current template revision of a DaemonSet.
 	pods, err := directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).GetPods(t.Context(), "daemonset.logs", metav1.GetOptions{})
 	if err != nil || len(pods.Pods) == 0 || pods.TemplateRevision == "" {

@@ -94,8 +94,7 @@ func (s *shop) setPassword(ctx context.Context, secret string) error {
 	return err
 }
 
-// whileAway makes changes while no server runs: content changes, and in another second templates change, so that
-// the server must look up which came first. The Lease, the certificate and the CAs for other clients are deleted.
+// whileAway makes changes while no server runs: content changes, and in another second a template. The Lease, the certificate and the CAs for other clients are deleted.
 func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
