@@ -139,3 +139,20 @@ func FuzzLastReload(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRecord: any client can write annotations. A record that is read can be written, and is then read as the same record.
+func FuzzRecord(f *testing.F) {
+	f.Add("v1.a.b", `{"at":"2026-03-01T12:00:00.5Z","for":"v1.a.c","scope":"s","sources":{"Secret/db":"90a6b2c8.01@1772366400","ConfigMap/a":"*"}}`)
+	f.Add("", `{"at":"9999-12-31T23:59:59-14:00","sources":{"Secret/db":"@9223372036854775807"}}`)
+	f.Add("v1", "null")
+	f.Fuzz(func(t *testing.T, hash, sources string) {
+		read := recordFrom(hash, sources)
+		if read.Sources == nil {
+			return
+		}
+		again := recordFrom(read.Hash, read.sources())
+		if diff := cmp.Diff(read, again); diff != "" {
+			t.Errorf("%q (-read +read again):\n%s", sources, diff)
+		}
+	})
+}

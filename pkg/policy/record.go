@@ -115,6 +115,9 @@ func recordFrom(hash, sources string) Record {
 	if json.Unmarshal([]byte(sources), &read) != nil || read.Sources == nil || len(read.For) > MaxHash || len(read.Scope) > MaxHash {
 		return r
 	}
+	if read.At = read.At.UTC(); read.At.Year() < 0 || read.At.Year() > 9999 { // it could not be written
+		return r
+	}
 	r.At, r.For, r.Scope, r.Sources = read.At, read.For, read.Scope, make(map[string]Entry, len(read.Sources))
 	for id, text := range read.Sources {
 		content, adopted, is := strings.Cut(text, "@")
