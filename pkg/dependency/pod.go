@@ -58,10 +58,11 @@ type PodInPlace struct {
 	// Told has the annotations that say of which restart it was told.
 	Told map[string]string
 	// For is the hash of the content for which it was told to restart, At is when, by configdep's clock, and Restarts are the restart counts of its
-	// containers then; empty: it was told of no restart, or before another one was complete.
-	For      string
-	At       time.Time
-	Restarts map[string]int32
+	// containers then; empty: it was told of no restart. Unfinished: it had been told of another one, which may have been reported later.
+	For        string
+	At         time.Time
+	Restarts   map[string]int32
+	Unfinished bool
 }
 
 // StartedFor returns the hash of the content for which a container was started, and a time before which it cannot have read anything: its pod was created
@@ -70,9 +71,10 @@ func (p *Pod) StartedFor(c *PodContainer) (hash string, at time.Time) {
 	if told := p.InPlace; told != nil && told.For != "" {
 		// The kubelet sets volumes up again when the pod is told.
 		switch before, had := told.Restarts[c.Name]; {
-		case had && c.Restarts == before+1:
+		case !had || c.Restarts <= before, told.Unfinished && c.Restarts == before+1 && !c.Started.After(told.At):
+		case c.Restarts == before+1:
 			return told.For, c.Started
-		case had && c.Restarts > before:
+		default:
 			return told.For, told.At
 		}
 	}

@@ -130,8 +130,8 @@ func inPlace(p *corev1.Pod) *dependency.PodInPlace {
 	out := &dependency.PodInPlace{Restarter: dependency.Intern(r.Name), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
 	if value, restarting := bounded(p.Annotations[policy.RestartAnnotation]), p.Annotations[policy.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
 		out.Told = map[string]string{policy.RestartAnnotation: value, policy.RestartingAnnotation: restarting}
-		if told, valid := policy.ToldLast(out.Told); valid && !told.Unfinished {
-			out.For, out.At, out.Restarts = dependency.Intern(bounded(told.Hash)), told.Again, told.Restarts
+		if told, valid := policy.ToldLast(out.Told); valid {
+			out.For, out.At, out.Restarts, out.Unfinished = dependency.Intern(bounded(told.Hash)), told.Again, told.Restarts, told.Unfinished
 		}
 	}
 	return out

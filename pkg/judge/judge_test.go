@@ -5,6 +5,7 @@ package judge_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func TestJudge_Container(t *testing.T) {
 		periods   []dependency.Period
 		created   float64
 		hash      string // that of the current content is h
-		told      string // the hash for which it was told to restart in place, when no container had restarted
+		told      string // the hash for which it was told to restart in place, when no container had restarted; +: another restart was unfinished
 		container dependency.PodContainer
 		beside    dependency.PodContainer
 		recorded  *judge.Recorded
@@ -126,6 +127,8 @@ func TestJudge_Container(t *testing.T) {
 			periods: []dependency.Period{first, seen("2", 100), seen("1", 200)}, created: 50, hash: "h", container: restarted(150), want: "Stale StartedBefore",
 		},
 		"restarted in place for it":                         {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: restarted(103), want: "Current CreatedFor"},
+		"told during another restart, and started after it": {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h+", container: restarted(103), want: "Current CreatedFor"},
+		"told during another restart, which it reports":     {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h+", container: restarted(101), want: "Unknown ClockMargin, doubt"},
 		"told of other content":                             {uses: []dependency.Use{files}, periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "g", container: restarted(103), want: "Unknown ClockMargin, doubt"},
 		"told, and not restarted yet":                       {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: started(51), want: "Stale StartedBefore"},
 		"restarted in place for it, and again":              {periods: []dependency.Period{first, seen("2", 100)}, created: 50, told: "h", container: dependency.PodContainer{Name: "app", Started: at(103), Restarts: 2}, want: "Current CreatedFor"},
@@ -212,7 +215,7 @@ func TestJudge_Container(t *testing.T) {
 			})
 			p := &dependency.Pod{Created: at(tt.created), Hash: tt.hash, Revision: tt.revision, Containers: []dependency.PodContainer{tt.container}}
 			if tt.told != "" {
-				p.InPlace = &dependency.PodInPlace{For: tt.told, At: at(101), Restarts: map[string]int32{"app": 0}}
+				p.InPlace = &dependency.PodInPlace{For: strings.TrimSuffix(tt.told, "+"), Unfinished: strings.HasSuffix(tt.told, "+"), At: at(101), Restarts: map[string]int32{"app": 0}}
 			}
 			if tt.beside.Name != "" {
 				p.Containers = append(p.Containers, tt.beside)

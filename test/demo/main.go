@@ -87,7 +87,9 @@ func applyExamples(ctx context.Context, cluster *controlplane.ControlPlane) erro
 			return err
 		}
 	}
-	return nil
+	// The simulated pods of the server itself are shown, too.
+	_, err := cluster.Kubectl(ctx, "-n", install.Namespace, "wait", "--for=jsonpath={.status.reason}=ContentApplied", "configdependency/deployment.configdep-apiserver", "--timeout=5m")
+	return err
 }
 
 func say(message string) { fmt.Fprintln(os.Stderr, "demo:", message) }
