@@ -112,8 +112,29 @@ func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 		})
 	}
 	await("are adopted", false)
+	awaitAvailable(t, namespace)
 	write(t, namespace, "Secret/db", "password", "y")
 	await("are restarted", true)
+}
+
+// awaitAvailable waits until the pods of all Deployments run, and until the next second.
+func awaitAvailable(t *testing.T, namespace string) {
+	t.Helper()
+	await.Until(t, "all Deployments are available", func(ctx context.Context) error {
+		list, err := kube.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; o.Status.AvailableReplicas != *o.Spec.Replicas {
+				return fmt.Errorf("%s has %d available pods", o.Name, o.Status.AvailableReplicas)
+			}
+		}
+		return nil
+	})
+	if err := await.NextSecond(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inParallel calls f for each number below n, several calls at a time.
