@@ -86,7 +86,7 @@ func (c Scope) readPod(p *podParts, whole func() (*corev1.Pod, error)) (any, err
 		PodKey: dependency.PodKey{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Version: dependency.ParseVersion(p.ResourceVersion),
 		Workload: key, Owner: owner, Created: p.CreationTimestamp.Time,
 		Hash: dependency.Intern(bounded(p.Annotations[policy.ConfigHashAnnotation])),
-		Node: dependency.Intern(p.node), Phase: dependency.Intern(p.phase), Ready: p.ready, Containers: p.containers,
+		Node: dependency.Intern(p.node), Phase: dependency.Intern(bounded(p.phase)), Ready: p.ready, Containers: p.containers,
 		Agent: agentReport(&p.ObjectMeta),
 	}}
 	if p.DeletionTimestamp != nil {
@@ -144,7 +144,7 @@ func hasContent(v corev1.Volume) bool {
 	})
 }
 
-// bounded returns a value of an annotation of ours, which other clients may have written, if it has no more bytes than those that we write.
+// bounded returns a text that any client may have written, if it has no more bytes than those that configdep or a kubelet writes.
 func bounded(value string) string {
 	if len(value) > policy.MaxHash {
 		return ""
@@ -219,7 +219,9 @@ func (p *podParts) report(s *containerStatus) {
 	if c.Restarts = s.restarts; s.ran {
 		c.Started, c.Waiting = s.started, ""
 	} else if s.waiting != "" {
-		c.Waiting = dependency.Intern(s.waiting)
+		if c.Waiting = dependency.Intern(bounded(s.waiting)); c.Waiting == "" { // longer than any word of a kubelet
+			c.Waiting = dependency.NotStarted
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -152,9 +153,12 @@ func FuzzDecodePod(f *testing.F) {
 	})
 }
 
-// The containers that are kept have a limit.
+// The containers that are kept have a limit, and so has why one waits.
 func TestDecodePod_Bound(t *testing.T) {
 	p := &corev1.Pod{}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: strings.Repeat("x", 1<<20)},
+	}}}
 	for range 2 * maxContainers {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "app"})
 	}
@@ -165,5 +169,8 @@ func TestDecodePod_Bound(t *testing.T) {
 	got, err := decodePod(raw)
 	if err != nil || len(got.containers) != maxContainers || len(partsOf(p).containers) != maxContainers {
 		t.Errorf("%d containers, %v", len(got.containers), err)
+	}
+	if c := &got.containers[0]; c.Waiting != dependency.NotStarted {
+		t.Errorf("a container waits for %d bytes of reason", len(c.Waiting))
 	}
 }

@@ -111,7 +111,7 @@ type Facts struct {
 	Containers []string
 	// LiveFiles: a container need not be restarted to read mounted files, unless it mounts a part of the volume (subPath).
 	LiveFiles bool
-	// SeenFiles: nobody has said whether a container has to be restarted to read mounted files.
+	// SeenFiles: its owner has not said whether a container has to be restarted to read mounted files.
 	SeenFiles bool
 }
 
@@ -366,8 +366,8 @@ func (j *Judge) judge(p *dependency.Pod, c *dependency.PodContainer, r *reading)
 	case s.Mounted != nil:
 		v = mounted(c, s.Mounted(p))
 	case r.current >= 0:
-		v = j.compare(p, c, r)
 		w := j.window(p, c, r.file)
+		v = j.compare(p, c, r, &w)
 		v.Local = r.isLocal(v.Reason) || !j.isComplete(&w)
 	}
 	if r.file && j.SeenFiles && (v.State == Stale || v.Doubt) && !onlyParts(r.reference.Uses) {
@@ -406,9 +406,8 @@ func mounted(c *dependency.PodContainer, m dependency.Mounted) Verdict {
 	}
 }
 
-// compare judges a container by the contents that a source had when it started.
-func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *reading) Verdict {
-	w := j.window(p, c, r.file)
+// compare judges a container by the contents that a source had in the window in which it can have read.
+func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *reading, w *window) Verdict {
 	recorded := j.Sources[r.source].Recorded
 	if r.current < len(r.periods)-1 {
 		recorded = nil // it is about the absence of what the container requires
@@ -424,11 +423,11 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 	if !first.startable {
 		begin = r.next(0)
 	}
-	hidden := j.hidden(r, &w, recorded)
+	hidden := j.hidden(r, w, recorded)
 	oldest := w.oldest(r)
-	seen := oldest >= 0 || first.After.IsZero() && j.isComplete(&w) && (first.startable || !r.file || w.created) // all that it can have read
+	seen := oldest >= 0 || first.After.IsZero() && j.isComplete(w) && (first.startable || !r.file || w.created) // all that it can have read
 	// Before the first period, there may have been anything, unless the source was absent in it since before it was read.
-	if !createdFor && (hidden || !seen && (first.Source != nil || first.Unknown || !first.After.IsZero()) && !r.isFirst(first, &w)) {
+	if !createdFor && (hidden || !seen && (first.Source != nil || first.Unknown || !first.After.IsZero()) && !r.isFirst(first, w)) {
 		unknown, lost = true, !first.After.IsZero()
 		other = !lost && first.startable && !first.same && !first.Unknown // it may have begun long before it was written
 	}

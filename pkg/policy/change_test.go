@@ -232,7 +232,7 @@ func TestDecide_DoubtRestartsOnce(t *testing.T) {
 	x.wantRestarts("a change right after a start", db)
 }
 
-// A container reads mounted files again by itself, but nobody knows whether the application does, unless the owner says so.
+// A container reads mounted files again by itself, but it is not known whether the application does, unless the owner says so.
 func TestDecide_MountedFiles(t *testing.T) {
 	mounted := func(t *testing.T) *world {
 		t.Helper()

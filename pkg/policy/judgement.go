@@ -64,7 +64,7 @@ func (e *Evaluation) allFacts(now time.Time) judge.Facts {
 	return f
 }
 
-// facts returns what is known about a source, for a judge. The content of a source counts if it reaches a container and nobody has excluded it; whether a
+// facts returns what is known about a source, for a judge. The content of a source counts if it reaches a container and no annotation excludes it; whether a
 // change restarts the workload is another question.
 func (e *Evaluation) facts(s *Source) judge.Source {
 	out := judge.Source{Reference: *s.Reference, Unhashed: s.tracked == nil}

@@ -185,7 +185,7 @@ func TestDecide_OptsInAfterARequestedReload(t *testing.T) {
 	x.wantRestarts("the next change", db)
 }
 
-// Opting out removes what was recorded, and opting in again adopts anew what has changed meanwhile.
+// Opting out removes what was recorded, and opting in again adopts what has changed meanwhile.
 func TestDecide_OptsOutAndInAgain(t *testing.T) {
 	x := oneSecret(t)
 	x.adopt()
@@ -247,7 +247,7 @@ func TestDecide_RemovedRecordIsWrittenAgain(t *testing.T) {
 	remove(x)
 	x.wantRestarts("removed after a change", db)
 	remove(x)
-	x.restart() // nobody remembers it
+	x.restart() // no server remembers it
 	x.wantRestarts("removed while no server ran")
 	optOut(x)
 	x.act()

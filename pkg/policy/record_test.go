@@ -263,7 +263,7 @@ func TestRecordOf_OfAWorkload(t *testing.T) {
 }
 
 // A record has one entry for each source that counts, also of those that only a glob names, and reveals no names of keys and no content. Records of one
-// version are compared with what the next one computes: another format would make every workload adopt anew after an upgrade.
+// version are compared with what the next one computes: another format would make every workload adopt again after an upgrade.
 func TestPresent_KeepsItsFormat(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "hunter2"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))

@@ -26,7 +26,7 @@ func counted(want v1alpha1.PodCounts) func(*v1alpha1.ConfigDependency) error {
 	}
 }
 
-// A Secret is rotated, and nobody has opted in: the API says which pods run with old content, since when, and by which source. Opting in then
+// A Secret is rotated, and no workload has opted in: the API says which pods run with old content, since when, and by which source. Opting in then
 // restarts nothing and claims nothing, and the next change restarts the pods.
 func TestStale_BeforeAndAfterOptingIn(t *testing.T) {
 	t.Parallel()
