@@ -47,27 +47,30 @@ var mayImport = map[string][]string{
 	"pkg/certificate":  {"pkg/sharedsecret", "pkg/follow", "pkg/jsonpatch"},
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
-	"pkg/policy":    {"pkg/dependency", "pkg/judge", "pkg/fields", "pkg/agent/status"},
-	"pkg/kind":      {"pkg/dependency", "pkg/agent/status"},
-	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
-	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
-	"pkg/strategy":  {"pkg/dependency", "pkg/judge", "pkg/policy", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
-	"pkg/judge":     {"pkg/dependency"},
-	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
+	// The pure core: what is written, what users ask for, what the pods run with, and what follows from that.
+	"pkg/record":   {"pkg/dependency", "pkg/fields", "pkg/agent/status"},
+	"pkg/policy":   {"pkg/dependency", "pkg/record", "pkg/fields"},
+	"pkg/judge":    {"pkg/dependency"},
+	"pkg/decide":   {"pkg/dependency", "pkg/judge", "pkg/record", "pkg/policy", "pkg/fields", "pkg/agent/status"},
+	"pkg/kind":     {"pkg/dependency", "pkg/agent/status"},
+	"pkg/ingest":   {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
+	"pkg/workload": {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/kind"},
+	"pkg/strategy": {"pkg/dependency", "pkg/judge", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
+	"pkg/notify":   {"pkg/dependency", "pkg/record", "pkg/kind", "pkg/metrics"},
 	// A sink of its own, with its HTTP.
 	"pkg/notify/webhook": {"pkg/dependency", "pkg/metrics", "pkg/notify"},
 	// Where it sends to, from a file and the environment.
 	"pkg/notify/destination": {"pkg/notify", "pkg/notify/webhook"},
 	// For tests alone; see testPackages.
-	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest"},
+	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
-	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/registry/view"},
+	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/registry/view"},
 	// They serve objects of any type.
 	"pkg/registry/watchcache": {},
-	"pkg/registry/view":       {"pkg/dependency", "pkg/policy", "pkg/registry/watchcache"},
-	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify"},
-	"pkg/admission":           {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/metrics", "pkg/jsonpatch"},
+	"pkg/registry/view":       {"pkg/dependency", "pkg/decide", "pkg/registry/watchcache"},
+	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify"},
+	"pkg/admission":           {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/metrics", "pkg/jsonpatch"},
 	// On top.
 	"pkg/apiserver": {everything},
 	// What is made of the handlers of the generic API server.
@@ -75,9 +78,9 @@ var mayImport = map[string][]string{
 	// Ports of their own, for clients that are not authenticated.
 	"pkg/apiserver/listener":  {},
 	"pkg/apiserver/plainhttp": {"pkg/apiserver/listener"},
-	"pkg/apiserver/webhook":   {"pkg/apiserver/listener", "pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/policy", "pkg/follow", "pkg/jsonpatch"},
+	"pkg/apiserver/webhook":   {"pkg/apiserver/listener", "pkg/apiserver/options", "pkg/admission", "pkg/dependency", "pkg/record", "pkg/follow", "pkg/jsonpatch"},
 	// Flags, and what they may be. Nothing that runs.
-	"pkg/apiserver/options": {"pkg/agent/status", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
+	"pkg/apiserver/options": {"pkg/agent/status", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/admission", "pkg/notify/destination", "pkg/notify/webhook"},
 	// The agent, which knows nothing of the server.
 	"pkg/agent":           {"pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/source"},
 	"pkg/agent/fileset":   {},
@@ -104,7 +107,9 @@ var testPackages = []string{"pkg/ingest/ingesttest", "pkg/workload/workloadtest"
 var mustNotNeed = map[string][]string{
 	"pkg/apis":        {"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/api"},
 	"pkg/dependency":  {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/record":      {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/policy":      {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/decide":      {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/kind":        {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/judge":       {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/ingest":      {"k8s.io/apiserver"},
@@ -130,7 +135,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 	// So that this test cannot pass for want of looking:
 	for _, want := range []string{
-		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/metrics", "pkg/certificate",
+		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/record", "pkg/policy", "pkg/judge", "pkg/decide", "pkg/kind", "pkg/ingest", "pkg/workload", "pkg/strategy", "pkg/notify", "pkg/metrics", "pkg/certificate",
 		"pkg/registry/view", "pkg/registry/configdependency", "pkg/registry/pods", "pkg/registry/reload", "pkg/controller", "pkg/admission", "pkg/apiserver", "cmd/configdep-apiserver", "pkg/agent", "cmd/configdep-agent",
 	} {
 		i := slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == module+want })
@@ -256,7 +261,7 @@ func TestViolationsAreFound(t *testing.T) {
 		}
 		return p
 	}
-	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/registry/view"]`
+	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/registry/view"]`
 	tests := map[string]struct {
 		pkg  goPackage
 		want []string
@@ -266,14 +271,14 @@ func TestViolationsAreFound(t *testing.T) {
 		"the server knows the top":             {importing("cmd/configdep-apiserver", "pkg/ingest"), []string{`cmd/configdep-apiserver imports pkg/ingest; it may import ["pkg/apiserver"]`}},
 		"a command without a rule":             {importing("cmd/x", "pkg/apiserver"), []string{"cmd/x has no place in mayImport: which packages of ours may it import?"}},
 		"the ground imports upwards":           {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
-		"a name that begins alike":             {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency" "pkg/judge" "pkg/fields" "pkg/agent/status"]`}},
-		"two that do not know others":          {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
+		"a name that begins alike":             {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency" "pkg/record" "pkg/fields"]`}},
+		"two that do not know others":          {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
 		"nor the other way round":              {importing("pkg/registry/reload", "pkg/controller"), []string{`pkg/registry/reload imports pkg/controller; it may import ` + registry}},
 		"registry imports another":             {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
 		"a package without a place":            {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},
 		"a test that imports tests":            {goPackage{ImportPath: module + "pkg/apiserver", XTestImports: []string{module + "test/pki"}}, []string{"pkg/apiserver imports test/pki, which is not below pkg"}},
 		"a test with seeds":                    {goPackage{ImportPath: module + "pkg/policy", Imports: []string{"fmt"}, TestImports: []string{module + "test/seeds"}}, nil},
-		"seeds without a test":                 {importing("pkg/policy", "test/seeds"), []string{"pkg/policy imports test/seeds, which is not below pkg", "pkg/policy imports test/seeds; it may import [\"pkg/dependency\" \"pkg/judge\" \"pkg/fields\" \"pkg/agent/status\"]"}},
+		"seeds without a test":                 {importing("pkg/policy", "test/seeds"), []string{"pkg/policy imports test/seeds, which is not below pkg", "pkg/policy imports test/seeds; it may import [\"pkg/dependency\" \"pkg/record\" \"pkg/fields\"]"}},
 		"a cluster for tests, in tests":        {goPackage{ImportPath: module + "pkg/policy", XTestImports: []string{module + "pkg/ingest/ingesttest"}}, nil},
 		"a cluster for tests, in the server":   {importing("pkg/apiserver", "pkg/ingest/ingesttest"), []string{"pkg/apiserver imports pkg/ingest/ingesttest, which is for tests alone"}},
 		"a cluster for tests, where it stands": {importing("pkg/ingest", "pkg/ingest/ingesttest"), []string{"pkg/ingest imports pkg/ingest/ingesttest, which is for tests alone"}},

@@ -14,10 +14,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // written returns a Deployment that reads the key "password" of Secret db, with annotations on it
@@ -57,7 +58,7 @@ func (c *cluster) adopted(t *testing.T) string {
 func recordOn(t *testing.T, made object) (onWorkload, onTemplate string) {
 	t.Helper()
 	marks := annotationsAt(made, "metadata")
-	hash, sources := marks[policy.ConfigHashAnnotation], marks[policy.AppliedSourcesAnnotation]
+	hash, sources := marks[record.ConfigHashAnnotation], marks[record.AppliedSourcesAnnotation]
 	if hash == "" || sources == "" {
 		t.Fatalf("annotations = %v", marks)
 	}
@@ -149,7 +150,7 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds.Load() != 1 {
 			t.Errorf("%s: %d look-ups, annotations (-want +got):\n%s", name, c.finds.Load(), diff)
 		}
-		c.Read(func(known policy.Evaluator) {
+		c.Read(func(known decide.Evaluator) {
 			if s := known.Graph.Source(key); s != nil && s.Has("password") {
 				t.Errorf("%s: the graph contains the source that was looked up", name)
 			}
@@ -158,7 +159,7 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	for name, broken := range map[string]error{"it is nowhere": nil, "the look-up fails": errBroken} {
 		c := newCluster(t)
 		c.broken = broken
-		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[policy.ConfigHashAnnotation] != "" {
+		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[record.ConfigHashAnnotation] != "" {
 			t.Errorf("%s: annotations = %v, on the template %v; want none", name, onWorkload(got), onTemplate(got))
 		}
 	}
@@ -166,7 +167,7 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	// Restoring annotations needs no sources.
 	c := newCluster(t)
 	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
-	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds.Load() != 0 {
+	if got := c.admit(t, o, before); onWorkload(got)[record.ConfigHashAnnotation] != "v1.x.y" || c.finds.Load() != 0 {
 		t.Errorf("%d look-ups, annotations = %v", c.finds.Load(), onWorkload(got))
 	}
 }
@@ -189,7 +190,7 @@ func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 		c.late[key] = lookedUp(secret("db", "password", "x"))
 		made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
 		marks := annotationsAt(made, "metadata")
-		if marks[policy.ConfigHashAnnotation] == "" || !strings.HasSuffix(marks[policy.AppliedSourcesAnnotation], `"sources":{}}`) {
+		if marks[record.ConfigHashAnnotation] == "" || !strings.HasSuffix(marks[record.AppliedSourcesAnnotation], `"sources":{}}`) {
 			t.Errorf("%s is read: annotations = %v", name, marks)
 		}
 		if c.finds.Load() != 0 {
@@ -208,7 +209,7 @@ func TestGlobsAreLeftToTheController(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", globs, diff)
 		}
 		before := parse(t, deployment("app:1", `"configdep.io/reload": "listed", "configdep.io/config-hash": "v1.x.y"`, `"configdep.io/config-hash": "v1.x.y"`))
-		if got := c.admit(t, o, before); onTemplate(got)[policy.ConfigHashAnnotation] != "v1.x.y" {
+		if got := c.admit(t, o, before); onTemplate(got)[record.ConfigHashAnnotation] != "v1.x.y" {
 			t.Errorf("%s: annotations of the template = %v, want the removed ones restored", globs, onTemplate(got))
 		}
 	}
@@ -233,7 +234,7 @@ func TestKeyIsReplacedMeanwhile(t *testing.T) {
 func TestUnknownOptionalSource(t *testing.T) {
 	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
 	c := newCluster(t)
-	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds.Load() != 1 {
+	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[record.ConfigHashAnnotation] == "" || c.finds.Load() != 1 {
 		t.Errorf("%d look-ups, annotations of the template = %v", c.finds.Load(), onTemplate(got))
 	}
 	c = newCluster(t)

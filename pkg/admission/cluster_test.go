@@ -24,10 +24,12 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 const namespace = ingesttest.Namespace
@@ -73,7 +75,7 @@ func lookedUp(s *corev1.Secret) *dependency.Source {
 }
 
 // Read implements policy.Index.
-func (c *cluster) Read(f func(policy.Evaluator)) bool { return c.Index().Read(f) }
+func (c *cluster) Read(f func(decide.Evaluator)) bool { return c.Index().Read(f) }
 
 func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
 	c.finds.Add(1)
@@ -193,7 +195,7 @@ func unmarkedAll(t testing.TB, o object) object {
 		}
 		annotations, _ := parent["annotations"].(object)
 		for _, key := range []string{
-			policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation, policy.ReloadedAtAnnotation,
+			record.ConfigHashAnnotation, record.AppliedSourcesAnnotation, record.LastReloadAnnotation, record.RecreatingAnnotation, record.ReloadedAtAnnotation,
 		} {
 			delete(annotations, key)
 		}

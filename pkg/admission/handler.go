@@ -20,10 +20,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Path is the URL path of the webhook.
@@ -40,7 +42,7 @@ type Finder interface {
 
 // Config configures a Handler.
 type Config struct {
-	Index  policy.Index
+	Index  decide.Index
 	Finder Finder
 	Clock  clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all.
@@ -180,7 +182,7 @@ func (h *Handler) passes(r *request) bool {
 	return h.Observe || r.SubResource != "" || r.operation() == "" ||
 		h.Exempt != nil && h.Exempt(r.Namespace) ||
 		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace) || // nothing is known of it
-		r.Options.FieldManager == policy.FieldManager // a webhook configuration without our match conditions; any client may claim to be
+		r.Options.FieldManager == record.FieldManager // a webhook configuration without our match conditions; any client may claim to be
 }
 
 // admit returns the patch for a workload, or nil.
@@ -219,22 +221,22 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 
 // marks returns what of ours a workload should have that a field manager writes. It returns false
 // while the index does not equal the cluster.
-func (h *Handler) marks(ctx context.Context, object, before *written, manager string) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
-	admission := policy.Admission{NewTemplate: true, Now: h.Clock.Now()}
+func (h *Handler) marks(ctx context.Context, object, before *written, manager string) (marks decide.DesiredAnnotations, action decide.AdmissionAction, ready bool) {
+	admission := decide.Admission{NewTemplate: true, Now: h.Clock.Now()}
 	if before != nil {
 		admission.Before = before.remembered()
 		admission.NewTemplate, admission.Variables = changesOf(object, before, manager)
 	}
 	var absent []dependency.SourceKey
 	var digester *dependency.Digester
-	evaluate := func(now policy.Evaluator) {
+	evaluate := func(now decide.Evaluator) {
 		admission.Evaluation = now.Prepare(object.Workload)
 		if action = admission.Action(); action.Records() { // nothing is looked at whose answer is not given
 			admission.Complete()
 		}
 		marks = admission.DesiredAnnotations()
 	}
-	ready = h.Index.Read(func(now policy.Evaluator) {
+	ready = h.Index.Read(func(now decide.Evaluator) {
 		digester = now.Graph.Digester()
 		evaluate(now)
 		if action.Records() {
@@ -251,7 +253,7 @@ func (h *Handler) marks(ctx context.Context, object, before *written, manager st
 		admission.Unsure = true
 	}
 	if len(found) > 0 || admission.Unsure {
-		ready = h.Index.Read(func(now policy.Evaluator) {
+		ready = h.Index.Read(func(now decide.Evaluator) {
 			if now.Graph.Digester() != digester { // what was looked up says nothing any more
 				found, admission.Unsure = nil, true
 			}

@@ -7,14 +7,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/jsonpatch"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // patch returns the JSON patch that gives a workload its marks, or nil if it has them. It
 // names only our annotations and environment variables, so it cannot change anything else,
 // including fields that we do not know. Before is the existing workload; nil: there is none.
-func (w *written) patch(m policy.DesiredAnnotations, before *written) ([]byte, error) {
+func (w *written) patch(m decide.DesiredAnnotations, before *written) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
 	if w.template == nil { // no restart marks it

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -66,8 +67,8 @@ func (r *recorder) take(below string) (asked []*http.Request) {
 // synced gives access to a graph that is in sync with its cluster.
 type synced struct{ *dependency.Graph }
 
-func (s synced) Read(f func(policy.Evaluator)) bool {
-	f(policy.Evaluator{Graph: s.Graph, Defaults: policy.Defaults{Mode: policy.Off}})
+func (s synced) Read(f func(decide.Evaluator)) bool {
+	f(decide.Evaluator{Graph: s.Graph, Defaults: policy.Defaults{Mode: policy.Off}})
 	return true
 }
 

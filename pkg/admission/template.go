@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/configdep/configdep/pkg/jsonpatch"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // reloader is the field manager of Stakater Reloader, in any case.
@@ -46,7 +46,7 @@ func withoutAnnotations(template map[string]any) map[string]any {
 		return template
 	}
 	template, metadata, annotations = maps.Clone(template), maps.Clone(metadata), maps.Clone(annotations)
-	for _, key := range policy.TemplateMarks() {
+	for _, key := range record.TemplateMarks() {
 		delete(annotations, key)
 	}
 	metadata["annotations"] = annotations
@@ -105,7 +105,7 @@ func envOf(container any) []any {
 func isOurs(variable any) bool {
 	v, _ := variable.(map[string]any)
 	name, _ := v["name"].(string)
-	if !policy.MarksVariable(name) {
+	if !record.MarksVariable(name) {
 		return false
 	}
 	for key, value := range v {

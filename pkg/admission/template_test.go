@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -90,9 +91,9 @@ func TestAdmission_Variables(t *testing.T) {
 	a, b := plain("A", "a"), plain("B", "b")
 	in := map[string]string{policy.ReloadAnnotation: "auto"}
 	out := map[string]string{}
-	recorded := map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.x.y"}
+	recorded := map[string]string{policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: "v1.x.y"}
 	withHash := func(pairs ...string) map[string]string {
-		m := map[string]string{policy.ConfigHashAnnotation: "v1.x.y"}
+		m := map[string]string{record.ConfigHashAnnotation: "v1.x.y"}
 		for i := 0; i < len(pairs); i += 2 {
 			m[pairs[i]] = pairs[i+1]
 		}
@@ -126,7 +127,7 @@ func TestAdmission_Variables(t *testing.T) {
 		"variables of two containers are dropped":          {of(in, none, env{a}, nil), of(recorded, hash, env{a, plain(db, "1"), plain(config, "1")}, env{plain(db, "1")}), restored, ""},
 		"a variable without a value is dropped":            {of(in, none, env{a}), of(recorded, hash, env{a, object{"name": db}}), restored, ""},
 		"a variable is moved":                              {of(recorded, hash, env{a, plain(db, "1")}), of(recorded, hash, env{plain(db, "1"), a}), restored, ""},
-		"a variable is replaced by that of a copy":         {of(in, withHash(policy.ConfigHashAnnotation, "v1.x.z"), env{plain(db, "0"), a}), of(recorded, hash, env{plain(db, "1"), a}), restored, ""},
+		"a variable is replaced by that of a copy":         {of(in, withHash(record.ConfigHashAnnotation, "v1.x.z"), env{plain(db, "0"), a}), of(recorded, hash, env{plain(db, "1"), a}), restored, ""},
 		"a rollout is undone that removed a variable":      {of(in, none, env{plain(db, "0"), a}), of(recorded, hash, env{a}), restored, ""},
 		"a rollout is undone that set the only variable":   {of(in, none, env{plain(db, "0")}), of(recorded, hash, nil), restored, ""},
 		"what has reloaded is dropped":                     {of(recorded, hash, env{a}), of(recorded, withHash(from, "{}"), env{a}), restored, ""},
@@ -168,11 +169,11 @@ func TestAdmission_Variables(t *testing.T) {
 				want = parse(t, string(encode(t, templateOf(tt.object))))
 			case stamped:
 				want = parse(t, string(encode(t, templateOf(tt.object))))
-				stamp := onTemplate(got)[policy.ConfigHashAnnotation]
-				if stamp == "" || stamp == hash[policy.ConfigHashAnnotation] || stamp != onWorkload(got)[policy.ConfigHashAnnotation] {
-					t.Errorf("hash on the template = %q, on the workload %q; want that of the current content", stamp, onWorkload(got)[policy.ConfigHashAnnotation])
+				stamp := onTemplate(got)[record.ConfigHashAnnotation]
+				if stamp == "" || stamp == hash[record.ConfigHashAnnotation] || stamp != onWorkload(got)[record.ConfigHashAnnotation] {
+					t.Errorf("hash on the template = %q, on the workload %q; want that of the current content", stamp, onWorkload(got)[record.ConfigHashAnnotation])
 				}
-				want["metadata"].(object)["annotations"].(object)[policy.ConfigHashAnnotation] = stamp
+				want["metadata"].(object)["annotations"].(object)[record.ConfigHashAnnotation] = stamp
 			}
 			if diff := cmp.Diff(want, templateOf(got)); diff != "" {
 				t.Errorf("template (-want +got):\n%s", diff)
@@ -187,8 +188,8 @@ func TestAdmission_Variables(t *testing.T) {
 // Pods of a paused Deployment start later, but its template is restored all the same.
 func TestAdmission_VariablesOfAPausedDeployment(t *testing.T) {
 	c := newCluster(t, secret("db", "password", "new"))
-	recorded := map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.x.y"}
-	before := of(recorded, map[string]string{policy.ConfigHashAnnotation: "v1.x.y"}, env{plain("STAKATER_DB_SECRET", "1")})
+	recorded := map[string]string{policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: "v1.x.y"}
+	before := of(recorded, map[string]string{record.ConfigHashAnnotation: "v1.x.y"}, env{plain("STAKATER_DB_SECRET", "1")})
 	o := of(map[string]string{policy.ReloadAnnotation: "auto"}, nil, nil)
 	for _, d := range []object{o, before} {
 		d["spec"].(object)["paused"] = true
@@ -251,14 +252,14 @@ func (d *drawn) rewritten(e env) (out env) {
 func (c *cluster) checkVariables(t *testing.T, text []byte) {
 	t.Helper()
 	in := map[string]string{policy.ReloadAnnotation: "auto"}
-	recorded := map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.x.y"}
+	recorded := map[string]string{policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: "v1.x.y"}
 	d := &drawn{text}
 	var existing, rewritten, others []env
 	for range 1 + d.n(3) {
 		e := d.env()
 		existing, rewritten, others = append(existing, e), append(rewritten, d.rewritten(e)), append(others, d.env())
 	}
-	before := of(recorded, map[string]string{policy.ConfigHashAnnotation: "v1.x.y", "note": "x"}, existing...)
+	before := of(recorded, map[string]string{record.ConfigHashAnnotation: "v1.x.y", "note": "x"}, existing...)
 	o := of(in, map[string]string{"note": "x"}, rewritten...)
 	got := c.applied(t, "", o, before)
 	if diff := cmp.Diff(parse(t, string(encode(t, templateOf(before)))), templateOf(got)); diff != "" {
@@ -268,7 +269,7 @@ func (c *cluster) checkVariables(t *testing.T, text []byte) {
 		t.Errorf("patch of a second request = %s, want none", again.Patch)
 	}
 
-	o = of(recorded, map[string]string{policy.ConfigHashAnnotation: "v1.x.y", "note": "x"}, others...)
+	o = of(recorded, map[string]string{record.ConfigHashAnnotation: "v1.x.y", "note": "x"}, others...)
 	templateOf(o)["spec"].(object)["hostNetwork"] = true
 	got = c.applied(t, "", o, before)
 	if diff := cmp.Diff(parse(t, string(encode(t, templateOf(o)["spec"]))), templateOf(got)["spec"]); diff != "" {

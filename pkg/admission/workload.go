@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/jsonpatch"
 	"github.com/configdep/configdep/pkg/kind"
@@ -208,8 +209,8 @@ func (s *shape) marked() (*written, error) {
 }
 
 // remembered returns the record in the annotations of a workload.
-func (w *written) remembered() *policy.Written {
-	return &policy.Written{Workload: w.annotations, Template: w.templateAnnotations(), Labels: w.labels}
+func (w *written) remembered() *decide.Written {
+	return &decide.Written{Workload: w.annotations, Template: w.templateAnnotations(), Labels: w.labels}
 }
 
 // templateAnnotations returns nil if there are none, and an empty map if they are empty.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
@@ -166,16 +167,16 @@ func (c *cluster) nextLeader() {
 }
 
 // decision returns the decision that a view of the Deployment web would show.
-func (c *cluster) decision() (d policy.Decision) {
+func (c *cluster) decision() (d decide.Decision) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	c.Read(func(known policy.Evaluator) {
+	c.Read(func(known decide.Evaluator) {
 		d = known.Evaluate(known.Graph.Workload(key)).Decide(c.clock.Now())
 	})
 	return d
 }
 
-func (c *cluster) expectState(what string, state policy.State, reason string) {
+func (c *cluster) expectState(what string, state decide.State, reason string) {
 	c.t.Helper()
 	if d := c.decision(); d.State != state || d.Reason != reason {
 		c.t.Fatalf("%s: state and reason = %s/%s, want %s/%s", what, d.State, d.Reason, state, reason)

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/strategy"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // continueRestart takes the next step of a restart that is under way. It returns after which time to take another one.
 func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duration, error) {
-	underWay := policy.UnderWay(s.workload)
+	underWay := record.UnderWay(s.workload)
 	n := c.note(s.workload.WorkloadKey)
 	n.refused = time.Time{}
 	next, err := strategy.Of(underWay).Continue(ctx, c.Client, &strategy.Restart{
@@ -46,7 +47,7 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 	}
 	switch {
 	case next.RollOut:
-		s.Action = policy.RollOut
+		s.Action = decide.RollOut
 		if next.Because != "" {
 			s.Because = next.Because
 		}
@@ -108,7 +109,7 @@ func (c *Controller) tellPods(s *step, pods []strategy.PodStep) {
 }
 
 // tellWaits sends an event if a restart has been waiting for the same thing for a while. Why may differ each time.
-func (c *Controller) tellWaits(s *step, by policy.Strategy, what, why string) {
+func (c *Controller) tellWaits(s *step, by record.Strategy, what, why string) {
 	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
 	switch {
 	case n.waits != what:
@@ -123,7 +124,7 @@ func (c *Controller) tellWaits(s *step, by policy.Strategy, what, why string) {
 }
 
 func (c *Controller) endRestart(ctx context.Context, s *step) error {
-	data, err := policy.EndPatch(s.workload)
+	data, err := record.EndPatch(s.workload)
 	if err == nil {
 		err = c.patch(ctx, s, data)
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Restarts that are under way, by evictions or in place.
@@ -41,7 +42,7 @@ func TestContinue_BeginsAgain(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				tc.begin(c)
-				c.annotateDeployment(policy.RecreatingAnnotation, value)
+				c.annotateDeployment(record.RecreatingAnnotation, value)
 				c.advance(time.Millisecond)
 				c.replace(true)
 				c.advance(time.Second)
@@ -117,7 +118,7 @@ func TestContinue_RefusedStepIsTold(t *testing.T) {
 					return nil
 				})
 				if tc.then != "" {
-					c.annotateDeployment(policy.RecreatingAnnotation, tc.then)
+					c.annotateDeployment(record.RecreatingAnnotation, tc.then)
 				}
 				c.advance(time.Second)
 				events := c.told()

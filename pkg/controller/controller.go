@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
@@ -91,7 +92,7 @@ func New(c Config) *Controller {
 }
 
 // Synced implements ingest.Sink.
-func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
+func (c *Controller) Synced(now decide.Evaluator, at dependency.Progress) {
 	c.mu.Lock()
 	if at.Restored != c.restored {
 		// The revisions of our writes are no longer valid.
@@ -102,7 +103,7 @@ func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 }
 
 // Changed implements ingest.Sink.
-func (c *Controller) Changed(_ policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+func (c *Controller) Changed(_ decide.Evaluator, _ dependency.Progress, delta dependency.Delta) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
 		for _, key := range delta.Workloads {
 			add(key) // also if it rests: a worker may be making a note of it, by an older state
@@ -149,7 +150,7 @@ func (c *Controller) rests(w *dependency.Workload) bool {
 }
 
 // Run restarts workloads until the context is done, and returns when nothing is under way.
-func (c *Controller) Run(ctx context.Context, index policy.Index) {
+func (c *Controller) Run(ctx context.Context, index decide.Index) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Leading: restarting workloads whose content changes")
 	metrics.Leading(true)
@@ -161,7 +162,7 @@ func (c *Controller) Run(ctx context.Context, index policy.Index) {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
 	c.serve(queue)
 	defer c.serve(nil)
-	index.Read(func(known policy.Evaluator) { c.enqueueAll(known.Graph) }) // else Synced does
+	index.Read(func(known decide.Evaluator) { c.enqueueAll(known.Graph) }) // else Synced does
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -182,7 +183,7 @@ func (c *Controller) serve(queue workqueue.TypedDelayingInterface[dependency.Wor
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
-func (c *Controller) next(ctx context.Context, index policy.Index, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
+func (c *Controller) next(ctx context.Context, index decide.Index, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false

@@ -15,10 +15,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/metrics"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestController_OnlyTheLeaderActs, which a metric shows, and a new leader handles earlier changes.
@@ -160,7 +160,7 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 		forgets  bool
 	}{{0, false}, {1, true}, {1, false}, {2, true}} {
 		c.note(key).written = 7
-		c.Synced(policy.Evaluator{Graph: dependency.NewGraph()}, dependency.Progress{Restored: tt.restored})
+		c.Synced(decide.Evaluator{Graph: dependency.NewGraph()}, dependency.Progress{Restored: tt.restored})
 		if forgot := c.note(key).written == 0; forgot != tt.forgets {
 			t.Errorf("list %d, revisions have gone back %d times: forgotten = %v, want %v", i, tt.restored, forgot, tt.forgets)
 		}

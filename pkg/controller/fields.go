@@ -6,13 +6,15 @@ package controller
 import (
 	"context"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // applyFields sets the fields of a workload. It returns what is to be recorded of that with the restart; nil: it has been recorded that
 // they could not be set. The workload of the step then is the version after that.
-func (c *Controller) applyFields(ctx context.Context, s *step) (*policy.AppliedFields, error) {
+func (c *Controller) applyFields(ctx context.Context, s *step) (*record.AppliedFields, error) {
 	set, err := c.fields.Set(ctx, s.workload, s.policy.Fields, s.fields.Released)
 	if err != nil {
 		return nil, err
@@ -25,17 +27,17 @@ func (c *Controller) applyFields(ctx context.Context, s *step) (*policy.AppliedF
 	if set.Problem == "" && !set.Conflict {
 		return record, nil
 	}
-	s.Action = policy.ApplyFields // and no restart
+	s.Action = decide.ApplyFields // and no restart
 	return nil, c.recordFields(ctx, s, record)
 }
 
 // setFields sets the fields of a workload although no content has changed.
 func (c *Controller) setFields(ctx context.Context, s *step) error {
-	record, err := c.applyFields(ctx, s)
-	if err != nil || record == nil {
+	applied, err := c.applyFields(ctx, s)
+	if err != nil || applied == nil {
 		return err
 	}
-	if err := c.recordFields(ctx, s, record); err != nil {
+	if err := c.recordFields(ctx, s, applied); err != nil {
 		return err
 	}
 	c.notify(s.workload, notify.FieldsSet, "Set fields from ConfigMaps and Secrets, as "+policy.FieldsAnnotation+" says")
@@ -54,8 +56,8 @@ func (c *Controller) releaseFields(ctx context.Context, s *step) error {
 	return c.recordFields(ctx, s, nil)
 }
 
-func (c *Controller) recordFields(ctx context.Context, s *step, record *policy.AppliedFields) error {
-	data, err := policy.FieldsPatch(s.workload, record)
+func (c *Controller) recordFields(ctx context.Context, s *step, applied *record.AppliedFields) error {
+	data, err := record.FieldsPatch(s.workload, applied)
 	if err != nil {
 		return err
 	}

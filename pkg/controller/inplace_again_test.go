@@ -9,7 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // restartedAt is restart, with a time at which the containers started by the clock of the node, and how often they have restarted.
@@ -30,7 +31,7 @@ func TestInPlace_DoesNotMistakeAnEarlierRestart(t *testing.T) {
 			c.restartedAt("web-0", at, 1)
 			c.advance(time.Minute)
 			c.expect("the report is of the restart before")
-			c.expectState("meanwhile", policy.RollingOut, policy.ReasonRestartingInPlace)
+			c.expectState("meanwhile", decide.RollingOut, record.ReasonRestartingInPlace)
 			c.restartedAt("web-0", time.Now(), 2)
 		},
 		"content changes once more, before the second one is reported": func(c *cluster, at time.Time) {
@@ -89,14 +90,14 @@ func TestInPlace_TellsAFailedPodLessAndLess(t *testing.T) {
 		if tells < 5 || tells > 6 {
 			t.Errorf("told %d times within an hour", tells)
 		}
-		c.expectState("it fails", policy.Failed, policy.ReasonRestartFailed)
+		c.expectState("it fails", decide.Failed, decide.ReasonRestartFailed)
 		c.advance(5 * time.Hour)
 		if n := len(c.tells()); n < 4 || n > 6 {
 			t.Errorf("told %d times within five hours, want about every hour", n)
 		}
 		c.restart("web-0", true)
 		c.advance(5 * time.Second)
-		c.expectState("it has restarted", policy.RollingOut, policy.ReasonRestartingInPlace)
+		c.expectState("it has restarted", decide.RollingOut, record.ReasonRestartingInPlace)
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // refusingPods refuses patches of pods with these names; none: of all.
@@ -35,12 +36,12 @@ func TestInPlace_ShowsThatPodsAreRefused(t *testing.T) {
 		aboutToRestartInPlace(c)
 		c.refusingPods("denied by\npolicy " + strings.Repeat("x", 9999) + ".")
 		c.advance(time.Minute)
-		c.expectState("a webhook may just be restarting", policy.RollingOut, policy.ReasonRestartingInPlace)
+		c.expectState("a webhook may just be restarting", decide.RollingOut, record.ReasonRestartingInPlace)
 		c.told()
 		c.advance(time.Minute)
 		failed := func(what string) {
 			t.Helper()
-			c.expectState(what, policy.Failed, policy.ReasonRestartFailed)
+			c.expectState(what, decide.Failed, decide.ReasonRestartFailed)
 			d := c.decision()
 			if !regexp.MustCompile(`^Pod web-\d cannot be told to restart: pods "web-\d" is forbidden: denied by policy x+\.\.\. 0 of 3 pods have been restarted in place\. Telling the remaining pods is retried, with increasing delays\.$`).MatchString(d.Message) || len(d.Message) > 800 {
 				t.Errorf("%s: message = %q", what, d.Message)
@@ -60,7 +61,7 @@ func TestInPlace_ShowsThatPodsAreRefused(t *testing.T) {
 		}
 		c.refusing(nil)
 		c.advance(5 * time.Minute)
-		c.expectState("allowed again", policy.RollingOut, policy.ReasonRestartingInPlace)
+		c.expectState("allowed again", decide.RollingOut, record.ReasonRestartingInPlace)
 		if got := slices.Compact(c.tells()); len(got) != 1 {
 			t.Errorf("told %v, want one pod", got)
 		}
@@ -79,7 +80,7 @@ func TestInPlace_GoesPastAPodThatIsRefused(t *testing.T) {
 		c.expectDone("the third", "progress web", "tell web-2")
 		c.restart("web-2", true)
 		c.advance(5 * time.Minute)
-		c.expectState("the one that is refused is left", policy.Failed, policy.ReasonRestartFailed)
+		c.expectState("the one that is refused is left", decide.Failed, decide.ReasonRestartFailed)
 		if got := c.decision().Message; !strings.Contains(got, "Pod web-0 cannot be told to restart: ") || !strings.Contains(got, " 2 of 3 pods have been restarted in place. ") {
 			t.Errorf("message = %q", got)
 		}
@@ -103,7 +104,7 @@ func TestInPlace_TriesARefusedPodAgainForWhichOthersWait(t *testing.T) {
 		if n := len(tries); n < 20 || n > 60 || slices.ContainsFunc(tries, func(s string) bool { return s != "web-1: Forbidden" }) {
 			t.Errorf("tries within an hour: %v", tries)
 		}
-		c.expectState("refused", policy.Failed, policy.ReasonRestartFailed)
+		c.expectState("refused", decide.Failed, decide.ReasonRestartFailed)
 		c.refusing(nil)
 		c.advance(10 * time.Minute)
 		if got := c.tells(); len(got) == 0 || got[0] != "web-1" {
@@ -117,17 +118,17 @@ func TestInPlace_BelievesNoTimeInTheFuture(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		restartingInPlace(c)
 		edit(c, pod("web-0", ""), func(p *corev1.Pod) {
-			p.Annotations[policy.RestartingAnnotation] = `{"since":"2999-01-01T00:00:00Z","again":"2000-01-01T00:00:00Z","restarts":{"restarter":0,"app":0}}`
+			p.Annotations[record.RestartingAnnotation] = `{"since":"2999-01-01T00:00:00Z","again":"2000-01-01T00:00:00Z","restarts":{"restarter":0,"app":0}}`
 		})
 		c.advance(5 * time.Second)
 		c.expect("it is corrected", "1m1.5s tell web-0")
 		a := live(c, pod("web-0", "")).Annotations
-		if got, n := policy.ToldOf(a, a[policy.RestartAnnotation]); n != 1 || got.Ahead(time.Now()) || len(got.Restarts) != 2 {
+		if got, n := record.ToldOf(a, a[record.RestartAnnotation]); n != 1 || got.Ahead(time.Now()) || len(got.Restarts) != 2 {
 			t.Errorf("annotations = %v, want the same value, as the restarter would act on another one", a)
 		}
 		c.advance(185 * time.Second)
 		c.expectTells("it is told again", "web-0")
 		c.advance(7 * time.Minute)
-		c.expectState("at the deadline", policy.Failed, policy.ReasonRestartFailed)
+		c.expectState("at the deadline", decide.Failed, decide.ReasonRestartFailed)
 	})
 }

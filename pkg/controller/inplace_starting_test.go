@@ -14,7 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // status replaces the statuses of the containers of a pod; nil: there are none. More changes the pod with them.
@@ -102,12 +103,12 @@ func TestInPlace_DoesNotWaitForAPodThatHasNeverRun(t *testing.T) {
 					t.Errorf("events = %s", events)
 				}
 				c.advance(time.Hour)
-				c.expectState("it waits", policy.RollingOut, policy.ReasonRestartingInPlace)
+				c.expectState("it waits", decide.RollingOut, record.ReasonRestartingInPlace)
 				c.expectTells("it waits")
 				c.status("web-1", false, first("restarter"), first("app"))
 				c.unavailable(0)
 				c.advance(time.Minute)
-				c.expectState("it runs", policy.InSync, policy.ReasonContentApplied)
+				c.expectState("it runs", decide.InSync, decide.ReasonContentApplied)
 			})
 		})
 	}
@@ -164,7 +165,7 @@ func TestInPlace_PodsThatStartMeanwhile(t *testing.T) {
 				if diff := cmp.Diff(want, c.restartTold()); diff != "" {
 					t.Errorf("pods that are told (-want +got):\n%s", diff)
 				}
-				c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
+				c.expectState("at the end", decide.InSync, decide.ReasonContentApplied)
 			})
 		})
 	}
@@ -183,7 +184,7 @@ func TestInPlace_DoesNotWaitForAnApplicationThatHasNeverRun(t *testing.T) {
 			t.Errorf("pods that are told (-want +got):\n%s", diff)
 		}
 		c.advance(time.Hour)
-		c.expectState("it waits", policy.RollingOut, policy.ReasonRestartingInPlace)
+		c.expectState("it waits", decide.RollingOut, record.ReasonRestartingInPlace)
 		c.expectTells("it waits")
 		c.status("web-1", true, first("restarter"), first("app"))
 		c.unavailable(0)

@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // withRestarter adds a restarter to a pod.
@@ -81,7 +83,7 @@ func restartingInPlace(c *cluster) {
 // expectEnd checks that no restart of the Deployment is under way.
 func (c *cluster) expectEnd(what string) {
 	c.t.Helper()
-	if got := live(c, deployment("web", "db")).Annotations[policy.RecreatingAnnotation]; got != "" {
+	if got := live(c, deployment("web", "db")).Annotations[record.RecreatingAnnotation]; got != "" {
 		c.t.Errorf("%s: a restart is under way: %s", what, got)
 	}
 }
@@ -133,7 +135,7 @@ func TestInPlace_RestartsOnePodAfterTheOther(t *testing.T) {
 				if got, want := c.decision().Message, "0 of 3 pods have been restarted in place. The others follow one by one, as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."; got != want {
 					t.Errorf("message = %q, want %q", got, want)
 				}
-				c.expectState("meanwhile", policy.RollingOut, policy.ReasonRestartingInPlace)
+				c.expectState("meanwhile", decide.RollingOut, record.ReasonRestartingInPlace)
 				c.told()
 				c.ready("web-0")
 				next(c)
@@ -151,10 +153,10 @@ func TestInPlace_RestartsOnePodAfterTheOther(t *testing.T) {
 				next(c)
 				c.advance(5 * time.Second)
 				c.expect("the end", "2m11.5s recreated web")
-				c.expectState("at the end", policy.InSync, policy.ReasonContentApplied)
+				c.expectState("at the end", decide.InSync, decide.ReasonContentApplied)
 				c.advance(time.Hour)
 				c.expect("after that")
-				if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" || d.Spec.Template.Annotations != nil {
+				if d := live(c, deployment("web", "db")); d.Annotations[record.RecreatingAnnotation] != "" || d.Spec.Template.Annotations != nil {
 					t.Errorf("annotations = %v, of the template %v", d.Annotations, d.Spec.Template.Annotations)
 				}
 			})
@@ -199,7 +201,7 @@ func TestInPlace_CountsOnlyRestartsOfAllContainers(t *testing.T) {
 				c.expect("it waits")
 				c.advance(10 * time.Second)
 				c.expect("the pod is told again", "4m1.5s tell web-0")
-				if got := live(c, pod("web-0", "")).Annotations[policy.RestartAnnotation]; !strings.HasSuffix(got, "-2") {
+				if got := live(c, pod("web-0", "")).Annotations[record.RestartAnnotation]; !strings.HasSuffix(got, "-2") {
 					t.Errorf("annotation = %q, want a new value", got)
 				}
 				c.restart("web-0", true)
@@ -236,7 +238,7 @@ func TestInPlace_Halts(t *testing.T) {
 				restartingInPlace(c)
 				tc.before(c)
 				c.advance(10*time.Minute - time.Second)
-				c.expectState("just before", policy.RollingOut, policy.ReasonRestartingInPlace)
+				c.expectState("just before", decide.RollingOut, record.ReasonRestartingInPlace)
 				if got := c.took(); len(got) > 0 && tc.message == unready {
 					t.Errorf("requests while it is starting = %v", got)
 				}
@@ -244,7 +246,7 @@ func TestInPlace_Halts(t *testing.T) {
 				c.advance(6 * time.Second)
 				c.expect("it halts", "11m1.5s progress web")
 				c.expectEvents("it halts", "Warning ConfigReloadFailed Deployment/shop/web: "+tc.message)
-				c.expectState("it halts", policy.Failed, policy.ReasonRestartFailed)
+				c.expectState("it halts", decide.Failed, decide.ReasonRestartFailed)
 				if got, want := c.decision().Message, tc.message+" 0 of 3 pods have been restarted in place. The restart goes on when this pod is ready or has been deleted, or when content changes again."; got != want {
 					t.Errorf("message = %q, want %q", got, want)
 				}
@@ -253,7 +255,7 @@ func TestInPlace_Halts(t *testing.T) {
 				tc.repair(c)
 				c.advance(5 * time.Second)
 				c.expectDone("then", tc.want...)
-				c.expectState("then", policy.RollingOut, policy.ReasonRestartingInPlace)
+				c.expectState("then", decide.RollingOut, record.ReasonRestartingInPlace)
 			})
 		})
 	}
@@ -265,7 +267,7 @@ func TestInPlace_WithinTheDeadlineOfTheDeployment(t *testing.T) {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](60) })
 		c.restart("web-0", false)
 		c.advance(65 * time.Second)
-		c.expectState("after a minute", policy.Failed, policy.ReasonRestartFailed)
+		c.expectState("after a minute", decide.Failed, decide.ReasonRestartFailed)
 	})
 }
 

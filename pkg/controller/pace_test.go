@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -150,7 +151,7 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 		const fight = "Warning ConfigConflict Deployment/shop/web: Another client keeps reverting what configdep writes to this Deployment, " +
 			"or its sources keep changing back and forth. configdep waits longer before each write, up to 5m."
 		c.expectEvents("in ten seconds", fight, fight, fight, fight)
-		c.expectState("the record is not there", policy.InSync, policy.ReasonRecordRemoved)
+		c.expectState("the record is not there", decide.InSync, decide.ReasonRecordRemoved)
 		c.advance(2 * time.Hour)
 		if n := len(c.took()); n < 24 || n > 30 {
 			t.Errorf("got %d patches in two hours, want one every five minutes", n)
@@ -158,7 +159,7 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 		c.owning(nil)
 		c.advance(5 * time.Minute)
 		c.expectDone("once the owner keeps the record", "baseline web")
-		c.expectState("when the owner has learnt", policy.InSync, "ContentApplied")
+		c.expectState("when the owner has learnt", decide.InSync, "ContentApplied")
 		c.advance(24 * time.Hour)
 		c.expect("then")
 	})

@@ -16,21 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
 // step is a decision with everything that is needed to carry it out.
 type step struct {
-	policy.Decision
+	decide.Decision
 	workload *dependency.Workload
 	policy   policy.Policy
-	present  policy.Record
-	changed  []policy.Changed
-	fields   policy.FieldsRecorder // of a policy with Fields
+	present  record.Record
+	changed  []record.Changed
+	fields   decide.FieldsRecorder // of a policy with Fields
 	only     bool                  // only content of fields has changed
 	digester *dependency.Digester
 	// pods are those of the workload, revision is the label of those with the current template, and graph has all others, for actions that need
@@ -49,7 +51,7 @@ type step struct {
 // reconcile handles one workload. It returns after which time to do so again, if time alone
 // changes what is to be done or a request has failed. Only one worker handles a workload at
 // a time, so its note needs no lock.
-func (c *Controller) reconcile(ctx context.Context, index policy.Index, key dependency.WorkloadKey) (time.Duration, error) {
+func (c *Controller) reconcile(ctx context.Context, index decide.Index, key dependency.WorkloadKey) (time.Duration, error) {
 	s := c.decide(index, key)
 	if s == nil {
 		return 0, nil
@@ -59,7 +61,7 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 		c.tellBlocked(n, s)
 		c.tellUnmanaged(n, s)
 	}
-	if s.Action == policy.None {
+	if s.Action == decide.None {
 		if !s.Stale {
 			n.pace.failures = 0 // what failed is no longer needed
 			n.shown = ""        // other pods run, so the same content can be a change again
@@ -69,7 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 	if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 		return wait, nil
 	}
-	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == policy.Continue && wait > 0 {
+	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == decide.Continue && wait > 0 {
 		return wait, nil
 	}
 	after, err := c.act(ctx, s)
@@ -90,21 +92,21 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 // act carries out a decision. It returns after which time to decide again.
 func (c *Controller) act(ctx context.Context, s *step) (after time.Duration, err error) {
 	switch s.Action {
-	case policy.WriteRecord, policy.Forget:
+	case decide.WriteRecord, decide.Forget:
 		err = c.record(ctx, s)
-	case policy.RollOut:
+	case decide.RollOut:
 		after, err = c.rollOut(ctx, s)
-	case policy.ApplyFields:
+	case decide.ApplyFields:
 		err = c.setFields(ctx, s)
-	case policy.ReleaseFields:
+	case decide.ReleaseFields:
 		err = c.releaseFields(ctx, s)
-	case policy.Observe:
+	case decide.Observe:
 		c.observe(s)
-	case policy.Resume:
+	case decide.Resume:
 		if err = s.err; err == nil {
 			err = c.patch(ctx, s, s.data)
 		}
-	case policy.Continue:
+	case decide.Continue:
 		after, err = c.continueRestart(ctx, s)
 	}
 	return after, err
@@ -119,8 +121,8 @@ func (s *step) recheck(now time.Time) time.Duration {
 }
 
 // decide returns what is to be done; nil: the workload does not exist, or rests.
-func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey) (s *step) {
-	index.Read(func(known policy.Evaluator) {
+func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *step) {
+	index.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		w := g.Workload(key)
 		if w == nil {
@@ -132,21 +134,21 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey) (s *
 		}
 		n, now := c.note(key), c.Clock.Now()
 		if wait := n.awaits(now, w.ResourceVersion); wait > 0 { // it puts the workload into the queue
-			s = &step{Decision: policy.Decision{RecheckAt: now.Add(wait)}}
+			s = &step{Decision: decide.Decision{RecheckAt: now.Add(wait)}}
 			return
 		}
 		e := known.Evaluate(w)
 		s = &step{Decision: e.Decide(now), workload: w, policy: e.Policy, digester: g.Digester()}
-		if s.Action != policy.None {
+		if s.Action != decide.None {
 			s.present = e.Present()
 		}
-		if s.Action == policy.Continue || s.Action == policy.RollOut {
+		if s.Action == decide.Continue || s.Action == decide.RollOut {
 			s.pods, s.revision, s.graph = strategy.PodsOf(g, w), g.CurrentRevision(w), g
 		}
 		switch s.Action {
-		case policy.Resume:
+		case decide.Resume:
 			s.data, s.err = e.ResumePatch()
-		case policy.RollOut:
+		case decide.RollOut:
 			s.changed, s.only = e.Changed(&s.Decision), s.FieldsOnly()
 		}
 		s.fields = e.FieldsRecorder()
@@ -156,9 +158,9 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey) (s *
 
 // record writes the record, or removes it, which restarts nothing.
 func (c *Controller) record(ctx context.Context, s *step) error {
-	data, err := policy.RecordPatch(s.workload, s.Record)
-	if s.Action == policy.Forget {
-		data, err = policy.ForgetPatch(s.workload)
+	data, err := record.RecordPatch(s.workload, s.Record)
+	if s.Action == decide.Forget {
+		data, err = record.ForgetPatch(s.workload)
 	}
 	if err == nil {
 		err = c.patch(ctx, s, data)
@@ -193,7 +195,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 	w := s.workload
 	// Pods of a template with this hash run with other content, or the hash says nothing of what has changed.
 	always := w.Marks.TemplateHash == s.present.Hash || s.Pods != nil && s.Pods.Again
-	restart := policy.Restart{Present: s.present, Changed: s.changed, Always: always, FieldsOnly: s.only}
+	restart := record.Restart{Present: s.present, Changed: s.changed, Always: always, FieldsOnly: s.only}
 	if len(s.policy.Fields) > 0 {
 		set, err := c.applyFields(ctx, s)
 		if err != nil || set == nil {
@@ -248,8 +250,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 }
 
 // restartPatch returns the patch that begins a restart now.
-func (c *Controller) restartPatch(s *step, w *dependency.Workload, restart *policy.Restart) ([]byte, error) {
-	restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
+func (c *Controller) restartPatch(s *step, w *dependency.Workload, restart *record.Restart) ([]byte, error) {
+	restart.Last = record.NewAutomaticReload(record.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 	return s.policy.RestartPatch(w, restart)
 }
 
@@ -259,7 +261,7 @@ func restartedBecause(s *step) string {
 	case !w.Reruns:
 		return "Restarted because " + s.Because
 	case w.Recurring:
-		return "Started Job " + policy.RunName(w, s.present) + " because " + s.Because
+		return "Started Job " + record.RunName(w, s.present) + " because " + s.Because
 	default:
 		return "Is being replaced because " + s.Because
 	}
@@ -296,7 +298,7 @@ func (s *step) checksum() uint64 {
 // was restarted automatically: kubectl rollout undo does so when it goes back to a revision
 // from before the workload opted in.
 func (c *Controller) tellUnmanaged(n *note, s *step) {
-	if s.Action == policy.ReleaseFields { // what declared them is gone already, and is told when they are released
+	if s.Action == decide.ReleaseFields { // what declared them is gone already, and is told when they are released
 		return
 	}
 	managed := s.policy.Mode != policy.Off || len(s.policy.Problems) > 0
@@ -333,7 +335,7 @@ func whyOff(w *dependency.Workload, before, now string) string {
 // cause.
 func (c *Controller) tellBlocked(n *note, s *step) {
 	told := ""
-	if s.State == policy.Blocked {
+	if s.State == decide.Blocked {
 		told = s.Message
 	}
 	if told == n.told {
@@ -347,27 +349,27 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 
 // blocked are the reasons for which restarts are blocked that are events; a user has paused the others.
 var blocked = map[string]notify.What{
-	policy.ReasonInvalidAnnotation:  notify.InvalidAnnotation,
-	policy.ReasonTooManyPatterns:    notify.TooManyPatterns,
-	policy.ReasonStrategyNotAllowed: notify.StrategyNotAllowed,
-	policy.ReasonTooManySources:     notify.TooManySources,
-	policy.ReasonSourceMissing:      notify.SourceMissing,
-	policy.ReasonKeyMissing:         notify.SourceMissing,
-	policy.ReasonFieldsNotAllowed:   notify.FieldsNotAllowed,
-	policy.ReasonFieldConflict:      notify.FieldConflict,
-	policy.ReasonFieldsRefused:      notify.FieldsRefused,
+	decide.ReasonInvalidAnnotation:  notify.InvalidAnnotation,
+	decide.ReasonTooManyPatterns:    notify.TooManyPatterns,
+	decide.ReasonStrategyNotAllowed: notify.StrategyNotAllowed,
+	decide.ReasonTooManySources:     notify.TooManySources,
+	decide.ReasonSourceMissing:      notify.SourceMissing,
+	decide.ReasonKeyMissing:         notify.SourceMissing,
+	decide.ReasonFieldsNotAllowed:   notify.FieldsNotAllowed,
+	decide.ReasonFieldConflict:      notify.FieldConflict,
+	decide.ReasonFieldsRefused:      notify.FieldsRefused,
 }
 
 // tellStepFailed sends an event if a step of a restart, such as an eviction, fails. Other writes report their failures themselves.
 func (c *Controller) tellStepFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
-	case s.Action == policy.ApplyFields, s.Action == policy.ReleaseFields:
+	case s.Action == decide.ApplyFields, s.Action == decide.ReleaseFields:
 		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Setting fields failed and will be retried: %v", err))
-	case s.Action == policy.Resume:
+	case s.Action == decide.Resume:
 		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Resuming the %s failed and will be retried: %v", s.workload.Kind, err))
-	case s.Action == policy.Continue:
-		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("%s failed and will be retried: %v", policy.UnderWay(s.workload).Progress().Step, err))
+	case s.Action == decide.Continue:
+		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("%s failed and will be retried: %v", record.UnderWay(s.workload).Progress().Step, err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -178,7 +179,7 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
 		defer queue.ShutDown()
 		c.controller.serve(queue)
-		c.Index().Read(func(known policy.Evaluator) { c.controller.enqueueAll(known.Graph) })
+		c.Index().Read(func(known decide.Evaluator) { c.controller.enqueueAll(known.Graph) })
 		c.controller.serve(nil)
 		if queue.Len() != 1 {
 			t.Errorf("got %d queued workloads, want the one that has opted in", queue.Len())

@@ -20,7 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // request is a write request, with the time since the beginning.
@@ -180,7 +180,7 @@ func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
 		return nil, err
 	}
 	owner := c.Manager
-	c.Manager = policy.FieldManager
+	c.Manager = record.FieldManager
 	c.store(patched.(ingesttest.Object))
 	c.Manager = owner
 	return patched.DeepCopyObject(), nil
@@ -209,17 +209,17 @@ func kindOf(patch []byte) string {
 	switch text := string(patch); {
 	case strings.Contains(text, `"spec"`):
 		return "rollout"
-	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
+	case strings.Contains(text, record.ConfigHashAnnotation+`":null`):
 		return "forget"
-	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
+	case strings.Contains(text, record.RecreatingAnnotation+`":null`):
 		return "recreated"
-	case strings.Contains(text, policy.RestartingAnnotation):
+	case strings.Contains(text, record.RestartingAnnotation):
 		return "tell"
-	case strings.Contains(text, `{\"restart\":`) && strings.Contains(text, policy.LastReloadAnnotation):
+	case strings.Contains(text, `{\"restart\":`) && strings.Contains(text, record.LastReloadAnnotation):
 		return "in place"
 	case strings.Contains(text, `{\"restart\":`):
 		return "progress"
-	case strings.Contains(text, policy.RecreatingAnnotation):
+	case strings.Contains(text, record.RecreatingAnnotation):
 		return "recreate"
 	default:
 		return "baseline"

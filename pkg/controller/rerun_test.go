@@ -20,9 +20,11 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -45,8 +47,8 @@ func rerunning(t *testing.T) (*Controller, *collected, *testingclock.FakeClock, 
 	c.serve(nil)
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "CronJob", Namespace: "shop", Name: "report"}, UID: "u", ResourceVersion: "7"}
 	w.Traits = dependency.Traits{Rollable: true, Recurring: true, Reruns: true}
-	s := &step{workload: w, present: policy.Record{Hash: "v1.k.b"}, policy: policy.Policy{Mode: policy.Auto, Strategy: policy.Rerun, Reruns: true}}
-	s.Action, s.Because = policy.RollOut, "ConfigMap/config has changed"
+	s := &step{workload: w, present: record.Record{Hash: "v1.k.b"}, policy: policy.Policy{Mode: policy.Auto, Strategy: record.Rerun, Reruns: true}}
+	s.Action, s.Because = decide.RollOut, "ConfigMap/config has changed"
 	return c, sink, now, s
 }
 
@@ -99,7 +101,7 @@ func TestRestartedBecause(t *testing.T) {
 	_, _, _, s := rerunning(t)
 	for want, traits := range map[string]dependency.Traits{
 		"Restarted because ConfigMap/config has changed":                                                 {Rollable: true},
-		"Started Job " + policy.RunName(s.workload, s.present) + " because ConfigMap/config has changed": {Rollable: true, Recurring: true, Reruns: true},
+		"Started Job " + record.RunName(s.workload, s.present) + " because ConfigMap/config has changed": {Rollable: true, Recurring: true, Reruns: true},
 		"Is being replaced because ConfigMap/config has changed":                                         {Rollable: true, Reruns: true},
 	} {
 		s.workload.Traits = traits
@@ -111,9 +113,9 @@ func TestRestartedBecause(t *testing.T) {
 
 // A replacement that ends without success is told.
 func TestContinueRestart_TellsOfFailure(t *testing.T) {
-	name := policy.CopyName("seed", "uid-seed")
+	name := record.CopyName("seed", "uid-seed")
 	duplicate := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "c", Annotations: map[string]string{
-		policy.CopyAnnotation: policy.Copy{Name: "seed", UID: "uid-seed", Deleting: true}.Text(),
+		record.CopyAnnotation: record.Copy{Name: "seed", UID: "uid-seed", Deleting: true}.Text(),
 	}}, Spec: batchv1.JobSpec{Suspend: new(true), Template: corev1.PodTemplateSpec{}}}
 	other := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "seed", UID: "other"}}
 	sink := &collected{}
@@ -122,7 +124,7 @@ func TestContinueRestart_TellsOfFailure(t *testing.T) {
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "Job", Namespace: "shop", Name: name}, UID: "c", Annotations: duplicate.Annotations}
 	w.Traits = dependency.Traits{Rollable: true, Reruns: true}
 	s := &step{workload: w}
-	s.Action = policy.Continue
+	s.Action = decide.Continue
 	if after, err := c.continueRestart(t.Context(), s); err != nil || after != 0 {
 		t.Errorf("after = %v, %v", after, err)
 	}

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/agent/status"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // podStream returns the stream.
@@ -118,7 +118,7 @@ func TestPods_ReportsOfAgentsConcernTheirWorkload(t *testing.T) {
 	other := agentPod("web-1-a", "21", "")
 	other.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shop", Name: "x", Controller: new(true)}
 	apply(st.Update, other)
-	x.Read(func(now policy.Evaluator) {
+	x.Read(func(now decide.Evaluator) {
 		now.Graph.EachPod(func(p *dependency.Pod) { t.Errorf("%+v is kept", p) })
 	})
 }

@@ -9,19 +9,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // heard is a sink that records the progress that it is told.
 type heard struct{ at []dependency.Progress }
 
-func (h *heard) Synced(_ policy.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
+func (h *heard) Synced(_ decide.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
 
 // TellsOfSources implements Sink.
 func (*heard) TellsOfSources() bool { return false }
 
-func (h *heard) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency.Delta) {
+func (h *heard) Changed(_ decide.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	h.at = append(h.at, at)
 }
 func (h *heard) Progressed(at dependency.Progress) { h.at = append(h.at, at) }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // sourceSink is a sink that is told of all sources.
@@ -23,7 +23,7 @@ type sourceSink struct {
 
 func (*sourceSink) TellsOfSources() bool { return true }
 
-func (s *sourceSink) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (s *sourceSink) Changed(known decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	for _, key := range delta.Sources {
 		version := "gone"
 		if source := known.Graph.Source(key); source != nil {

@@ -16,12 +16,13 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // fieldsOf returns what is kept of the fields of an object that its annotation sets from sources: digests of their values, and their
 // owners. Raw is the object in JSON. A digester of nil: the values are not known.
 func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (out dependency.Fields) {
-	out.Owned = slices.ContainsFunc(m.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == policy.FieldsManager })
+	out.Owned = slices.ContainsFunc(m.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == record.FieldsManager })
 	text, found := m.Annotations[policy.FieldsAnnotation]
 	if !found || digester == nil {
 		return out
@@ -42,7 +43,7 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 		path := all[i].Path
 		var state dependency.FieldState
 		if v, found := path.Find(object); found {
-			state.Value = policy.FieldDigest(digester, m.Namespace, v)
+			state.Value = record.FieldDigest(digester, m.Namespace, v)
 		}
 		state.Owner, state.Own = owners.of(path), own.of(path) != ""
 		out.States[path.String()] = state
@@ -53,7 +54,7 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 // ownOf returns configdep as an owner.
 func ownOf(m *metav1.ObjectMeta) (all owners) {
 	for i := range m.ManagedFields {
-		if entry := &m.ManagedFields[i]; entry.Manager == policy.FieldsManager && entry.FieldsV1 != nil {
+		if entry := &m.ManagedFields[i]; entry.Manager == record.FieldsManager && entry.FieldsV1 != nil {
 			set := &fieldpath.Set{}
 			if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
 				all = append(all, owner{entry.Manager, set})
@@ -78,7 +79,7 @@ const maxOwnerName = 128
 func ownersOf(m *metav1.ObjectMeta) (all owners) {
 	for i := range m.ManagedFields {
 		entry := &m.ManagedFields[i]
-		if entry.Manager == policy.FieldsManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
+		if entry.Manager == record.FieldsManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
 			continue
 		}
 		set := &fieldpath.Set{}

@@ -28,9 +28,9 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // boats returns an optional kind whose decoder keeps only what it reads.
@@ -187,14 +187,14 @@ type states struct {
 	at     dependency.Progress
 }
 
-func (s *states) Synced(known policy.Evaluator, at dependency.Progress) {
+func (s *states) Synced(known decide.Evaluator, at dependency.Progress) {
 	s.Changed(known, at, dependency.Delta{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.synced = true
 }
 
-func (s *states) Changed(known policy.Evaluator, at dependency.Progress, _ dependency.Delta) {
+func (s *states) Changed(known decide.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	var views []string
 	known.Graph.EachWorkload(func(w *dependency.Workload) { views = append(views, w.ViewName()) })
 	slices.Sort(views)

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -21,7 +22,7 @@ type blocked struct {
 	message string
 }
 
-func (b *blocked) Synced(known policy.Evaluator, at dependency.Progress) {
+func (b *blocked) Synced(known decide.Evaluator, at dependency.Progress) {
 	g := known.Graph
 
 	var all []dependency.WorkloadKey
@@ -29,14 +30,14 @@ func (b *blocked) Synced(known policy.Evaluator, at dependency.Progress) {
 	b.Changed(known, at, dependency.Delta{Workloads: all})
 }
 
-func (b *blocked) Changed(known policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+func (b *blocked) Changed(known decide.Evaluator, _ dependency.Progress, delta dependency.Delta) {
 	g, workloads := known.Graph, delta.Workloads
 
 	for _, key := range workloads {
 		delete(b.names, key.Name)
 		if w := g.Workload(key); w != nil {
 			e := known.Evaluate(w)
-			if d := e.Decide(now); d.State == policy.Blocked {
+			if d := e.Decide(now); d.State == decide.Blocked {
 				b.names[key.Name], b.message = true, d.Message
 				if len(e.Globs)+len(e.Policy.Sources) > 0 {
 					b.t.Errorf("blocked workload %s still has the sources %v", key.Name, e.Policy.Sources)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -24,9 +25,9 @@ type Sink interface {
 	// everything has been read again: because the key of the digests was replaced, or because
 	// etcd was found to be restored (then at.Restored has grown). There are no other
 	// notifications before that.
-	Synced(now policy.Evaluator, at dependency.Progress)
+	Synced(now decide.Evaluator, at dependency.Progress)
 	// Changed is called after each change that affects workloads, or sources if TellsOfSources.
-	Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta)
+	Changed(now decide.Evaluator, at dependency.Progress, delta dependency.Delta)
 	// Progressed is called when there is progress without such a change.
 	Progressed(at dependency.Progress)
 	// TellsOfSources reports whether the sink must be notified of changes of sources that affect no workload. Each of
@@ -192,7 +193,7 @@ func (x *Index) Synced() error {
 
 // Read implements policy.Index. The index continues while f runs, but does not begin to read everything again with
 // another key of the digests.
-func (x *Index) Read(f func(policy.Evaluator)) bool {
+func (x *Index) Read(f func(decide.Evaluator)) bool {
 	x.reading.RLock()
 	defer x.reading.RUnlock()
 	g := x.current()
@@ -203,8 +204,8 @@ func (x *Index) Read(f func(policy.Evaluator)) bool {
 	return true
 }
 
-func (x *Index) evaluator(g *dependency.Graph) policy.Evaluator {
-	return policy.Evaluator{Graph: g, Defaults: x.defaults}
+func (x *Index) evaluator(g *dependency.Graph) decide.Evaluator {
+	return decide.Evaluator{Graph: g, Defaults: x.defaults}
 }
 
 // current returns the current graph; nil: it does not equal the cluster.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -207,7 +208,7 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	for _, kind := range []dependency.SourceKind{dependency.Secret, dependency.ConfigMap} {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			key := dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name}
-			x.Read(func(known policy.Evaluator) {
+			x.Read(func(known decide.Evaluator) {
 				g := known.Graph
 				if diff := cmp.Diff(sorted(naive.Users(key)), sorted(g.Users(key))); diff != "" {
 					t.Fatalf("step %d: users of %s %s (-want +got):\n%s", step, kind, name, diff)
@@ -215,7 +216,7 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 			})
 		}
 	}
-	x.Read(func(known policy.Evaluator) {
+	x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		g.EachWorkload(func(w *dependency.Workload) { got[w.WorkloadKey] = view(g, w) })
 		_, sources := g.Size()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -52,7 +53,7 @@ func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 		newStore(x, deployments).Add(deployment("early", 16)),
 	)
 	awaits("deployments, jobs")
-	if x.Read(func(policy.Evaluator) { t.Error("the graph is read before the sync") }) {
+	if x.Read(func(decide.Evaluator) { t.Error("the graph is read before the sync") }) {
 		t.Error("Read = true before the sync")
 	}
 	must(t, newStore(x, deployments).Replace([]any{deployment("web", 3, "db")}, "12"))
@@ -65,7 +66,7 @@ func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 		t.Errorf("after the last list: Synced = %v", err)
 	}
 	read := false
-	if !x.Read(func(known policy.Evaluator) {
+	if !x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		read = g != nil
 	}) || !read {
@@ -237,7 +238,7 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	x, _ := synced(t, nil, []any{secret("db", 1)})
 	must(t, newStore(x, jobs).Add(workloadObject(kind.Job, "seed", 101, "db")))
 	users := func() (n int) {
-		x.Read(func(known policy.Evaluator) {
+		x.Read(func(known decide.Evaluator) {
 			g := known.Graph
 			n = len(g.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}))
 		})
@@ -278,7 +279,7 @@ func TestResetForgetsEverything(t *testing.T) {
 	if err := x.Synced(); err == nil || err.Error() != "waiting for the first list of deployments, jobs, secrets" {
 		t.Errorf("Synced = %v", err)
 	}
-	if x.Read(func(policy.Evaluator) { t.Error("the graph is read") }) {
+	if x.Read(func(decide.Evaluator) { t.Error("the graph is read") }) {
 		t.Error("Read = true before everything is read again")
 	}
 	if workloads, sources := x.Size(); workloads != 0 || sources != 0 || len(x.LastProgress()) != 0 {
@@ -290,7 +291,7 @@ func TestResetForgetsEverything(t *testing.T) {
 	if diff := cmp.Diff([]string{"synced at 202 with 1 workloads and 0 sources"}, r.told()); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
-	x.Read(func(known policy.Evaluator) {
+	x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		if len(g.Namespace("ns")) != 0 {
 			t.Errorf("annotations of the namespace = %v, want none", g.Namespace("ns"))

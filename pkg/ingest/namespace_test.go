@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -19,7 +20,7 @@ type between struct {
 	do func(*dependency.Graph, dependency.Progress)
 }
 
-func (b *between) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (b *between) Changed(known decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 
 	b.recorder.Changed(known, at, delta)
 	if do := b.do; do != nil {
@@ -71,7 +72,7 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 							t.Errorf("progress = %+v, done = %v", at, done)
 						}
 						g.EachWorkload(func(w *dependency.Workload) {
-							e := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
+							e := decide.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
 							if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
 								t.Errorf("%s: opted in = %t, mode = %s, %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
 							}

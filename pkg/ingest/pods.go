@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // podPart is the pods that have not finished. One without a controller is a workload, too.
@@ -85,14 +85,14 @@ func (c Scope) readPod(p *podParts, whole func() (*corev1.Pod, error)) (any, err
 	out := &readPod{Pod: &dependency.Pod{
 		PodKey: dependency.PodKey{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Version: dependency.ParseVersion(p.ResourceVersion),
 		Workload: key, Owner: owner, Created: p.CreationTimestamp.Time,
-		Hash: dependency.Intern(bounded(p.Annotations[policy.ConfigHashAnnotation])),
+		Hash: dependency.Intern(bounded(p.Annotations[record.ConfigHashAnnotation])),
 		Node: dependency.Intern(p.node), Phase: dependency.Intern(bounded(p.phase)), Ready: p.ready, Containers: p.containers,
 		Agent: agentReport(&p.ObjectMeta),
 	}}
 	if p.DeletionTimestamp != nil {
 		out.Deleted, out.Grace = p.DeletionTimestamp.Time, ptr.Deref(p.DeletionGracePeriodSeconds, 0)
 	}
-	if _, told := p.Annotations[policy.RestartAnnotation]; told || p.restarts {
+	if _, told := p.Annotations[record.RestartAnnotation]; told || p.restarts {
 		pod, err := whole()
 		if err != nil {
 			return nil, err
@@ -128,9 +128,9 @@ const maxTold = 64 << 10
 func inPlace(p *corev1.Pod) *dependency.PodInPlace {
 	r, _ := kind.RestarterOf(&p.Spec)
 	out := &dependency.PodInPlace{Restarter: dependency.Intern(r.Name), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
-	if value, restarting := bounded(p.Annotations[policy.RestartAnnotation]), p.Annotations[policy.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
-		out.Told = map[string]string{policy.RestartAnnotation: value, policy.RestartingAnnotation: restarting}
-		if told, valid := policy.ToldLast(out.Told); valid {
+	if value, restarting := bounded(p.Annotations[record.RestartAnnotation]), p.Annotations[record.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
+		out.Told = map[string]string{record.RestartAnnotation: value, record.RestartingAnnotation: restarting}
+		if told, valid := record.ToldLast(out.Told); valid {
 			out.For, out.At, out.Restarts, out.Unfinished = dependency.Intern(bounded(told.Hash)), told.Again, told.Restarts, told.Unfinished
 		}
 	}
@@ -146,7 +146,7 @@ func hasContent(v corev1.Volume) bool {
 
 // bounded returns a text that any client may have written, if it has no more bytes than those that configdep or a kubelet writes.
 func bounded(value string) string {
-	if len(value) > policy.MaxHash {
+	if len(value) > record.MaxHash {
 		return ""
 	}
 	return value

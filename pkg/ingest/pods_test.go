@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // fleet is a cluster with workloads and pods, and what a sink was told of workloads.
@@ -70,10 +70,10 @@ func (f *fleet) Set(o ingesttest.Object) {
 
 func (f *fleet) tick() { f.clock.SetTime(f.clock.Now().Add(10 * time.Second)) }
 
-func (*fleet) Synced(policy.Evaluator, dependency.Progress) {}
+func (*fleet) Synced(decide.Evaluator, dependency.Progress) {}
 func (*fleet) Progressed(dependency.Progress)               {}
 func (*fleet) TellsOfSources() bool                         { return false }
-func (f *fleet) Changed(_ policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+func (f *fleet) Changed(_ decide.Evaluator, _ dependency.Progress, delta dependency.Delta) {
 	f.told = append(f.told, delta.Workloads...)
 }
 
@@ -81,7 +81,7 @@ func (f *fleet) Changed(_ policy.Evaluator, _ dependency.Progress, delta depende
 func (f *fleet) expect(what string, key dependency.WorkloadKey, told bool, pods ...string) {
 	f.t.Helper()
 	var got []string
-	f.Read(func(now policy.Evaluator) {
+	f.Read(func(now decide.Evaluator) {
 		w := now.Graph.Workload(key)
 		if w == nil {
 			got = append(got, "no workload")
@@ -100,7 +100,7 @@ func (f *fleet) expect(what string, key dependency.WorkloadKey, told bool, pods 
 
 func (f *fleet) revision(what string, key dependency.WorkloadKey, want string) {
 	f.t.Helper()
-	f.Read(func(now policy.Evaluator) {
+	f.Read(func(now decide.Evaluator) {
 		if got := now.Graph.CurrentRevision(now.Graph.Workload(key)); got != want {
 			f.t.Errorf("%s: the current revision is %q, want %q", what, got, want)
 		}
@@ -282,7 +282,7 @@ func TestPods_ChangeTheirController(t *testing.T) {
 			gone := []string{"no workload"}
 			change(f, func() { f.Set(podOf("p", "", "", "", "")) })
 			both("alone", none, none, p)
-			f.Read(func(now policy.Evaluator) {
+			f.Read(func(now decide.Evaluator) {
 				if w := now.Graph.Workload(bare); w == nil || w.ResourceVersion == "" {
 					t.Errorf("the workload of the pod: %+v", w)
 				}
@@ -301,7 +301,7 @@ func TestPods_ChangeTheirController(t *testing.T) {
 			both("another pod", p, none, gone)
 			change(f, func() { f.Set(podOf("p", "example.com/v1", "Shop", "x", "x")) })
 			both("a controller that is not known", none, none, gone)
-			f.Read(func(now policy.Evaluator) {
+			f.Read(func(now decide.Evaluator) {
 				if now.Graph.Pods() != 0 {
 					t.Errorf("%d pods are kept", now.Graph.Pods())
 				}
@@ -389,7 +389,7 @@ func TestPods_CurrentRevision(t *testing.T) {
 	daemonSet(9)
 	f.revision("a DaemonSet", log, "7")
 	f.Set(podOf("log-x", "apps/v1", "DaemonSet", "log", "u", "pod-template-generation=7", "controller-revision-hash=r"))
-	f.Read(func(now policy.Evaluator) {
+	f.Read(func(now decide.Evaluator) {
 		if p := now.Graph.Pod(dependency.PodKey{Namespace: ingesttest.Namespace, Name: "log-x"}); p == nil || p.Revision != "7" {
 			t.Errorf("a pod of a DaemonSet: %+v", p)
 		}

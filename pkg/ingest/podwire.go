@@ -12,7 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // A pod in protobuf has several kilobytes, of which the graph keeps some hundred bytes. Nearly all events of a cluster are of pods, so nothing is
@@ -75,7 +75,7 @@ func decodePodMeta(raw []byte, m *metav1.ObjectMeta) error {
 
 // isReadOfPods reports whether an annotation of pods is read.
 func isReadOfPods(key string) bool {
-	return key == policy.ConfigHashAnnotation || key == policy.RestartAnnotation || key == status.Annotation || key == metav1.InitialEventsAnnotationKey
+	return key == record.ConfigHashAnnotation || key == record.RestartAnnotation || key == status.Annotation || key == metav1.InitialEventsAnnotationKey
 }
 
 // addEntry adds an entry to a map if its key is wanted.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // randomPod returns a pod of which any field may be set. Many statuses are of its containers, and what is looked for is often there.
@@ -44,7 +44,7 @@ func randomPod(seed int64) *corev1.Pod {
 		func(p *corev1.Pod, r randfill.Continue) {
 			r.FillNoCustom(p)
 			if r.Intn(2) == 0 {
-				p.Annotations = map[string]string{policy.ConfigHashAnnotation: r.String(9), status.Annotation: r.String(9), "other": "x"}
+				p.Annotations = map[string]string{record.ConfigHashAnnotation: r.String(9), status.Annotation: r.String(9), "other": "x"}
 			}
 			names := func(statuses []corev1.ContainerStatus, containers []corev1.Container) {
 				for i := range min(len(statuses), len(containers)) {

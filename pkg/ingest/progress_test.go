@@ -17,9 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // progressOf is a sink that records the progress of the index with each notification.
@@ -40,9 +40,9 @@ func (p *progressOf) note(what string, at dependency.Progress) {
 	p.calls = append(p.calls, fmt.Sprintf("%d-%d since %d: %s", at.Watermark, at.Latest, at.Floor, what))
 }
 
-func (p *progressOf) Synced(_ policy.Evaluator, at dependency.Progress) { p.note("synced", at) }
+func (p *progressOf) Synced(_ decide.Evaluator, at dependency.Progress) { p.note("synced", at) }
 
-func (p *progressOf) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency.Delta) {
+func (p *progressOf) Changed(_ decide.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	p.note("changed", at)
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -23,7 +24,7 @@ type recorder struct {
 	mirror map[dependency.WorkloadKey]string
 }
 
-func (r *recorder) Synced(known policy.Evaluator, at dependency.Progress) {
+func (r *recorder) Synced(known decide.Evaluator, at dependency.Progress) {
 	g := known.Graph
 
 	workloads, sources := g.Size()
@@ -32,7 +33,7 @@ func (r *recorder) Synced(known policy.Evaluator, at dependency.Progress) {
 	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
 }
 
-func (r *recorder) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (r *recorder) Changed(known decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	g, workloads := known.Graph, delta.Workloads
 
 	var names []string

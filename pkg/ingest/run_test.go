@@ -34,8 +34,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -63,12 +63,12 @@ func (n *notifier) send(g *dependency.Graph) {
 	n.views <- out
 }
 
-func (n *notifier) Synced(known policy.Evaluator, _ dependency.Progress) {
+func (n *notifier) Synced(known decide.Evaluator, _ dependency.Progress) {
 	g := known.Graph
 	n.send(g)
 }
 
-func (n *notifier) Changed(known policy.Evaluator, _ dependency.Progress, _ dependency.Delta) {
+func (n *notifier) Changed(known decide.Evaluator, _ dependency.Progress, _ dependency.Delta) {
 	g := known.Graph
 
 	n.send(g)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/dump"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -213,7 +214,7 @@ func TestIndex_Unread(t *testing.T) {
 		if diff := cmp.Diff([]string{step.want}, sink.told()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.why, diff)
 		}
-		x.Read(func(known policy.Evaluator) {
+		x.Read(func(known decide.Evaluator) {
 			g := known.Graph
 			if there := g.Unread(key) != nil; there != step.there {
 				t.Errorf("%s: the Secret exists: %t", step.why, there)
@@ -293,7 +294,7 @@ func typesInAnyOrder(t *testing.T, r *rand.Rand) {
 			event()
 		}
 	}
-	x.Read(func(known policy.Evaluator) {
+	x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		for _, name := range []string{"a", "b"} {
 			key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: name}
@@ -349,7 +350,7 @@ func TestReplay_Types(t *testing.T) {
 	token := secretWith(password)
 	token.Name, token.Type = "token", tokenType
 	must(t, replay.List("10", secretWith(password), token))
-	x.Read(func(known policy.Evaluator) {
+	x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "token"}
 		if u := g.Unread(key); u == nil || u.Type != tokenType || g.Source(key) != nil {

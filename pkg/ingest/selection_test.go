@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -200,7 +201,7 @@ func TestIndex_NamespaceSelector(t *testing.T) {
 		if diff := cmp.Diff(want, sink.told()); diff != "" {
 			t.Errorf("%s: notifications (-want +got):\n%s", step.why, diff)
 		}
-		x.Read(func(now policy.Evaluator) {
+		x.Read(func(now decide.Evaluator) {
 			var selected []string
 			now.Graph.EachWorkload(func(w *dependency.Workload) {
 				p := now.Prepare(w).Policy

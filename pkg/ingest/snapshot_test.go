@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A reader sees one state, and the index continues meanwhile.
 func TestIndex_ReadsSnapshots(t *testing.T) {
 	x, sink := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
-	read := x.Read(func(known policy.Evaluator) {
+	read := x.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		must(t,
 			newStore(x, secrets).Update(secret("db", 101)),
@@ -40,7 +40,7 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 		if w := g.Workload(key); w == nil || !strings.Contains(view(g, w), "Secret/db@2") {
 			t.Errorf("the snapshot has changed: %v", w)
 		}
-		x.Read(func(known policy.Evaluator) {
+		x.Read(func(known decide.Evaluator) {
 			now := known.Graph
 			if now.Workload(key) != nil {
 				t.Error("a new reader does not see the last change")
@@ -59,10 +59,10 @@ type meddler struct {
 	graph *dependency.Graph
 }
 
-func (m *meddler) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (m *meddler) Changed(known decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	g := known.Graph
 
-	m.index.Read(func(known policy.Evaluator) {
+	m.index.Read(func(known decide.Evaluator) {
 		now := known.Graph
 		if now != g {
 			m.calls = append(m.calls, "told of another state than the present")
@@ -97,7 +97,7 @@ type both struct {
 	progress progressOf
 }
 
-func (b *both) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (b *both) Changed(known decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 
 	b.recorder.Changed(known, at, delta)
 	b.progress.Changed(known, at, delta)
@@ -143,7 +143,7 @@ func TestIndex_RelistsInParts(t *testing.T) {
 func TestIndex_RestartsAfterReaders(t *testing.T) {
 	x, _ := synced(t, nil, nil)
 	done := make(chan struct{})
-	x.Read(func(policy.Evaluator) {
+	x.Read(func(decide.Evaluator) {
 		go func() {
 			x.Reset()
 			close(done)
@@ -161,7 +161,7 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 		}
 	})
 	<-done
-	if x.Synced() == nil || x.Read(func(policy.Evaluator) {}) {
+	if x.Synced() == nil || x.Read(func(decide.Evaluator) {}) {
 		t.Error("Read = true after the key was replaced")
 	}
 }

@@ -20,7 +20,7 @@ func (Metrics) Notify(e Event) {
 	}
 }
 
-// The triggers of package policy besides the names of sources.
+// The triggers of package record besides the names of sources.
 const (
 	triggerRequest = "Request"
 	triggerUnknown = "Unknown"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // A label has the documented values, whatever text a client writes into an annotation.
@@ -15,8 +15,8 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 	for trigger, want := range map[string]string{
 		"Secret/db":                         "Secret",
 		"ConfigMap/feature-*":               "ConfigMap",
-		policy.TriggerRequest:               "Request",
-		policy.TriggerUnknown:               "Unknown",
+		record.TriggerRequest:               "Request",
+		record.TriggerUnknown:               "Unknown",
 		"":                                  "Unknown",
 		"Secret":                            "Unknown",
 		"Secret/":                           "Unknown",
@@ -36,7 +36,7 @@ func TestMetrics_TriggerHasFixedValues(t *testing.T) {
 func TestEvent_Source(t *testing.T) {
 	for trigger, want := range map[string]string{
 		"Secret/db": "Secret db", "ConfigMap/feature-*": "ConfigMap feature-*", "Secret/a/b": "Secret a/b", "SecretProviderClass/keys": "SecretProviderClass keys",
-		"": "", "Secret": "", "Secret/": "", "/db": "", "secret/db": "", "Pod/web": "", policy.TriggerRequest: "", policy.TriggerUnknown: "",
+		"": "", "Secret": "", "Secret/": "", "/db": "", "secret/db": "", "Pod/web": "", record.TriggerRequest: "", record.TriggerUnknown: "",
 	} {
 		kind, name, found := (&Event{Trigger: trigger}).Source()
 		if got := strings.TrimSpace(string(kind) + " " + name); got != want || found != (want != "") {

@@ -157,7 +157,7 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 		if known[p] {
 			continue
 		}
-		if !possible(name) {
+		if !PossibleName(name) {
 			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names", abbreviate(name))
 		}
 		known[p] = true
@@ -180,9 +180,9 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 // wildcards are the parts of a glob that do not stand for themselves: characters after a backslash, sets, * and ?.
 var wildcards = regexp.MustCompile(`\\.|\[(?:\\.|[^\\\]])*\]|[*?]`)
 
-// possible reports whether an object can have a name, or a name that a glob matches. Wildcards count as
+// PossibleName reports whether an object can have a name, or a name that a glob matches. Wildcards count as
 // letters, because no other character is valid in more places of a name.
-func possible(name string) bool {
+func PossibleName(name string) bool {
 	if len(name) > maxPattern {
 		return false
 	}

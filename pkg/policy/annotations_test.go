@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func TestNewPolicy_AnnotationValues(t *testing.T) {
 	defaults := policy.Defaults{Mode: policy.Auto, Settle: time.Second, MinInterval: 10 * time.Second}
-	base := policy.Policy{Mode: policy.Auto, DeclaredBy: "Default", Strategy: policy.Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
+	base := policy.Policy{Mode: policy.Auto, DeclaredBy: "Default", Strategy: record.Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
 	with := func(f func(*policy.Policy)) policy.Policy {
 		p := base
 		f(&p)
@@ -61,7 +61,7 @@ func TestNewPolicy_AnnotationValues(t *testing.T) {
 		{policy.MinIntervalAnnotation, "5m", with(func(p *policy.Policy) { p.MinInterval = 5 * time.Minute })},
 		{policy.MinIntervalAnnotation, "0", with(func(p *policy.Policy) { p.MinInterval = 0 })},
 		{policy.StrategyAnnotation, "annotation", base},
-		{policy.StrategyAnnotation, "recreate", with(func(p *policy.Policy) { p.Strategy = policy.Recreate })},
+		{policy.StrategyAnnotation, "recreate", with(func(p *policy.Policy) { p.Strategy = record.Recreate })},
 		{"configdep.io/config-hash", "auto", base},
 		{"configdep.io/relaod", "auto", base},
 	} {
@@ -170,22 +170,6 @@ func TestNewPolicy_BoundsGlobs(t *testing.T) {
 			t.Errorf("%s: problems = %q", what, got)
 		}
 	}
-
-	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
-	for i := range dependency.MaxSources {
-		pod.Containers[0].EnvFrom = append(pod.Containers[0].EnvFrom, corev1.EnvFromSource{
-			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("s-", i)}, Optional: new(true)},
-		})
-	}
-	x := newWorld(t, pod)
-	x.annotate(policy.SourcesAnnotation, strings.Join(globs, ","), policy.ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, which count as 64 (one with ? or [ ] counts as 1 plus its length); multiplied by the 500 sources") {
-		t.Errorf("decision = %+v", d)
-	}
-	x.annotate(policy.SettleAnnotation, "soon") // takes precedence
-	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonInvalidAnnotation || !strings.Contains(d.Message, "Invalid annotation configdep.io/settle") || !strings.Contains(d.Message, "too many patterns") {
-		t.Errorf("with an invalid annotation as well, decision = %+v", d)
-	}
 }
 
 func TestNewPolicy_NamesEveryInvalidAnnotation(t *testing.T) {
@@ -216,12 +200,12 @@ func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 		"by the server's default":         {nil, invalid, "Default"},
 		"by its own annotation":           {off, invalid, policy.ReloadAnnotation},
 		"by the namespace's annotation":   {invalid, off, "Namespace " + policy.ReloadAnnotation},
-		"with configdep's annotations":    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
+		"with configdep's annotations":    {map[string]string{record.ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
 		"without annotations":             {nil, nil, "Default"},
 		"with another tool's annotations": {map[string]string{"example.com/reload": "auto"}, nil, "Default"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := policy.Policy{Mode: policy.Off, DeclaredBy: tc.declaredBy, Strategy: policy.Annotate, Settle: time.Second}
+			want := policy.Policy{Mode: policy.Off, DeclaredBy: tc.declaredBy, Strategy: record.Annotate, Settle: time.Second}
 			if diff := cmp.Diff(want, policy.NewPolicy(policy.Annotated{Workload: tc.workload, Namespace: tc.namespace}, policy.Defaults{Mode: policy.Off, Settle: time.Second})); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Dialect reads the annotations of one tool: configdep's, or those of another tool, whose users then need not change
@@ -48,8 +49,8 @@ type Annotated struct {
 	dependency.Traits
 }
 
-// annotated returns what a workload is annotated with.
-func annotated(w *dependency.Workload, namespace map[string]string) Annotated {
+// AnnotatedOf returns what a workload is annotated with.
+func AnnotatedOf(w *dependency.Workload, namespace map[string]string) Annotated {
 	return Annotated{w.Annotations, w.TemplateAnnotations, namespace, w.Labels, w.Namespace, w.Traits}
 }
 
@@ -92,7 +93,7 @@ func (ds Dialects) of(a *Annotated) Dialects {
 
 func allNative(annotations map[string]string) bool {
 	for key := range annotations {
-		if !strings.HasPrefix(key, Prefix) {
+		if !strings.HasPrefix(key, record.Prefix) {
 			return false
 		}
 	}
@@ -179,10 +180,10 @@ func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign
 
 // readAnnotations returns the annotations of a workload and of its pod template that are kept.
 func (ds Dialects) readAnnotations(object, template map[string]string) dependency.Annotations {
-	out := dependency.Annotations{Marks: MarksOf(object)}
-	out.Marks.TemplateHash, out.Marks.ReloadedAt = template[ConfigHashAnnotation], template[ReloadedAtAnnotation]
+	out := dependency.Annotations{Marks: record.MarksOf(object)}
+	out.Marks.TemplateHash, out.Marks.ReloadedAt = template[record.ConfigHashAnnotation], template[record.ReloadedAtAnnotation]
 	for key, value := range object {
-		if ds.Owns(key) && !slices.Contains(workloadMarks, key) {
+		if ds.Owns(key) && !record.IsWorkloadMark(key) {
 			set(&out.Settings, key, keep(value))
 		}
 	}

@@ -8,32 +8,30 @@ import (
 	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/record"
 )
-
-// Prefix is that of all annotations of configdep.
-const Prefix = "configdep.io/"
 
 // The annotations that users set on workloads, and on namespaces as defaults for the
 // workloads in them.
 const (
-	ReloadAnnotation      = Prefix + "reload"
-	SourcesAnnotation     = Prefix + "sources"
-	ExcludeAnnotation     = Prefix + "exclude"
-	KindsAnnotation       = Prefix + "kinds"
-	LiveVolumesAnnotation = Prefix + "live-volumes"
-	SettleAnnotation      = Prefix + "settle"
-	MinIntervalAnnotation = Prefix + "min-interval"
-	StrategyAnnotation    = Prefix + "strategy"
+	ReloadAnnotation      = record.Prefix + "reload"
+	SourcesAnnotation     = record.Prefix + "sources"
+	ExcludeAnnotation     = record.Prefix + "exclude"
+	KindsAnnotation       = record.Prefix + "kinds"
+	LiveVolumesAnnotation = record.Prefix + "live-volumes"
+	SettleAnnotation      = record.Prefix + "settle"
+	MinIntervalAnnotation = record.Prefix + "min-interval"
+	StrategyAnnotation    = record.Prefix + "strategy"
 	// FieldsAnnotation, only on the workload itself, names fields that get their values from ConfigMaps and Secrets.
-	FieldsAnnotation = Prefix + "fields"
+	FieldsAnnotation = record.Prefix + "fields"
 )
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
 const (
-	IgnoreAnnotation = Prefix + "ignore"
-	MatchAnnotation  = Prefix + "match"
+	IgnoreAnnotation = record.Prefix + "ignore"
+	MatchAnnotation  = record.Prefix + "match"
 	// AllowFieldsAnnotation, on a Secret, lists the workloads, KIND/NAME, that may have fields which are set from it.
-	AllowFieldsAnnotation = Prefix + "allow-fields"
+	AllowFieldsAnnotation = record.Prefix + "allow-fields"
 )
 
 // native is the dialect of configdep itself. Each annotation is looked up on the workload, then on its namespace, then
@@ -44,7 +42,7 @@ type native struct{}
 func (native) Name() string { return "configdep" }
 
 // Owns implements Dialect.
-func (native) Owns(key string) bool { return strings.HasPrefix(key, Prefix) }
+func (native) Owns(key string) bool { return strings.HasPrefix(key, record.Prefix) }
 
 // OwnsOnTemplate implements Dialect.
 func (native) OwnsOnTemplate(string) bool { return false }
@@ -69,8 +67,8 @@ func (native) Declare(d *Declaration) {
 // name a strategy.
 func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 	r := reader{workload: d.Workload, namespace: d.Namespace, problems: &p.Problems}
-	strategy = parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
-		strategy, err := ParseStrategy(value)
+	strategy = parse(&r, StrategyAnnotation, func(value string) (record.Strategy, error) {
+		strategy, err := record.ParseStrategy(value)
 		if err == nil && d.defaults.Strategies != nil && !slices.Contains(d.defaults.Strategies, strategy) {
 			p.StrategyNotAllowed, err = true, errNotAllowed
 		}

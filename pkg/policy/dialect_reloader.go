@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // ReloaderAnnotations are the annotations of Stakater Reloader whose names its users can change. An empty one has the usual
@@ -94,7 +95,7 @@ func (r *reloader) OwnsOnTemplate(key string) bool {
 
 // fixed reports whether an annotation of Reloader has a name that its users cannot change.
 func (r *reloader) fixed(key string) bool {
-	return key == rolloutStrategy || key == lastReloadedFrom || slices.ContainsFunc(r.kinds, func(k reloaderKind) bool {
+	return key == rolloutStrategy || key == record.LastReloadedFrom || slices.ContainsFunc(r.kinds, func(k reloaderKind) bool {
 		return key == k.exclude || k.kind == dependency.SecretProviderClass && (key == k.list || key == k.auto)
 	})
 }
@@ -105,7 +106,7 @@ func (r *reloader) Declare(d *Declaration) {
 		r.declareKind(d, &k)
 	}
 	if d.Workload[rolloutStrategy] == "restart" && d.RestartsAt {
-		d.policy.Strategy = byKind{dependency.RestartAt}
+		d.policy.Strategy = record.OfRestart(dependency.RestartAt)
 	}
 	pause := &d.policy.Pause
 	if pause.Since = d.Workload[r.names.PausedAt]; pause.Since != "" {
@@ -177,12 +178,8 @@ func (r *reloader) Source(annotations map[string]string) dependency.SourceMarks 
 	return dependency.SourceMarks{Ignored: annotations[r.names.Ignore] == "true", Match: annotations[r.names.Match] == "true"}
 }
 
-// lastReloadedFrom, on a pod template, tells which source caused the last restart. Reloader writes it, and so does configdep
-// for workloads that Reloader's annotations opt in, because dashboards and scripts read it.
-const lastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
-
 // MarksAnnotation implements Dialect.
-func (*reloader) MarksAnnotation(key string) bool { return key == lastReloadedFrom }
+func (*reloader) MarksAnnotation(key string) bool { return key == record.LastReloadedFrom }
 
 // MarksVariable implements Dialect.
-func (*reloader) MarksVariable(name string) bool { return MarksVariable(name) }
+func (*reloader) MarksVariable(name string) bool { return record.MarksVariable(name) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // foreign is the dialect of a tool with an annotation to restart workloads, and no settings.
@@ -93,7 +94,7 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 // only those that Reloader reads there.
 func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
-		policy.ReloadAnnotation: true, policy.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
+		policy.ReloadAnnotation: true, record.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
 	} {
 		if got := policy.Dialects(nil).Owns(key); got != want {
 			t.Errorf("Owns(%q) = %v, want %v", key, got, want)
@@ -104,7 +105,7 @@ func TestOwns(t *testing.T) {
 		t.Error("the annotations of another dialect are dropped")
 	}
 	read := policy.ReadAnnotations(
-		map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"},
+		map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: "h"},
 		map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", reloaderAuto: "true", secretList: "db", pausePeriod: "1m"},
 	)
 	want := dependency.Annotations{

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	"github.com/configdep/configdep/pkg/record"
+)
 
 func FuzzParseMode(f *testing.F) {
 	f.Add("auto")
@@ -35,8 +35,8 @@ func FuzzParseDuration(f *testing.F) {
 		if want, wantErr := time.ParseDuration(value); (err == nil) != (wantErr == nil && want >= 0) || err == nil && d != want {
 			t.Errorf("parseDuration(%q) = %v, %v; want %v, %v", value, d, err, want, wantErr)
 		}
-		if interval(d, 3) < d {
-			t.Errorf("interval = %v, want at least %v", interval(d, 3), d)
+		if record.Interval(d, 3) < d {
+			t.Errorf("interval = %v, want at least %v", record.Interval(d, 3), d)
 		}
 	})
 }
@@ -99,60 +99,13 @@ func FuzzNewPolicy(f *testing.F) {
 		}
 		p := NewPolicy(annotated, Defaults{Mode: Auto, Settle: time.Second})
 		_, err := ParseMode(string(p.Mode))
-		if err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Pause.Period < 0 || !slices.Contains(strategies, p.Strategy) || p.DeclaredBy == "" {
+		if err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Pause.Period < 0 || !slices.Contains(record.Strategies(), p.Strategy) || p.DeclaredBy == "" {
 			t.Errorf("%+v leads to the invalid policy %+v", annotated, p)
 		}
 		for _, problem := range p.Problems {
 			if len(problem) > 800 || !strings.HasPrefix(problem, "invalid annotation ") && !strings.HasPrefix(problem, "annotation ") {
 				t.Errorf("%+v leads to the problem %q", annotated, problem)
 			}
-		}
-	})
-}
-
-// FuzzLastReload: a value that is read can be written, and is then read as the same value.
-func FuzzLastReload(f *testing.F) {
-	f.Add(`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","automatic":"2026-03-01T12:00:00.000000Z","streak":3}`)
-	f.Add(`{"time":"2026-03-01T12:00:00.000000+14:00","streak":-1}`)
-	f.Fuzz(func(t *testing.T, value string) {
-		w := AnnotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil)
-		last := LastReloadOf(w)
-		if last == nil {
-			return
-		}
-		if last.Time.IsZero() {
-			t.Errorf("%q is read as a restart without a time", value)
-		}
-		next := NewAutomaticReload(last, epoch, time.Second, "Secret/db")
-		if at := notBefore(&next, time.Second, epoch); at.Before(epoch.Add(time.Second)) || at.After(epoch.Add(time.Hour)) {
-			t.Errorf("after %q and another restart, the next one is allowed at %v", value, at)
-		}
-		if at := notBefore(last, time.Second, epoch); at.After(epoch.Add(2 * time.Hour)) {
-			t.Errorf("%q delays restarts until %v", value, at)
-		}
-		w.Marks.LastReload = last.json()
-		if year := last.Time.UTC().Year(); year < 0 || year > 9999 || strings.Contains(last.json(), "null") {
-			return // such times cannot be written
-		}
-		if diff := cmp.Diff(last, LastReloadOf(w)); diff != "" {
-			t.Errorf("%q (-read +read again):\n%s", value, diff)
-		}
-	})
-}
-
-// FuzzRecord: any client can write annotations. A record that is read can be written, and is then read as the same record.
-func FuzzRecord(f *testing.F) {
-	f.Add("v1.a.b", `{"at":"2026-03-01T12:00:00.5Z","for":"v1.a.c","scope":"s","sources":{"Secret/db":"90a6b2c8.01@1772366400","ConfigMap/a":"*"}}`)
-	f.Add("", `{"at":"9999-12-31T23:59:59-14:00","sources":{"Secret/db":"@9223372036854775807"}}`)
-	f.Add("v1", "null")
-	f.Fuzz(func(t *testing.T, hash, sources string) {
-		read := recordFrom(hash, sources)
-		if read.Sources == nil {
-			return
-		}
-		again := recordFrom(read.Hash, read.sources())
-		if diff := cmp.Diff(read, again); diff != "" {
-			t.Errorf("%q (-read +read again):\n%s", sources, diff)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func patternsOfKind(value string, parse func(string) ([]dependency.Pattern, erro
 			return nil, err
 		}
 		for _, p := range more {
-			if known[p] || !p.Regexp() && !possible(p.Name) {
+			if known[p] || !p.Regexp() && !PossibleName(p.Name) {
 				continue
 			}
 			known[p] = true

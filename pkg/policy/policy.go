@@ -4,15 +4,14 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/fields"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Defaults apply where no annotation does. They are flags of the server.
@@ -24,9 +23,9 @@ type Defaults struct {
 	ReleaseSettle time.Duration
 	MinInterval   time.Duration
 	// Strategies are those that workloads may ask for; nil: all. Some need rights that the server may lack.
-	Strategies []Strategy
+	Strategies []record.Strategy
 	// Strategy is that of workloads that ask for none; nil: Annotate.
-	Strategy Strategy
+	Strategy record.Strategy
 	// Observe: nothing is written to workloads; what would be done is only shown.
 	Observe bool
 	// Dialects are those that are read.
@@ -55,7 +54,7 @@ type Policy struct {
 	DeclaredBy string
 	// Modes are those for sources of each kind; nil: each is Mode, declared by DeclaredBy.
 	Modes    map[dependency.SourceKind]KindMode
-	Strategy Strategy
+	Strategy record.Strategy
 	// Sources trigger, whether or not the template consumes them. Exclude never do.
 	Sources, Exclude []dependency.Pattern
 	// NamedBy and ExcludedBy are the annotations of other dialects that name Sources and Exclude; of the sources that
@@ -69,7 +68,7 @@ type Policy struct {
 	// Reruns: the workload is run again when content changes; see Rerun.
 	Reruns bool
 	// Pause is for how long a Deployment is paused when it is restarted.
-	Pause Pause
+	Pause record.Pause
 	// ReportsSource: a restart leaves on the pod template which source caused it, as Reloader does.
 	ReportsSource bool
 	// Fields are the fields of the workload that get their values from sources.
@@ -104,12 +103,12 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 		return p
 	}
 	p, shared := Policy{}, defaults
-	p.declare(a, &shared)
+	p.Declare(a, &shared)
 	return p
 }
 
-// declare sets the policy to NewPolicy.
-func (p *Policy) declare(a Annotated, defaults *Defaults) {
+// Declare sets the policy to NewPolicy.
+func (p *Policy) Declare(a Annotated, defaults *Defaults) {
 	*p = defaults.policy()
 	if defaults.suffice(&a) {
 		p.fit(&a.Traits, false)
@@ -157,17 +156,17 @@ func (d *Defaults) policy() Policy {
 // suffice reports whether nothing is annotated, as on most workloads, so that the policy is that of the defaults.
 func (d *Defaults) suffice(a *Annotated) bool { return a.empty() && !d.AutoReloadAll }
 
-// modeOf returns the mode for sources of a kind.
-func (p *Policy) modeOf(kind dependency.SourceKind) Mode {
+// ModeOf returns the mode for sources of a kind.
+func (p *Policy) ModeOf(kind dependency.SourceKind) Mode {
 	if p.Modes == nil {
 		return p.Mode
 	}
 	return p.Modes[kind].Mode
 }
 
-func (d *Defaults) strategy() Strategy {
+func (d *Defaults) strategy() record.Strategy {
 	if d.Strategy == nil {
-		return Annotate
+		return record.Annotate
 	}
 	return d.Strategy
 }
@@ -180,9 +179,9 @@ func (p *Policy) Patterns() dependency.Patterns {
 	return dependency.Patterns{Sources: p.Sources, Exclude: p.Exclude}
 }
 
-// bound adds a problem if there are too many globs for the number of sources that the template and the policy
+// Bound adds a problem if there are too many globs for the number of sources that the template and the policy
 // name.
-func (p *Policy) bound(sources int) {
+func (p *Policy) Bound(sources int) {
 	globs, work := 0, 0
 	for _, patterns := range [][]dependency.Pattern{p.Sources, p.Exclude} {
 		for _, x := range patterns {
@@ -222,8 +221,8 @@ func (p *Policy) boundNames() {
 	}
 }
 
-// notAdmitted adds a problem for globs that the graph does not admit.
-func (p *Policy) notAdmitted() {
+// RefuseGlobs adds a problem for globs that the graph does not admit.
+func (p *Policy) RefuseGlobs() {
 	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count); workloads that were created earlier leave no room for the patterns of this one",
 		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
 }
@@ -279,137 +278,4 @@ func abbreviate(value string) string {
 		return value
 	}
 	return strings.ToValidUTF8(value[:most], "") + "…"
-}
-
-// matchers match many sources against the patterns of a policy.
-type matchers struct {
-	sources, exclude dependency.Matcher
-	policy           *Policy
-	globs            []dependency.Pattern // of the sources, if other dialects name any
-}
-
-func (p *Policy) matchers() matchers {
-	m := matchers{sources: dependency.NewMatcher(p.Sources), exclude: dependency.NewMatcher(p.Exclude), policy: p}
-	if p.NamedBy != nil {
-		m.globs = slices.DeleteFunc(slices.Clone(p.Sources), func(x dependency.Pattern) bool { return !x.Glob() })
-	}
-	return m
-}
-
-// naming is what the patterns of a policy say about a source.
-type naming struct {
-	excluded bool
-	byName   bool
-	globs    []int // the numbers of those that name it; valid until the next source
-	whole    bool  // all its keys count, because of the dialect that names it
-}
-
-func (n *naming) named() bool { return n.byName || len(n.globs) > 0 }
-
-// of returns what they say about a source. Buffer is reused from the previous result.
-func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) naming {
-	n := naming{
-		excluded: m.exclude.Matches(kind, name),
-		byName:   m.sources.Names(kind, name),
-		globs:    m.sources.Globs(kind, name, buffer.globs[:0]),
-	}
-	n.whole = m.policy.NamedBy != nil && m.namedBy(kind, name, &n) != ""
-	return n
-}
-
-// namedBy returns the annotation of another dialect that names a source.
-func (m *matchers) namedBy(kind dependency.SourceKind, name string, n *naming) string {
-	if by := m.policy.NamedBy[dependency.Pattern{Kind: kind, Name: name}]; by != "" || m.policy.NamedBy == nil {
-		return by
-	}
-	for _, i := range n.globs {
-		if by := m.policy.NamedBy[m.globs[i]]; by != "" {
-			return by
-		}
-	}
-	return ""
-}
-
-// declaredBy returns the annotation that excludes or names a source, or selects the sources of its kind; empty: it is
-// Policy.DeclaredBy.
-func (m *matchers) declaredBy(kind dependency.SourceKind, name string, n *naming) string {
-	p := m.policy
-	switch {
-	case n.excluded:
-		return cmp.Or(p.ExcludedBy[dependency.Pattern{Kind: kind, Name: name}], ExcludeAnnotation)
-	case n.named():
-		return cmp.Or(m.namedBy(kind, name, n), SourcesAnnotation)
-	case p.Modes != nil:
-		return p.Modes[kind].DeclaredBy
-	default:
-		return ""
-	}
-}
-
-// verdict reports whether a change of a source restarts the workload, and if not, why. Remembered
-// reports whether an absent source counted: it has no annotations any longer, but its deletion is a
-// change for workloads in mode Matched.
-func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
-	mode := p.modeOf(r.Kind)
-	switch {
-	case source != nil && source.Ignored:
-		return false, ReasonIgnored
-	case n.excluded:
-		return false, ReasonExcluded
-	case n.named():
-		return true, ""
-	case p.Mode == Listed:
-		return false, ReasonNotListed
-	case p.Modes != nil && breadth[mode] <= breadth[Listed]:
-		return false, ReasonKindNotWatched
-	case mode == Matched && (source == nil && !remembered || source != nil && !source.Match):
-		return false, ReasonNotMatched
-	case p.Kinds != nil && !slices.Contains(p.Kinds, r.Kind):
-		return false, ReasonKindNotWatched
-	case !r.Reads() && r.Mountable():
-		return false, ReasonNotMounted
-	case !r.Reads():
-		return false, ReasonNotRead
-	case p.LiveVolumes && !slices.ContainsFunc(r.Uses, needsRestart):
-		return false, ReasonLiveVolume
-	default:
-		return true, ""
-	}
-}
-
-// Why a change of a source does not restart a workload by itself.
-const (
-	ReasonReloadOff      = "ReloadOff"
-	ReasonNotObserved    = "NotObserved"
-	ReasonIgnored        = "Ignored"
-	ReasonExcluded       = "Excluded"
-	ReasonNotListed      = "NotListed"
-	ReasonNotMatched     = "NotMatched"
-	ReasonKindNotWatched = "KindNotWatched"
-	ReasonNotMounted     = "NotMounted"
-	ReasonNotRead        = "NotRead"
-	ReasonLiveVolume     = "LiveVolume"
-)
-
-// needsRestart reports whether a running container keeps the old content of a use.
-func needsRestart(u dependency.Use) bool {
-	file := u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
-	return u.Reads() && (!file || u.SubPath)
-}
-
-// effective narrows a reference to the uses whose content counts, and widens it to the
-// whole source when the policy names it though nothing reads it, or in a dialect in which all keys count.
-func (p *Policy) effective(r *dependency.Reference, n naming) dependency.Reference {
-	out := *r
-	if n.whole {
-		out.Uses = dependency.Wholly
-		return out
-	}
-	if p.LiveVolumes && slices.ContainsFunc(r.Uses, needsRestart) {
-		out.Uses = slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !needsRestart(u) })
-	}
-	if !out.Reads() || p.LiveVolumes && !slices.ContainsFunc(out.Uses, needsRestart) {
-		out.Uses = dependency.Wholly
-	}
-	return out
 }

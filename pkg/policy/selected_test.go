@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // In a namespace that is not selected, no workload is restarted automatically, and no annotation changes that.
@@ -28,7 +29,7 @@ func TestNewPolicy_OfANamespaceThatIsNotSelected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			read := policy.Dialects(nil).ReadNamespace(tt.namespace, tt.labels, false)
 			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: read}, policy.Defaults{Mode: policy.Auto})
-			want := policy.Policy{Mode: policy.Off, DeclaredBy: "--namespace-selector", Strategy: policy.Annotate}
+			want := policy.Policy{Mode: policy.Off, DeclaredBy: "--namespace-selector", Strategy: record.Annotate}
 			if diff := cmp.Diff(want, p); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -162,9 +162,9 @@ func isReadyCondition(c corev1.PodCondition) bool {
 
 // mayRestart is mayRestart of a pod that was just read: if it was told something else than is known, that was just now.
 func (r *Restart) mayRestart(p *corev1.Pod) bool {
-	now := p.Annotations[policy.RestartAnnotation]
+	now := p.Annotations[record.RestartAnnotation]
 	known := r.Pod(p.Name)
-	if known == nil || known.UID != p.UID || known.InPlace == nil || known.InPlace.Told[policy.RestartAnnotation] != now {
+	if known == nil || known.UID != p.UID || known.InPlace == nil || known.InPlace.Told[record.RestartAnnotation] != now {
 		return now != ""
 	}
 	return mayRestart(known, r.Now)

@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -96,7 +96,7 @@ func TestBudget_CountsAllPages(t *testing.T) {
 			return true, list, nil
 		}
 		list.Items = []corev1.Pod{ready("told", func(p *corev1.Pod) { // just now: the index does not know
-			p.Annotations = map[string]string{policy.RestartAnnotation: "0123456789abcdef"}
+			p.Annotations = map[string]string{record.RestartAnnotation: "0123456789abcdef"}
 		}), ready("b", nil), ready("unready", func(p *corev1.Pod) { p.Status.Conditions = nil })}
 		return true, list, failed
 	})

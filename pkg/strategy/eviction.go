@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -31,7 +31,7 @@ type eviction struct{ rollout }
 
 // Continue implements Effects.
 func (eviction) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
-	evict, valid := policy.PodsToEvictOf(r.Workload)
+	evict, valid := record.PodsToEvictOf(r.Workload)
 	pods := survey{evict: evict, availability: r.availability()}
 	for _, p := range r.Pods {
 		pods.add(p)
@@ -40,7 +40,7 @@ func (eviction) Continue(ctx context.Context, client workload.Client, r *Restart
 	dead := r.dead(&pods.availability, pods.ending)
 	switch {
 	case !valid:
-		return Next{RollOut: true, Because: "another client changed the annotation " + policy.RecreatingAnnotation}, nil
+		return Next{RollOut: true, Because: "another client changed the annotation " + record.RecreatingAnnotation}, nil
 	case next == nil:
 		r.Memory.ending = nil
 		return Next{Done: true}, nil
@@ -145,7 +145,7 @@ func (a *availability) some(available, all int32) string {
 type survey struct {
 	availability
 
-	evict policy.PodsToEvict
+	evict record.PodsToEvict
 	// next is the pod to evict next, or nil. Pods that are not ready come first: they serve no
 	// requests, and those that cannot become ready with old content must not hold up the others.
 	next *dependency.Pod

@@ -14,13 +14,14 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // evicting returns pods to evict with the UIDs.
-func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
+func evicting(t *testing.T, uids ...types.UID) record.PodsToEvict {
 	t.Helper()
-	p := policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
-	data, err := p.RestartPatch(&dependency.Workload{}, &policy.Restart{Present: policy.Record{Hash: "v1.a.b"}, Pods: uids})
+	p := policy.Policy{Mode: policy.Auto, Strategy: record.Recreate}
+	data, err := p.RestartPatch(&dependency.Workload{}, &record.Restart{Present: record.Record{Hash: "v1.a.b"}, Pods: uids})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,14 +29,14 @@ func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	if err := json.Unmarshal(data, &patch); err != nil {
 		t.Fatal(err)
 	}
-	pods, valid := policy.PodsToEvictOf(&dependency.Workload{Marks: policy.MarksOf(patch.Metadata.Annotations)})
+	pods, valid := record.PodsToEvictOf(&dependency.Workload{Marks: record.MarksOf(patch.Metadata.Annotations)})
 	if !valid {
 		t.Errorf("annotations %v are not valid", patch.Metadata.Annotations)
 	}
 	return pods
 }
 
-func surveyOf(pods []*dependency.Pod, evict policy.PodsToEvict) survey {
+func surveyOf(pods []*dependency.Pod, evict record.PodsToEvict) survey {
 	s := survey{evict: evict}
 	for _, p := range pods {
 		s.add(p)

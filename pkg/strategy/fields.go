@@ -24,11 +24,13 @@ import (
 	"k8s.io/client-go/openapi"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	setfields "github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/jsonpatch"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -150,7 +152,7 @@ func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.
 			return nil, missing, nil
 		}
 		s := &list.Items[i]
-		if !setfields.Allowed(policy.AllowFields(s.Annotations), policy.FieldsTarget(w)) {
+		if !setfields.Allowed(policy.AllowFields(s.Annotations), decide.FieldsTarget(w)) {
 			return nil, fmt.Sprintf("Secret %s does not allow it (%s)", a.Name, policy.AllowFieldsAnnotation), nil
 		}
 		return s.Data, "", nil
@@ -181,7 +183,7 @@ func (f *Fields) apply(ctx context.Context, k *kind.Kind, w *dependency.Workload
 	}
 	defer clear(data)
 	applied, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.ApplyPatchType, data, metav1.PatchOptions{
-		FieldManager: policy.FieldsManager, Force: new(false), FieldValidation: metav1.FieldValidationStrict,
+		FieldManager: record.FieldsManager, Force: new(false), FieldValidation: metav1.FieldValidationStrict,
 	})
 	switch {
 	case err == nil:
@@ -254,7 +256,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	entries := o.GetManagedFields()
 	operations := []jsonpatch.Operation{jsonpatch.Unchanged(o.GetResourceVersion())}
 	for i, e := range slices.Backward(entries) {
-		if e.Manager == policy.FieldsManager {
+		if e.Manager == record.FieldsManager {
 			operations = append(operations, jsonpatch.Remove(fmt.Sprintf("/metadata/managedFields/%d", i)))
 		}
 	}
@@ -268,7 +270,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	if err != nil {
 		return "", err
 	}
-	released, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: policy.FieldManager})
+	released, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: record.FieldManager})
 	if err != nil {
 		if apierrors.IsInvalid(err) && len(causesOf(err)) == 0 { // the test of the version has failed; what else is invalid has causes
 			return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))

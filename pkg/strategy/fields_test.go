@@ -22,6 +22,7 @@ import (
 	setfields "github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -173,11 +174,11 @@ func TestFields_Release(t *testing.T) {
 		conflict bool
 	}{
 		"nothing is owned":       {managers: []string{"kubectl"}, version: "5"},
-		"some":                   {managers: []string{"kubectl", policy.FieldsManager}, version: "6", removes: "/metadata/managedFields/1"},
-		"all":                    {managers: []string{policy.FieldsManager}, version: "6", removes: `"value":[{}]`},
-		"it has changed":         {managers: []string{"kubectl", policy.FieldsManager}, refuses: testFails, conflict: true},
-		"a policy refuses it":    {managers: []string{"kubectl", policy.FieldsManager}, refuses: policyDenies},
-		"the server has trouble": {managers: []string{"kubectl", policy.FieldsManager}, refuses: apierrors.NewInternalError(context.DeadlineExceeded)},
+		"some":                   {managers: []string{"kubectl", record.FieldsManager}, version: "6", removes: "/metadata/managedFields/1"},
+		"all":                    {managers: []string{record.FieldsManager}, version: "6", removes: `"value":[{}]`},
+		"it has changed":         {managers: []string{"kubectl", record.FieldsManager}, refuses: testFails, conflict: true},
+		"a policy refuses it":    {managers: []string{"kubectl", record.FieldsManager}, refuses: policyDenies},
+		"the server has trouble": {managers: []string{"kubectl", record.FieldsManager}, refuses: apierrors.NewInternalError(context.DeadlineExceeded)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{managers: tt.managers, refuses: tt.refuses}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/judge"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -41,7 +41,7 @@ type inPlace struct{ rollout }
 // Continue implements Effects. The order matters: what has been done is recorded before the next pod is told, so that no step depends on
 // what only this process knows.
 func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
-	of, valid := policy.PodsInPlaceOf(r.Workload)
+	of, valid := record.PodsInPlaceOf(r.Workload)
 	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused, seen: r.Memory.unstarted, unstarted: map[types.UID]string{}}
 	for _, p := range r.Pods {
 		if wait := r.Memory.awaits(p, r.Now); wait > 0 {
@@ -53,7 +53,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 	dead := r.dead(&pods.availability, pods.ending)
 	switch {
 	case !valid:
-		return Next{RollOut: true, Because: "another client changed the annotation " + policy.RecreatingAnnotation}, nil
+		return Next{RollOut: true, Because: "another client changed the annotation " + record.RecreatingAnnotation}, nil
 	case len(pods.left) == 0:
 		r.Memory.ending = nil
 		return Next{Done: true, InPlace: &InPlace{Pods: pods.back}}, nil
@@ -100,7 +100,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 			return Next{After: after, Waits: waits, Why: why}, nil
 		}
 	}
-	told := policy.Told{Since: r.Now, Again: r.Now}
+	told := record.Told{Since: r.Now, Again: r.Now}
 	if before, found := toldLast(p); found {
 		told.Unfinished = hasStarted(p, &before) && (!restarted(p, &before) || unsure(p, &before, r.Now))
 	}
@@ -109,7 +109,7 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 }
 
 // await takes the next step while a pod has been told and is not back.
-func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.PodsInPlace, p *dependency.Pod) (Next, error) {
+func (r *Restart) await(ctx context.Context, client workload.Client, of *record.PodsInPlace, p *dependency.Pod) (Next, error) {
 	told, times := toldOf(p, of.ID)
 	again := tellsAgain(of, &told)
 	switch {
@@ -118,7 +118,7 @@ func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.
 		next, err := r.write(ctx, client, p, &told, of.ID, times)
 		return r.refused(of, p, next, err)
 	case waiting(p, &told) && !r.Now.Before(again):
-		return r.tell(ctx, client, p, of.ID, policy.Told{Since: told.Since, Again: r.Now}, times+1)
+		return r.tell(ctx, client, p, of.ID, record.Told{Since: told.Since, Again: r.Now}, times+1)
 	}
 	next := r.availability()
 	next.changes(again)
@@ -129,7 +129,7 @@ func (r *Restart) await(ctx context.Context, client workload.Client, of *policy.
 
 // tellsAgain returns when a pod is told again. Each time, its restarter lets it drain. So once that has failed, the pauses are doubled: each is
 // as long as it has been since the pod was told first.
-func tellsAgain(of *policy.PodsInPlace, told *policy.Told) time.Time {
+func tellsAgain(of *record.PodsInPlace, told *record.Told) time.Time {
 	after := tellAgain
 	if of.Failed != "" {
 		after = min(max(after, told.Again.Sub(told.Since)), tellAtLeast)
@@ -139,7 +139,7 @@ func tellsAgain(of *policy.PodsInPlace, told *policy.Told) time.Time {
 
 // refused remembers whether a pod could be told, and returns the step. If none could be told for a while, that is recorded, so that every
 // replica shows it. The others are tried next: what refuses one pod may allow them.
-func (r *Restart) refused(of *policy.PodsInPlace, p *dependency.Pod, next Next, err error) (Next, error) {
+func (r *Restart) refused(of *record.PodsInPlace, p *dependency.Pod, next Next, err error) (Next, error) {
 	m := r.Memory
 	if err == nil {
 		m.refusedSince = time.Time{}
@@ -153,7 +153,7 @@ func (r *Restart) refused(of *policy.PodsInPlace, p *dependency.Pod, next Next, 
 		return Next{}, err
 	}
 	progress := *of
-	progress.Refused = policy.RefusedOf(p.Name, errors.Unwrap(err))
+	progress.Refused = record.RefusedOf(p.Name, errors.Unwrap(err))
 	return Next{InPlace: &InPlace{Progress: &progress}, Failed: progress.Refused}, nil
 }
 
@@ -176,7 +176,7 @@ func (r *Restart) areUpToDate() bool {
 }
 
 // tell tells a pod to restart.
-func (r *Restart) tell(ctx context.Context, client workload.Client, p *dependency.Pod, restart string, told policy.Told, times int) (Next, error) {
+func (r *Restart) tell(ctx context.Context, client workload.Client, p *dependency.Pod, restart string, told record.Told, times int) (Next, error) {
 	told.Hash, told.Restarts = r.Hash, map[string]int32{}
 	for i := range p.Containers {
 		if c := &p.Containers[i]; c.Ran {
@@ -191,9 +191,9 @@ func (r *Restart) tell(ctx context.Context, client workload.Client, p *dependenc
 }
 
 // write patches a pod.
-func (r *Restart) write(ctx context.Context, client workload.Client, p *dependency.Pod, told *policy.Told, restart string, times int) (Next, error) {
+func (r *Restart) write(ctx context.Context, client workload.Client, p *dependency.Pod, told *record.Told, restart string, times int) (Next, error) {
 	patch := told.PodPatch(p.UID, strconv.FormatUint(p.Version, 10), restart, times)
-	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: policy.FieldManager})
+	_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: record.FieldManager})
 	switch {
 	case err == nil:
 		r.Memory.acted(p, r.Now)
@@ -206,18 +206,18 @@ func (r *Restart) write(ctx context.Context, client workload.Client, p *dependen
 }
 
 // toldOf and toldLast return what policy.ToldOf and policy.ToldLast do of a pod.
-func toldOf(p *dependency.Pod, restart string) (policy.Told, int) {
+func toldOf(p *dependency.Pod, restart string) (record.Told, int) {
 	if p.InPlace == nil {
-		return policy.Told{}, 0
+		return record.Told{}, 0
 	}
-	return policy.ToldOf(p.InPlace.Told, restart)
+	return record.ToldOf(p.InPlace.Told, restart)
 }
 
-func toldLast(p *dependency.Pod) (policy.Told, bool) {
+func toldLast(p *dependency.Pod) (record.Told, bool) {
 	if p.InPlace == nil {
-		return policy.Told{}, false
+		return record.Told{}, false
 	}
-	return policy.ToldLast(p.InPlace.Told)
+	return record.ToldLast(p.InPlace.Told)
 }
 
 func isReady(p *dependency.Pod) bool { return !p.Ready.IsZero() }
@@ -226,7 +226,7 @@ func isReady(p *dependency.Pod) bool { return !p.Ready.IsZero() }
 type restarts struct {
 	availability
 
-	of policy.PodsInPlace
+	of record.PodsInPlace
 	// left are those that have yet to be restarted, and back are those that have been since the last step was recorded.
 	left []types.UID
 	back []PodStep
@@ -285,7 +285,7 @@ func (s *restarts) add(p *dependency.Pod) {
 	switch told, times := toldOf(p, s.of.ID); {
 	case times == 0 && late && runs:
 		return
-	case times == 0 && !before && !hasStarted(p, &policy.Told{}), times > 0 && !hasStarted(p, &told): // the others need not wait for it
+	case times == 0 && !before && !hasStarted(p, &record.Told{}), times > 0 && !hasStarted(p, &told): // the others need not wait for it
 		s.waiting = p.Name
 	case times == 0:
 		at := placeOf(p, s.now)
@@ -335,7 +335,7 @@ func (s *restarts) startsLate(p *dependency.Pod) (late, run bool) {
 
 // hasStarted reports whether a container of a pod that was told has ever run. If none has, there is nothing that the others could wait for.
 // While containers restart, they may look as if they never ran.
-func hasStarted(p *dependency.Pod, told *policy.Told) bool {
+func hasStarted(p *dependency.Pod, told *record.Told) bool {
 	restarter := apart(p)
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -394,7 +394,7 @@ func apart(p *dependency.Pod) string {
 
 // restarted reports whether all containers of a pod have restarted since it was told. A container that had never run then has started
 // since.
-func restarted(p *dependency.Pod, told *policy.Told) bool {
+func restarted(p *dependency.Pod, told *record.Told) bool {
 	has, _ := progressOf(p, told)
 	return has
 }
@@ -402,7 +402,7 @@ func restarted(p *dependency.Pod, told *policy.Told) bool {
 // unsure reports whether a restart of a pod may be that of which it was told before, which had not been reported yet: its containers have
 // restarted once, and started before it was told, by the clock of its node. Then its restarter restarts them again on its own. If it has not
 // after tellAgain, the clock is wrong.
-func unsure(p *dependency.Pod, told *policy.Told, now time.Time) bool {
+func unsure(p *dependency.Pod, told *record.Told, now time.Time) bool {
 	if !told.Unfinished || now.Sub(told.Again) >= tellAgain {
 		return false
 	}
@@ -418,14 +418,14 @@ func unsure(p *dependency.Pod, told *policy.Told, now time.Time) bool {
 
 // waiting reports whether a container of a pod still runs as it did when the pod was told. If none does, the containers are restarting, or
 // have restarted: telling the pod again would stop those that take long to start, again and again.
-func waiting(p *dependency.Pod, told *policy.Told) bool {
+func waiting(p *dependency.Pod, told *record.Told) bool {
 	_, remains := progressOf(p, told)
 	return remains
 }
 
 // progressOf reports whether all containers of a pod have restarted since it was told, and whether one of them still runs that has not. A
 // regular container that started before its restarter did, in the same second at best, was restarted for another reason.
-func progressOf(p *dependency.Pod, told *policy.Told) (all, remains bool) {
+func progressOf(p *dependency.Pod, told *record.Told) (all, remains bool) {
 	var restarter *dependency.PodContainer // a sidecar that runs
 	for i := range p.Containers {
 		if c := &p.Containers[i]; p.InPlace != nil && c.Name == p.InPlace.Restarter && c.Role == dependency.SidecarContainer && isRunning(c) {

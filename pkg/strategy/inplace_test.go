@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func TestRestarted(t *testing.T) {
@@ -55,14 +55,14 @@ func TestRestarted(t *testing.T) {
 		"none had started when the pod was told": {pod(true, c{"restarter", 0, 5}, c{"app", 0, 6}), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := restarted(tc.pod, &policy.Told{Restarts: tc.before}); got != tc.want {
+			if got := restarted(tc.pod, &record.Told{Restarts: tc.before}); got != tc.want {
 				t.Errorf("restarted = %v, want %v", got, tc.want)
 			}
 		})
 	}
 	lacks := pod(true, c{"restarter", 2, 5}, c{"app", 5, 6})
 	lacks.Containers[1].Waiting, lacks.Containers[1].Ran = dependency.NotStarted, false
-	if restarted(lacks, &policy.Told{}) {
+	if restarted(lacks, &record.Told{}) {
 		t.Error("a container without a status counts as restarted")
 	}
 }
@@ -70,13 +70,13 @@ func TestRestarted(t *testing.T) {
 // A pod may restart once more whose kubelet has only reported the restart of which it was told before: others must not use its place in a budget.
 func TestMayRestart_AfterAReportOfAnEarlierRestart(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	told := policy.Told{Since: now, Again: now, Restarts: map[string]int32{"app": 0}, Unfinished: true}
+	told := record.Told{Since: now, Again: now, Restarts: map[string]int32{"app": 0}, Unfinished: true}
 	raw, err := json.Marshal(told)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &dependency.Pod{InPlace: &dependency.PodInPlace{
-		Told: map[string]string{policy.RestartAnnotation: "0123456789abcdef", policy.RestartingAnnotation: string(raw)},
+		Told: map[string]string{record.RestartAnnotation: "0123456789abcdef", record.RestartingAnnotation: string(raw)},
 	}}
 	for name, tc := range map[string]struct {
 		restarts int32

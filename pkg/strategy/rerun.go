@@ -21,7 +21,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -44,7 +44,7 @@ func (rerun) Begin(ctx context.Context, client workload.Client, b *Beginning) (N
 	case of.UID != b.UID || of.ResourceVersion != b.ResourceVersion:
 		return Next{}, apierrors.NewConflict(batchv1.Resource("cronjobs"), b.Name, errors.New("it has changed since it was read"))
 	}
-	jobs, name := client.BatchV1().Jobs(b.Namespace), policy.RunName(b.Workload, b.Present)
+	jobs, name := client.BatchV1().Jobs(b.Namespace), record.RunName(b.Workload, b.Present)
 	if started, err := isRun(ctx, jobs, name, of); err != nil || started {
 		return Next{}, err
 	}
@@ -63,7 +63,7 @@ func (rerun) Begin(ctx context.Context, client workload.Client, b *Beginning) (N
 			return Next{}, fmt.Errorf("trying to record the run on CronJob %s/%s, before Job %s is created: %w", b.Namespace, b.Name, name, err)
 		}
 	}
-	_, err = jobs.Create(ctx, runOf(of, name), metav1.CreateOptions{FieldManager: policy.FieldManager})
+	_, err = jobs.Create(ctx, runOf(of, name), metav1.CreateOptions{FieldManager: record.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err): // since it was looked for
 		return Next{After: soon, Waits: "Job " + name + " has just been created"}, nil
@@ -107,7 +107,7 @@ func runOf(of *batchv1.CronJob, name string) *batchv1.Job {
 // Continue implements Effects: it takes all steps that are possible now, from the Job or from its copy.
 func (rerun) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
 	p := replacement{client.BatchV1().Jobs(r.Namespace), r.Digester}
-	if _, is := policy.CopyOf(r.Workload); is {
+	if _, is := record.CopyOf(r.Workload); is {
 		return p.fromCopy(ctx, r.Name, r.UID)
 	}
 	return p.fromJob(ctx, r)
@@ -125,7 +125,7 @@ const soon = time.Second
 // fromJob takes the steps until the Job is deleted.
 func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 	job, err := p.get(ctx, r.Name)
-	name := policy.CopyName(r.Name, r.UID)
+	name := record.CopyName(r.Name, r.UID)
 	switch {
 	case err != nil:
 		return Next{}, err
@@ -133,13 +133,13 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 		return Next{}, nil // the rest is up to the copy
 	case job.DeletionTimestamp != nil:
 		return Next{After: pause, Waits: "Job " + job.Name + " is being deleted"}, nil
-	case job.Annotations[policy.RecreatingAnnotation] != name || ptr.Deref(job.Spec.Suspend, false) || len(job.OwnerReferences) > 0:
+	case job.Annotations[record.RecreatingAnnotation] != name || ptr.Deref(job.Spec.Suspend, false) || len(job.OwnerReferences) > 0:
 		return Next{After: soon}, nil // the index is about to tell
 	}
 	duplicate, err := p.get(ctx, name)
 	created := err == nil && duplicate == nil
 	if created {
-		duplicate, err = p.jobs.Create(ctx, copyOf(job), metav1.CreateOptions{FieldManager: policy.FieldManager})
+		duplicate, err = p.jobs.Create(ctx, copyOf(job), metav1.CreateOptions{FieldManager: record.FieldManager})
 		if err != nil {
 			err = fmt.Errorf("creating Job %s/%s, a copy: %w", job.Namespace, name, err)
 		}
@@ -147,7 +147,7 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	of, is := policy.ParseCopy(duplicate.Name, duplicate.Annotations[policy.CopyAnnotation])
+	of, is := record.ParseCopy(duplicate.Name, duplicate.Annotations[record.CopyAnnotation])
 	switch {
 	case !is || of.UID != job.UID:
 		return Next{}, fmt.Errorf("job %s/%s exists, and is no copy of Job %s", duplicate.Namespace, name, job.Name)
@@ -177,14 +177,14 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 }
 
 // ofRecord are the annotations of a Job that record with which content it was started.
-var ofRecord = []string{policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation}
+var ofRecord = []string{record.ConfigHashAnnotation, record.AppliedSourcesAnnotation, record.LastReloadAnnotation}
 
 // complete notes on the copy all that the new Job is created from, and that the Job is to be deleted.
-func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of policy.Copy, job *batchv1.Job) (*batchv1.Job, error) {
+func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of record.Copy, job *batchv1.Job) (*batchv1.Job, error) {
 	of.Deleting = true
 	of = of.Sealed(p.digester, duplicate.Namespace, duplicate.UID)
-	annotations := map[string]any{policy.CopyAnnotation: of.Text()}
-	same := duplicate.Annotations[policy.CopyAnnotation] == of.Text()
+	annotations := map[string]any{record.CopyAnnotation: of.Text()}
+	same := duplicate.Annotations[record.CopyAnnotation] == of.Text()
 	for _, key := range ofRecord {
 		annotations[key] = nil
 		if value, found := job.Annotations[key]; found {
@@ -201,7 +201,7 @@ func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of po
 	if err != nil {
 		return nil, err
 	}
-	patched, err := p.jobs.Patch(ctx, duplicate.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: policy.FieldManager})
+	patched, err := p.jobs.Patch(ctx, duplicate.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: record.FieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("writing the record to Job %s/%s, a copy: %w", job.Namespace, duplicate.Name, err)
 	}
@@ -214,7 +214,7 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 	if err != nil || duplicate == nil || duplicate.UID != uid || duplicate.DeletionTimestamp != nil {
 		return Next{}, err
 	}
-	of, is := policy.ParseCopy(duplicate.Name, duplicate.Annotations[policy.CopyAnnotation])
+	of, is := record.ParseCopy(duplicate.Name, duplicate.Annotations[record.CopyAnnotation])
 	if !is {
 		return Next{}, nil
 	}
@@ -231,7 +231,7 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 		if err != nil {
 			return Next{}, err
 		}
-		_, err = p.jobs.Create(ctx, out, metav1.CreateOptions{FieldManager: policy.FieldManager})
+		_, err = p.jobs.Create(ctx, out, metav1.CreateOptions{FieldManager: record.FieldManager})
 		switch {
 		case apierrors.IsAlreadyExists(err): // since it was looked for
 			return Next{After: soon}, nil
@@ -243,9 +243,9 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 		return Next{}, p.delete(ctx, duplicate)
 	case job.UID == of.UID && job.DeletionTimestamp != nil:
 		return Next{After: pause, Waits: "Job " + job.Name + " is being deleted"}, nil
-	case job.UID == of.UID && job.Annotations[policy.RecreatingAnnotation] == duplicate.Name:
+	case job.UID == of.UID && job.Annotations[record.RecreatingAnnotation] == duplicate.Name:
 		return Next{After: pause}, nil // the next step is up to the Job
-	case job.UID == of.UID, job.Annotations[policy.ReplacesAnnotation] == string(of.UID):
+	case job.UID == of.UID, job.Annotations[record.ReplacesAnnotation] == string(of.UID):
 		return Next{}, p.delete(ctx, duplicate) // it is no longer to be replaced, or has been
 	default:
 		return Next{Failed: fmt.Sprintf("Job %s was not created again, because another client has created a Job with this name. Its copy is being deleted.", of.Name)},
@@ -280,16 +280,16 @@ var managed = map[string]string{"app.kubernetes.io/managed-by": "configdep"}
 
 // copyOf returns the suspended copy of a Job.
 func copyOf(job *batchv1.Job) *batchv1.Job {
-	out := again(job, policy.CopyName(job.Name, job.UID))
-	for _, key := range []string{policy.RecreatingAnnotation, policy.ReplacesAnnotation} {
+	out := again(job, record.CopyName(job.Name, job.UID))
+	for _, key := range []string{record.RecreatingAnnotation, record.ReplacesAnnotation} {
 		delete(out.Annotations, key)
 	}
-	out.Annotations[policy.CopyAnnotation] = policy.Copy{Name: job.Name, UID: job.UID, Generation: job.Generation, Suspend: job.Spec.Suspend}.Text()
+	out.Annotations[record.CopyAnnotation] = record.Copy{Name: job.Name, UID: job.UID, Generation: job.Generation, Suspend: job.Spec.Suspend}.Text()
 	labels, err := json.Marshal(out.Labels)
 	if err != nil {
 		panic(err) // impossible: they are texts
 	}
-	out.Annotations[policy.CopyLabelsAnnotation], out.Labels = string(labels), maps.Clone(managed)
+	out.Annotations[record.CopyLabelsAnnotation], out.Labels = string(labels), maps.Clone(managed)
 	out.Spec.Suspend = new(true)
 	return out
 }
@@ -297,13 +297,13 @@ func copyOf(job *batchv1.Job) *batchv1.Job {
 // isCopy reports whether a Job has the content of the copy of another Job, but for its record. Any user who may create Jobs can
 // create one with the name and the annotation of a copy.
 func isCopy(duplicate, job *batchv1.Job) bool {
-	of, _ := policy.ParseCopy(duplicate.Name, duplicate.Annotations[policy.CopyAnnotation])
+	of, _ := record.ParseCopy(duplicate.Name, duplicate.Annotations[record.CopyAnnotation])
 	if len(duplicate.OwnerReferences) > 0 || len(duplicate.Finalizers) > 0 || !ptr.Equal(of.Suspend, job.Spec.Suspend) {
 		return false // with an owner, it would be deleted together with that
 	}
 	got, want := again(duplicate, duplicate.Name), copyOf(job)
 	for _, o := range []*batchv1.Job{got, want} {
-		for _, key := range append([]string{policy.CopyAnnotation}, ofRecord...) {
+		for _, key := range append([]string{record.CopyAnnotation}, ofRecord...) {
 			delete(o.Annotations, key)
 		}
 	}
@@ -311,15 +311,15 @@ func isCopy(duplicate, job *batchv1.Job) bool {
 }
 
 // replacementOf returns the Job that replaces another one, from the copy of that.
-func replacementOf(duplicate *batchv1.Job, of policy.Copy) (*batchv1.Job, error) {
+func replacementOf(duplicate *batchv1.Job, of record.Copy) (*batchv1.Job, error) {
 	out := again(duplicate, of.Name)
 	out.Labels = nil
-	if err := json.Unmarshal([]byte(duplicate.Annotations[policy.CopyLabelsAnnotation]), &out.Labels); err != nil {
-		return nil, fmt.Errorf("reading the annotation %s of Job %s/%s, a copy: %w", policy.CopyLabelsAnnotation, duplicate.Namespace, duplicate.Name, err)
+	if err := json.Unmarshal([]byte(duplicate.Annotations[record.CopyLabelsAnnotation]), &out.Labels); err != nil {
+		return nil, fmt.Errorf("reading the annotation %s of Job %s/%s, a copy: %w", record.CopyLabelsAnnotation, duplicate.Namespace, duplicate.Name, err)
 	}
-	delete(out.Annotations, policy.CopyAnnotation)
-	delete(out.Annotations, policy.CopyLabelsAnnotation)
-	out.Annotations[policy.ReplacesAnnotation] = string(of.UID)
+	delete(out.Annotations, record.CopyAnnotation)
+	delete(out.Annotations, record.CopyLabelsAnnotation)
+	out.Annotations[record.ReplacesAnnotation] = string(of.UID)
 	out.Spec.Suspend = of.Suspend
 	return out, nil
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func report() *batchv1.CronJob {
@@ -39,9 +39,9 @@ func runs(name string, status batchv1.JobStatus) *batchv1.Job {
 }
 
 func TestRerun_StartsARun(t *testing.T) {
-	present := policy.Record{Hash: "v1.k.b"}
+	present := record.Record{Hash: "v1.k.b"}
 	cron := report()
-	name := policy.RunName(newJobsAPI(t).read(cron), present)
+	name := record.RunName(newJobsAPI(t).read(cron), present)
 	want := runs(name, batchv1.JobStatus{})
 	want.Labels, want.Annotations = map[string]string{"app": "report"}, map[string]string{"note": "x", "cronjob.kubernetes.io/instantiate": "manual"}
 	want.Spec = cron.Spec.JobTemplate.Spec
@@ -79,7 +79,7 @@ func TestRerun_StartsARun(t *testing.T) {
 				tt.change(live)
 			}
 			a := newJobsAPI(t, append(tt.jobs, live)...)
-			next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(cron), Present: present})
+			next, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(cron), Present: present})
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) || next != tt.next {
 				t.Errorf("next = %+v, %v, want %+v, %q", next, err, tt.next, tt.err)
 			}
@@ -98,7 +98,7 @@ func TestRerun_StartsARun(t *testing.T) {
 
 // The creation of the Job of a CronJob is refused, or made by another replica at the same time.
 func TestRerun_RunIsRefused(t *testing.T) {
-	present := policy.Record{Hash: "v1.k.b"}
+	present := record.Record{Hash: "v1.k.b"}
 	for name, tt := range map[string]struct {
 		err  error
 		next Next
@@ -109,13 +109,13 @@ func TestRerun_RunIsRefused(t *testing.T) {
 	} {
 		a := newJobsAPI(t, report())
 		a.refuse = func(string) error { return tt.err }
-		next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present})
+		next, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present})
 		if !tt.want(err) || next.After != tt.next.After {
 			t.Errorf("%s: next = %+v, %v", name, next, err)
 		}
 	}
 	a := newJobsAPI(t)
-	if next, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(seed()), Present: present}); err != nil || next != (Next{}) || len(a.took()) > 0 {
+	if next, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(seed()), Present: present}); err != nil || next != (Next{}) || len(a.took()) > 0 {
 		t.Errorf("a Job: next = %+v, %v", next, err)
 	}
 }

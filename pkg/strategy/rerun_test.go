@@ -25,6 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -147,10 +148,10 @@ func (a *jobsAPI) read(o kind.Object) *dependency.Workload {
 func (a *jobsAPI) next(name string) (Next, error) {
 	a.t.Helper()
 	w := a.read(a.job(name))
-	if policy.UnderWay(w) != policy.Rerun {
+	if record.UnderWay(w) != record.Rerun {
 		a.t.Fatalf("Job %s: nothing is under way", name)
 	}
-	return Of(policy.Rerun).Continue(a.t.Context(), a.Client, &Restart{Workload: w, Memory: &Memory{}, Digester: digester})
+	return Of(record.Rerun).Continue(a.t.Context(), a.Client, &Restart{Workload: w, Memory: &Memory{}, Digester: digester})
 }
 
 // finish lets controllers continue with all Jobs until nothing is under way.
@@ -159,7 +160,7 @@ func (a *jobsAPI) finish() {
 	for range 10 {
 		done := true
 		for _, name := range a.names() {
-			if job := a.job(name); job != nil && policy.UnderWay(a.read(job)) != nil {
+			if job := a.job(name); job != nil && record.UnderWay(a.read(job)) != nil {
 				done = false
 				if _, err := a.next(name); err != nil {
 					a.t.Fatal(err)
@@ -177,11 +178,11 @@ func (a *jobsAPI) finish() {
 var digester = dependency.NewDigester(make([]byte, dependency.KeySize))
 
 // sealed returns the annotation of the copy that has the UID uid-copy.
-func sealed(of policy.Copy) string {
+func sealed(of record.Copy) string {
 	return of.Sealed(digester, shop, "uid-copy").Text()
 }
 
-var copyName = policy.CopyName("seed", "uid-seed")
+var copyName = record.CopyName("seed", "uid-seed")
 
 // seed is a Job as the API server returns it, after the patch that begins its replacement.
 func seed() *batchv1.Job {
@@ -195,9 +196,9 @@ func seed() *batchv1.Job {
 			Finalizers: []string{"example.com/x"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 			Labels: map[string]string{"app": "seed", "job-name": "seed", "batch.kubernetes.io/controller-uid": "uid-seed"},
 			Annotations: map[string]string{
-				"reloader.stakater.com/auto": "true", "note": "x", policy.ConfigHashAnnotation: "v1.k.b", policy.AppliedSourcesAnnotation: "{}",
-				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`,
-				policy.RecreatingAnnotation: copyName, policy.ReplacesAnnotation: "uid-before",
+				"reloader.stakater.com/auto": "true", "note": "x", record.ConfigHashAnnotation: "v1.k.b", record.AppliedSourcesAnnotation: "{}",
+				record.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`,
+				record.RecreatingAnnotation: copyName, record.ReplacesAnnotation: "uid-before",
 			},
 		},
 		Spec: batchv1.JobSpec{
@@ -218,8 +219,8 @@ func replaced() *batchv1.Job {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: shop, Name: "seed", Labels: map[string]string{"app": "seed"},
 			Annotations: map[string]string{
-				"reloader.stakater.com/auto": "true", "note": "x", policy.ConfigHashAnnotation: "v1.k.b", policy.AppliedSourcesAnnotation: "{}",
-				policy.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`, policy.ReplacesAnnotation: "uid-seed",
+				"reloader.stakater.com/auto": "true", "note": "x", record.ConfigHashAnnotation: "v1.k.b", record.AppliedSourcesAnnotation: "{}",
+				record.LastReloadAnnotation: `{"time":"2026-03-01T12:00:00.000000Z"}`, record.ReplacesAnnotation: "uid-seed",
 			},
 		},
 		Spec: batchv1.JobSpec{
@@ -263,8 +264,8 @@ func TestRerun_ReplacesAJob(t *testing.T) {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	a.checkReplaced()
-	of, is := policy.ParseCopy(copyName, duplicate.Annotations[policy.CopyAnnotation])
-	want := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false), Deleting: true}.Sealed(digester, shop, duplicate.UID)
+	of, is := record.ParseCopy(copyName, duplicate.Annotations[record.CopyAnnotation])
+	want := record.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false), Deleting: true}.Sealed(digester, shop, duplicate.UID)
 	if !is || !cmp.Equal(of, want) || !*duplicate.Spec.Suspend {
 		t.Errorf("before the Job was deleted, its copy was suspended: %v, and said %+v, want %+v", *duplicate.Spec.Suspend, of, want)
 	}
@@ -296,7 +297,7 @@ func TestRerun_ContinuesAfterEachStep(t *testing.T) {
 				return nil
 			}
 			for _, name := range []string{"seed", "seed", copyName} {
-				if job := a.job(name); job == nil || policy.UnderWay(a.read(job)) == nil {
+				if job := a.job(name); job == nil || record.UnderWay(a.read(job)) == nil {
 					continue
 				}
 				if next, err := a.next(name); !apierrors.IsForbidden(err) && next.After == 0 {
@@ -359,7 +360,7 @@ func TestRerun_OthersInterfere(t *testing.T) {
 			Next{Failed: "Job seed was not created again, because another client has created a Job with this name. Its copy is being deleted."},
 		},
 		"the Job opts out": {
-			"delete seed", change(func(j *batchv1.Job) { delete(j.Annotations, policy.RecreatingAnnotation) }), copyName,
+			"delete seed", change(func(j *batchv1.Job) { delete(j.Annotations, record.RecreatingAnnotation) }), copyName,
 			[]string{"delete " + copyName}, []string{"seed"}, Next{},
 		},
 		"the Job waits for its finalizers": {
@@ -389,7 +390,7 @@ func TestRerun_OthersInterfere(t *testing.T) {
 			}, "seed", []string{"delete " + copyName}, []string{"seed"}, Next{After: soon},
 		},
 		"the record of the Job changes": {
-			"delete seed", change(func(j *batchv1.Job) { j.Annotations[policy.ConfigHashAnnotation] = "v1.k.c" }), "seed",
+			"delete seed", change(func(j *batchv1.Job) { j.Annotations[record.ConfigHashAnnotation] = "v1.k.c" }), "seed",
 			[]string{"patch " + copyName, "delete seed", "create seed", "delete " + copyName}, []string{"seed"}, Next{},
 		},
 		"the copy is deleted": {
@@ -457,7 +458,7 @@ func TestRerun_DeletesOnlyWhatWasCopied(t *testing.T) {
 func TestRerun_NameOfTheCopyIsTaken(t *testing.T) {
 	for name, taken := range map[string]map[string]string{
 		"by a Job that is no copy": nil,
-		"by an invalid copy":       {policy.CopyAnnotation: policy.Copy{Name: "seed", UID: "other"}.Text()},
+		"by an invalid copy":       {record.CopyAnnotation: record.Copy{Name: "seed", UID: "other"}.Text()},
 	} {
 		a := newJobsAPI(t, seed(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: copyName, UID: "uid-other", Annotations: taken}})
 		if _, err := a.next("seed"); err == nil || !strings.Contains(err.Error(), "exists, and is no copy of Job seed") || len(a.took()) > 0 {
@@ -469,31 +470,31 @@ func TestRerun_NameOfTheCopyIsTaken(t *testing.T) {
 // forgeries are what a user who may only create Jobs can create instead of the copy, with its name and annotation.
 func forgeries() map[string]*batchv1.Job {
 	out := map[string]*batchv1.Job{}
-	for what, change := range map[string]func(*batchv1.Job, *policy.Copy){
-		"another image":           func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Spec.Containers[0].Image = "other" },
-		"another service account": func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Spec.ServiceAccountName = "admin" },
-		"other pod labels":        func(j *batchv1.Job, _ *policy.Copy) { j.Spec.Template.Labels["app"] = "x" },
-		"another field of a Job":  func(j *batchv1.Job, _ *policy.Copy) { j.Spec.TTLSecondsAfterFinished = new(int32(1)) },
-		"other labels":            func(j *batchv1.Job, _ *policy.Copy) { j.Labels["app"] = "x" },
-		"other labels to create":  func(j *batchv1.Job, _ *policy.Copy) { j.Annotations[policy.CopyLabelsAnnotation] = `{"app":"x"}` },
-		"another annotation":      func(j *batchv1.Job, _ *policy.Copy) { j.Annotations["reloader.stakater.com/auto"] = "false" },
-		"an owner":                func(j *batchv1.Job, _ *policy.Copy) { j.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} },
-		"a finalizer":             func(j *batchv1.Job, _ *policy.Copy) { j.Finalizers = []string{"example.com/x"} },
-		"a suspended Job":         func(_ *batchv1.Job, of *policy.Copy) { of.Suspend = new(true) },
-		"a seal of another copy": func(j *batchv1.Job, of *policy.Copy) {
+	for what, change := range map[string]func(*batchv1.Job, *record.Copy){
+		"another image":           func(j *batchv1.Job, _ *record.Copy) { j.Spec.Template.Spec.Containers[0].Image = "other" },
+		"another service account": func(j *batchv1.Job, _ *record.Copy) { j.Spec.Template.Spec.ServiceAccountName = "admin" },
+		"other pod labels":        func(j *batchv1.Job, _ *record.Copy) { j.Spec.Template.Labels["app"] = "x" },
+		"another field of a Job":  func(j *batchv1.Job, _ *record.Copy) { j.Spec.TTLSecondsAfterFinished = new(int32(1)) },
+		"other labels":            func(j *batchv1.Job, _ *record.Copy) { j.Labels["app"] = "x" },
+		"other labels to create":  func(j *batchv1.Job, _ *record.Copy) { j.Annotations[record.CopyLabelsAnnotation] = `{"app":"x"}` },
+		"another annotation":      func(j *batchv1.Job, _ *record.Copy) { j.Annotations["reloader.stakater.com/auto"] = "false" },
+		"an owner":                func(j *batchv1.Job, _ *record.Copy) { j.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} },
+		"a finalizer":             func(j *batchv1.Job, _ *record.Copy) { j.Finalizers = []string{"example.com/x"} },
+		"a suspended Job":         func(_ *batchv1.Job, of *record.Copy) { of.Suspend = new(true) },
+		"a seal of another copy": func(j *batchv1.Job, of *record.Copy) {
 			j.Spec.Template.Spec.Containers[0].Image = "other"
 			*of = of.Sealed(digester, shop, "uid-before")
 		},
-		"a deletion": func(j *batchv1.Job, of *policy.Copy) {
+		"a deletion": func(j *batchv1.Job, of *record.Copy) {
 			j.Spec.Template.Spec.Containers[0].Image = "other"
 			of.Deleting = true
 		},
 	} {
 		job := copyOf(seed())
 		job.UID = "uid-forged"
-		of := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false)}
+		of := record.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Suspend: new(false)}
 		change(job, &of)
-		job.Annotations[policy.CopyAnnotation] = of.Text()
+		job.Annotations[record.CopyAnnotation] = of.Text()
 		out[what] = job
 	}
 	return out
@@ -535,17 +536,17 @@ func TestRerun_CopyChangesWhenItIsSealed(t *testing.T) {
 
 // Once the Job is gone, it is created only from a copy with a seal, of that copy.
 func TestRerun_CopyWithoutASeal(t *testing.T) {
-	of := policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}
+	of := record.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}
 	other := dependency.NewDigester(slices.Repeat([]byte{1}, dependency.KeySize))
 	later := of.Sealed(digester, shop, "uid-copy")
 	later.Suspend = new(true)
-	for what, value := range map[string]policy.Copy{
+	for what, value := range map[string]record.Copy{
 		"none": of, "of another copy": of.Sealed(digester, shop, "uid-other"), "in another namespace": of.Sealed(digester, "other", "uid-copy"),
 		"with another key": of.Sealed(other, shop, "uid-copy"), "of another text": later,
 	} {
 		duplicate := copyOf(seed())
 		duplicate.UID = "uid-copy"
-		duplicate.Annotations[policy.CopyAnnotation] = value.Text()
+		duplicate.Annotations[record.CopyAnnotation] = value.Text()
 		a := newJobsAPI(t, duplicate)
 		next, err := a.next(copyName)
 		if err != nil || !strings.Contains(next.Failed, "has not verified it") || len(a.took()) > 0 {
@@ -585,7 +586,7 @@ func TestRerun_CopyIsResumed(t *testing.T) {
 	duplicate.Spec.Suspend = new(true)
 	a.update(duplicate)
 	a.finish()
-	if created := a.job("seed"); created == nil || created.Labels[queue] != "q" || created.Labels["app"] != "seed" || created.Annotations[policy.CopyLabelsAnnotation] != "" {
+	if created := a.job("seed"); created == nil || created.Labels[queue] != "q" || created.Labels["app"] != "seed" || created.Annotations[record.CopyLabelsAnnotation] != "" {
 		t.Errorf("Job = %+v, want one with the labels of the first", created)
 	}
 }
@@ -594,10 +595,10 @@ func TestRerun_KeepsManualSelectors(t *testing.T) {
 	job := seed()
 	job.Spec.ManualSelector = new(true)
 	out := copyOf(job)
-	if diff := cmp.Diff(job.Spec.Selector, out.Spec.Selector); diff != "" || !strings.Contains(out.Annotations[policy.CopyLabelsAnnotation], `"batch.kubernetes.io/controller-uid":"uid-seed"`) || !cmp.Equal(job.Spec.Template, out.Spec.Template) {
+	if diff := cmp.Diff(job.Spec.Selector, out.Spec.Selector); diff != "" || !strings.Contains(out.Annotations[record.CopyLabelsAnnotation], `"batch.kubernetes.io/controller-uid":"uid-seed"`) || !cmp.Equal(job.Spec.Template, out.Spec.Template) {
 		t.Errorf("selector (-want +got):\n%s\nlabels = %v, template = %+v", diff, out.Labels, out.Spec.Template)
 	}
-	if bare := copyOf(&batchv1.Job{}); bare.Annotations[policy.CopyAnnotation] == "" {
+	if bare := copyOf(&batchv1.Job{}); bare.Annotations[record.CopyAnnotation] == "" {
 		t.Error("a Job without annotations has no copy")
 	}
 }
@@ -606,12 +607,12 @@ func TestRerun_KeepsManualSelectors(t *testing.T) {
 // needs no trial.
 func TestRerun_TriesTheRecordFirst(t *testing.T) {
 	refused := apierrors.NewForbidden(batchv1.Resource("cronjobs"), "report", errors.New("a policy"))
-	present := policy.Record{Hash: "v1.k.b"}
+	present := record.Record{Hash: "v1.k.b"}
 	a := newJobsAPI(t, report())
 	var tried int
 	var answer error
 	begin := func() error {
-		_, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present, TryRecord: func(context.Context) error {
+		_, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(report()), Present: present, TryRecord: func(context.Context) error {
 			if tried++; len(a.writes) > 0 {
 				t.Errorf("before the record is tried, there were the writes %v", a.writes)
 			}
@@ -634,20 +635,20 @@ func TestRerun_TriesTheRecordFirst(t *testing.T) {
 
 // Reads fail: nothing is written, and the error is that of the API server.
 func TestRerun_ReadsFail(t *testing.T) {
-	present := policy.Record{Hash: "v1.k.b"}
-	started := policy.RunName(newJobsAPI(t).read(report()), present)
+	present := record.Record{Hash: "v1.k.b"}
+	started := record.RunName(newJobsAPI(t).read(report()), present)
 	complete := replaced()
 	complete.Name, complete.UID, complete.Spec.Suspend = copyName, "uid-copy", new(true)
-	complete.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}.Text()
+	complete.Annotations[record.CopyAnnotation] = record.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true}.Text()
 	forbids := report()
 	forbids.Spec.ConcurrencyPolicy = batchv1.ForbidConcurrent
 	begin := func(a *jobsAPI) error {
-		_, err := Of(policy.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(forbids), Present: present})
+		_, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(forbids), Present: present})
 		return err
 	}
 	from := func(o *batchv1.Job) func(*jobsAPI) error {
 		return func(a *jobsAPI) error {
-			_, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(o), Memory: &Memory{}, Digester: digester})
+			_, err := Of(record.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(o), Memory: &Memory{}, Digester: digester})
 			return err
 		}
 	}
@@ -683,12 +684,12 @@ func TestRerun_OthersExist(t *testing.T) {
 	}
 	complete := replaced()
 	complete.Name, complete.UID, complete.Spec.Suspend = copyName, "uid-copy", new(true)
-	complete.Annotations[policy.CopyAnnotation] = sealed(policy.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true})
-	complete.Annotations[policy.CopyLabelsAnnotation] = "{}"
+	complete.Annotations[record.CopyAnnotation] = sealed(record.Copy{Name: "seed", UID: "uid-seed", Generation: 3, Deleting: true})
+	complete.Annotations[record.CopyLabelsAnnotation] = "{}"
 	ending := complete.DeepCopy()
 	ending.DeletionTimestamp = new(metav1.Now())
 	unmarked := complete.DeepCopy()
-	delete(unmarked.Annotations, policy.CopyAnnotation)
+	delete(unmarked.Annotations, record.CopyAnnotation)
 	for what, tt := range map[string]struct {
 		read, live *batchv1.Job
 		refuse     error
@@ -704,7 +705,7 @@ func TestRerun_OthersExist(t *testing.T) {
 	} {
 		a := newJobsAPI(t, tt.live.DeepCopy())
 		a.refuse = func(string) error { return tt.refuse }
-		next, err := Of(policy.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(tt.read), Memory: &Memory{}, Digester: digester})
+		next, err := Of(record.Rerun).Continue(t.Context(), a.Client, &Restart{Workload: a.read(tt.read), Memory: &Memory{}, Digester: digester})
 		if got := a.took(); err != nil || next != tt.next || !slices.Equal(got, tt.steps) {
 			t.Errorf("%s: next = %+v, %v, steps = %v, want %+v, %v", what, next, err, got, tt.next, tt.steps)
 		}
@@ -717,7 +718,7 @@ func TestRerun_CopyCannotBeDeleted(t *testing.T) {
 	duplicate := func(deleting bool) *batchv1.Job {
 		o := copyOf(seed())
 		o.UID = "uid-copy"
-		o.Annotations[policy.CopyAnnotation] = policy.Copy{Name: "seed", UID: "uid-seed", Generation: 2, Deleting: deleting}.Text()
+		o.Annotations[record.CopyAnnotation] = record.Copy{Name: "seed", UID: "uid-seed", Generation: 2, Deleting: deleting}.Text()
 		return o
 	}
 	for what, tt := range map[string]struct {
@@ -739,14 +740,14 @@ func TestRerun_CopyCannotBeDeleted(t *testing.T) {
 // A copy is completed with the record of the Job, also with what that lacks.
 func TestRerun_RecordOfTheCopy(t *testing.T) {
 	job := seed()
-	delete(job.Annotations, policy.AppliedSourcesAnnotation)
+	delete(job.Annotations, record.AppliedSourcesAnnotation)
 	duplicate := copyOf(seed())
 	duplicate.UID = "uid-copy"
 	a := newJobsAPI(t, job, duplicate)
 	if _, err := a.next("seed"); err != nil {
 		t.Fatal(err)
 	}
-	if got, found := a.job("seed").Annotations[policy.AppliedSourcesAnnotation]; found {
-		t.Errorf("%s = %q, want none", policy.AppliedSourcesAnnotation, got)
+	if got, found := a.job("seed").Annotations[record.AppliedSourcesAnnotation]; found {
+		t.Errorf("%s = %q, want none", record.AppliedSourcesAnnotation, got)
 	}
 }

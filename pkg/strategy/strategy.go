@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -26,17 +26,17 @@ type Effects interface {
 }
 
 // effects are the effects of each strategy.
-var effects = map[policy.Strategy]Effects{
-	policy.Annotate: rollout{},
-	policy.EnvVar:   rollout{},
-	policy.Agent:    rollout{},
-	policy.Recreate: eviction{},
-	policy.InPlace:  inPlace{},
-	policy.Rerun:    rerun{},
+var effects = map[record.Strategy]Effects{
+	record.Annotate: rollout{},
+	record.EnvVar:   rollout{},
+	record.Agent:    rollout{},
+	record.Recreate: eviction{},
+	record.InPlace:  inPlace{},
+	record.Rerun:    rerun{},
 }
 
 // Of returns the effects of a strategy.
-func Of(s policy.Strategy) Effects {
+func Of(s record.Strategy) Effects {
 	if e, found := effects[s]; found {
 		return e
 	}
@@ -48,7 +48,7 @@ type Beginning struct {
 	*dependency.Workload
 
 	// Present is the record of the current content.
-	Present policy.Record
+	Present record.Record
 	// TryRecord tries the patch that begins the restart, as a dry run, for what must not be done if that is refused; nil: it
 	// is not tried.
 	TryRecord func(context.Context) error
@@ -114,7 +114,7 @@ type Next struct {
 // InPlace is what a step of a restart in place has found.
 type InPlace struct {
 	// Progress has to be recorded before the next step; nil: it has not changed.
-	Progress *policy.PodsInPlace
+	Progress *record.PodsInPlace
 	// Pods are those to which something has happened.
 	Pods []PodStep
 }
@@ -136,12 +136,12 @@ func PodsOf(g *dependency.Graph, w *dependency.Workload) (pods []*dependency.Pod
 }
 
 // Names returns the UIDs of the pods that a restart by a strategy has to name, at most one more than can be named, and policy.Restart.Unfit.
-func Names(s policy.Strategy, pods []*dependency.Pod) (uids []types.UID, unfit string) {
+func Names(s record.Strategy, pods []*dependency.Pod) (uids []types.UID, unfit string) {
 	if !s.NamesPods() {
 		return nil, ""
 	}
 	for _, p := range pods {
-		if s == policy.InPlace {
+		if s == record.InPlace {
 			if !p.Deleted.IsZero() { // it needs no restart, and what replaces it has read the content
 				continue
 			}
@@ -149,7 +149,7 @@ func Names(s policy.Strategy, pods []*dependency.Pod) (uids []types.UID, unfit s
 				unfit = "pod " + p.Name + " has no restarter"
 			}
 		}
-		if len(uids) <= policy.MaxPods {
+		if len(uids) <= record.MaxPods {
 			uids = append(uids, p.UID)
 		}
 	}

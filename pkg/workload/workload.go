@@ -18,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Patch sends a JSON merge patch to a workload that can be restarted, and returns the
@@ -28,10 +29,10 @@ func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data 
 		return nil, err
 	}
 	typ := types.MergePatchType
-	if policy.Strategic(data) {
+	if record.Strategic(data) {
 		typ = types.StrategicMergePatchType
 	}
-	patched, err := client.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
+	patched, err := client.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: record.FieldManager, DryRun: dryRun})
 	if err != nil && k.Traits.Fields {
 		return nil, Quiet("changing a "+string(k.Name), err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/restarter"
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -92,7 +93,7 @@ func TestAgent_Document(t *testing.T) {
 			p.tryFlags(corev1.PodSpec{Containers: []corev1.Container{c}})
 		case strings.HasPrefix(part, "metadata:"): // TestServer runs it
 			var d appsv1.Deployment
-			if err := yaml.UnmarshalStrict([]byte(part), &d); err != nil || d.Annotations[policy.StrategyAnnotation] != policy.Agent.Name() ||
+			if err := yaml.UnmarshalStrict([]byte(part), &d); err != nil || d.Annotations[policy.StrategyAnnotation] != record.Agent.Name() ||
 				d.Spec.Template.Labels[status.Label] != status.LabelValue {
 				t.Errorf("%v in:\n%s", err, part)
 			}

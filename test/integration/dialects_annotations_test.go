@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Sources of workloads that come from other tools.
@@ -115,7 +115,7 @@ func TestDialects_Annotations(t *testing.T) {
 			made := s.create(reading("web", tt.workload, tt.template, tt.reads...))
 			// The webhook is called for what opts in, and makes no use of patterns. If it is too slow, the workload is admitted unchanged.
 			stampable := tt.mode != v1alpha1.ReloadOff && !strings.ContainsAny(tt.workload[configMapReload], "*|")
-			if made.Spec.Template.Annotations[policy.ConfigHashAnnotation] != "" && !stampable {
+			if made.Spec.Template.Annotations[record.ConfigHashAnnotation] != "" && !stampable {
 				t.Errorf("annotations of the new template = %v", made.Spec.Template.Annotations)
 			}
 			shown := s.view("deployment.web", func(o *v1alpha1.ConfigDependency) error {
@@ -160,7 +160,7 @@ func TestDialects_Annotations(t *testing.T) {
 					restarts++
 					s.until("web", "is restarted because of "+string(r), func(d *appsv1.Deployment) error {
 						now := d.Spec.Template.Annotations
-						if now[policy.ConfigHashAnnotation] == before[policy.ConfigHashAnnotation] || d.Status.ObservedGeneration < d.Generation {
+						if now[record.ConfigHashAnnotation] == before[record.ConfigHashAnnotation] || d.Status.ObservedGeneration < d.Generation {
 							return fmt.Errorf("annotations of the template = %v", now)
 						}
 						return nil

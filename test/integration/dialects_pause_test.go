@@ -12,7 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -44,7 +44,7 @@ func TestDialects_Pause(t *testing.T) {
 	s.view("deployment.web", applied)
 	s.write(db, "key", "new")
 	s.until("web", "is paused", paused)
-	s.view("deployment.web", is(v1alpha1.StatePending, policy.ReasonPausePeriod))
+	s.view("deployment.web", is(v1alpha1.StatePending, decide.ReasonPausePeriod))
 	written := s.write(db, "key", "newer")
 	s.until("web", "is resumed", resumed)
 	s.view("deployment.web", applied, at(written))
@@ -91,7 +91,7 @@ func TestDialects_PauseOfAUserIsTheUsers(t *testing.T) {
 	written := s.write(db, "key", "new")
 	stays := func() {
 		t.Helper()
-		s.view("deployment.web", is(v1alpha1.StateBlocked, policy.ReasonPaused), at(written))
+		s.view("deployment.web", is(v1alpha1.StateBlocked, decide.ReasonPaused), at(written))
 		if d := s.deployment("web"); !d.Spec.Paused || d.Annotations[pausedAt] != "" {
 			t.Fatalf("paused = %t, annotations = %v", d.Spec.Paused, d.Annotations)
 		}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -151,7 +151,7 @@ func TestDialects_Takeover(t *testing.T) {
 				}
 				continue
 			}
-			if template.Annotations[policy.ConfigHashAnnotation] == "" || !of.gone(template) {
+			if template.Annotations[record.ConfigHashAnnotation] == "" || !of.gone(template) {
 				t.Errorf("%s after a change: annotations of the template = %v, variables = %v", name, template.Annotations, template.Spec.Containers[0].Env)
 			}
 		}

@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // replicas is how many pods the Deployment of a shop has.
@@ -65,7 +67,7 @@ func inPlace(name string, pods int32) *appsv1.Deployment {
 
 // restartedInPlace checks that the pods are known to run with the current content.
 func restartedInPlace(o *v1alpha1.ConfigDependency) error {
-	return errors.Join(applied(o), is(v1alpha1.StateInSync, policy.ReasonContentApplied)(o))
+	return errors.Join(applied(o), is(v1alpha1.StateInSync, decide.ReasonContentApplied)(o))
 }
 
 // uids returns the UIDs of all pods.
@@ -147,7 +149,7 @@ func (k *kubelet) step(ctx context.Context) error {
 		if p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		value := p.Annotations[policy.RestartAnnotation]
+		value := p.Annotations[record.RestartAnnotation]
 		switch ready := isReady(p); {
 		case value != k.done[p.UID] && value != "" && !k.halted:
 			if err := k.status(ctx, p, true); err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -33,7 +33,7 @@ func TestInPlace(t *testing.T) {
 	if err != nil || !answer.Status.Triggered || answer.Status.Message != "The pods of Deployment web are being restarted in place, one by one." {
 		t.Errorf("answer = %+v (%v)", answer, err)
 	}
-	s.view("deployment.web", restartedInPlace, restartedFor(policy.TriggerRequest))
+	s.view("deployment.web", restartedInPlace, restartedFor(record.TriggerRequest))
 	s.check(pods, 2)
 	if now := s.uids(); !maps.Equal(now, pods) || s.templates("web") != 1 {
 		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.templates("web"), pods)
@@ -109,7 +109,7 @@ func TestInPlace_WaitsForADisruptionBudget(t *testing.T) {
 		return nil
 	})
 	s.check(pods, 0)
-	s.view("deployment.web", is(v1alpha1.StateRollingOut, policy.ReasonRestartingInPlace))
+	s.view("deployment.web", is(v1alpha1.StateRollingOut, record.ReasonRestartingInPlace))
 	if err := budgets.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestInPlace_SurvivesTheServer(t *testing.T) {
 			list, err := kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 			n := 0
 			for i := range list.Items {
-				if list.Items[i].Annotations[policy.RestartAnnotation] != "" {
+				if list.Items[i].Annotations[record.RestartAnnotation] != "" {
 					n++
 				}
 			}

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -65,9 +67,9 @@ func TestFields(t *testing.T) {
 		"spec.other['a.b/c'] = configmap/settings#x",
 	), content{"env": []any{content{"name": "FIRST", "value": "1"}}})
 
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonSourceMissing))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonSourceMissing))
 	p.write("ConfigMap/settings", "x", "plain")
-	blocked := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	blocked := p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
 	if !strings.Contains(blocked.Status.Message, "Secret/bucket must allow") || !strings.Contains(blocked.Status.Message, "harborstore/web") {
 		t.Errorf("message = %s", blocked.Status.Message)
 	}
@@ -133,7 +135,7 @@ func TestFields_OfOthers(t *testing.T) {
 	}
 	owned("theirs")
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": lines("spec.storage.s3.accessKey = secret/bucket#key")}})
-	blocked := p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	blocked := p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldConflict))
 	if !strings.Contains(blocked.Status.Message, `"argocd" owns it`) || strings.Contains(blocked.Status.Message, marker) {
 		t.Errorf("message = %s", blocked.Status.Message)
 	}
@@ -148,9 +150,9 @@ func TestFields_OfOthers(t *testing.T) {
 	}
 	// An update takes a field by force. That is another conflict, also for new content.
 	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"storage": content{"s3": content{"accessKey": "edited"}}}})
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldConflict))
 	p.write("Secret/bucket", "key", marker+"-2")
-	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldConflict))
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, decide.ReasonFieldConflict))
 	p.patch(d, "v1", "kubectl-edit", content{"spec": content{"storage": content{"s3": content{"accessKey": nil}}}})
 	p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if p.field(accessKey...) != marker+"-2" {
@@ -172,7 +174,7 @@ func TestFields_AreReleased(t *testing.T) {
 	p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	owns := func(path ...string) bool {
 		for _, e := range p.get(d, "v1").GetManagedFields() {
-			if e.Manager == policy.FieldsManager && strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:`+path[len(path)-1]+`"`) {
+			if e.Manager == record.FieldsManager && strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:`+path[len(path)-1]+`"`) {
 				return true
 			}
 		}
@@ -197,7 +199,7 @@ func TestFields_AreReleased(t *testing.T) {
 	if message := p.event(d, "ConfigReloadOff"); message != "Automatic restarts are off: configdep.io/fields was removed from the HarborStore." {
 		t.Errorf("message = %s", message)
 	}
-	if o := p.get(d, "v1"); slices.Contains(p.fieldManagers(), policy.FieldsManager) || o.GetAnnotations()[policy.AppliedFieldsAnnotation] != "" {
+	if o := p.get(d, "v1"); slices.Contains(p.fieldManagers(), record.FieldsManager) || o.GetAnnotations()[record.AppliedFieldsAnnotation] != "" {
 		t.Errorf("managers = %q, annotations = %v", p.fieldManagers(), o.GetAnnotations())
 	}
 	if p.field(accessKey...) != marker+"-1" || p.field("database", "port") != int64(80) {
@@ -209,13 +211,13 @@ func TestFields_AreReleased(t *testing.T) {
 func TestFields_Refused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ line, value, reason, want string }{
-		"of another type":    {"spec.database.port = secret/bucket#key", marker, policy.ReasonFieldsRefused, "spec.database.port must be an integer"},
-		"not by the schema":  {"spec.storage.s3.accessKey = secret/bucket#key", marker + strings.Repeat("x", 80), policy.ReasonFieldsRefused, "the API server refuses them (Invalid: spec.storage.s3.accessKey)"},
-		"in a list":          {"spec.list[name=x].value = secret/bucket#key", marker, policy.ReasonFieldsRefused, "the list can only be set as a whole"},
-		"not JSON":           {"spec.storage.s3.accessKey = secret/bucket#key | json .a", marker, policy.ReasonFieldsRefused, "the value is not JSON"},
-		"a name of a Secret": {"spec.secretName = secret/bucket#key", marker, policy.ReasonFieldsRefused, "spec.secretName is a field that configdep itself uses"},
-		"a key that is gone": {"spec.storage.s3.accessKey = secret/bucket#other", marker, policy.ReasonKeyMissing, "Secret bucket lacks the key other"},
-		"of the metadata":    {"metadata.name = secret/bucket#key", marker, policy.ReasonInvalidAnnotation, "a field must be below spec"},
+		"of another type":    {"spec.database.port = secret/bucket#key", marker, decide.ReasonFieldsRefused, "spec.database.port must be an integer"},
+		"not by the schema":  {"spec.storage.s3.accessKey = secret/bucket#key", marker + strings.Repeat("x", 80), decide.ReasonFieldsRefused, "the API server refuses them (Invalid: spec.storage.s3.accessKey)"},
+		"in a list":          {"spec.list[name=x].value = secret/bucket#key", marker, decide.ReasonFieldsRefused, "the list can only be set as a whole"},
+		"not JSON":           {"spec.storage.s3.accessKey = secret/bucket#key | json .a", marker, decide.ReasonFieldsRefused, "the value is not JSON"},
+		"a name of a Secret": {"spec.secretName = secret/bucket#key", marker, decide.ReasonFieldsRefused, "spec.secretName is a field that configdep itself uses"},
+		"a key that is gone": {"spec.storage.s3.accessKey = secret/bucket#other", marker, decide.ReasonKeyMissing, "Secret bucket lacks the key other"},
+		"of the metadata":    {"metadata.name = secret/bucket#key", marker, decide.ReasonInvalidAnnotation, "a field must be below spec"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newKindShop(t)
@@ -241,7 +243,7 @@ func TestFields_OtherKinds(t *testing.T) {
 	p.write("Secret/bucket", "key", marker)
 	p.allow("bucket", "*/*")
 	p.createObject(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})
-	shown := p.shown(rollouts, is(v1alpha1.StateBlocked, policy.ReasonInvalidAnnotation))
+	shown := p.shown(rollouts, is(v1alpha1.StateBlocked, decide.ReasonInvalidAnnotation))
 	if !strings.Contains(shown.Status.Message, "fields of workloads of this kind cannot be set") {
 		t.Errorf("message = %s", shown.Status.Message)
 	}

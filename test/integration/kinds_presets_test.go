@@ -17,6 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // projects are the definitions of other projects, by the names of their files in testdata. The files have what the definitions say of fields,
@@ -458,7 +459,7 @@ func (tt *preset) check(p *kindShop, d definition) {
 		if tt.template == nil {
 			return
 		}
-		at := append(slices.Clone(tt.template), "metadata", "annotations", policy.ConfigHashAnnotation)
+		at := append(slices.Clone(tt.template), "metadata", "annotations", record.ConfigHashAnnotation)
 		if hash, _, _ := unstructured.NestedString(now.Object, at...); hash != shown.Status.ConfigHash {
 			t.Errorf("hash on the template = %q, want %s", hash, shown.Status.ConfigHash)
 		}

@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // A user who may edit custom resources, but not read Secrets, gets no value that the owner of a Secret has not allowed, whatever the user
@@ -46,12 +48,12 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 		name, reason string
 		annotations  content
 	}{
-		{"without consent", policy.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line}},
-		{"consent of the object itself", policy.ReasonFieldsNotAllowed, content{policy.AllowFieldsAnnotation: "*/*"}},
-		{"another namespace", policy.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/" + other.namespace + "/bucket#key"}},
-		{"another namespace in the key", policy.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/../" + other.namespace + "/bucket#key"}},
-		{"as a ConfigMap", policy.ReasonSourceMissing, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = configmap/bucket#key"}},
-		{"a record of its own", policy.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line, policy.AppliedFieldsAnnotation: `{"hash":"x"}`}},
+		{"without consent", decide.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line}},
+		{"consent of the object itself", decide.ReasonFieldsNotAllowed, content{policy.AllowFieldsAnnotation: "*/*"}},
+		{"another namespace", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/" + other.namespace + "/bucket#key"}},
+		{"another namespace in the key", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/../" + other.namespace + "/bucket#key"}},
+		{"as a ConfigMap", decide.ReasonSourceMissing, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = configmap/bucket#key"}},
+		{"a record of its own", decide.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line, record.AppliedFieldsAnnotation: `{"hash":"x"}`}},
 	} {
 		annotate(tt.annotations)
 		p.shown(d, is(v1alpha1.StateBlocked, tt.reason))
@@ -61,7 +63,7 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	}
 	// Consent for another object of the user, or for another kind, is none for this one.
 	p.allow("bucket", "harborstore/other, harborcluster/web, harborstore/web/x, harborstore/WEB")
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
 	p.allow("bucket", "harborstore/web")
 	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if value := p.field(accessKey...); value != marker+"-1" {
@@ -69,11 +71,11 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	}
 	// Once the consent is withdrawn, new values do not come.
 	p.allow("bucket", "")
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
 	p.write("Secret/bucket", "key", marker+"-2")
-	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
 	annotate(content{policy.FieldsAnnotation: line + "\nspec.other = secret/bucket#key"})
-	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, policy.ReasonFieldsNotAllowed))
+	p.shown(d, newer(shown), is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
 	if value := p.field(accessKey...); value != marker+"-1" || p.field("other") != nil {
 		t.Errorf("values = %v, %v", value, p.field("other"))
 	}

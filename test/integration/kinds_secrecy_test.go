@@ -24,7 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/search"
@@ -81,9 +82,9 @@ func TestFields_AreNotKept(t *testing.T) {
 		return nil
 	})
 	p.write("Secret/bucket", "key", value(700)) // refused by the schema
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsRefused))
 	p.write("Secret/bucket", "key", value(7), "info", secret) // not JSON
-	p.shown(d, is(v1alpha1.StateBlocked, policy.ReasonFieldsRefused))
+	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsRefused))
 	p.write("Secret/bucket", "info", large())
 	shown = p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	ask()
@@ -146,7 +147,7 @@ func TestFields_AreNotKept(t *testing.T) {
 		"the log":         {p.namespace, "harborstores"},
 		"the answers":     {"harborstore.web", "spec.storage.s3.accessKey", "changing a HarborStore failed"},
 		"the events":      {"ConfigFieldsSet", "ConfigFieldsRefused"},
-		"the annotations": {policy.AppliedFieldsAnnotation},
+		"the annotations": {record.AppliedFieldsAnnotation},
 	} {
 		for _, want := range wants {
 			if len(search.Find(places[place], want)) == 0 {

@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -72,7 +74,7 @@ func TestKinds_ComesAndGoes(t *testing.T) {
 	shown = p.shown(d, newer(shown), recorded)
 	restarts := func(o *unstructured.Unstructured) int64 { return o.GetGeneration() - before.GetGeneration() }
 	o := p.get(d, "v1")
-	hash, _, _ := unstructured.NestedString(o.Object, "spec", "agent", "template", "metadata", "annotations", policy.ConfigHashAnnotation)
+	hash, _, _ := unstructured.NestedString(o.Object, "spec", "agent", "template", "metadata", "annotations", record.ConfigHashAnnotation)
 	if restarts(o) != 1 || hash != shown.Status.ConfigHash {
 		t.Errorf("restarts = %d, hash on the template = %q, want %q", restarts(o), hash, shown.Status.ConfigHash)
 	}
@@ -192,7 +194,7 @@ func TestKinds_Rollout(t *testing.T) {
 	p.shown(d, is(v1alpha1.StateRollingOut, "PodsUpdating"))
 	p.status(d, "v1alpha1", clone(ready))
 	p.shown(d, is(v1alpha1.StateInSync, ""))
-	hash, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "template", "metadata", "annotations", policy.ConfigHashAnnotation)
+	hash, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "template", "metadata", "annotations", record.ConfigHashAnnotation)
 	if hash != shown.Status.ConfigHash {
 		t.Errorf("hash on the template = %s", hash)
 	}
@@ -313,7 +315,7 @@ func TestKinds_Owner(t *testing.T) {
 	deployment := definition{kind: "Deployment"}
 	covered := func(want bool) func(*v1alpha1.ConfigDependency) error {
 		return func(o *v1alpha1.ConfigDependency) error {
-			if s := o.Spec.Sources[0]; s.TriggersReload == want || (s.Reason == policy.ReasonCoveredByOwner && s.DeclaredBy == "HarborStore web") != want {
+			if s := o.Spec.Sources[0]; s.TriggersReload == want || (s.Reason == decide.ReasonCoveredByOwner && s.DeclaredBy == "HarborStore web") != want {
 				return fmt.Errorf("source = %+v", s)
 			}
 			return nil

@@ -49,8 +49,8 @@ type recorder struct {
 	passed map[string]bool
 }
 
-// record starts a recorder that searches for words in all answers of kube-apiserver.
-func record(t *testing.T, words ...string) *recorder {
+// startRecorder starts a recorder that searches for words in all answers of kube-apiserver.
+func startRecorder(t *testing.T, words ...string) *recorder {
 	t.Helper()
 	behind := rest.AnonymousClientConfig(cluster.RESTConfig())
 	target, err := url.Parse(behind.Host)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -54,7 +54,7 @@ func (s *shop) createReader(name string, secrets ...string) (stamped bool) {
 		envFromSecret(secret)(&o.Spec.Template.Spec)
 	}
 	o.Annotations = auto
-	return s.create(o).Spec.Template.Annotations[policy.ConfigHashAnnotation] != ""
+	return s.create(o).Spec.Template.Annotations[record.ConfigHashAnnotation] != ""
 }
 
 // stamps waits until the webhook of the shop's server answers for new workloads, which is once kube-apiserver knows it.
@@ -174,11 +174,11 @@ func TestScope_Secrets(t *testing.T) {
 	s.write("ConfigMap/settings", "a", "1")
 	s.createReader("web", "token", "release", "db")
 
-	all := record(t, inToken, inRelease, inDB, ofToken)
+	all := startRecorder(t, inToken, inRelease, inDB, ofToken)
 	before := s.serve(install.ReplicaOptions{Kubeconfig: all.kubeconfig(t, install.Name)})
 	s.checkSecretTypes(all)
 	before.Kill()
-	none := record(t, inToken, inRelease, inDB, ofToken)
+	none := startRecorder(t, inToken, inRelease, inDB, ofToken)
 	account := accountOf(t, "configmaps-only")
 	s.call(s.serve(install.ReplicaOptions{Kubeconfig: none.kubeconfig(t, account), Args: []string{"--read-secrets=false", "--kinds-config="}}))
 	s.checkConfigMapsOnly(none, account)
@@ -348,7 +348,7 @@ func TestScope_Namespaces(t *testing.T) {
 	create(t, kube.BatchV1().Jobs(test.namespace).Create, job("once"))
 	create(t, kube.BatchV1().CronJobs(test.namespace).Create, cronJob("often"))
 
-	r := record(t, ignored)
+	r := startRecorder(t, ignored)
 	server := serveShops(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, install.Name), Args: []string{
 		"--namespaces-to-ignore=" + out.namespace + ",kube-system", `--namespace-selector="env:test"`, "--ignored-workload-types=jobs,cronjobs", "--auto-reload-all",
 		"--log-level=info", "--sync-after-restart=true", "--is-Argo-Rollouts=true",
@@ -447,7 +447,7 @@ func TestScope_Labels(t *testing.T) {
 	const word = "CONTENT-BY-LABEL"
 	s := newBranch(t, word, nil, "with", "without")
 	s.patchSource("Secret/with", map[string]any{"metadata": map[string]any{"labels": pairs("reload", "true")}})
-	r := record(t, word+"-settings", word+"-without", word+"-with", "CHANGE-OF-WITHOUT")
+	r := startRecorder(t, word+"-settings", word+"-without", word+"-with", "CHANGE-OF-WITHOUT")
 	s.serve(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, install.Name), Args: []string{"--resource-label-selector=reload:*", "--default-reload=auto"}})
 	// The label was set after the pods had started, and before the server began to read.
 	o := s.view("deployment.web", recorded, is(v1alpha1.StateUnknown, "WrittenSinceStart"), neverRestarted, resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
@@ -463,7 +463,7 @@ func TestScope_WithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	const word = "CONTENT-BESIDE-CONFIGMAPS"
 	s := newBranch(t, word, nil, "db")
-	r := record(t, word+"-settings", word+"-db")
+	r := startRecorder(t, word+"-settings", word+"-db")
 	s.serve(install.ReplicaOptions{Kubeconfig: r.kubeconfig(t, accountOf(t, "secrets-only")), Args: []string{
 		"--read-configmaps=false", "--kinds-config=", "--default-reload=auto",
 	}})

@@ -14,7 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
@@ -85,7 +85,7 @@ func (s *callerShop) configure() (flag string) {
 // stamped reports whether a new workload has the hash with which its pods would start.
 func (s *callerShop) stamped(ctx context.Context) (bool, error) {
 	made, err := kube.AppsV1().Deployments(s.namespace).Create(ctx, owned("web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] != "", err
+	return err == nil && made.Spec.Template.Annotations[record.ConfigHashAnnotation] != "", err
 }
 
 func (s *callerShop) answered() {

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/configdep/configdep/pkg/admission"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
@@ -208,7 +208,7 @@ func TestWebhookFailsOpen(t *testing.T) {
 		n := 0
 		await.Until(t, "new workloads are stamped", func(context.Context) error {
 			n++
-			if made := s.create(owned(fmt.Sprintf("web-%d", n))); made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+			if made := s.create(owned(fmt.Sprintf("web-%d", n))); made.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
 				return errors.New("the new workload is not stamped")
 			}
 			return nil
@@ -280,7 +280,7 @@ func TestWebhookPathIsPutRight(t *testing.T) {
 	await.Until(t, "workloads are stamped again", func(ctx context.Context) error {
 		o := owned("dry")
 		made, err := kube.AppsV1().Deployments(s.namespace).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && made.Annotations[policy.ConfigHashAnnotation] == "" {
+		if err == nil && made.Annotations[record.ConfigHashAnnotation] == "" {
 			err = errors.New("the workload has no hash")
 		}
 		return err

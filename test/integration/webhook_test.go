@@ -17,14 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/install"
 )
 
 // stamped returns an error unless the workload and its template record that pods start with the content of a hash.
 func stamped(m metav1.Object, template *corev1.PodTemplateSpec, hash string) error {
-	onWorkload, onTemplate := m.GetAnnotations()[policy.ConfigHashAnnotation], template.Annotations[policy.ConfigHashAnnotation]
-	if hash == "" || onWorkload != hash || onTemplate != hash || m.GetAnnotations()[policy.AppliedSourcesAnnotation] == "" {
+	onWorkload, onTemplate := m.GetAnnotations()[record.ConfigHashAnnotation], template.Annotations[record.ConfigHashAnnotation]
+	if hash == "" || onWorkload != hash || onTemplate != hash || m.GetAnnotations()[record.AppliedSourcesAnnotation] == "" {
 		return fmt.Errorf("want hash %q, got annotations %v, on the template %v", hash, m.GetAnnotations(), template.Annotations)
 	}
 	return nil
@@ -63,7 +63,7 @@ func TestWebhookStampsNewWorkloads(t *testing.T) {
 			o = create(t, apps.DaemonSets(namespace).Create, o)
 			made, template, view = o, &o.Spec.Template, "daemonset."+name
 		}
-		if made.GetAnnotations()[policy.ConfigHashAnnotation] == "" {
+		if made.GetAnnotations()[record.ConfigHashAnnotation] == "" {
 			continue
 		}
 		stamps[strings.SplitN(view, ".", 2)[0]]++
@@ -124,8 +124,8 @@ func TestWebhookOutlastsTheOwner(t *testing.T) {
 
 	// A manifest that was copied from the cluster earlier.
 	after = edit(t, deployments, "web", func(o *appsv1.Deployment) {
-		o.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
-		o.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
+		o.Annotations[record.ConfigHashAnnotation] = "v1.00000000.0"
+		o.Spec.Template.Annotations[record.ConfigHashAnnotation] = "v1.00000000.0"
 	})
 	sameTemplate(t, "after a copy", &before.template, &after.Spec.Template)
 
@@ -202,7 +202,7 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	deployments := kube.AppsV1().Deployments(namespace)
 	write(t, namespace, "Secret/db", "password", "x")
 	before := create(t, deployments.Create, single("web", envSecretKey("db", "password")))
-	if before.Annotations[policy.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
+	if before.Annotations[record.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
 		t.Errorf("without opting in: annotations = %v, on the template %v", before.Annotations, before.Spec.Template.Annotations)
 	}
 	view(t, namespace, "deployment.web")
@@ -212,14 +212,14 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if after.Annotations[policy.ConfigHashAnnotation] == "" || after.Spec.Template.Annotations != nil {
+		if after.Annotations[record.ConfigHashAnnotation] == "" || after.Spec.Template.Annotations != nil {
 			t.Errorf("dry run = %v: annotations = %v, on the template %v", dryRun, after.Annotations, after.Spec.Template.Annotations)
 		}
 		stored, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := stored.Annotations[policy.ConfigHashAnnotation] != ""; found != (dryRun == nil) {
+		if found := stored.Annotations[record.ConfigHashAnnotation] != ""; found != (dryRun == nil) {
 			t.Errorf("after dry run = %v: stored annotations = %v", dryRun, stored.Annotations)
 		}
 	}
@@ -278,7 +278,7 @@ func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
 				o.Annotations, o.Spec.Template = nil, asleep("web", envSecretKey("db", "password")).Spec.Template
 			})
 			sameTemplate(t, "after a rewrite", &made.Spec.Template, &rewritten.Spec.Template)
-			if rewritten.Annotations[policy.ConfigHashAnnotation] != shown.Status.AppliedHash {
+			if rewritten.Annotations[record.ConfigHashAnnotation] != shown.Status.AppliedHash {
 				t.Errorf("annotations = %v", rewritten.Annotations)
 			}
 		})

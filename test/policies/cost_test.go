@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // The largest workloads cost a small part of the budget that kube-apiserver has for an expression, and workloads
@@ -51,7 +51,7 @@ func TestWorkloads_CostIsBounded(t *testing.T) {
 				old.Spec.Template.Spec.Containers = append(old.Spec.Template.Spec.Containers, c)
 			}
 			now := old.DeepCopy()
-			now.Annotations[policy.ConfigHashAnnotation], now.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "x", "x"
+			now.Annotations[record.ConfigHashAnnotation], now.Spec.Template.Annotations[record.ConfigHashAnnotation] = "x", "x"
 			for i := range test.set {
 				c := &now.Spec.Template.Spec.Containers[i]
 				c.Env = append([]corev1.EnvVar{{Name: "STAKATER_DB_SECRET", Value: "x"}}, c.Env...)

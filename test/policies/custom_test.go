@@ -29,6 +29,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 const customPolicy = "custom-resources"
@@ -109,7 +110,7 @@ func resource(k *kind.Kind) map[string]any {
 	o := map[string]any{"status": map[string]any{"phase": "x"}, "data": map[string]any{"x": "y"}}
 	o["apiVersion"], o["kind"] = k.GroupVersionKind().ToAPIVersionAndKind()
 	annotations := map[string]any{}
-	for key, value := range annotated(nil, policy.WorkloadMarks()) {
+	for key, value := range annotated(nil, record.WorkloadMarks()) {
 		annotations[key] = value
 	}
 	o["metadata"] = map[string]any{
@@ -120,7 +121,7 @@ func resource(k *kind.Kind) map[string]any {
 	o["spec"] = map[string]any{
 		"replicas": int64(2), "restartAt": "x", "storage": map[string]any{"key": "x", "list": []any{map[string]any{"name": "x", "value": "y"}}},
 		"template": map[string]any{
-			"metadata": map[string]any{"labels": map[string]any{"app": "web"}, "annotations": map[string]any{policy.ConfigHashAnnotation: "x"}},
+			"metadata": map[string]any{"labels": map[string]any{"app": "web"}, "annotations": map[string]any{record.ConfigHashAnnotation: "x"}},
 			"spec":     map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}},
 		},
 	}
@@ -132,7 +133,7 @@ func resource(k *kind.Kind) map[string]any {
 	}
 	if path := k.Traits.TemplatePath(); path != nil && k.Traits.Rollable {
 		marks := map[string]any{}
-		for key, value := range annotated(nil, append(policy.TemplateMarks(), othersOnPods...)) {
+		for key, value := range annotated(nil, append(record.TemplateMarks(), othersOnPods...)) {
 			marks[key] = value
 		}
 		put(o, marks, append(slices.Clone(path), "metadata", "annotations")...)
@@ -160,11 +161,11 @@ func mayWrite(k *kind.Kind, p path, remove bool) bool {
 	}
 	restart := k.Traits.Restart
 	if key, found := below("metadata", "annotations"); found {
-		return slices.Contains(policy.WorkloadMarks(), key) || restart != nil && restart.Annotation == key && !remove
+		return slices.Contains(record.WorkloadMarks(), key) || restart != nil && restart.Annotation == key && !remove
 	}
 	if path := k.Traits.TemplatePath(); path != nil && k.Traits.Rollable {
 		if key, found := below(append(slices.Clone(path), "metadata", "annotations")...); found {
-			return slices.Contains(policy.TemplateMarks(), key) || remove && slices.Contains(othersOnPods, key)
+			return slices.Contains(record.TemplateMarks(), key) || remove && slices.Contains(othersOnPods, key)
 		}
 	}
 	switch {
@@ -254,7 +255,7 @@ func TestCustomResources_FirstRestart(t *testing.T) {
 		}
 		return &unstructured.Unstructured{Object: o}
 	}
-	marks := map[string]any{policy.ConfigHashAnnotation: "x"}
+	marks := map[string]any{record.ConfigHashAnnotation: "x"}
 	all := chartKinds(t)
 	rollout, group, farm := all["rollouts.argoproj.io"], all["leaderworkersets.leaderworkerset.x-k8s.io"], all["farms.example.com"]
 	template := []string{"spec", "template", "metadata", "annotations"}
@@ -331,7 +332,7 @@ func TestCustomResources_Fields(t *testing.T) {
 		"a member with the same beginning":     {lines: "spec.size = secret/x#y", change: set(int64(2), "si"), refusal: fieldsRefusal},
 		"no annotation":                        {change: set("two", "storage", "key"), refusal: fieldsRefusal},
 		"a comment":                            {lines: "# " + line, change: set("two", "storage", "key"), refusal: fieldsRefusal},
-		"another field manager":                {lines: line, change: set("two", "storage", "key"), manager: policy.FieldManager, refusal: fieldsRefusal},
+		"another field manager":                {lines: line, change: set("two", "storage", "key"), manager: record.FieldManager, refusal: fieldsRefusal},
 		"a kind that does not allow it":        {lines: line, change: set("two", "storage", "key"), kind: rollout, refusal: fieldsRefusal},
 		"removing a member":                    {lines: line, change: func(spec map[string]any) { delete(spec, "storage") }, refusal: fieldsRefusal},
 		"a pod template of an entry":           {lines: line + inGroups, change: groups(group("a", "mine", 1), group("b", "app", 1)), refusal: fieldsRefusal},
@@ -340,7 +341,7 @@ func TestCustomResources_Fields(t *testing.T) {
 		"a pod template that is there no more": {lines: line + inGroups, change: groups(group("a", "app", 1)), refusal: fieldsRefusal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, manager := farm, policy.FieldsManager
+			k, manager := farm, record.FieldsManager
 			if tt.kind != nil {
 				k = tt.kind
 			}
@@ -354,7 +355,7 @@ func TestCustomResources_Fields(t *testing.T) {
 		})
 	}
 	t.Run("the server names fields itself", func(t *testing.T) {
-		r := &request{resource: farm.Resource, user: account, manager: policy.FieldsManager, old: of("", nil), new: of(line, set("two", "storage", "key"))}
+		r := &request{resource: farm.Resource, user: account, manager: record.FieldsManager, old: of("", nil), new: of(line, set("two", "storage", "key"))}
 		if got := compiled.refusal(t, r); !strings.HasPrefix(got, "configdep may change no annotation of a workload but its own") {
 			t.Errorf("refusal = %q", got)
 		}
@@ -362,7 +363,7 @@ func TestCustomResources_Fields(t *testing.T) {
 	t.Run("a status", func(t *testing.T) {
 		now := of(line, nil)
 		put(now.Object, "x", "status", "phase")
-		r := &request{resource: farm.Resource, user: account, manager: policy.FieldsManager, old: of(line, nil), new: now}
+		r := &request{resource: farm.Resource, user: account, manager: record.FieldsManager, old: of(line, nil), new: now}
 		if got := compiled.refusal(t, r); got != fieldsRefusal {
 			t.Errorf("refusal = %q", got)
 		}
@@ -385,12 +386,12 @@ func TestCustomResources_CostIsBounded(t *testing.T) {
 		annotations[policy.FieldsAnnotation] = lines
 		o := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": members}
 		put(o, value, "spec", "storage31", "key")
-		put(o, map[string]any{policy.ConfigHashAnnotation: "x"}, "spec", "template", "metadata", "annotations")
+		put(o, map[string]any{record.ConfigHashAnnotation: "x"}, "spec", "template", "metadata", "annotations")
 		return &unstructured.Unstructured{Object: o}
 	}
 	compiled := compile(t, readFrom(t, withKinds)[customPolicy])
 	for name, r := range map[string]*request{
-		"fields":    {resource: farm.Resource, manager: policy.FieldsManager, old: large("x"), new: large("y")},
+		"fields":    {resource: farm.Resource, manager: record.FieldsManager, old: large("x"), new: large("y")},
 		"a restart": {resource: rollout.Resource, old: large("x"), new: large("x")},
 	} {
 		r.user = account
@@ -446,7 +447,7 @@ func areCalled(t *testing.T, compiler cel.ConditionCompiler, hooks map[string]we
 		}
 		return o
 	}
-	const hash, auto = policy.ConfigHashAnnotation, "reloader.stakater.com/auto"
+	const hash, auto = record.ConfigHashAnnotation, "reloader.stakater.com/auto"
 	image := func(o map[string]any) { put(o, "mine", append(slices.Clone(path), "spec", "image")...) }
 	replicas := func(o map[string]any) { put(o, int64(5), "spec", "replicas") }
 	for name, tt := range map[string]struct {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // tries are requests of the server, with the message of the refusal, or "" for a request that is allowed.
@@ -77,8 +78,8 @@ func TestWorkloads(t *testing.T) {
 		return d
 	}
 	recorded := func(d *appsv1.Deployment) {
-		d.Annotations = map[string]string{policy.ConfigHashAnnotation: "x", policy.LastReloadAnnotation: "{}"}
-		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: "x", policy.ReloadedAtAnnotation: "now"}
+		d.Annotations = map[string]string{record.ConfigHashAnnotation: "x", record.LastReloadAnnotation: "{}"}
+		d.Spec.Template.Annotations = map[string]string{record.ConfigHashAnnotation: "x", record.ReloadedAtAnnotation: "now"}
 	}
 	tries{
 		"the first restart of a workload without annotations": {web(nil), web(recorded), ""},
@@ -95,7 +96,7 @@ func TestWorkloads(t *testing.T) {
 			d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
 		}), workloadAnnotations},
 		"a workload annotation on the template": {web(nil), web(func(d *appsv1.Deployment) {
-			d.Spec.Template.Annotations = map[string]string{policy.LastReloadAnnotation: "{}"}
+			d.Spec.Template.Annotations = map[string]string{record.LastReloadAnnotation: "{}"}
 		}), templateAnnotations},
 		"an owner": {web(nil), web(func(d *appsv1.Deployment) {
 			d.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
@@ -126,7 +127,7 @@ func TestWorkloads_AnnotationsOfOtherTools(t *testing.T) {
 		"what has reloaded, for the first time":  {web(), web(reloaded, "{}"), ""},
 		"what has reloaded, again":               {web(reloaded, "{}"), web(reloaded, "[]"), ""},
 		"what has reloaded, no longer":           {web(reloaded, "{}"), web(), ""},
-		"removing the hash of pod-reloader":      {web(podReloader, "x"), web(policy.ConfigHashAnnotation, "y"), ""},
+		"removing the hash of pod-reloader":      {web(podReloader, "x"), web(record.ConfigHashAnnotation, "y"), ""},
 		"removing the hash of wave":              {web(wave, "x"), web(), ""},
 		"a hash of pod-reloader":                 {web(), web(podReloader, "x"), templateAnnotations},
 		"another hash of pod-reloader":           {web(podReloader, "x"), web(podReloader, "y"), templateAnnotations},
@@ -450,11 +451,11 @@ func TestPods(t *testing.T) {
 		}
 	})
 	tries{
-		"telling it":           {pod(nil), annotated(policy.RestartAnnotation, "a", policy.RestartingAnnotation, "b"), ""},
-		"telling it again":     {annotated(policy.RestartAnnotation, "a", "x", "y"), annotated(policy.RestartAnnotation, "b", "x", "y"), ""},
-		"removing it":          {annotated(policy.RestartAnnotation, "a"), pod(nil), ""},
+		"telling it":           {pod(nil), annotated(record.RestartAnnotation, "a", record.RestartingAnnotation, "b"), ""},
+		"telling it again":     {annotated(record.RestartAnnotation, "a", "x", "y"), annotated(record.RestartAnnotation, "b", "x", "y"), ""},
+		"removing it":          {annotated(record.RestartAnnotation, "a"), pod(nil), ""},
 		"another annotation":   {pod(nil), annotated("x", "y"), notOurs},
-		"one of the workload":  {pod(nil), annotated(policy.ConfigHashAnnotation, "y"), notOurs},
+		"one of the workload":  {pod(nil), annotated(record.ConfigHashAnnotation, "y"), notOurs},
 		"another value":        {annotated("x", "y"), annotated("x", "z"), notOurs},
 		"removing another":     {annotated("x", "y"), pod(nil), notOurs},
 		"too many annotations": {pod(nil), numerous, many},
@@ -525,28 +526,28 @@ func TestJobs(t *testing.T) {
 		"one without the annotation":  {nil, owned(annotated(), "CronJob"), creation},
 		"one of another owner":        {nil, owned(annotated(instantiate), "Workflow"), creation},
 		"one of two owners":           {nil, owned(annotated(instantiate), "CronJob", "Workflow"), creation},
-		"a copy":                      {nil, suspended(annotated(policy.CopyAnnotation)), ""},
-		"a copy with labels":          {nil, suspended(labelled(annotated(policy.CopyAnnotation, policy.CopyLabelsAnnotation))), ""},
-		"a copy that runs":            {nil, annotated(policy.CopyAnnotation), creation},
-		"a replacement":               {nil, annotated(policy.ReplacesAnnotation), ""},
-		"a replacement with an owner": {nil, owned(annotated(policy.ReplacesAnnotation), "CronJob"), creation},
+		"a copy":                      {nil, suspended(annotated(record.CopyAnnotation)), ""},
+		"a copy with labels":          {nil, suspended(labelled(annotated(record.CopyAnnotation, record.CopyLabelsAnnotation))), ""},
+		"a copy that runs":            {nil, annotated(record.CopyAnnotation), creation},
+		"a replacement":               {nil, annotated(record.ReplacesAnnotation), ""},
+		"a replacement with an owner": {nil, owned(annotated(record.ReplacesAnnotation), "CronJob"), creation},
 		"any Job":                     {nil, job(nil), creation},
 		"any suspended Job":           {nil, suspended(job(nil)), creation},
 
-		"deleting what is replaced":              {annotated(policy.RecreatingAnnotation), nil, ""},
-		"deleting a copy":                        {annotated(policy.CopyAnnotation), nil, ""},
-		"deleting a replacement":                 {annotated(policy.ReplacesAnnotation), nil, deletion},
+		"deleting what is replaced":              {annotated(record.RecreatingAnnotation), nil, ""},
+		"deleting a copy":                        {annotated(record.CopyAnnotation), nil, ""},
+		"deleting a replacement":                 {annotated(record.ReplacesAnnotation), nil, deletion},
 		"deleting any Job":                       {job(nil), nil, deletion},
 		"deleting one with too many annotations": {numerous, nil, deletion},
 
-		"the record":            {job(nil), annotated(policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation), ""},
-		"a copy that says more": {suspended(annotated(policy.CopyAnnotation)), suspended(annotated(policy.CopyAnnotation, policy.ConfigHashAnnotation)), ""},
-		"labels of a copy":      {job(nil), annotated(policy.CopyLabelsAnnotation), notOurs}, // they are written when it is created
-		"removing the record":   {annotated(policy.ConfigHashAnnotation), job(nil), ""},
+		"the record":            {job(nil), annotated(record.ConfigHashAnnotation, record.AppliedSourcesAnnotation, record.LastReloadAnnotation, record.RecreatingAnnotation), ""},
+		"a copy that says more": {suspended(annotated(record.CopyAnnotation)), suspended(annotated(record.CopyAnnotation, record.ConfigHashAnnotation)), ""},
+		"labels of a copy":      {job(nil), annotated(record.CopyLabelsAnnotation), notOurs}, // they are written when it is created
+		"removing the record":   {annotated(record.ConfigHashAnnotation), job(nil), ""},
 		"another annotation":    {job(nil), annotated("x"), notOurs},
 		"opting in":             {job(nil), annotated("reloader.stakater.com/auto"), notOurs},
 		"removing another":      {annotated("x"), job(nil), notOurs},
-		"resuming a copy":       {suspended(annotated(policy.CopyAnnotation)), annotated(policy.CopyAnnotation), elsewhere},
+		"resuming a copy":       {suspended(annotated(record.CopyAnnotation)), annotated(record.CopyAnnotation), elsewhere},
 		"an image":              {job(nil), job(func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "mine" }), elsewhere},
 		"a label":               {job(nil), job(func(j *batchv1.Job) { j.Labels = map[string]string{"app": "x"} }), elsewhere},
 		"a finalizer":           {job(nil), job(func(j *batchv1.Job) { j.Finalizers = []string{"example.com/x"} }), elsewhere},

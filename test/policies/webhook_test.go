@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // webhooks returns the webhooks of manifests.
@@ -80,7 +81,7 @@ func TestWebhooks_AreCalledForWorkloadsThatOptedIn(t *testing.T) {
 		}
 		return out
 	}
-	record := on(policy.ConfigHashAnnotation, "v1.k.h")
+	record := on(record.ConfigHashAnnotation, "v1.k.h")
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	all := webhooks(t, withPresets)
 	for name, tt := range map[string]struct {
@@ -177,7 +178,7 @@ func TestWebhooks_AreNotCalledForTheServer(t *testing.T) {
 		"workloads.configdep.io":  annotations{map[string]string{policy.ReloadAnnotation: "auto"}, nil}.deployment(),
 		"namespaces.configdep.io": annotations{map[string]string{"example.com/x": "y"}, nil}.deployment(),
 	} {
-		for manager, want := range map[string]bool{"": true, "kubectl": true, policy.FieldManager: false} {
+		for manager, want := range map[string]bool{"": true, "kubectl": true, record.FieldManager: false} {
 			a := admission.NewAttributesRecord(o, annotations{}.deployment(), o.GroupVersionKind(), "", "", kinds["Deployment"].resource, "",
 				admission.Update, &metav1.PatchOptions{FieldManager: manager}, false, &user.DefaultInfo{Name: "kim"})
 			attributes := &admission.VersionedAttributes{

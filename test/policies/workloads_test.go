@@ -25,6 +25,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -127,9 +128,9 @@ func filled(t *testing.T, kind string, seed uint64) runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.SetAnnotations(annotated(m.GetAnnotations(), policy.WorkloadMarks()))
+	m.SetAnnotations(annotated(m.GetAnnotations(), record.WorkloadMarks()))
 	template := templateOf(o)
-	template.Annotations = annotated(template.Annotations, append(policy.TemplateMarks(), othersOnPods...))
+	template.Annotations = annotated(template.Annotations, append(record.TemplateMarks(), othersOnPods...))
 	env := []corev1.EnvVar{
 		{Name: "STAKATER_DB_SECRET", Value: "x"}, {Name: "OTHER", Value: "x"},
 		{Name: "STAKATER_WEB_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}},
@@ -170,9 +171,9 @@ func mayChange(kind string, p path, remove bool) bool {
 	is := func(prefix ...any) bool { return len(p) >= len(prefix) && slices.Equal(p[:len(prefix)], prefix) }
 	switch {
 	case len(p) == 3 && is("metadata", "annotations"):
-		return slices.Contains(policy.WorkloadMarks(), p[2].(string)) || kind == "DaemonSet" && p[2] == appsv1.DeprecatedTemplateGeneration && !remove
+		return slices.Contains(record.WorkloadMarks(), p[2].(string)) || kind == "DaemonSet" && p[2] == appsv1.DeprecatedTemplateGeneration && !remove
 	case len(p) == 5 && is("spec", "template", "metadata", "annotations"):
-		return slices.Contains(policy.TemplateMarks(), p[4].(string)) || remove && slices.Contains(othersOnPods, p[4].(string))
+		return slices.Contains(record.TemplateMarks(), p[4].(string)) || remove && slices.Contains(othersOnPods, p[4].(string))
 	}
 	return is("metadata", "managedFields") || !remove && (is("metadata", "generation") || is("metadata", "resourceVersion"))
 }
@@ -192,7 +193,7 @@ func withoutVariables(o map[string]any) map[string]any {
 					return false
 				}
 			}
-			return policy.MarksVariable(name)
+			return record.MarksVariable(name)
 		})
 		if c.(map[string]any)["env"] = env; len(env) == 0 {
 			delete(c.(map[string]any), "env")

@@ -13,9 +13,9 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/judge"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // oracle compares what each container has read with what servers say and do.
@@ -444,7 +444,7 @@ func (s *server) podsOf(slot int) (out []*pod) {
 
 // shown is what a server shows of a workload.
 type shown struct {
-	policy.Decision
+	decide.Decision
 
 	verdicts map[verdictOf]judge.SourceVerdict
 	rules    rules
@@ -458,7 +458,7 @@ type verdictOf struct {
 
 // show returns what a server shows of a workload; nil: it does not know it.
 func (s *server) show(m *manifest) (out *shown) {
-	s.index.Read(func(known policy.Evaluator) {
+	s.index.Read(func(known decide.Evaluator) {
 		w := known.Graph.Workload(m.key())
 		if w == nil {
 			return
@@ -506,14 +506,14 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	stale := false // as servers see it, or in doubt
 	for _, v := range got.verdicts {
 		stale = stale || v.State == judge.Stale || v.Doubt || v.Reason == judge.ReasonNodeClock // of which the record tells
-		if got.State == policy.InSync && got.Reason != policy.ReasonTerminating && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
+		if got.State == decide.InSync && got.Reason != decide.ReasonTerminating && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
 		if calm && v.State == judge.Unknown {
 			o.tally["Unknown: "+v.Reason+fmt.Sprintf(", doubt: %v", v.Doubt)]++
 		}
 	}
-	if due := got.State == policy.Stale || got.State == policy.Settling || got.State == policy.Pending && got.Reason == policy.ReasonSourceChanged; due && !stale {
+	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale {
 		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
 	}
 	o.checkAgents(s, m, got)
@@ -545,7 +545,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		return
 	}
 	switch {
-	case got.State == policy.Blocked || got.State == policy.Failed || got.State == policy.RollingOut:
+	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < judge.ClockMargin+3*time.Second:
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
@@ -569,7 +569,7 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 	if d == nil || d.exempt(s) || got.rules.agent {
 		return
 	}
-	if got.State == policy.Settling || got.State == policy.Pending {
+	if got.State == decide.Settling || got.State == decide.Pending {
 		o.fail("%s: server %d shows %s (%s: %s) at rest", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
 	}
 	o.tally["at rest: "+string(got.State)]++
@@ -578,10 +578,10 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 // checkAgents checks that no workload is shown as in sync of which an agent has not applied content that the server has read.
 func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 	d := o.world.workloads[m.slot]
-	if d == nil || !got.rules.agent || got.State != policy.InSync || got.Reason == policy.ReasonTerminating {
+	if d == nil || !got.rules.agent || got.State != decide.InSync || got.Reason == decide.ReasonTerminating {
 		return
 	}
-	if got.Reason == policy.ReasonNoPods {
+	if got.Reason == decide.ReasonNoPods {
 		if i := slices.IndexFunc(s.podsOf(m.slot), func(p *pod) bool { return !p.terminating && !p.created.Before(m.created) }); i >= 0 {
 			o.fail("%s: server %d shows InSync (%s), but there is pod %d", workloadName(m.slot), s.id, got.Message, s.podsOf(m.slot)[i].uid)
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/controller"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/notify"
@@ -150,7 +151,7 @@ func (s *server) lead() {
 var quiet = klog.NewContext(context.Background(), logr.Discard())
 
 // Read implements policy.Index.
-func (s *server) Read(f func(policy.Evaluator)) bool {
+func (s *server) Read(f func(decide.Evaluator)) bool {
 	s.gate.wait()
 	return s.index.Read(f)
 }

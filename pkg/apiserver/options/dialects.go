@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // DialectOptions are which annotations of other tools are read.
@@ -27,7 +28,7 @@ type DialectOptions struct {
 
 func newDialectOptions() DialectOptions {
 	return DialectOptions{
-		Names: policy.DialectNames(), Strategy: policy.Annotate.Name(), Reloader: policy.ReloaderAnnotations{}.WithDefaults(),
+		Names: policy.DialectNames(), Strategy: record.Annotate.Name(), Reloader: policy.ReloaderAnnotations{}.WithDefaults(),
 	}
 }
 
@@ -83,14 +84,14 @@ func (o *Options) completeDialects() {
 }
 
 // strategy returns the strategy of workloads that ask for none. Reloader's names are plural.
-func (d *DialectOptions) strategy() (policy.Strategy, error) {
+func (d *DialectOptions) strategy() (record.Strategy, error) {
 	switch d.Strategy {
 	case "annotations":
-		return policy.Annotate, nil
+		return record.Annotate, nil
 	case "env-vars":
-		return policy.EnvVar, nil
+		return record.EnvVar, nil
 	}
-	return policy.ParseStrategy(d.Strategy)
+	return record.ParseStrategy(d.Strategy)
 }
 
 // allowedStrategies are the values of --reload-strategy, with Reloader's names of the first two.
@@ -103,7 +104,7 @@ func (o *Options) validateDialects() (errs []error) {
 	switch s, err := o.Dialects.strategy(); {
 	case err != nil:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies))
-	case s == policy.Agent:
+	case s == record.Agent:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most workloads have no config agent"))
 	case !slices.Contains(o.Reload.Strategies, s):
 		errs = append(errs, fmt.Errorf("--reload-strategy is %s, which --strategies must then contain", s.Name()))
@@ -113,7 +114,7 @@ func (o *Options) validateDialects() (errs []error) {
 		key := *n.value
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("--%s: %q is not the name of an annotation: %s", n.flag, key, strings.Join(problems, "; ")))
-		} else if strings.HasPrefix(key, policy.Prefix) {
+		} else if strings.HasPrefix(key, record.Prefix) {
 			errs = append(errs, fmt.Errorf("--%s: %q is an annotation of configdep", n.flag, key))
 		} else if policy.Fixed(key) {
 			errs = append(errs, fmt.Errorf("--%s: %q means something else already: choose another name", n.flag, key))

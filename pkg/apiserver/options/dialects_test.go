@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func TestDialectFlags_Invalid(t *testing.T) {
@@ -35,7 +36,7 @@ func TestDialectFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.Reload; r.Strategy != policy.EnvVar || !r.ReloadOnCreate || !r.ReloadOnDelete {
+	if r := c.Reload; r.Strategy != record.EnvVar || !r.ReloadOnCreate || !r.ReloadOnDelete {
 		t.Errorf("defaults = %+v, want the strategy env-var, and sources that appear and disappear to count", r)
 	}
 	for key, want := range map[string]string{
@@ -49,9 +50,9 @@ func TestDialectFlags(t *testing.T) {
 	if scope := c.Scope(); len(scope.Dialects) != 3 {
 		t.Errorf("annotations of %d dialects are read, want 3", len(scope.Dialects))
 	}
-	for flags, want := range map[string]policy.Strategy{
-		"": policy.Annotate, "--reload-strategy=annotations": policy.Annotate, "--reload-strategy=annotation": policy.Annotate,
-		"--reload-strategy=env-var": policy.EnvVar, "--reload-strategy=recreate --strategies=annotation,recreate": policy.Recreate,
+	for flags, want := range map[string]record.Strategy{
+		"": record.Annotate, "--reload-strategy=annotations": record.Annotate, "--reload-strategy=annotation": record.Annotate,
+		"--reload-strategy=env-var": record.EnvVar, "--reload-strategy=recreate --strategies=annotation,recreate": record.Recreate,
 	} {
 		if c, err := parsed(strings.Fields(flags)...); err != nil || c.Reload.Strategy != want {
 			t.Errorf("%s: strategy %v, %v; want %s", flags, c.Reload.Strategy, err, want.Name())

@@ -25,6 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Options are the values of the flags: the standard ones of the generic API server, except
@@ -123,7 +124,7 @@ func NewOptions() *Options {
 		Reload: policy.Defaults{
 			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
 			// Others need additional rights.
-			Strategies: []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent},
+			Strategies: []record.Strategy{record.Annotate, record.EnvVar, record.Agent},
 		},
 		ConcurrentReloads: 8,
 		MaxWatchesPerUser: 5000,

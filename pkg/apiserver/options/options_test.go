@@ -16,7 +16,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // What is wrong is said in terms of the flag, with what is allowed.
@@ -210,7 +210,7 @@ func TestStrategies(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate, policy.EnvVar, policy.Agent}) {
+	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []record.Strategy{record.Annotate, record.EnvVar, record.Agent}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // addReloadFlags adds the flags for restarts.
@@ -70,8 +71,8 @@ func (o *Options) validateReload() (errs []error) {
 	if o.Reload.MinInterval < 0 {
 		errs = append(errs, errors.New("--min-interval must not be negative"))
 	}
-	if !slices.Contains(o.Reload.Strategies, policy.Annotate) {
-		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that have not opted in", policy.Annotate.Name()))
+	if !slices.Contains(o.Reload.Strategies, record.Annotate) {
+		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that have not opted in", record.Annotate.Name()))
 	}
 	if o.ReloadJobs && !slices.Contains(o.Dialects.Names, "reloader") {
 		errs = append(errs, errors.New("--reload-jobs has no effect without reloader in --dialects, whose annotations ask for it: set one of them"))
@@ -103,7 +104,7 @@ func (m *modeValue) Set(value string) error {
 }
 
 // strategiesValue is a flag with a comma-separated list of strategies.
-type strategiesValue []policy.Strategy
+type strategiesValue []record.Strategy
 
 func (s *strategiesValue) Type() string { return "strategies" }
 
@@ -118,7 +119,7 @@ func (s *strategiesValue) String() string {
 func (s *strategiesValue) Set(value string) error {
 	var all strategiesValue
 	for name := range strings.SplitSeq(value, ",") {
-		strategy, err := policy.ParseStrategy(strings.TrimSpace(name))
+		strategy, err := record.ParseStrategy(strings.TrimSpace(name))
 		if err != nil {
 			return err
 		}

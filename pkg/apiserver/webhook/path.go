@@ -27,7 +27,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/follow"
 	"github.com/configdep/configdep/pkg/jsonpatch"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // path is the URL path of the webhook, which cannot be guessed. The leader writes it into the webhook configuration.
@@ -168,7 +168,7 @@ func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingW
 		return err
 	}
 	_, err = p.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, o.Name, types.JSONPatchType, patch,
-		metav1.PatchOptions{FieldManager: policy.FieldManager})
+		metav1.PatchOptions{FieldManager: record.FieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil // the watch will report its deletion
 	}

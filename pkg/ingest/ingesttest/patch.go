@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Patch applies a patch of configdep to a Deployment, as the API server does. The patch must be bound to its UID and version.
@@ -35,7 +35,7 @@ func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 		t.Fatal(err)
 	}
 	apply := jsonpatch.MergePatch
-	if policy.Strategic(data) {
+	if record.Strategic(data) {
 		apply = func(before, data []byte) ([]byte, error) {
 			return strategicpatch.StrategicMergePatch(before, data, appsv1.Deployment{})
 		}

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // process reads a cluster.
@@ -54,7 +54,7 @@ func (c *Cluster) Index() *ingest.Index { return c.process.index }
 func (c *Cluster) Replay() *ingest.Replay { return c.process.replay }
 
 // Read calls f with the evaluator. The test fails if the index has not read everything.
-func (c *Cluster) Read(f func(policy.Evaluator)) {
+func (c *Cluster) Read(f func(decide.Evaluator)) {
 	if !c.Index().Read(f) {
 		c.t.Helper()
 		c.t.Fatal("the index has not read everything")

@@ -25,6 +25,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
@@ -109,8 +110,8 @@ func (c *cluster) sync(t testing.TB) {
 }
 
 // now returns what the index knows.
-func (c *cluster) now() (known policy.Evaluator) {
-	c.Read(func(e policy.Evaluator) { known = e })
+func (c *cluster) now() (known decide.Evaluator) {
+	c.Read(func(e decide.Evaluator) { known = e })
 	return known
 }
 
@@ -166,7 +167,7 @@ func end(views *Views) {
 	views.Run(ctx)
 }
 
-func (c *cluster) evaluate(o ingesttest.Object) *policy.Evaluation {
+func (c *cluster) evaluate(o ingesttest.Object) *decide.Evaluation {
 	known := c.now()
 	return known.Evaluate(known.Graph.Workload(keyOf(o)))
 }

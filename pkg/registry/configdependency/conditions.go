@@ -10,14 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // conditions returns the conditions of a workload. No condition is stored, so the times of
 // transitions are derived from the cluster: when the last of the workload and its sources
 // was created, when content was last written, and when the workload was last restarted.
-func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
+func conditions(e *decide.Evaluation, d decide.Decision) []metav1.Condition {
 	created, written := e.Workload.Created, e.Workload.Created
 	for i := range e.Sources {
 		if s := e.Sources[i].Source; s != nil {
@@ -32,7 +34,7 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 			written = later(written, s.LastChanged)
 		}
 	}
-	if last := policy.LastReloadOf(e.Workload); last != nil {
+	if last := record.LastReloadOf(e.Workload); last != nil {
 		written = later(written, metav1.NewTime(last.Time.Time))
 	}
 	return []metav1.Condition{
@@ -40,19 +42,19 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 		inSync(e, d, written),
 		rolloutComplete(e, d, written),
 		summary(v1alpha1.ConditionReady, ready[d.State], d, written),
-		summary(v1alpha1.ConditionReconciling, is(d.State, policy.Settling, policy.Pending, policy.RollingOut), d, written),
-		summary(v1alpha1.ConditionStalled, is(d.State, policy.Stale, policy.Blocked, policy.Failed), d, written),
+		summary(v1alpha1.ConditionReconciling, is(d.State, decide.Settling, decide.Pending, decide.RollingOut), d, written),
+		summary(v1alpha1.ConditionStalled, is(d.State, decide.Stale, decide.Blocked, decide.Failed), d, written),
 	}
 }
 
 // ready is the status of the condition Ready in each state.
-var ready = map[policy.State]metav1.ConditionStatus{
-	policy.InSync: metav1.ConditionTrue, policy.Unknown: metav1.ConditionUnknown,
-	policy.Stale: metav1.ConditionFalse, policy.Settling: metav1.ConditionFalse, policy.Pending: metav1.ConditionFalse,
-	policy.RollingOut: metav1.ConditionFalse, policy.Failed: metav1.ConditionFalse, policy.Blocked: metav1.ConditionFalse,
+var ready = map[decide.State]metav1.ConditionStatus{
+	decide.InSync: metav1.ConditionTrue, decide.Unknown: metav1.ConditionUnknown,
+	decide.Stale: metav1.ConditionFalse, decide.Settling: metav1.ConditionFalse, decide.Pending: metav1.ConditionFalse,
+	decide.RollingOut: metav1.ConditionFalse, decide.Failed: metav1.ConditionFalse, decide.Blocked: metav1.ConditionFalse,
 }
 
-func is(state policy.State, among ...policy.State) metav1.ConditionStatus {
+func is(state decide.State, among ...decide.State) metav1.ConditionStatus {
 	if slices.Contains(among, state) {
 		return metav1.ConditionTrue
 	}
@@ -60,7 +62,7 @@ func is(state policy.State, among ...policy.State) metav1.ConditionStatus {
 }
 
 // summary returns a condition that follows from the state.
-func summary(typ string, status metav1.ConditionStatus, d policy.Decision, since metav1.Time) metav1.Condition {
+func summary(typ string, status metav1.ConditionStatus, d decide.Decision, since metav1.Time) metav1.Condition {
 	return metav1.Condition{Type: typ, Status: status, LastTransitionTime: since, Reason: string(d.State), Message: d.Message}
 }
 
@@ -72,7 +74,7 @@ func later(a, b metav1.Time) metav1.Time {
 	return a
 }
 
-func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
+func sourcesResolved(e *decide.Evaluation, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionSourcesResolved, LastTransitionTime: since}
 	missing, absent := e.Missing()
 	if len(missing) == 0 {
@@ -89,16 +91,16 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 }
 
 // inSync tells what the pods run with, whatever is done about it. Where agents apply content, their reports tell.
-func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
+func inSync(e *decide.Evaluation, d decide.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionInSync, LastTransitionTime: since, Reason: d.Reason, Message: d.Message}
 	switch {
-	case d.State == policy.InSync:
+	case d.State == decide.InSync:
 		c.Status = metav1.ConditionTrue
 	case d.Pods.Stale > 0, d.Stale:
 		c.Status = metav1.ConditionFalse
-	case d.Pods.Unknown > 0, d.Reason == policy.ReasonAgentsSilent, e.Workload.Truncated:
+	case d.Pods.Unknown > 0, d.Reason == decide.ReasonAgentsSilent, e.Workload.Truncated:
 		c.Status = metav1.ConditionUnknown
-	case e.Policy.Strategy == policy.Agent && e.Policy.Mode != policy.Off:
+	case e.Policy.Strategy == record.Agent && e.Policy.Mode != policy.Off:
 		c.Status = metav1.ConditionFalse
 	default:
 		c.Status = metav1.ConditionTrue
@@ -106,13 +108,13 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	return c
 }
 
-func rolloutComplete(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
+func rolloutComplete(e *decide.Evaluation, d decide.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRolloutComplete, LastTransitionTime: since}
-	rollout, underWay := e.Workload.Rollout, policy.UnderWay(e.Workload)
+	rollout, underWay := e.Workload.Rollout, record.UnderWay(e.Workload)
 	switch {
 	case rollout.Phase == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NoRollout", "Workloads of this kind have no rollout."
-	case underWay != nil && (d.Reason == underWay.Progress().Reason || d.Reason == policy.ReasonRestartFailed):
+	case underWay != nil && (d.Reason == underWay.Progress().Reason || d.Reason == decide.ReasonRestartFailed):
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, d.Reason, d.Message
 	case rollout.Phase == dependency.RolloutComplete:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Complete", "All pods are up to date with the template."

@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func secondOf(hour int) metav1.Time { return metav1.Date(2026, 2, 1, hour, 0, 0, 0, time.UTC) }
@@ -62,7 +64,7 @@ func (c *cluster) record(t *testing.T, d *appsv1.Deployment) {
 	e := c.evaluate(d)
 	present := e.Present()
 	present.At = c.clock.Now()
-	patch, err := policy.RecordPatch(e.Workload, present)
+	patch, err := record.RecordPatch(e.Workload, present)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestConditions(t *testing.T) {
 			want: []string{resolved, "InSync True NotObserved", "RolloutComplete False NotObserved"},
 		},
 		"its pods are evicted": {
-			workload: web(annotated(policy.RecreatingAnnotation, "2026-02-01T04:00:00Z"), annotated(policy.StrategyAnnotation, "recreate")), state: v1alpha1.StateRollingOut,
+			workload: web(annotated(record.RecreatingAnnotation, "2026-02-01T04:00:00Z"), annotated(policy.StrategyAnnotation, "recreate")), state: v1alpha1.StateRollingOut,
 			want: []string{resolved, "InSync True Recreating", "RolloutComplete False Recreating"},
 		},
 		"its rollout does not progress": {
@@ -260,7 +262,7 @@ func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
 	c := withWebInSync(t)
 	c.set(web())
 	for _, condition := range c.render(web(), 1).Status.Conditions {
-		if condition.Type == v1alpha1.ConditionInSync && (condition.Status != metav1.ConditionTrue || condition.Reason != policy.ReasonRecordRemoved) {
+		if condition.Type == v1alpha1.ConditionInSync && (condition.Status != metav1.ConditionTrue || condition.Reason != decide.ReasonRecordRemoved) {
 			t.Errorf("%s, %s: %s", condition.Status, condition.Reason, condition.Message)
 		}
 	}
@@ -277,11 +279,11 @@ func TestTransitionsOfConditions(t *testing.T) {
 		"content was never written again":       {web(), secondOf(2), []metav1.Time{secondOf(2), secondOf(2), secondOf(2)}},
 		"the workload is newer than its source": {web(func(o *appsv1.Deployment) { o.CreationTimestamp = secondOf(7) }), secondOf(5), []metav1.Time{secondOf(7), secondOf(7), secondOf(7)}},
 		"it was restarted afterwards": {
-			web(annotated(policy.LastReloadAnnotation, `{"time":"2026-02-01T09:00:00.000000Z"}`)), secondOf(5),
+			web(annotated(record.LastReloadAnnotation, `{"time":"2026-02-01T09:00:00.000000Z"}`)), secondOf(5),
 			[]metav1.Time{secondOf(2), secondOf(9), secondOf(9)},
 		},
 		"it was restarted before": {
-			web(annotated(policy.LastReloadAnnotation, `{"time":"2026-02-01T03:00:00.000000Z"}`)), secondOf(5),
+			web(annotated(record.LastReloadAnnotation, `{"time":"2026-02-01T03:00:00.000000Z"}`)), secondOf(5),
 			[]metav1.Time{secondOf(2), secondOf(5), secondOf(5)},
 		},
 	}

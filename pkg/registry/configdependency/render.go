@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -32,7 +34,7 @@ func UID(workload types.UID) types.UID {
 
 // Render returns the ConfigDependency of an evaluated workload of one of the kinds, without a resourceVersion.
 // Callers must not modify it.
-func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
+func Render(kinds kind.Table, e *decide.Evaluation, d decide.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{Name: w.Name, UID: w.UID}
 	ref.APIVersion, ref.Kind = kinds.Of(w.Kind).GroupVersionKind().ToAPIVersionAndKind()
@@ -58,7 +60,7 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 			AppliedHash: e.Record.Hash,
 			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources), len(e.Sources)+len(e.Agents.Sources)),
 			Patterns:    renderPatterns(e.Globs),
-			LastReload:  renderLastReload(policy.LastReloadOf(w)),
+			LastReload:  renderLastReload(record.LastReloadOf(w)),
 			Pods:        renderPods(d.Pods),
 			StaleSince:  timeOf(d.Pods.StaleSince),
 			Conditions:  conditions(e, d),
@@ -69,15 +71,15 @@ func Render(kinds kind.Table, e *policy.Evaluation, d policy.Decision) *v1alpha1
 		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
 		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
 		out.Status.Sources[i].StalePods = count32(d.Pods.StalePods[i])
-		if s := &out.Spec.Sources[i]; e.Policy.Strategy == policy.Agent && s.TriggersReload {
-			s.TriggersReload, s.Reason = false, policy.ReasonNotByAgents
+		if s := &out.Spec.Sources[i]; e.Policy.Strategy == record.Agent && s.TriggersReload {
+			s.TriggersReload, s.Reason = false, decide.ReasonNotByAgents
 		}
 	}
 	addAgents(out, e.Agents.Sources)
 	return out
 }
 
-func renderPods(j *policy.Judgement) v1alpha1.PodCounts {
+func renderPods(j *decide.Judgement) v1alpha1.PodCounts {
 	return v1alpha1.PodCounts{
 		Total: count32(j.Total), Current: count32(j.Current), Stale: count32(j.Stale), Unknown: count32(j.Unknown), NotStarted: count32(j.NotStarted),
 	}
@@ -94,12 +96,12 @@ func timeOf(at time.Time) *metav1.Time {
 }
 
 // addAgents adds the sources that agents have applied, in order.
-func addAgents(out *v1alpha1.ConfigDependency, sources []policy.AgentSource) {
+func addAgents(out *v1alpha1.ConfigDependency, sources []decide.AgentSource) {
 	none := view.Budget(0)
 	for i := range sources {
 		s := &sources[i]
 		kind, usage := v1alpha1.SourceKind(s.Kind), v1alpha1.Usage{Type: v1alpha1.UsageAgent, Optional: true}
-		at, found := slices.BinarySearchFunc(out.Spec.Sources, s, func(o v1alpha1.Source, s *policy.AgentSource) int {
+		at, found := slices.BinarySearchFunc(out.Spec.Sources, s, func(o v1alpha1.Source, s *decide.AgentSource) int {
 			return cmp.Or(cmp.Compare(o.Kind, kind), cmp.Compare(o.Name, s.Name))
 		})
 		if found {
@@ -109,7 +111,7 @@ func addAgents(out *v1alpha1.ConfigDependency, sources []policy.AgentSource) {
 		out.Spec.Sources = slices.Insert(out.Spec.Sources, at, v1alpha1.Source{
 			Kind: kind, Name: s.Name, Optional: true, Reason: reasonByAgent, Usages: []v1alpha1.Usage{usage},
 		})
-		out.Status.Sources = slices.Insert(out.Status.Sources, at, renderSourceStatus(&policy.Source{
+		out.Status.Sources = slices.Insert(out.Status.Sources, at, renderSourceStatus(&decide.Source{
 			Reference: &dependency.Reference{Kind: s.Kind, Name: s.Name}, Resolution: s.Resolution,
 		}, &none))
 	}
@@ -158,7 +160,7 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 }
 
 // renderPatterns renders globs, with at most dependency.MaxNames names in total.
-func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
+func renderPatterns(globs []decide.Glob) (out []v1alpha1.PatternStatus) {
 	left := dependency.MaxNames
 	for i := range globs {
 		g := &globs[i]
@@ -183,7 +185,7 @@ var modes = map[policy.Mode]v1alpha1.ReloadMode{
 }
 
 // strategyOf returns the API value for a strategy: its name in UpperCamelCase.
-func strategyOf(s policy.Strategy) v1alpha1.ReloadStrategy {
+func strategyOf(s record.Strategy) v1alpha1.ReloadStrategy {
 	var value strings.Builder
 	for word := range strings.SplitSeq(s.Name(), "-") {
 		value.WriteString(strings.ToUpper(word[:1]) + word[1:])
@@ -191,7 +193,7 @@ func strategyOf(s policy.Strategy) v1alpha1.ReloadStrategy {
 	return v1alpha1.ReloadStrategy(value.String())
 }
 
-func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
+func renderLastReload(last *record.LastReload) *v1alpha1.LastReload {
 	if last == nil || !readable(metav1.NewTime(last.Time.Time)) {
 		return nil
 	}
@@ -208,7 +210,7 @@ func readable(t metav1.Time) bool {
 	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
-func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
+func renderSource(s *decide.Source, usages, keys *view.Budget) v1alpha1.Source {
 	uses, moreUses := view.Fit(usages, s.Uses, sizeOfUse)
 	out := v1alpha1.Source{
 		Kind:           v1alpha1.SourceKind(s.Kind),
@@ -242,7 +244,7 @@ func renderSource(s *policy.Source, usages, keys *view.Budget) v1alpha1.Source {
 	return out
 }
 
-func renderSourceStatus(s *policy.Source, missingKeys *view.Budget) v1alpha1.SourceStatus {
+func renderSourceStatus(s *decide.Source, missingKeys *view.Budget) v1alpha1.SourceStatus {
 	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
 	out.MissingKeys, out.MoreMissingKeys = view.Fit(missingKeys, s.MissingKeys, sizeOfKey)
 	if s.Observed && !s.MayExist || s.Unread != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 func renderYAML(t *testing.T, path string) []byte {
@@ -120,7 +121,7 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workload(kind.Deployment, "ns", "w", nil)
-			w.SetAnnotations(map[string]string{policy.LastReloadAnnotation: tt.annotation})
+			w.SetAnnotations(map[string]string{record.LastReloadAnnotation: tt.annotation})
 			view := newCluster(t, w).render(w, 1)
 			if shown := view.Status.LastReload != nil; shown != tt.shown {
 				t.Errorf("shown: %v, want %v", shown, tt.shown)
@@ -186,7 +187,7 @@ func TestRenderedObjectIsBounded(t *testing.T) {
 // TestRenderPolicy_NamesEachStrategy so that none is shown as nothing.
 func TestRenderPolicy_NamesEachStrategy(t *testing.T) {
 	seen := map[v1alpha1.ReloadStrategy]bool{}
-	for _, s := range policy.Strategies() {
+	for _, s := range record.Strategies() {
 		name := renderPolicy(&policy.Policy{Mode: policy.Auto, Strategy: s}).Strategy
 		if !slices.Contains([]v1alpha1.ReloadStrategy{v1alpha1.StrategyAnnotation, v1alpha1.StrategyEnvVar, v1alpha1.StrategyAgent, v1alpha1.StrategyRecreate, v1alpha1.StrategyInPlace}, name) || seen[name] {
 			t.Errorf("the strategy %s is shown as %q", s.Name(), name)

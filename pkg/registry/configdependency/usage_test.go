@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestRenderSource_ByObject(t *testing.T) {
 	references, _ := dependency.References([]dependency.Named{{Kind: dependency.Secret, Name: "db", Key: "password", Optional: true, Path: ".spec.db.secretRef"}})
 	usages, keys := view.Budget(maxUsageBytes), view.Budget(maxKeyBytes)
-	got := renderSource(&policy.Source{Reference: &references[0]}, &usages, &keys)
+	got := renderSource(&decide.Source{Reference: &references[0]}, &usages, &keys)
 	want := []v1alpha1.Usage{{Type: v1alpha1.UsageObject, Path: ".spec.db.secretRef", Keys: []string{"password"}, Optional: true}}
 	if diff := cmp.Diff(want, got.Usages); diff != "" {
 		t.Errorf("usages (-want +got):\n%s", diff)
@@ -33,7 +33,7 @@ func TestAddAgents(t *testing.T) {
 		out.Status.Sources = append(out.Status.Sources, v1alpha1.SourceStatus{Kind: "ConfigMap", Name: name})
 	}
 	read := &dependency.Source{ResourceVersion: "7"}
-	addAgents(out, []policy.AgentSource{
+	addAgents(out, []decide.AgentSource{
 		{Kind: dependency.ConfigMap, Name: "a", Resolution: dependency.Resolution{Source: read, Observed: true}},
 		{Kind: dependency.ConfigMap, Name: "d", Resolution: dependency.Resolution{Observed: true}},
 		{Kind: dependency.Secret, Name: "a", Resolution: dependency.Resolution{Observed: true}},

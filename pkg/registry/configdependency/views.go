@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -43,11 +43,11 @@ type renderer struct{ kinds kind.Table }
 
 func (renderer) TellsOfSources() bool { return false }
 
-func (renderer) Concerned(_ policy.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
+func (renderer) Concerned(_ decide.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
 	return change.Workloads
 }
 
-func (renderer) Each(now policy.Evaluator, f func(dependency.WorkloadKey)) {
+func (renderer) Each(now decide.Evaluator, f func(dependency.WorkloadKey)) {
 	now.Graph.EachWorkload(func(w *dependency.Workload) { f(w.WorkloadKey) })
 }
 
@@ -55,7 +55,7 @@ func (renderer) Name(w dependency.WorkloadKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.ViewName()}
 }
 
-func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) view.Rendered[v1alpha1.ConfigDependency] {
+func (r renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at time.Time) view.Rendered[v1alpha1.ConfigDependency] {
 	w := now.Graph.Workload(key)
 	if w == nil {
 		return view.Rendered[v1alpha1.ConfigDependency]{}
@@ -65,7 +65,7 @@ func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at ti
 	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Timed: d.Timed}
 }
 
-func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) bool {
+func (renderer) Alike(before, now decide.Evaluator, key dependency.WorkloadKey) bool {
 	a, b := before.Graph.Workload(key), now.Graph.Workload(key)
 	return a != nil && b != nil && a.UID == b.UID && maps.Equal(a.Labels, b.Labels)
 }

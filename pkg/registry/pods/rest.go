@@ -17,9 +17,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -37,7 +37,7 @@ type Views interface {
 // Config configures a REST.
 type Config struct {
 	Views Views
-	Index policy.Index
+	Index decide.Index
 	Kinds kind.Table
 	Clock clock.PassiveClock
 }
@@ -83,7 +83,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	ref := found.Spec.WorkloadRef
 	key := r.Kinds.Key(ref.APIVersion, ref.Kind, found.Namespace, ref.Name)
 	var out *v1alpha1.ConfigDependencyPods
-	synced := r.Index.Read(func(now policy.Evaluator) {
+	synced := r.Index.Read(func(now decide.Evaluator) {
 		if w := now.Graph.Workload(key); w != nil && w.UID == ref.UID {
 			out = r.render(ctx, now, w)
 		}
@@ -102,7 +102,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 }
 
 // render returns what is known about the pods of a workload. It ends early once the context is done.
-func (r *REST) render(ctx context.Context, now policy.Evaluator, w *dependency.Workload) *v1alpha1.ConfigDependencyPods {
+func (r *REST) render(ctx context.Context, now decide.Evaluator, w *dependency.Workload) *v1alpha1.ConfigDependencyPods {
 	at := r.Clock.Now()
 	j, answer := now.Evaluate(w).Judge(at), r.renderer
 	out := &v1alpha1.ConfigDependencyPods{ConfigHash: j.Hash, TemplateRevision: j.Revision, Time: metav1.NewTime(at)}

@@ -20,9 +20,9 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // statefulSet returns StatefulSet web, which reads Secret db.
@@ -273,7 +273,7 @@ func TestGet_EndsWithTheRequest(t *testing.T) {
 	if got, err := w.Get(ctx, "statefulset.web", &metav1.GetOptions{}); !apierrors.IsTimeout(err) {
 		t.Errorf("%v, %v", got, err)
 	}
-	w.Read(func(now policy.Evaluator) {
+	w.Read(func(now decide.Evaluator) {
 		key := w.Kinds.Key("apps/v1", "StatefulSet", ingesttest.Namespace, "web")
 		if got := w.render(ctx, now, now.Graph.Workload(key)); len(got.Pods) != 1 {
 			t.Errorf("%d pods were judged", len(got.Pods))

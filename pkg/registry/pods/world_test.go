@@ -17,6 +17,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
@@ -55,7 +56,7 @@ func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 // Lookup implements Views.
 func (w *world) Lookup(namespace, name string) (found *v1alpha1.ConfigDependency, err error) {
-	synced := w.REST.Index.Read(func(now policy.Evaluator) {
+	synced := w.REST.Index.Read(func(now decide.Evaluator) {
 		now.Graph.EachWorkload(func(o *dependency.Workload) {
 			if o.Namespace == namespace && o.ViewName() == name {
 				e := now.Evaluate(o)

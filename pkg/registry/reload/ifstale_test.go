@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // Mode IfStale goes by what the pods run with, as the state does.
@@ -93,7 +93,7 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 		already  = "is known to run with old content, but "
 		all      = "Not restarted: the pods run with the current content."
 	)
-	stamped := map[string]string{policy.ConfigHashAnnotation: present}
+	stamped := map[string]string{record.ConfigHashAnnotation: present}
 	template := func(annotations map[string]string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 	}
@@ -198,10 +198,10 @@ func TestIfStaleSaysThatARestartHasHalted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods := policy.PodsInPlace{ID: "0123456789abcdef", Total: 3}
+			pods := record.PodsInPlace{ID: "0123456789abcdef", Total: 3}
 			pods = pods.Keep([]types.UID{"a", "b"}, tt.failed, tt.refused)
 			live := testDeployment(evicting(present, "in-place"), func(o *appsv1.Deployment) {
-				o.Annotations[policy.RecreatingAnnotation] = pods.Text()
+				o.Annotations[record.RecreatingAnnotation] = pods.Text()
 				o.Spec.Template.Spec = corev1.PodSpec{
 					InitContainers: []corev1.Container{{
 						Name: "restarter", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),

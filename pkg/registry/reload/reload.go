@@ -21,9 +21,11 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/registry/view"
 	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
@@ -85,8 +87,8 @@ func (r *REST) try(
 	if why := r.refuses(status.WorkloadRef, &content, live, len(dryRun) > 0); why != "" {
 		return refusal{conflict(shown, "%s", why)}
 	}
-	last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
-	restart := policy.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
+	last := record.NewRequestedReload(record.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
+	restart := record.Restart{Present: content.present, Last: last, Changed: content.changed, Always: true}
 	restart.Pods, restart.Unfit = strategy.Names(content.policy.RestartsBy(live.Workload), content.all)
 	data, err := content.policy.RestartPatch(live.Workload, &restart)
 	if err != nil {
@@ -135,11 +137,11 @@ func (r *REST) refuses(ref *v1alpha1.WorkloadReference, c *content, l *workload.
 // content holds the results of evaluating the content that a workload consumes.
 type content struct {
 	policy   policy.Policy // the effective policy
-	present  policy.Record // of the current content
+	present  record.Record // of the current content
 	previous string        // the recorded hash
-	pods     *policy.Judgement
+	pods     *decide.Judgement
 	stale    bool // pods are known to run with old content, and are not about to be replaced
-	changed  []policy.Changed
+	changed  []record.Changed
 	missing  []string // the missing sources and keys without which new pods cannot start
 	// consequence is what cannot be done because of them.
 	consequence string
@@ -165,7 +167,7 @@ func retryOnConflict(ctx context.Context, try func() error) error {
 
 // evaluate evaluates a live workload. It returns false while the index is not synced.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
-	synced = r.Index.Read(func(now policy.Evaluator) {
+	synced = r.Index.Read(func(now decide.Evaluator) {
 		g := now.Graph
 		g.Borrow(w)
 		policy.Note(w, g.Namespace(w.Namespace), now.Defaults, dependency.Arrival{})
@@ -208,12 +210,12 @@ func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Relo
 
 // unneeded returns why a request with mode IfStale restarts nothing.
 func unneeded(c *content, l *workload.Live) string {
-	underWay := policy.UnderWay(l.Workload)
+	underWay := record.UnderWay(l.Workload)
 	switch {
 	case l.Replicas == 0:
 		return "Not restarted: no pods run, and new pods read the current content."
-	case policy.Halted(l.Workload) != "":
-		return "Not restarted: a restart in place has halted. " + policy.Halted(l.Workload)
+	case record.Halted(l.Workload) != "":
+		return "Not restarted: a restart in place has halted. " + record.Halted(l.Workload)
 	case underWay != nil:
 		return "Not restarted: " + underWay.Progress().Already + "."
 	case c.pods.Stale > 0:
@@ -229,7 +231,7 @@ func unneeded(c *content, l *workload.Live) string {
 
 const perPod = "The subresource pods says more. Use mode Always to restart them."
 
-func doneMessage(ref *v1alpha1.WorkloadReference, d policy.Description, dryRun bool) string {
+func doneMessage(ref *v1alpha1.WorkloadReference, d record.Description, dryRun bool) string {
 	message := fmt.Sprintf("The %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Done)
 	if dryRun {
 		message = fmt.Sprintf("Dry run: the %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Would)
@@ -261,7 +263,7 @@ func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, reque
 	r.Sink.Notify(notify.Event{
 		What:     notify.Restarted,
 		Workload: r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name),
-		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, RequestedBy: user(ctx), At: r.Clock.Now(),
+		UID:      ref.UID, Message: message, Trigger: record.TriggerRequest, RequestedBy: user(ctx), At: r.Clock.Now(),
 	})
 }
 

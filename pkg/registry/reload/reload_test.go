@@ -25,6 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -72,8 +73,8 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			p := sent[0]
 			m := testMeta(name)
 			wantPatch, err := (&policy.Policy{Mode: policy.Off}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
-				&policy.Restart{Present: policy.Record{Hash: present}, Always: true,
-					Last: policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}})
+				&record.Restart{Present: record.Record{Hash: present}, Always: true,
+					Last: record.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,12 +108,12 @@ func TestReload_RecordsContentOnlyOfWorkloadsThatOptedIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, hash := after.Annotations[policy.ConfigHashAnnotation]
-		_, sources := after.Annotations[policy.AppliedSourcesAnnotation]
-		if hash != records || sources != records || after.Annotations[policy.LastReloadAnnotation] == "" {
+		_, hash := after.Annotations[record.ConfigHashAnnotation]
+		_, sources := after.Annotations[record.AppliedSourcesAnnotation]
+		if hash != records || sources != records || after.Annotations[record.LastReloadAnnotation] == "" {
 			t.Errorf("%s: annotations = %v", mode, after.Annotations)
 		}
-		if after.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+		if after.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
 			t.Errorf("%s: annotations of the template = %v, want the hash for which its pods are created", mode, after.Spec.Template.Annotations)
 		}
 	}
@@ -203,7 +204,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
 	}))
-	s.Index = stubGraph{newGraph(), policy.Defaults{Mode: policy.Off, Strategies: []policy.Strategy{policy.Annotate}}}
+	s.Index = stubGraph{newGraph(), policy.Defaults{Mode: policy.Off, Strategies: []record.Strategy{record.Annotate}}}
 	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
 		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: dryRun})
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`) {
@@ -235,14 +236,14 @@ func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 // Restarts on request do not count as automatic restarts, and do not reset their back-off.
 func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	view := testView(kind.Deployment)
-	automatic := policy.NewAutomaticReload(nil, now.Add(-time.Minute), time.Second, "Secret/db")
+	automatic := record.NewAutomaticReload(nil, now.Add(-time.Minute), time.Second, "Secret/db")
 	automatic.Streak = 5
 	raw, err := json.Marshal(automatic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
-		o.Annotations = map[string]string{policy.LastReloadAnnotation: string(raw)}
+		o.Annotations = map[string]string{record.LastReloadAnnotation: string(raw)}
 	}))
 	if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -251,8 +252,8 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := policy.LastReloadOf(workloadtest.Read(after))
-	want := &policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Automatic: automatic.Automatic, Streak: 5}
+	got := record.LastReloadOf(workloadtest.Read(after))
+	want := &record.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Automatic: automatic.Automatic, Streak: 5}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("last reload (-want +got):\n%s", diff)
 	}
@@ -274,7 +275,7 @@ func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 			t.Errorf("%s: status %+v", mode, got.Status)
 		}
 		patch := string(s.patches()[0].Patch)
-		if strings.Contains(patch, policy.RecreatingAnnotation) != evicts || strings.Contains(patch, `"template"`) == evicts {
+		if strings.Contains(patch, record.RecreatingAnnotation) != evicts || strings.Contains(patch, `"template"`) == evicts {
 			t.Errorf("%s: patch %s", mode, patch)
 		}
 	}

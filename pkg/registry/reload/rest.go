@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
@@ -27,7 +28,7 @@ type Views interface {
 // REST is the storage of the subresource.
 type REST struct {
 	Views  Views
-	Index  policy.Index
+	Index  decide.Index
 	Client workload.Client
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects

@@ -18,14 +18,16 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/record"
+	eventrecord "k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -87,7 +89,7 @@ func evicting(hash, strategy string) func(*appsv1.Deployment) {
 	return func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{
 			policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: strategy,
-			policy.ConfigHashAnnotation: hash, policy.RecreatingAnnotation: "2026-01-01T00:00:00Z",
+			record.ConfigHashAnnotation: hash, record.RecreatingAnnotation: "2026-01-01T00:00:00Z",
 		}
 	}
 }
@@ -95,7 +97,7 @@ func evicting(hash, strategy string) func(*appsv1.Deployment) {
 // stubViews and stubGraph serve one view and no sources.
 type stubViews struct{ view *v1alpha1.ConfigDependency }
 
-type stubGraph policy.Evaluator
+type stubGraph decide.Evaluator
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
@@ -111,7 +113,7 @@ func testMeta(kind dependency.WorkloadKind) metav1.ObjectMeta {
 func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
-	e := policy.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
+	e := decide.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
 	return configdependency.Render(nil, e, e.Decide(now))
 }
 
@@ -128,7 +130,7 @@ func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 
 func startedWith(hash string) func(*appsv1.Deployment) {
 	return func(o *appsv1.Deployment) {
-		o.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
+		o.Spec.Template.Annotations = map[string]string{record.ConfigHashAnnotation: hash}
 	}
 }
 
@@ -136,12 +138,12 @@ func startedWith(hash string) func(*appsv1.Deployment) {
 type server struct {
 	*REST
 	client *fake.Clientset
-	events *record.FakeRecorder
+	events *eventrecord.FakeRecorder
 }
 
 func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *server {
 	client := fake.NewClientset(objects...)
-	events := record.NewFakeRecorder(10)
+	events := eventrecord.NewFakeRecorder(10)
 	events.IncludeObject = true
 	return &server{client: client, events: events, REST: &REST{
 		Views:  stubViews{view},
@@ -160,11 +162,11 @@ func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, e
 }
 
 // Read acts as an index that has synced or, with a nil graph, one that has not.
-func (s stubGraph) Read(f func(policy.Evaluator)) bool {
+func (s stubGraph) Read(f func(decide.Evaluator)) bool {
 	if s.Graph == nil {
 		return false
 	}
-	f(policy.Evaluator(s))
+	f(decide.Evaluator(s))
 	return true
 }
 

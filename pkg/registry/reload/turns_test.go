@@ -21,15 +21,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // slowGraph takes a second of the fake clock to answer, so that all requests that do not wait for each other have read the
 // workload before one of them patches it.
 type slowGraph struct{ stubGraph }
 
-func (g slowGraph) Read(f func(policy.Evaluator)) bool {
+func (g slowGraph) Read(f func(decide.Evaluator)) bool {
 	<-time.After(time.Second)
 	return g.stubGraph.Read(f)
 }

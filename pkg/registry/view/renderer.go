@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
@@ -34,15 +34,15 @@ type Renderer[K comparable, O any] interface {
 	TellsOfSources() bool
 	// Concerned returns the items that a change concerns, which may be items that have just gone. It is
 	// called while the index waits.
-	Concerned(now policy.Evaluator, change dependency.Delta) []K
+	Concerned(now decide.Evaluator, change dependency.Delta) []K
 	// Each calls f for each item that is there.
-	Each(now policy.Evaluator, f func(K))
+	Each(now decide.Evaluator, f func(K))
 	// Name returns the name of the object of an item, whether or not it is there.
 	Name(item K) types.NamespacedName
-	Render(now policy.Evaluator, item K, at time.Time) Rendered[O]
+	Render(now decide.Evaluator, item K, at time.Time) Rendered[O]
 	// Alike reports whether selectors that read the item alone (see Resource.Own) match both of two
 	// states of it. It must be false if it was not there in one of them, or is another of the same name.
-	Alike(before, now policy.Evaluator, item K) bool
+	Alike(before, now decide.Evaluator, item K) bool
 	// Same reports whether an object that was rendered again because time has passed shows what it did.
 	Same(object, before *O) bool
 	// Share lets an object have those parts from its state before that are the same: the history of some

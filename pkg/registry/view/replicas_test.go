@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What the progress says about other replicas reaches the cache.
@@ -145,7 +145,7 @@ type counting struct {
 	before func(n int)
 }
 
-func (r *counting) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) Rendered[object] {
+func (r *counting) Render(now decide.Evaluator, key dependency.WorkloadKey, at time.Time) Rendered[object] {
 	r.n++
 	r.before(r.n)
 	return r.renderer.Render(now, key, at)

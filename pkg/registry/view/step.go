@@ -8,14 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
 // step is something that has to be rendered: what one input has changed, or several.
 type step[K comparable] struct {
-	now     policy.Evaluator // without a graph: as it was
+	now     decide.Evaluator // without a graph: as it was
 	at      dependency.Progress
 	synced  bool // everything has to be
 	timed   bool // time has passed, and nothing else has happened
@@ -32,14 +32,14 @@ const maxPiece = 256
 const maxBacklog = 64
 
 // Synced implements ingest.Sink.
-func (v *View[K, O, P]) Synced(now policy.Evaluator, at dependency.Progress) {
+func (v *View[K, O, P]) Synced(now decide.Evaluator, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.push(&step[K]{now: now, at: at, synced: true})
 }
 
 // Changed implements ingest.Sink.
-func (v *View[K, O, P]) Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+func (v *View[K, O, P]) Changed(now decide.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	items := v.renderer.Concerned(now, delta)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +93,7 @@ func (v *View[K, O, P]) pop() (s *step[K], life int) {
 // other replicas may have shown it by its labels: clients that select by those rely on having
 // been told of it (see watchcache.WatchOptions). All other states may be passed over. No input is taken into
 // the rendering of everything: clients that come from other replicas have to be told of it by an event.
-func (v *View[K, O, P]) join(s *step[K], now policy.Evaluator, at dependency.Progress, items []K) bool {
+func (v *View[K, O, P]) join(s *step[K], now decide.Evaluator, at dependency.Progress, items []K) bool {
 	if s.timed || s.synced {
 		return false
 	}
@@ -135,7 +135,7 @@ func (v *View[K, O, P]) CatchUp(ctx context.Context) {
 		}
 	}
 	if v.waiting.Len() == 0 {
-		v.now = policy.Evaluator{}
+		v.now = decide.Evaluator{}
 	}
 }
 

@@ -26,9 +26,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Nothing that this package starts may outlive its context.
@@ -43,11 +43,11 @@ type renderer struct{ sources bool }
 
 func (r renderer) TellsOfSources() bool { return r.sources }
 
-func (renderer) Concerned(_ policy.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
+func (renderer) Concerned(_ decide.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
 	return change.Workloads
 }
 
-func (renderer) Each(now policy.Evaluator, f func(dependency.WorkloadKey)) {
+func (renderer) Each(now decide.Evaluator, f func(dependency.WorkloadKey)) {
 	now.Graph.EachWorkload(func(w *dependency.Workload) { f(w.WorkloadKey) })
 }
 
@@ -55,7 +55,7 @@ func (renderer) Name(w dependency.WorkloadKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 }
 
-func (renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) (r Rendered[corev1.ConfigMap]) {
+func (renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at time.Time) (r Rendered[corev1.ConfigMap]) {
 	w := now.Graph.Workload(key)
 	if w == nil {
 		return r
@@ -75,7 +75,7 @@ func (renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time
 	return r
 }
 
-func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) bool {
+func (renderer) Alike(before, now decide.Evaluator, key dependency.WorkloadKey) bool {
 	a, b := before.Graph.Workload(key), now.Graph.Workload(key)
 	return a != nil && b != nil && a.UID == b.UID && maps.Equal(a.Labels, b.Labels)
 }
@@ -160,7 +160,7 @@ func (c *things) sync(revision uint64) {
 func (c *things) catchUp() { c.view.CatchUp(context.Background()) }
 
 // now returns what the view is told.
-func (c *things) now() policy.Evaluator { return policy.Evaluator{Graph: c.graph.Snapshot()} }
+func (c *things) now() decide.Evaluator { return decide.Evaluator{Graph: c.graph.Snapshot()} }
 
 // at is the progress of an index that has seen everything up to the present revision.
 func (c *things) at() dependency.Progress {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
@@ -43,7 +43,7 @@ type View[K comparable, O any, P Object[O]] struct {
 	states map[string]int
 
 	rendering sync.Mutex       // is held while a step is taken, and guards the rest
-	now       policy.Evaluator // without a graph: everything has been forgotten, or nothing waits
+	now       decide.Evaluator // without a graph: everything has been forgotten, or nothing waits
 	progress  dependency.Progress
 	// waiting are the items that time alone will change. While there are any, the graph of the
 	// last step is kept.
@@ -125,7 +125,7 @@ func (v *View[K, O, P]) Reset() {
 	v.rendering.Lock() // what is being rendered ends soon, as it is of the life before
 	defer v.rendering.Unlock()
 	v.cache.Reset()
-	v.now = policy.Evaluator{}
+	v.now = decide.Evaluator{}
 	v.waiting.Clear()
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
@@ -122,7 +123,7 @@ func (n *neighbour) rollout(t *testing.T) time.Duration {
 		if err != nil {
 			return "", err
 		}
-		return d.Spec.Template.Annotations[policy.ConfigHashAnnotation], nil
+		return d.Spec.Template.Annotations[record.ConfigHashAnnotation], nil
 	}
 	before, err := hash(t.Context())
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
@@ -215,8 +216,8 @@ func (w *web) awaitReload(t *testing.T) {
 	t.Helper()
 	await.Until(t, "the workload is reloaded", func(context.Context) error {
 		now := w.now(t)
-		hash := now.Annotations[policy.ConfigHashAnnotation]
-		if now.Generation == w.Generation || hash == "" || hash == w.Annotations[policy.ConfigHashAnnotation] {
+		hash := now.Annotations[record.ConfigHashAnnotation]
+		if now.Generation == w.Generation || hash == "" || hash == w.Annotations[record.ConfigHashAnnotation] {
 			return fmt.Errorf("annotations = %v", now.Annotations)
 		}
 		return nil

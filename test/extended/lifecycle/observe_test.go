@@ -17,6 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -62,7 +63,7 @@ func TestObserve(t *testing.T) {
 	restart()
 	unchanged("with reload.observe, after a restart")
 	for key := range maps.Keys(w.now(t).Annotations) {
-		if strings.HasPrefix(key, policy.Prefix) && settle[key] == "" {
+		if strings.HasPrefix(key, record.Prefix) && settle[key] == "" {
 			t.Errorf("the server, or its webhook, has written %s", key)
 		}
 	}
@@ -74,7 +75,7 @@ func TestObserve(t *testing.T) {
 	r.end(t, observer)
 	r.start(t)
 	await.Until(t, "the content of the moment is recorded", func(context.Context) error {
-		if w.now(t).Annotations[policy.ConfigHashAnnotation] == "" {
+		if w.now(t).Annotations[record.ConfigHashAnnotation] == "" {
 			return errors.New("no hash yet")
 		}
 		return nil

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -319,7 +319,7 @@ func works(t *testing.T, hasWebhook bool) {
 	if hasWebhook {
 		await.Until(t, "the webhook adds the hash to new workloads", func(ctx context.Context) error {
 			made, err := client.AppsV1().Deployments("shop").Create(ctx, workload(w.secret.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+			if err == nil && made.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
 				err = fmt.Errorf("template annotations = %v", made.Spec.Template.Annotations)
 			}
 			return err

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -25,7 +25,7 @@ func TestFewerRights(t *testing.T) {
 	}
 	blocked := func(ctx context.Context) error {
 		found, err := view(ctx, "deployment.recreated")
-		if err == nil && (found.Status.State != v1alpha1.StateBlocked || found.Status.Reason != policy.ReasonStrategyNotAllowed) {
+		if err == nil && (found.Status.State != v1alpha1.StateBlocked || found.Status.Reason != decide.ReasonStrategyNotAllowed) {
 			err = fmt.Errorf("state = %s, %s: %s", found.Status.State, found.Status.Reason, found.Status.Message)
 		}
 		return err

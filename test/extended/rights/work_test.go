@@ -20,6 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -81,7 +82,7 @@ func newShop(ctx context.Context) (*shop, error) {
 		ObjectMeta: metadata("logs"), Spec: appsv1.DaemonSetSpec{Selector: selects("logs"), Template: template("logs", "db")},
 	}, metav1.CreateOptions{})
 	_, err3 := apps.Deployments(s.namespace).Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metadata("recreated", policy.StrategyAnnotation, policy.Recreate.Name()),
+		ObjectMeta: metadata("recreated", policy.StrategyAnnotation, record.Recreate.Name()),
 		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selects("recreated"), Template: template("recreated", "db")},
 	}, metav1.CreateOptions{})
 	return s, errors.Join(err1, err2, err3, err4, err5)

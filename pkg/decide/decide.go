@@ -1,0 +1,448 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// Decide returns the state of a workload at a time, and what is to be done.
+func (e *Evaluation) Decide(now time.Time) Decision {
+	j := e.judge(e.Judge(now))
+	d := e.decide(j, now)
+	d.Pods, d.Trigger = j, e.trigger(&d)
+	if e.defaults.Observe {
+		e.observe(&d)
+	}
+	e.sayNotInPlace(&d)
+	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped() || slices.Contains([]State{Settling, Pending}, d.State)
+	e.askAgents(&d, now)
+	return d
+}
+
+// trigger returns Decision.Trigger.
+func (e *Evaluation) trigger(d *Decision) string {
+	if len(d.due) > 0 {
+		return d.due[0].id
+	}
+	if last := record.LastReloadOf(e.Workload); last != nil {
+		return last.Trigger
+	}
+	return d.Trigger
+}
+
+// observe turns a decision into that of a server that only observes. It shows what would be done.
+func (e *Evaluation) observe(d *Decision) {
+	const only = " configdep only observes (--observe)"
+	switch d.Action {
+	case None:
+	case RollOut:
+		d.Action, d.State, d.Reason = Observe, Stale, ReasonObserved
+		d.Message = upperFirst(d.Because) + "." + only + ": otherwise, it would restart the workload now."
+	case WriteRecord, Forget:
+		d.Action = None
+	default:
+		d.Action = None
+		d.Message += only + ", and leaves that to others."
+	}
+}
+
+// decide is Decide, but for what depends on all of the decision.
+func (e *Evaluation) decide(j *Judgement, now time.Time) Decision {
+	w := e.Workload
+	if d, is := e.decideCopy(); is {
+		return d
+	}
+	if e.graph.Terminating(w) {
+		d := e.told(j)
+		d.State, d.Reason = InSync, ReasonTerminating
+		d.Message = fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", w.Kind)
+		return d
+	}
+	if !w.Rollable {
+		return e.decideOther(j)
+	}
+	if w.Reruns {
+		if d, decided := e.decideRerun(j, now); decided {
+			return d
+		}
+	}
+	if d, paused := e.decidePause(now); paused {
+		return d
+	}
+	if d, is := e.decideReleased(); is {
+		return d
+	}
+	switch {
+	case len(e.Policy.Problems) > 0: // only workloads that have opted in, or tried to, have any
+		return e.invalid(j)
+	case e.Policy.Mode == policy.Off:
+		d := e.told(j)
+		if w.Marks.Hash != "" || w.Marks.Sources != "" || record.UnderWay(w) != nil {
+			d.Action = Forget
+		}
+		return d
+	case w.Truncated:
+		return Decision{State: Blocked, Reason: ReasonTooManySources, Message: e.tooManySources() + " " + onHold}
+	}
+	changes := e.changes(j)
+	if missing, _ := e.Missing(); len(missing) > 0 {
+		return e.missing(len(changes) > 0 || e.superseded() != nil)
+	}
+	if d, decided := e.decideFields(now, len(changes) > 0); decided {
+		return d
+	}
+	return e.decideKnown(j, changes, now)
+}
+
+// byRecord reports whether the record alone tells what the pods run with, because none can be seen: the kind does not say which they are, or those of a
+// custom resource are not where its description says.
+func (e *Evaluation) byRecord(j *Judgement) bool {
+	w := e.Workload
+	return w.UnknownPods || e.reruns() || w.Custom && w.Replicas > 0 && j.Total == 0 && j.pending == 0
+}
+
+// changes returns the sources for whose content a restart is due: those that containers have not read, or that differ from the record if that alone tells.
+func (e *Evaluation) changes(j *Judgement) (out []*due) {
+	if !e.byRecord(j) {
+		return j.due
+	}
+	for i := range e.tracked {
+		t := &e.tracked[i]
+		entry, known := e.Record.Sources[t.id]
+		if known && e.Comparable() && entry.Content != t.Content() && scopeIn(entry.Content) == scopeIn(t.Content()) && !t.isIgnored(&entry) {
+			out = append(out, &due{tracked: t, since: e.changedSince(t, e.Record.At)})
+		}
+	}
+	return out
+}
+
+// changedSince returns when the first change of a source was made after a time; zero: it is not remembered.
+func (e *Evaluation) changedSince(t *tracked, at time.Time) time.Time {
+	periods := e.graph.Periods(e.sourceKey(&t.counted))
+	for i := range periods {
+		switch p := &periods[i]; {
+		case !p.Before.After(at):
+		case i == 0 && len(periods) > 1: // there may have been earlier ones
+			return time.Time{}
+		default:
+			return p.Before
+		}
+	}
+	return periods[len(periods)-1].Written // before this process began to look
+}
+
+// tooManySources says why not all sources of a workload are known.
+func (e *Evaluation) tooManySources() string {
+	w := e.Workload
+	if w.TemplateOf != nil {
+		if of := e.graph.Workload(*w.TemplateOf); of != nil && !of.Truncated {
+			return fmt.Sprintf("More than %d workloads have the pod template of %s %s. configdep knows the sources of the first %d by name, and not of this one.",
+				dependency.MaxBorrowers, of.Kind, of.Name, dependency.MaxBorrowers)
+		}
+	}
+	what := "The pod template"
+	if w.Custom {
+		what = "The " + string(w.Kind)
+	}
+	return fmt.Sprintf("%s names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources.",
+		what, dependency.MaxSources, dependency.MaxUses)
+}
+
+// decideKnown decides for a workload that has opted in, and of which all is known.
+func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) Decision {
+	w := e.Workload
+	if s := e.superseded(); s != nil && w.Replicas > 0 {
+		return e.decideStrategyChanged(s.Progress())
+	}
+	if len(changes) > 0 && (w.Replicas > 0 || e.byRecord(j)) {
+		return e.decideDue(changes, now)
+	}
+	d := e.told(j)
+	if underWay := record.UnderWay(w); underWay != nil {
+		d.Action = Continue
+		return d
+	}
+	if w.Rollout.Reason == dependency.ReasonNotObserved && e.Comparable() { // it is about to be known whether a restart is due
+		return d
+	}
+	next, changed := e.Next(j, now)
+	if e.byRecord(j) { // the next restart records it
+		next, changed = e.Present(), changed || !e.Comparable()
+		next.At = now
+	}
+	if changed {
+		d.Action, d.Record = WriteRecord, next
+	}
+	return d
+}
+
+func (e *Evaluation) invalid(j *Judgement) Decision {
+	reason := ReasonInvalidAnnotation
+	switch {
+	case len(e.Policy.Problems) > 1:
+	case e.Policy.TooManyPatterns:
+		reason = ReasonTooManyPatterns
+	case e.Policy.StrategyNotAllowed:
+		reason = ReasonStrategyNotAllowed
+	}
+	return Decision{State: Blocked, Reason: reason, Stale: j.Stale > 0, Message: e.problems() + " " + onHold}
+}
+
+// missing decides while something is missing that pods need. Stale: pods run with other content.
+func (e *Evaluation) missing(stale bool) Decision {
+	missing, absent := e.Missing()
+	reason := ReasonKeyMissing
+	if absent {
+		reason = ReasonSourceMissing
+	}
+	return Decision{State: Blocked, Reason: reason, Stale: stale && !e.Workload.Idle,
+		Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + onHold}
+}
+
+// decideDue decides when a restart is due for some content.
+func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
+	w := e.Workload
+	d := Decision{Because: because(changes), Stale: true, due: changes}
+	what := upperFirst(d.Because)
+	settled, settle, release := e.settles(changes)
+	at := record.NotBefore(record.LastReloadOf(w), e.Policy.MinInterval, now)
+	switch {
+	case w.Paused:
+		d.State, d.Reason = Blocked, ReasonPaused
+		d.Message = what + ". The restart is on hold until the Deployment is resumed."
+	case e.Policy.Strategy == record.Agent:
+		d.State, d.Reason = Blocked, ReasonNotByAgents
+		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
+	case now.Before(settled):
+		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
+		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v.", what, settle)
+		if release {
+			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v.", what, settle)
+		}
+	case now.Before(at):
+		d.State, d.Reason, d.RecheckAt = Pending, ReasonMinInterval, at
+		d.Message = what + ". " + e.heldByInterval(at)
+	case w.Busy:
+		d.State, d.Reason = Pending, ReasonRunActive
+		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(w.Kind) + " is not Allow."
+	default:
+		d.State, d.Reason, d.Action, d.DueAt = Pending, ReasonSourceChanged, RollOut, later(settled, at)
+		d.Message = what + ". " + restartDue
+	}
+	return d
+}
+
+// decideStrategyChanged decides when the strategy was changed while a restart by another one was under way. If
+// pods are left, the workload is restarted by the current one instead.
+func (e *Evaluation) decideStrategyChanged(of record.Progress) Decision {
+	d := Decision{State: Pending, Reason: ReasonStrategyChanged, Action: Continue, Trigger: record.TriggerUnknown, Stale: true,
+		Because: "its strategy was changed while " + of.While,
+		Message: "The strategy was changed while " + of.While + ". If any of these pods remain, a restart is due."}
+	if e.Workload.Paused {
+		d.State, d.Reason, d.Action = Blocked, ReasonPaused, None
+		d.Message = "The strategy was changed while " + of.While + ". If any of these pods remain, the restart is on hold until the Deployment is resumed."
+	}
+	return d
+}
+
+// because says in a clause for which content a restart is due.
+func because(changes []*due) string {
+	ids := make([]string, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].id
+	}
+	if len(ids) == 1 {
+		return ids[0] + " has changed"
+	}
+	return enumerate(ids) + " have changed"
+}
+
+// told returns the state that the pods and the rollout tell, if nothing is to be done.
+func (e *Evaluation) told(j *Judgement) Decision {
+	w := e.Workload
+	d := Decision{State: InSync, Reason: ReasonContentApplied, Message: "The pods run with the current content."}
+	rollout, underWay := w.Rollout, record.UnderWay(w)
+	switch {
+	case underWay != nil && e.Policy.Mode != policy.Off:
+		d.State, d.Reason, d.Message = RollingOut, underWay.Progress().Reason, underWay.Progress().Message
+		if pods, valid := record.PodsInPlaceOf(w); valid {
+			describe(&pods, &d)
+		}
+		return d
+	case rollout.Phase == dependency.RolloutFailed:
+		d.State, d.Reason = Failed, rollout.Reason
+		d.Message = "The rollout is not progressing: " + rollout.Message + "."
+		return d
+	case rollout.Phase == dependency.RolloutRunning:
+		d.State, d.Reason = RollingOut, rollout.Reason
+		d.Message = "The rollout is not complete: " + rollout.Message + "."
+		return d
+	case j.Stale > 0:
+		e.tellStale(&d, j)
+		return d
+	case j.Unknown > 0:
+		d.State, d.Reason, d.Message = Unknown, j.Reason, e.unknown(j)
+		return d
+	case rollout.Phase == dependency.RolloutHeld:
+		d.State, d.Reason = RollingOut, rollout.Reason
+		d.Message = "The rollout is waiting for a user: " + rollout.Message + "."
+		return d
+	case len(e.Sources) == 0 && e.Agents.pods == 0:
+		d.Reason, d.Message = ReasonNothingRead, "It consumes no ConfigMap or Secret."
+		return d
+	case j.Total == 0 && len(e.Sources) > 0 && (w.Recurring && !w.UnknownPods || !e.byRecord(j)):
+		d.Reason, d.Message = ReasonNoPods, "No pods run; new pods read the current content."
+		if w.Recurring {
+			d.Reason, d.Message = ReasonNextRunReadsContent, "No run is active; the next run reads the current content."
+		}
+	case w.RecordDropped():
+		d.Reason = ReasonRecordRemoved
+		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
+	case e.Policy.Mode != policy.Off && w.Rollable && len(e.tracked) == 0:
+		d.Reason = ReasonNothingTriggers
+		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
+	case e.byRecord(j):
+		d.Message = ""
+	}
+	d.Message = strings.TrimSpace(d.Message+" "+e.nextChange(&d)) + e.covered() + e.notSeen()
+	return d
+}
+
+// nextChange says what the next change of content does.
+func (e *Evaluation) nextChange(d *Decision) string {
+	w := e.Workload
+	switch kind := string(w.Kind); {
+	case d.Reason == ReasonRecordRemoved, d.Reason == ReasonNothingTriggers, d.Reason == ReasonNextRunReadsContent && e.Policy.Mode == policy.Off:
+		return ""
+	case !w.Rollable || w.Reruns && !e.reruns():
+		return "configdep does not restart a " + kind + "."
+	case e.Policy.Mode == policy.Off:
+		return "Automatic restarts are off."
+	case e.Policy.OnlyReports(w):
+		return "The next change is reported: configdep cannot restart a " + kind + "."
+	case w.Reruns && w.Recurring:
+		return "The next change starts a run at once."
+	case w.Reruns:
+		return "The next change replaces the " + kind + "."
+	case w.UnknownPods:
+		return "The " + kind + " has been told of the current content. The next change is passed on, too."
+	case d.Reason == ReasonNoPods:
+		return ""
+	default:
+		return "The next change restarts them."
+	}
+}
+
+// tellStale completes a decision about pods that run with old content although nothing is to be done.
+func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
+	w := e.Workload
+	var ids []string
+	triggers := false
+	for i, n := range j.StalePods {
+		if n > 0 {
+			ids = append(ids, idOf(e.Sources[i].Kind, e.Sources[i].Name))
+			triggers = triggers || e.Sources[i].Triggers
+		}
+	}
+	d.State, d.Stale = Stale, true
+	d.Message = fmt.Sprintf("%s old content of %s", podsRun(j.Stale, j.Total), enumerate(ids))
+	if !j.StaleSince.IsZero() {
+		d.Message += ", which changed at " + j.StaleSince.UTC().Format(time.RFC3339)
+	}
+	d.Message += ": " + enumerate(j.Names) + "."
+	const reload = " Create a Reload to restart the workload."
+	switch {
+	case w.Recurring:
+		d.Reason = ReasonKindNotReloaded
+		d.Message += " The next run reads the current content."
+	case !w.Rollable || w.Reruns && !e.Policy.Reruns:
+		d.Reason = ReasonKindNotReloaded
+		d.Message += " configdep does not restart a " + string(w.Kind) + "."
+	case e.Policy.Mode == policy.Off:
+		d.Reason = ReasonNotOptedIn
+		d.Message += " Automatic restarts are off." + reload
+	case w.Rollout.Phase == dependency.RolloutHeld:
+		d.Reason = ReasonHeld
+		d.Message += " The pod template has been changed already, but the rollout is waiting for a user: " + w.Rollout.Message + "."
+	case !triggers:
+		d.Reason = ReasonNotTriggering
+		d.Message += " Its changes do not restart the workload; spec.sources says why." + reload
+	default:
+		d.Reason = ReasonOptedInStale
+		d.Message += " It was old already when the workload opted in, which restarts nothing." + reload
+	}
+}
+
+// podsRun renders "1 of 3 pods runs with".
+func podsRun(some, all int) string {
+	if some == 1 || all == 1 {
+		return dependency.Pods(some, all) + " runs with"
+	}
+	return dependency.Pods(some, all) + " run with"
+}
+
+// unknown says why it is not known whether the pods run with the current content.
+func (e *Evaluation) unknown(j *Judgement) string {
+	why := "it is not known with which content they were started"
+	switch j.Reason {
+	case judge.ReasonFilesChanged:
+		return fmt.Sprintf("Mounted files have changed since %s started: %s. It cannot be seen whether the application has read them again.", dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
+	case judge.ReasonWrittenSinceStart:
+		why = "a source was written after they started, before configdep began to read it" + e.written(j)
+	case judge.ReasonClockMargin:
+		why = "they started at about the time when content changed"
+	case judge.ReasonNodeClock:
+		why = "the clock of a node is wrong"
+	case judge.ReasonSourceMissing:
+		why = "a source is missing"
+	case judge.ReasonOlderTemplate:
+		why = "they have an older pod template"
+	}
+	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names))
+}
+
+// written says when the sources were last written of which it is not known whether pods have read them.
+func (e *Evaluation) written(j *Judgement) string {
+	var all []string
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Source != nil && s.tracked != nil && j.unread[s.tracked.id] && len(all) < maxPodNames {
+			all = append(all, idOf(s.Kind, s.Name)+" at "+s.Source.LastChanged.UTC().Format(time.RFC3339))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// decideOther decides for kinds that have no rollout.
+func (e *Evaluation) decideOther(j *Judgement) Decision {
+	switch missing, _ := e.Missing(); {
+	case e.Workload.Recurring && len(e.Policy.Problems) > 0:
+		d := e.invalid(j)
+		d.Message = e.problems()
+		return d
+	case e.Workload.Recurring && e.Policy.Mode != policy.Off && len(missing) > 0:
+		d := e.missing(false)
+		d.Message = upperFirst(strings.Join(missing, "; ")) + ": the next run cannot start until this is fixed."
+		return d
+	}
+	return e.told(j)
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,111 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"time"
+
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// State summarizes a workload.
+type State string
+
+// The states.
+const (
+	InSync     State = "InSync"     // its pods run with the current content
+	Stale      State = "Stale"      // some do not, and nothing happens by itself
+	Unknown    State = "Unknown"    // that cannot be known
+	Settling   State = "Settling"   // content has changed and must be quiet for a while
+	Pending    State = "Pending"    // a restart is due
+	RollingOut State = "RollingOut" // its rollout is not complete
+	Failed     State = "Failed"     // its rollout does not progress
+	Blocked    State = "Blocked"    // it is on hold until a user acts
+)
+
+// Action is what the controller does.
+type Action string
+
+// The actions.
+const (
+	None          Action = ""
+	WriteRecord   Action = "WriteRecord" // record the content, restart nothing
+	Forget        Action = "Forget"      // remove the record, and end a restart that is under way: the workload has opted out
+	RollOut       Action = "RollOut"
+	Continue      Action = "Continue"      // go on with a restart, such as an eviction: evict the next pod, or end it
+	Observe       Action = "Observe"       // nothing but to report that the workload would be restarted
+	Resume        Action = "Resume"        // resume a Deployment that was paused when it was restarted
+	ApplyFields   Action = "ApplyFields"   // set the fields that get their values from sources
+	ReleaseFields Action = "ReleaseFields" // give up fields that were set, which keep their values
+)
+
+// The reasons of decisions, by state. They are part of the API; those of rollouts are in package kind, and those of the state Unknown in package judge.
+const (
+	ReasonContentApplied      = "ContentApplied"      // InSync
+	ReasonNothingRead         = "NothingRead"         // InSync: the pods read no source whose content counts
+	ReasonRecordRemoved       = "RecordRemoved"       // InSync: another client has removed what was recorded
+	ReasonNothingTriggers     = "NothingTriggers"     // InSync: no source restarts the workload
+	ReasonNoPods              = "NoPods"              // InSync: no pod runs
+	ReasonSuspended           = "Suspended"           // InSync: the workload is suspended, so that changes start no run
+	ReasonNextRunReadsContent = "NextRunReadsContent" // InSync: no run is active, and the next one reads the current content
+	ReasonTerminating         = "Terminating"         // InSync: the workload or its namespace is being deleted
+
+	ReasonNotOptedIn      = "NotOptedIn"      // Stale: automatic restarts are off
+	ReasonOptedInStale    = "OptedInStale"    // Stale: the content was old when the workload opted in
+	ReasonNotTriggering   = "NotTriggering"   // Stale: the source that has changed does not restart the workload
+	ReasonKindNotReloaded = "KindNotReloaded" // Stale: workloads of the kind have no rollout
+	ReasonOwned           = "Owned"           // Stale: the owner of the workload would create it again
+	ReasonHeld            = "Held"            // Stale: the pods are replaced only when a user acts
+
+	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
+	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
+	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
+	ReasonObserved        = "Observed"        // Stale: the workload would be restarted, but the server only observes
+	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
+	ReasonRunActive       = "RunActive"       // Pending: a run is due when the one that is active has finished
+
+	ReasonRestartFailed = "RestartFailed" // Failed: a pod has not come back from its restart in place
+
+	ReasonAgentsApplying = "AgentsApplying" // Pending: agents have yet to report that they have applied the current content
+	ReasonAgentsSilent   = "AgentsSilent"   // Pending: pods have reported nothing about what their agents have applied
+	ReasonAgentFailed    = "AgentFailed"    // Failed: an agent cannot apply the current content
+
+	ReasonAgentIncomplete    = "AgentIncomplete"    // Blocked: an agent lacks sources that it requires
+	ReasonNotByAgents        = "NotByAgents"        // Blocked: content has changed that containers read themselves, and agents do not apply
+	ReasonSourceMissing      = "SourceMissing"      // Blocked
+	ReasonKeyMissing         = "KeyMissing"         // Blocked
+	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused
+	ReasonInvalidAnnotation  = "InvalidAnnotation"  // Blocked
+	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
+	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled
+	ReasonTooManySources     = "TooManySources"     // Blocked: the pod template names more sources than are kept
+)
+
+// Decision is the state of a workload and what happens next.
+type Decision struct {
+	State State
+	// Reason is one word; Message says to users what happens next and why.
+	Reason, Message string
+	Action          Action
+	// Trigger names the source that has changed if a restart is due or under way, and otherwise the trigger of
+	// the last restart; if there are several, one of them.
+	Trigger string
+	// Because names all that has changed, in a clause.
+	Because string
+	// RecheckAt is when time alone changes the decision; zero: it does not.
+	RecheckAt time.Time
+	// Stale reports whether the pods are assumed to run with other content than the current.
+	Stale bool
+	// DueAt is when the restart was due, according to the policy and the time at which
+	// the change was seen; zero if that is not known.
+	DueAt time.Time
+	// Record is what is to be recorded, for WriteRecord.
+	Record record.Record
+	// Pods is what the pods run with; nil: that was not looked at.
+	Pods *Judgement
+	// Timed: a replica that has read the same may decide otherwise, because it is another time there, or because it began to read at another time.
+	Timed bool
+
+	due []*due
+}

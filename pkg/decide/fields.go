@@ -1,0 +1,178 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/fields"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// FieldsRecorder makes records of the fields of an evaluation. It may be kept after the graph has changed.
+type FieldsRecorder struct {
+	hash, lines, namespace string
+	digester               *dependency.Digester
+	// Released: fields have been set that the annotation no longer names, or may have been.
+	Released bool
+}
+
+// FieldsRecorder returns a recorder of the fields of the workload.
+func (e *Evaluation) FieldsRecorder() FieldsRecorder {
+	applied := record.AppliedFieldsOf(e.Workload)
+	return FieldsRecorder{
+		hash: e.Hash, lines: e.lines(), namespace: e.Workload.Namespace, digester: e.graph.Digester(),
+		Released: e.Workload.Fields.Owned && (applied == nil || applied.Lines != e.lines()),
+	}
+}
+
+// Record returns what is recorded of values that were to be applied; problem says why they could not be, other than that another
+// manager owns a field.
+func (r *FieldsRecorder) Record(values []fields.Value, problem string, now time.Time) *record.AppliedFields {
+	a := &record.AppliedFields{Hash: r.hash, Lines: r.lines, Problem: record.CutBytes(problem, record.MaxProblem), Time: metav1.NewTime(now)}
+	for i := range values {
+		if a.Values == nil {
+			a.Values = map[string]string{}
+		}
+		sum := record.FieldDigest(r.digester, r.namespace, values[i].Value)
+		a.Values[values[i].Path.String()] = hex.EncodeToString(sum[:])
+	}
+	return a
+}
+
+// lines identifies the annotation in a record.
+func (e *Evaluation) lines() string {
+	h := fnv.New64a()
+	h.Write([]byte(e.Workload.Annotations[policy.FieldsAnnotation]))
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// problemRecheck is after how long fields are set again that could not be.
+const problemRecheck = 10 * time.Minute
+
+// Blocking the setting of fields.
+const (
+	ReasonFieldsNotAllowed = "FieldsNotAllowed" // Blocked: a Secret does not allow that fields of the workload are set from it
+	ReasonFieldConflict    = "FieldConflict"    // Blocked: another field manager owns a field
+	ReasonFieldsRefused    = "FieldsRefused"    // Blocked: a field cannot be set
+	ReasonFieldsDue        = "FieldsDue"        // Pending: fields are to be set, or released
+)
+
+// decideReleased decides for a workload that has no fields to set: those that were set are released.
+func (e *Evaluation) decideReleased() (d Decision, due bool) {
+	if len(e.Policy.Fields) > 0 || len(e.Policy.Problems) > 0 || !record.HasSetFields(e.Workload) {
+		return d, false
+	}
+	return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ReleaseFields,
+		Message: "No annotation sets fields any longer. They keep their values, and configdep is about to give them up."}, true
+}
+
+// decideFields decides what keeps fields from being set, or that they have to be set although no content has changed.
+func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decided bool) {
+	if len(e.Policy.Fields) == 0 {
+		return d, false
+	}
+	if id, reason := e.uncounted(); id != "" {
+		return Decision{State: Blocked, Reason: ReasonFieldsRefused, Stale: stale, Message: fmt.Sprintf(
+			"Fields cannot be set from %s, because it does not count (%s). %s", id, reason, onHold)}, true
+	}
+	if secrets := e.notAllowed(); len(secrets) > 0 {
+		return Decision{State: Blocked, Reason: ReasonFieldsNotAllowed, Stale: stale, Message: fmt.Sprintf(
+			"%s must allow that fields of this workload are set from it, by the annotation %s with %s (or a glob) in its list. %s",
+			enumerate(secrets), policy.AllowFieldsAnnotation, e.target(), onHold)}, true
+	}
+	due := func(why string) (Decision, bool) {
+		return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ApplyFields, Stale: stale, Message: why + " They are due to be set."}, true
+	}
+	applied := record.AppliedFieldsOf(e.Workload)
+	blocked := func(reason, message string) (Decision, bool) {
+		again := applied.Time.Add(problemRecheck)
+		if !now.Before(again) {
+			return due("Fields could not be set before.")
+		}
+		return Decision{State: Blocked, Reason: reason, Stale: stale, RecheckAt: again, Message: message + " " + onHold}, true
+	}
+	switch {
+	case applied == nil || applied.Hash != e.Hash || applied.Lines != e.lines():
+		if stale { // the restart sets them
+			return d, false
+		}
+		return due("The fields that " + policy.FieldsAnnotation + " names have not been set from the current content.")
+	case applied.Problem != "":
+		return blocked(ReasonFieldsRefused, "Fields cannot be set: "+applied.Problem+".")
+	}
+	drifted := ""
+	for i := range e.Policy.Fields {
+		path := e.Policy.Fields[i].Path.String()
+		state := e.Workload.Fields.States[path]
+		switch {
+		case hex.EncodeToString(state.Value[:]) == applied.Values[path]:
+		case state.Owner != "":
+			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: fmt.Sprintf(
+				"The field %s has another value, and the field manager %q owns it. configdep never takes fields from others: remove the field from what that manager applies, or the line from %s. %s",
+				path, state.Owner, policy.FieldsAnnotation, onHold)}, true
+		case state.Own && state.Value != (dependency.Digest{}):
+			return blocked(ReasonFieldsRefused, fmt.Sprintf("The field %s was set, but has another value, and no other field manager owns it: an admission webhook may have changed the value.", path))
+		case drifted == "":
+			drifted = path
+		}
+	}
+	if drifted != "" && applied.Conflict {
+		return blocked(ReasonFieldConflict, "The field "+drifted+" has another value, and another field manager owned it.")
+	}
+	if drifted != "" && !stale {
+		return due("The field " + drifted + " has been changed by another client.")
+	}
+	return d, false
+}
+
+// uncounted returns a source from which fields are to be set although its changes do not count, and why they do not.
+func (e *Evaluation) uncounted() (id, reason string) {
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Sets() && !s.Triggers {
+			return idOf(s.Kind, s.Name), s.Reason
+		}
+	}
+	return "", ""
+}
+
+// notAllowed returns the Secrets that do not allow that fields are set from them.
+func (e *Evaluation) notAllowed() (ids []string) {
+	for i := range e.Sources {
+		s := &e.Sources[i]
+		if s.Kind == dependency.Secret && s.Source != nil && s.Sets() && !fields.Allowed(s.Source.AllowFields, e.target()) {
+			ids = append(ids, idOf(s.Kind, s.Name))
+		}
+	}
+	return ids
+}
+
+// target is the workload as AllowFieldsAnnotation names it.
+func (e *Evaluation) target() string { return FieldsTarget(e.Workload) }
+
+// FieldsTarget returns a workload as AllowFieldsAnnotation names it.
+func FieldsTarget(w *dependency.Workload) string {
+	return strings.ToLower(string(w.Kind)) + "/" + w.Name
+}
+
+// FieldsOnly reports whether all that has changed is content from which fields are set.
+func (d *Decision) FieldsOnly() bool {
+	return len(d.due) > 0 && !slices.ContainsFunc(d.due, func(c *due) bool { return !c.setsOnly() })
+}
+
+// fieldsBlocked reports whether something keeps fields from being set, so that the workload is not restarted either.
+func (e *Evaluation) fieldsBlocked() bool {
+	d, decided := e.decideFields(time.Time{}, false)
+	return decided && d.State == Blocked
+}

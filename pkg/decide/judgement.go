@@ -1,0 +1,368 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// Judgement is what the pods of a workload run with.
+type Judgement struct {
+	// Total is how many pods there are, without those that are being deleted. Each is counted in one of the others, too.
+	Total, Current, Stale, Unknown, NotStarted int
+	// StaleSince is when the first change was made that a container has not read; zero: each has read all, or it is not known.
+	StaleSince time.Time
+	// StalePods are how many pods are stale for each source, by Evaluation.Sources.
+	StalePods []int
+	// Names are the names of the first pods that are stale, or of which it is not known.
+	Names []string
+	// Reason is that of the worst verdict.
+	Reason string
+	// Local: a process that began to read the sources at another time may judge otherwise.
+	Local bool
+	// Again: a restart is due for a pod that has the hash of the current content.
+	Again bool
+
+	due     []*due          // in the order of the sources
+	unread  map[string]bool // the IDs of sources that a container has not read, or may not have
+	pending int             // pods that are being deleted
+	excused int             // stale pods that are about to be replaced
+	waiting bool            // a container has yet to start, perhaps with files that were mounted earlier
+}
+
+// due is a source for whose content a restart is due.
+type due struct {
+	*tracked
+
+	// since is when the first change was made that a container has not read; zero: it is not known.
+	since time.Time
+	// doubt: it is not certain of any container that it has not read the content.
+	doubt bool
+}
+
+// maxPodNames is how many pods a message names.
+const maxPodNames = 3
+
+// Judge returns a judge of the pods of the workload at a time.
+func (e *Evaluation) Judge(now time.Time) *judge.Judge { return judge.New(e.allFacts(now)) }
+
+// allFacts returns what is known about the workload, for a judge.
+func (e *Evaluation) allFacts(now time.Time) judge.Facts {
+	w, p := e.Workload, &e.Policy
+	f := judge.Facts{
+		Now: now, Complete: e.graph.Complete(), Hash: e.Hash, Revision: e.graph.CurrentRevision(w), Released: w.Released(), Containers: w.Containers,
+		LiveFiles: p.LiveVolumes && p.Mode != policy.Off, SeenFiles: p.Mode == policy.Off, Sources: make([]judge.Source, len(e.Sources)),
+	}
+	for i := range e.Sources {
+		f.Sources[i] = e.facts(&e.Sources[i])
+	}
+	return f
+}
+
+// facts returns what is known about a source, for a judge. The content of a source counts if it reaches a container and no annotation excludes it; whether a
+// change restarts the workload is another question.
+func (e *Evaluation) facts(s *Source) judge.Source {
+	out := judge.Source{Reference: *s.Reference, Unhashed: s.tracked == nil}
+	if s.Source == nil && s.Kind.Observed() && e.graph.SelectedByLabel() { // it may be there, and not read
+		out.Uses = nil
+		return out
+	}
+	if s.tracked != nil {
+		out.Reference, out.Recorded = s.tracked.counted, e.recorded(s.tracked)
+	} else if s.Reason == policy.ReasonIgnored || s.Reason == policy.ReasonExcluded || s.Reason == policy.ReasonNotObserved {
+		out.Uses = nil
+		return out
+	}
+	if s.Kind == dependency.SecretProviderClass {
+		g, name := e.graph, s.Name
+		out.Mounted = func(p *dependency.Pod) dependency.Mounted { return g.Mounted(p, name) }
+		return out
+	}
+	out.Periods = e.graph.Periods(e.sourceKey(s.Reference))
+	return out
+}
+
+func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
+	return dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name}
+}
+
+// recorded returns what the record says about a source; nil: nothing that can be compared.
+func (e *Evaluation) recorded(t *tracked) *judge.Recorded {
+	r := &e.Record
+	entry, known := r.Sources[t.id]
+	if !known || !e.Comparable() || e.Policy.Mode == policy.Off || scopeIn(entry.Content) != scopeIn(t.Content()) {
+		return nil
+	}
+	out := &judge.Recorded{Same: entry.Content == t.Content(), At: r.At, Proven: entry.Adopted.IsZero(), For: r.For}
+	if !out.Proven {
+		out.At = entry.Adopted
+	}
+	return out
+}
+
+// Comparable reports whether there is a record that can be compared with the current content: one that was made with the same key of the hash.
+func (e *Evaluation) Comparable() bool {
+	return e.Record.Sources != nil && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
+}
+
+// judge judges all pods of the workload.
+func (e *Evaluation) judge(j *judge.Judge) *Judgement {
+	out := &Judgement{StalePods: make([]int, len(e.Sources)), unread: map[string]bool{}, Reason: judge.ReasonNothingRead}
+	if len(e.Sources) == 0 { // changes of its pods are not told
+		return out
+	}
+	worst := judge.Verdict{State: judge.Current, Reason: judge.ReasonNothingRead}
+	found := map[*tracked]*due{}
+	stale := make([]bool, len(e.Sources))
+	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
+		if !p.Deleted.IsZero() {
+			out.pending++
+			return true
+		}
+		clear(stale)
+		v := j.Pod(p, func(c *dependency.PodContainer, s judge.SourceVerdict) {
+			stale[s.Index] = stale[s.Index] || s.State == judge.Stale
+			t := e.Sources[s.Index].tracked
+			if t == nil || s.State != judge.Stale && s.State != judge.Unknown {
+				return
+			}
+			out.unread[t.id] = true
+			if e.isDue(j, p, c, t, &s) {
+				if found[t] == nil {
+					found[t] = &due{tracked: t, doubt: true}
+				}
+				found[t].doubt, found[t].since = found[t].doubt && s.Doubt, earlier(found[t].since, s.Since)
+				out.Again = out.Again || p.Hash == e.Hash
+			}
+		})
+		for i, is := range stale {
+			if is {
+				out.StalePods[i]++
+			}
+		}
+		if out.count(p, &v); v.State == judge.Stale && e.isExcused(j, p) {
+			out.excused++
+		}
+		out.waiting = out.waiting || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" })
+		if worse(&v, &worst) {
+			worst = v
+		}
+		out.Local = out.Local || v.Local
+		return true
+	})
+	out.Reason = worst.Reason
+	for i := range e.Sources {
+		if d := found[e.Sources[i].tracked]; d != nil {
+			out.due = append(out.due, d)
+		}
+	}
+	return out
+}
+
+// count counts a pod.
+func (out *Judgement) count(p *dependency.Pod, v *judge.Verdict) {
+	out.Total++
+	switch v.State {
+	case judge.Current:
+		out.Current++
+		return
+	case judge.NotStarted:
+		out.NotStarted++
+		return
+	case judge.Stale:
+		out.Stale++
+		out.StaleSince = earlier(out.StaleSince, v.Since)
+	case judge.Unknown:
+		out.Unknown++
+	}
+	if len(out.Names) < maxPodNames {
+		out.Names = append(out.Names, p.Name)
+	}
+}
+
+// certain reports whether all pods are known to run with the current content, or to read it when they start.
+func (out *Judgement) certain() bool { return out.Stale == 0 && out.Unknown == 0 }
+
+func worse(a, b *judge.Verdict) bool {
+	rank := map[judge.State]int{judge.Current: 0, judge.NotStarted: 1, judge.Unknown: 2, judge.Stale: 3}
+	return rank[a.State] > rank[b.State]
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// isDue reports whether a restart is due because a container has not read the current content of a source, or may not have.
+//
+// What was adopted when the workload opted in, or when the source began to count, restarts nothing. Nor does a pod that is about to be replaced.
+func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodContainer, t *tracked, v *judge.SourceVerdict) bool {
+	w := e.Workload
+	switch {
+	case e.Policy.Mode == policy.Off, w.Rollout.Reason == dependency.ReasonNotObserved:
+		return false
+	case e.isExcused(j, p):
+		return false
+	case e.defaults.Observe && !e.Comparable(): // nothing is ever recorded
+		return v.State == judge.Stale || v.Doubt
+	case !e.Comparable():
+		return false
+	}
+	entry, known := e.Record.Sources[t.id]
+	unread := v.State == judge.Stale || v.Doubt
+	switch {
+	case !known && e.Record.Scope != e.scope(): // it begins to count
+		return false
+	case !known: // the template names it now, or it has come
+		return (unread || t.matched) && !t.isIgnored(nil)
+	case t.isIgnored(&entry):
+		return false
+	case t.counted.Kind == dependency.SecretProviderClass: // its content is told by the pods alone
+		return v.State == judge.Stale && v.Since.After(entry.Adopted) && !v.Since.Before(e.Record.At.Truncate(time.Second)) || v.Doubt
+	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
+		return unread && e.Record.Scope == e.scope()
+	case entry.Content != t.Content():
+		return true
+	case !unread:
+		return false
+	case !entry.Adopted.IsZero() && !changedAfter(v, e.Record.AdoptedBy(&entry)), !v.Since.IsZero() && !v.Since.After(entry.Adopted):
+		return false // what it has not read was adopted, or was the reason for the last restart
+	default: // it has read other content since the last restart for this content
+		return !e.isRestarted(c, v)
+	}
+}
+
+// isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what
+// frees that rollout.
+func (e *Evaluation) isExcused(j *judge.Judge, p *dependency.Pod) bool {
+	w := e.Workload
+	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash)
+}
+
+// RestartHelps reports whether pods are known to run with old content, and are not about to be replaced anyway.
+func (e *Evaluation) RestartHelps(d *Decision) bool {
+	return len(d.due) > 0 || e.superseded() != nil || record.UnderWay(e.Workload) == nil && d.Pods.Stale > d.Pods.excused
+}
+
+// isRestarted reports whether the workload was restarted for the current content after a container had started, or at about the same time if there are only
+// doubts about it: another restart would change nothing, whether or not the pod is replaced.
+func (e *Evaluation) isRestarted(c *dependency.PodContainer, v *judge.SourceVerdict) bool {
+	r := &e.Record
+	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || changedAfter(v, r.At) {
+		return false
+	}
+	margin := judge.ClockMargin
+	if v.State == judge.Stale { // long after it had started, or it would be in doubt
+		margin = -margin
+	}
+	return !c.Started.After(r.At.Add(margin))
+}
+
+// changedAfter reports whether the source was seen to change after a time of configdep's clock.
+func changedAfter(v *judge.SourceVerdict, at time.Time) bool {
+	return len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(at)
+}
+
+// isOlder reports whether a pod has an older template than the current one, as far as that is known.
+func (e *Evaluation) isOlder(j *judge.Judge, p *dependency.Pod) bool {
+	hash := e.Workload.Marks.TemplateHash
+	return j.IsOlder(p) || j.Revision == "" && hash != "" && p.Hash != hash
+}
+
+// scopeIn returns the scope in Entry.Content.
+func scopeIn(content string) string {
+	for i := range content {
+		if content[i] == '.' {
+			return content[:i]
+		}
+	}
+	return content
+}
+
+// isIgnored reports whether nothing has happened to a source since it was recorded but that it appeared or disappeared, which is no change by the policy.
+// Entry is nil if it is not recorded, as a glob alone names it.
+func (t *tracked) isIgnored(entry *record.Entry) bool {
+	p := &t.of.Policy
+	if entry == nil {
+		return p.IgnoreCreated && t.matched
+	}
+	return p.IgnoreDeleted && t.gone() || p.IgnoreCreated && t.source != nil && entry.Content == t.absent()
+}
+
+// Next returns the record that should be on the workload if nothing is to be restarted, and whether it is another one than there is.
+func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
+	r, scope := &e.Record, e.scope()
+	adopts := !e.Comparable() || r.Scope != scope
+	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting
+	changed = adopts || e.Workload.RecordDropped()
+	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
+	for i := range e.tracked {
+		t := &e.tracked[i]
+		entry, known := r.Sources[t.id]
+		known = known && e.Comparable()
+		proven := allSeen && !j.unread[t.id]
+		switch {
+		case t.matched && t.gone() && !e.Policy.IgnoreDeleted: // it is remembered until pods have read its absence
+			if !known || proven {
+				changed = changed || known
+				continue
+			}
+		case known && entry.Content == t.Content() && !proven && !adopts && r.For != "": // the rollout has yet to replace pods, or has been reverted
+			return *r, e.Workload.RecordDropped()
+		case known && entry.Content == t.Content():
+			if !proven && entry.Adopted.IsZero() {
+				entry.Adopted = r.At
+			} else if proven {
+				entry.Adopted = time.Time{}
+			}
+		case known && e.Policy.IgnoreDeleted && t.gone():
+		case proven:
+			entry, changed = record.Entry{Content: t.Content()}, true
+		case known && t.isIgnored(&entry), !known && t.isIgnored(nil), adopts && (!known || scopeIn(entry.Content) != scopeIn(t.Content())): // it begins to count
+			entry, changed = record.Entry{Content: t.Content(), Adopted: now}, true
+		case !known: // it is told by the pods, once they have read it
+			continue
+		default: // pods have yet to read it, so that the record is still about earlier content
+			return *r, e.Workload.RecordDropped()
+		}
+		next.Sources[t.id] = entry
+	}
+	for id := range r.Sources {
+		if _, kept := next.Sources[id]; !kept && !slices.ContainsFunc(e.tracked, func(t tracked) bool { return t.id == id }) {
+			changed = true
+		}
+	}
+	return next, changed
+}
+
+// Present returns the record which says that the pods run with the current content.
+func (e *Evaluation) Present() record.Record {
+	r := record.Record{Hash: e.Hash, Scope: e.scope(), Sources: make(map[string]record.Entry, len(e.tracked))}
+	for i := range e.tracked {
+		t := &e.tracked[i]
+		switch entry, known := e.Record.Sources[t.id]; {
+		case t.matched && t.gone() && !e.Policy.IgnoreDeleted:
+		case known && t.gone() && e.Policy.IgnoreDeleted && e.Comparable():
+			r.Sources[t.id] = entry // what comes back is compared with it
+		default:
+			r.Sources[t.id] = record.Entry{Content: t.Content()}
+		}
+	}
+	return r
+}

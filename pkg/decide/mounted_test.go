@@ -1,0 +1,200 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// vault is a world whose Deployment, with three pods, mounts the SecretProviderClass keys, of whose objects there are versions. The Secrets Store CSI driver
+// writes the version that a pod has mounted, first when the pod starts.
+type vault struct {
+	*world
+
+	version int
+}
+
+const keys = "SecretProviderClass/keys"
+
+func newVault(t *testing.T, annotations ...string) *vault {
+	t.Helper()
+	v := &vault{newWorld(t, podOf(mountedClass("keys"))), 1}
+	v.scope.PodStatuses = true
+	v.annotate(annotations...)
+	v.scale(3)
+	v.mount()
+	v.tick(time.Hour)
+	v.restart()
+	v.restarts()
+	return v
+}
+
+func (v *vault) write(pod string) {
+	v.Set(ingesttest.PodStatus(pod, "keys", "password", strconv.Itoa(v.version)))
+}
+
+// mount writes what pods that have just started have mounted.
+func (v *vault) mount() {
+	for _, p := range v.pods {
+		if v.Stored(ingesttest.PodStatus(p.Name, "keys")) == nil {
+			v.write(p.Name)
+		}
+	}
+}
+
+// rotate changes the objects, and lets the driver update some pods, one each 40 seconds.
+func (v *vault) rotate(pods ...int) {
+	v.version++
+	for _, i := range pods {
+		v.write(v.pods[i].Name)
+		v.tick(40 * time.Second)
+	}
+}
+
+// wantRestarts is that of world, with pods that mount the class.
+func (v *vault) wantRestarts(what string, want int) {
+	v.t.Helper()
+	got := 0
+	for range 10 {
+		v.tick(time.Minute)
+		if d := v.act(); d.Action == decide.RollOut {
+			got++
+			v.rollOut()
+			v.mount()
+		}
+	}
+	if d := v.decide(); got != want || d.State != decide.InSync || d.Action != decide.None {
+		v.t.Errorf("%s: %d restarts, want %d; in the end: %+v", what, got, want, d)
+	}
+}
+
+// One rotation makes one restart, in whatever order pods report it. Pods that start mount what is current.
+func TestDecide_MountedClasses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(*vault)
+		want int
+	}{
+		"nothing happens":                          {func(*vault) {}, 0},
+		"pods report a rotation over minutes":      {func(v *vault) { v.rotate(0, 1, 2) }, 1},
+		"one pod reports a rotation":               {func(v *vault) { v.rotate(1) }, 1},
+		"no pod has reported the rotation":         {func(v *vault) { v.rotate() }, 0},
+		"a pod starts with the next version":       {func(v *vault) { v.rotate(); v.scale(4); v.mount() }, 0},
+		"it does, and then the others are updated": {func(v *vault) { v.rotate(); v.scale(4); v.mount(); v.version--; v.rotate(0, 1, 2) }, 1},
+		"only metadata is written": {func(v *vault) {
+			s := ingesttest.PodStatus(v.pods[0].Name, "keys", "password", "1")
+			s.SetLabels(map[string]string{"a": "b"})
+			v.Set(s)
+		}, 0},
+		"another class": {func(v *vault) {
+			v.Set(ingesttest.PodStatus(v.pods[0].Name, "others", "password", "1"))
+			v.Set(ingesttest.PodStatus(v.pods[0].Name, "others", "password", "2"))
+		}, 0},
+		"the owner replaces the pods after a rotation": {func(v *vault) {
+			v.rotate(0, 1)
+			v.image("app:2")
+			v.rollOut()
+			v.mount()
+		}, 0},
+		"a container of a pod crashes later, and reads it": {func(v *vault) {
+			v.scale(1)
+			v.rotate(0)
+			v.tick(5 * time.Minute)
+			v.crash()
+		}, 0},
+		"the server was away":              {func(v *vault) { v.away(func() { v.rotate(0, 1, 2) }) }, 1},
+		"the server restarts after it":     {func(v *vault) { v.rotate(0); v.restart() }, 1},
+		"the key of the hash was replaced": {func(v *vault) { v.replaceKey(); v.wantRestarts("a new key", 0); v.rotate(0) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVault(t)
+			tt.do(v)
+			v.wantRestarts("the event", tt.want)
+			v.restart()
+			v.wantRestarts("another server", 0)
+			v.rotate(0)
+			v.wantRestarts("another rotation", 1)
+		})
+	}
+}
+
+// What has been rotated when a workload opts in is adopted.
+func TestDecide_MountedClassesAreAdopted(t *testing.T) {
+	v := newVault(t, policy.ReloadAnnotation, "off")
+	v.rotate(0)
+	v.tick(time.Hour)
+	v.want("rotated", outcome{State: decide.Unknown, Reason: "FilesChanged"})
+	optIn(v.world)
+	for range 3 {
+		if d := v.act(); d.Action == decide.RollOut {
+			t.Errorf("opting in: decision = %+v", d)
+		}
+		v.tick(time.Hour)
+	}
+	v.rotate(1)
+	v.wantRestarts("the next rotation", 1)
+}
+
+// A workload is restarted because of a class only if annotations say so.
+func TestPolicy_MountedClassesCount(t *testing.T) {
+	const list = "secretproviderclass.reloader.stakater.com/reload"
+	for name, tt := range map[string]struct {
+		annotations []string
+		want        bool
+	}{
+		"auto":                       {nil, true},
+		"of other kinds":             {[]string{policy.KindsAnnotation, "configmap,secret"}, false},
+		"of this kind":               {[]string{policy.KindsAnnotation, "secretproviderclass"}, true},
+		"excluded by a pattern":      {[]string{policy.ExcludeAnnotation, "secretproviderclass/k*"}, false},
+		"files that are read again":  {[]string{policy.LiveVolumesAnnotation, "true"}, false},
+		"listed":                     {[]string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secretproviderclass/keys"}, true},
+		"listed by a pattern":        {[]string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secretproviderclass/k*"}, true},
+		"another is listed":          {[]string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secretproviderclass/x*"}, false},
+		"Reloader: auto":             {[]string{policy.ReloadAnnotation, "", "reloader.stakater.com/auto", "true"}, true},
+		"Reloader: auto for classes": {[]string{policy.ReloadAnnotation, "", "secretproviderclass.reloader.stakater.com/auto", "true"}, true},
+		"Reloader: auto for others":  {[]string{policy.ReloadAnnotation, "", "secret.reloader.stakater.com/auto", "true"}, false},
+		"Reloader: an expression":    {[]string{policy.ReloadAnnotation, "", list, "k.*s"}, true},
+		"Reloader: another":          {[]string{policy.ReloadAnnotation, "", list, "k"}, false},
+		"Reloader: excluded": {[]string{
+			policy.ReloadAnnotation, "", "reloader.stakater.com/auto", "true", "secretproviderclasses.exclude.reloader.stakater.com/reload", "keys",
+		}, false},
+		"wave": {[]string{policy.ReloadAnnotation, "", "wave.pusher.com/update-on-config-change", "true"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVault(t, tt.annotations...)
+			v.rotate(0, 1)
+			v.tick(time.Minute)
+			if d := v.act(); (d.Action == decide.RollOut) != tt.want {
+				t.Errorf("decision = %+v, want a restart: %v", d, tt.want)
+			}
+			e := v.evaluate()
+			i := slices.IndexFunc(e.Sources, func(s decide.Source) bool { return decide.IDOf(s.Kind, s.Name) == keys })
+			if s := e.Sources[i]; s.Triggers != tt.want || !s.Observed || len(e.Globs) > 0 {
+				t.Errorf("the source: triggers %t, %s, observed %t; globs %v", s.Triggers, s.Reason, s.Observed, e.Globs)
+			}
+		})
+	}
+}
+
+// Where a class is only named and no pod has mounted it, nothing is known of it.
+func TestEvaluate_ClassesThatAreNotMounted(t *testing.T) {
+	v := newVault(t)
+	for _, p := range v.pods {
+		v.Delete(ingesttest.PodStatus(p.Name, "keys"))
+	}
+	if s := v.evaluate().Sources[0]; s.Kind != dependency.SecretProviderClass || s.Observed || s.Triggers || s.Reason != policy.ReasonNotObserved || s.Missing {
+		t.Errorf("source = %+v", s)
+	}
+	if d := v.decide(); d.State != decide.InSync {
+		t.Errorf("decision = %+v", d)
+	}
+	v.wantRestarts("later", 0)
+}

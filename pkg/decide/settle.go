@@ -1,0 +1,65 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+)
+
+// When changed content counts as settled, so that a series of writes causes one restart.
+
+// doubtSettle is the least settle time if it is in doubt whether containers have read the content, so that those which a restart starts are not in doubt again.
+const doubtSettle = judge.ClockMargin + 3*time.Second
+
+// How many settle times a restart waits at most, and how many of those for releases.
+const (
+	settleLimit  = 10
+	releaseLimit = 4
+)
+
+// settles returns when changed content counts as settled, and the settle time that applies; release reports whether this is the settle time for content
+// that may belong to a release.
+func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration, release bool) {
+	settle, limit := e.Policy.Settle, settleLimit
+	if !slices.ContainsFunc(changes, func(c *due) bool { return !c.doubt }) {
+		settle = max(settle, doubtSettle)
+	}
+	var first, last time.Time
+	long := false // it has changed more often than is remembered, so that it has changed for long
+	for _, c := range changes {
+		periods := e.graph.Periods(e.sourceKey(&c.counted))
+		changed := periods[len(periods)-1].Before
+		if changed.IsZero() { // before this process began to look
+			changed = periods[len(periods)-1].Written
+		}
+		begun := changed
+		if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
+			begun = c.since
+			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return !p.After.IsZero() }); i >= 0 { // the first change that was seen
+				begun = later(begun, periods[i].Before)
+			}
+		}
+		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
+		if s := c.source; e.Policy.ReleaseSettle > 0 && s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
+			settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
+			last = later(last, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
+		}
+	}
+	if last.IsZero() || long {
+		return last, settle, release
+	}
+	at = last.Add(settle)
+	if settle > math.MaxInt64/time.Duration(limit) || first.IsZero() {
+		return at, settle, release
+	}
+	if latest := first.Add(time.Duration(limit) * settle); latest.Before(at) {
+		at = latest
+	}
+	return at, settle, release
+}

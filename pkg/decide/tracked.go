@@ -1,0 +1,150 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// tracked is a source that counts: a record has an entry for it.
+type tracked struct {
+	of *Evaluation
+	id string
+	// counted is narrowed to what counts.
+	counted dependency.Reference
+	source  *dependency.Source // nil: it is absent
+	content []byte             // what stands for what is read of it
+	// matched: only a glob names the source.
+	matched bool
+
+	entry string // a cache; empty: it is not computed yet
+}
+
+// Content returns Entry.Content of the current content. It is computed on first use, because workloads that have not opted in have no record.
+func (t *tracked) Content() string {
+	if t.entry == "" {
+		t.entry = scopeOf(&t.counted) + "." + t.of.digest(t.content)[:16]
+	}
+	return t.entry
+}
+
+// absent returns Entry.Content of the source if it was absent.
+func (t *tracked) absent() string {
+	return scopeOf(&t.counted) + "." + t.of.digest(dependency.AppendContent(nil, &t.counted, nil))[:16]
+}
+
+// gone reports whether the source is absent. A SecretProviderClass is not: what pods have mounted of it is told by these alone.
+func (t *tracked) gone() bool {
+	return t.source == nil && t.counted.Kind != dependency.SecretProviderClass
+}
+
+// setsOnly reports whether fields are set from the source, and nothing else counts of it.
+func (t *tracked) setsOnly() bool {
+	return !slices.ContainsFunc(t.counted.Uses, func(use dependency.Use) bool { return use.Type != dependency.Field })
+}
+
+// containers returns the containers that read the source; nil: any may.
+func (t *tracked) containers() (names []string) {
+	for i := range t.counted.Uses {
+		if use := &t.counted.Uses[i]; use.Reads() && use.Container != "" {
+			names = append(names, use.Container)
+		}
+	}
+	return names
+}
+
+func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
+
+func (e *Evaluation) digest(content []byte) string {
+	sum := e.graph.Digester().ContentDigest(e.Workload.Namespace, content)
+	return hex.EncodeToString(sum[:])
+}
+
+// expand returns the names of the sources that globs match, and of those that the record knows and that are gone. With more than
+// dependency.MaxMatched, it adds a problem.
+func (e *Evaluation) expand() (names []dependency.Pattern) {
+	p := &e.Policy
+	for i := range p.Sources {
+		glob := &p.Sources[i]
+		if !glob.Glob() {
+			continue
+		}
+		m := e.graph.Matched(e.Workload.Namespace, *glob, p.Exclude)
+		e.Globs = append(e.Globs, Glob{*glob, m, true})
+		if m.Count > dependency.MaxMatched || len(names)+m.Count > dependency.MaxMatched {
+			p.Problems = append(p.Problems, fmt.Sprintf("the patterns in %s match more than %d ConfigMaps and Secrets", policy.SourcesAnnotation, dependency.MaxMatched))
+			p.TooManyPatterns = true
+			return names
+		}
+		for _, name := range m.Names() {
+			names = append(names, dependency.Pattern{Kind: glob.Kind, Name: name})
+		}
+		for id := range e.Record.Sources {
+			name, found := strings.CutPrefix(id, string(glob.Kind)+"/")
+			if found && m.Has(name) && policy.PossibleName(name) && e.graph.Source(dependency.SourceKey{Kind: glob.Kind, Namespace: e.Workload.Namespace, Name: name}) == nil {
+				names = append(names, dependency.Pattern{Kind: glob.Kind, Name: name})
+			}
+		}
+	}
+	return names
+}
+
+func onlyAnnotated(r *dependency.Reference) bool {
+	return len(r.Uses) == 1 && r.Uses[0].Type == dependency.Annotation
+}
+
+// scopeOf identifies the keys that count and how containers see them, so that a change of the
+// policy or the template is not mistaken for a change of content. Variables do not show the
+// binaryData of a ConfigMap, and files do.
+func scopeOf(r *dependency.Reference) string {
+	variables, files := *r, *r
+	variables.Uses, files.Uses = nil, nil
+	for _, u := range r.Uses {
+		switch {
+		case !u.Reads():
+		case r.Kind != dependency.ConfigMap, u.Type == dependency.Env, u.Type == dependency.EnvFrom:
+			variables.Uses = append(variables.Uses, u)
+		default:
+			files.Uses = append(files.Uses, u)
+		}
+	}
+	switch {
+	case len(files.Uses) == 0:
+		return keysOf(&variables)
+	case len(variables.Uses) == 0:
+		return "files-" + keysOf(&files)
+	default:
+		return keysOf(&variables) + "-files-" + keysOf(&files)
+	}
+}
+
+// keysOf identifies the keys that a reference reads.
+func keysOf(r *dependency.Reference) string {
+	keys, all := r.Keys()
+	if all {
+		return "*"
+	}
+	return record.Checksum(keys)
+}
+
+// scope identifies what the policy, and the flags of the server, say about which sources count.
+func (e *Evaluation) scope() string {
+	p, h := &e.Policy, fnv.New64a()
+	fmt.Fprint(h, p.Mode, p.Kinds, p.Sources, p.Exclude, p.LiveVolumes, p.IgnoreCreated, p.IgnoreDeleted)
+	for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret, dependency.SecretProviderClass} {
+		fmt.Fprint(h, p.ModeOf(kind), e.graph.Observes(kind))
+	}
+	for i := range p.Fields {
+		fmt.Fprint(h, p.Fields[i].Kind, p.Fields[i].Name, p.Fields[i].Key, p.Fields[i].Path.String())
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}

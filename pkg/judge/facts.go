@@ -1,0 +1,58 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Source is what is known about a source that counts for a workload.
+type Source struct {
+	// Reference has the uses that count.
+	dependency.Reference
+
+	// Periods are those of the source, in order.
+	Periods []dependency.Period
+	// Mounted tells what a pod has mounted, if the source is a SecretProviderClass.
+	Mounted func(*dependency.Pod) dependency.Mounted
+	// Recorded is what the record of the workload says about the source; nil: nothing that can be compared.
+	Recorded *Recorded
+	// Unhashed: its content is not part of Facts.Hash.
+	Unhashed bool
+}
+
+// Recorded is what a record says about a source.
+type Recorded struct {
+	// Same: the recorded content is the current one.
+	Same bool
+	// At is when it was recorded, by configdep's clock.
+	At time.Time
+	// Proven: all pods ran with it then. Otherwise, only those do that were started later.
+	Proven bool
+	// For is the hash on the pods that the record is about; empty: it is about all pods.
+	For string
+}
+
+// Facts are what is known about a workload, besides its pods, at one time.
+type Facts struct {
+	Now time.Time
+	// Complete is since when configdep has read everything, by its clock.
+	Complete time.Time
+	// Hash is the hash of the current content.
+	Hash string
+	// Revision is the label of pods with the current template; empty: it is not known.
+	Revision string
+	// Released is an upper bound of when the pod template was written, by the API server's clock and by a client that may have written content with it;
+	// zero: by configdep.
+	Released time.Time
+	Sources  []Source
+	// Containers are the names of the containers of the current template; nil: they are not known.
+	Containers []string
+	// LiveFiles: a container need not be restarted to read mounted files, unless it mounts a part of the volume (subPath).
+	LiveFiles bool
+	// SeenFiles: its owner has not said whether a container has to be restarted to read mounted files.
+	SeenFiles bool
+}

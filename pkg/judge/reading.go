@@ -1,0 +1,177 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// reading is what a container reads of a source, in one way.
+type reading struct {
+	source    int // its index in Facts
+	reference dependency.Reference
+	file      bool
+	whole     bool // it reads all that the record of the source is about
+	periods   []content
+	current   int // the index of the last period with which the container can have started; -1: none
+}
+
+// content is a period, and whether the container reads the same in it as in the current one.
+type content struct {
+	dependency.Period
+
+	same, startable bool
+	text            []byte // what the container reads
+}
+
+// add adds what the containers read of a source.
+func (j *Judge) add(source int) {
+	s := &j.Sources[source]
+	byContainer := map[string][2][]dependency.Use{} // by whether they are files that are updated
+	var order []string
+	unused := unusedKeys(&s.Reference)
+	for _, u := range s.Uses {
+		file := isFile(&u) && !u.SubPath
+		if !u.Reads() || file && j.LiveFiles {
+			continue
+		}
+		uses, known := byContainer[u.Container]
+		if !known {
+			order = append(order, u.Container)
+		}
+		if isFile(&u) {
+			uses[1] = append(uses[1], u)
+		} else {
+			uses[0] = append(uses[0], u)
+		}
+		byContainer[u.Container] = uses
+	}
+	for _, name := range order {
+		for file, uses := range byContainer[name] {
+			if len(uses) == 0 {
+				continue
+			}
+			r := reading{source: source, reference: s.Reference, file: file == 1}
+			r.reference.Uses, r.reference.RequiredKeys = uses, required(&s.Reference, uses, unused)
+			r.whole = sameKeys(&s.Reference, &r.reference) && (r.file || !s.Mountable())
+			r.compare(s.Periods)
+			if name == "" {
+				j.any = append(j.any, r)
+			} else {
+				j.reads[name] = append(j.reads[name], r)
+			}
+		}
+	}
+}
+
+// required returns the keys without which a container cannot be started with some of the uses of a source, or its volumes not be refreshed. What other
+// containers require does not keep it from that, but what no container uses does, as an item of a volume.
+func required(r *dependency.Reference, uses []dependency.Use, unused []string) []string {
+	keys := requiredBy(uses)
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		_, is := slices.BinarySearch(r.RequiredKeys, key)
+		return !is
+	})
+	if isFile(&uses[0]) {
+		keys = append(keys, unused...)
+		slices.Sort(keys)
+	}
+	return keys
+}
+
+// requiredBy returns the keys that uses require, in order.
+func requiredBy(uses []dependency.Use) (keys []string) {
+	for i := range uses {
+		if !uses[i].Optional {
+			keys = append(keys, uses[i].Keys...)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// unusedKeys returns the keys that a source must have although no use requires them.
+func unusedKeys(r *dependency.Reference) []string {
+	used := requiredBy(r.Uses)
+	return slices.DeleteFunc(slices.Clone(r.RequiredKeys), func(key string) bool {
+		_, is := slices.BinarySearch(used, key)
+		return is
+	})
+}
+
+func sameKeys(a, b *dependency.Reference) bool {
+	keys, all := a.Keys()
+	others, allOthers := b.Keys()
+	return all == allOthers && slices.Equal(keys, others)
+}
+
+// isFile reports whether a use shows content as files.
+func isFile(u *dependency.Use) bool {
+	return u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
+}
+
+// compare compares the content of each period with the current one: the last with which the container can have been started. The absence of what a
+// container requires is no content: none can have read it.
+func (r *reading) compare(periods []dependency.Period) {
+	r.periods, r.current = make([]content, len(periods)), -1
+	for i := range periods {
+		p := &periods[i]
+		r.periods[i] = content{Period: *p, startable: p.Unknown || !dependency.Resolve(&r.reference, p.Source).Missing}
+		switch {
+		case p.Unknown: // it may have ended with other content than before
+			r.current = -1
+		case r.periods[i].startable:
+			r.current = i
+		}
+	}
+	if r.current < 0 {
+		return
+	}
+	r.periods[r.current].same = true
+	if len(periods) == 1 {
+		return
+	}
+	for i := range r.periods {
+		if p := &r.periods[i]; p.startable && !p.Unknown {
+			p.text = dependency.AppendContent(nil, &r.reference, p.Source)
+		}
+	}
+	for i := range r.periods {
+		if p := &r.periods[i]; p.startable && !p.Unknown {
+			p.same = bytes.Equal(p.text, r.periods[r.current].text)
+		}
+	}
+}
+
+// next returns the period that ends one, or nil. Volumes that were mounted keep their files until there is a period with which the container can be started.
+func (r *reading) next(i int) *content {
+	for k := i + 1; k < len(r.periods); k++ {
+		if r.periods[k].startable || !r.file {
+			return &r.periods[k]
+		}
+	}
+	return nil
+}
+
+// changed returns the first period after one in which the container reads something else, or nil.
+func (r *reading) changed(i int) *content {
+	for k := i + 1; k < len(r.periods); k++ {
+		if p := &r.periods[k]; p.startable && (p.Unknown || !bytes.Equal(p.text, r.periods[i].text)) {
+			return p
+		}
+	}
+	return nil
+}
+
+// began returns when a period began, as it is shown; zero: that is not known.
+func began(p *content) time.Time {
+	if !p.Written.IsZero() {
+		return p.Written
+	}
+	return p.Before.Truncate(second)
+}

@@ -1,0 +1,98 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// byKind restarts a workload of a custom resource as the description of its kind says: it takes the place of Annotate. Where a kind has
+// spec.restartAt besides, an annotation of Reloader chooses that.
+type byKind struct{ *dependency.Restart }
+
+// OfRestart returns the strategy that a description of a kind names.
+func OfRestart(r *dependency.Restart) Strategy { return byKind{r} }
+
+// Name implements Strategy.
+func (s byKind) Name() string {
+	switch {
+	case s.EventOnly:
+		return "event"
+	case s.Field != nil:
+		return "field"
+	case s.Template != nil:
+		return Annotate.Name()
+	default:
+		return "object-annotation"
+	}
+}
+
+// NamesPods implements Strategy.
+func (byKind) NamesPods() bool { return false }
+
+// MarksTemplate implements Strategy.
+func (s byKind) MarksTemplate() bool { return s.Template != nil }
+
+// Describe implements Strategy.
+func (s byKind) Describe(caveat string) Description {
+	switch {
+	case s.Template != nil:
+		return Annotate.Describe(caveat)
+	case s.EventOnly:
+		return Description{What: "content", Done: "has been recorded", Would: "would be recorded", Caveat: "nothing restarts the workload"}
+	default:
+		return Description{What: "controller", Done: "has been told to apply the current content", Would: "would be told to apply the current content", Caveat: caveat}
+	}
+}
+
+// UnderWay implements Strategy: the controller of the workload does the rest.
+func (byKind) UnderWay(*dependency.Workload) bool { return false }
+
+// Progress implements Strategy.
+func (byKind) Progress() Progress { return Progress{} }
+
+func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
+	switch {
+	case s.Template != nil:
+		annotate{}.begin(w, r, out)
+	case s.Field != nil:
+		out.set(s.Field, out.second(w))
+	case s.Annotation != "" && s.Value != "":
+		out.workload[s.Annotation] = s.Value
+	case s.Annotation != "":
+		out.workload[s.Annotation] = out.second(w)
+	}
+}
+
+// second returns the time of the restart, in whole seconds, as controllers read it. It is later than that of the last restart, so that the
+// patch changes something, and the record says so. One that is recorded further in the future was not made by configdep.
+func (out *restartPatch) second(w *dependency.Workload) string {
+	at := out.last.Time.UTC().Truncate(time.Second)
+	if before := LastReloadOf(w); before != nil {
+		last := before.Time.UTC().Truncate(time.Second)
+		if !last.Before(at) && last.Before(at.Add(dependency.MaxClockSkew)) {
+			at = last.Add(time.Second)
+			out.last.Time = metav1.NewMicroTime(at)
+		}
+	}
+	return at.Format(time.RFC3339)
+}
+
+func (byKind) end(*dependency.Workload, object) {}
+
+// OnlyReports reports whether nothing restarts a workload by a strategy.
+func OnlyReports(s Strategy) bool {
+	of, is := s.(byKind)
+	return is && of.EventOnly
+}
+
+// IsOfKind reports whether a strategy is that of a description of a kind.
+func IsOfKind(s Strategy) bool {
+	_, is := s.(byKind)
+	return is
+}
