@@ -111,9 +111,17 @@ func (e *Evaluation) byRecord(j *Judgement) bool {
 	return w.UnknownPods || e.reruns() || w.Custom && w.Replicas > 0 && j.Total == 0 && j.pending == 0
 }
 
+// restores reports whether the content has become what it was before a rollout that configdep began, and no pod of that rollout has started. The hash of the
+// current content gives back the template of the pods that are still there, so that their controller keeps them.
+func (e *Evaluation) restores(j *Judgement) bool {
+	w := e.Workload
+	running := w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Phase == dependency.RolloutFailed
+	return running && e.Record.For != "" && e.Record.For == w.Marks.TemplateHash && e.Record.For != e.Hash && j.former > 0 && !j.taken && e.Policy.RestartsBy(w).MarksTemplate()
+}
+
 // changes returns the sources for whose content a restart is due: those that containers have not read, or that differ from the record if that alone tells.
 func (e *Evaluation) changes(j *Judgement) (out []*due) {
-	if !e.byRecord(j) {
+	if !e.byRecord(j) && !e.restores(j) {
 		return j.due
 	}
 	for i := range e.tracked {

@@ -35,6 +35,8 @@ type Judgement struct {
 	pending int             // pods that are being deleted
 	excused int             // stale pods that are about to be replaced
 	waiting bool            // a container has yet to start, perhaps with files that were mounted earlier
+	former  int             // current pods that have the hash of the current content, and an older template
+	taken   bool            // a container of the current template has started
 }
 
 // due is a source for whose content a restart is due.
@@ -149,6 +151,11 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		}
 		if out.count(p, &v); v.State == judge.Stale && e.isExcused(j, p) {
 			out.excused++
+		}
+		if !e.isOlder(j, p) {
+			out.taken = out.taken || v.State != judge.NotStarted
+		} else if v.State == judge.Current && p.Hash == e.Hash {
+			out.former++
 		}
 		out.waiting = out.waiting || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" })
 		if worse(&v, &worst) {

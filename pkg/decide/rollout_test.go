@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -119,6 +120,83 @@ func TestDecide_ChangeDuringARollout(t *testing.T) {
 			x.wantRestarts("the release is complete")
 		}
 	})
+}
+
+// Content that comes back before a pod has started with what was there in between gives the pod template of before, so that its pods stay.
+func TestDecide_RevertedBeforeAPodHasTakenIt(t *testing.T) {
+	begin := func(t *testing.T) (x *world, template string) {
+		t.Helper()
+		x = oneSecret(t)
+		x.scale(3)
+		x.tick(time.Minute)
+		x.adopt()
+		password("2")(x)
+		x.wantRestarts("content that stays", db)
+		x.tick(time.Minute)
+		template = templateOf(x.deployment)
+		password("3")(x)
+		x.tick(time.Minute)
+		x.act()
+		if templateOf(x.deployment) == template {
+			t.Fatal("no rollout has begun")
+		}
+		return x, template
+	}
+	wait := func(x *world) { // a pod of the new template, which cannot start
+		p := x.start().DeepCopy()
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+		x.pods[len(x.pods)-1] = p
+		x.Set(p)
+	}
+	for name, tt := range map[string]struct {
+		meanwhile func(*world)
+		restored  bool
+	}{
+		"no pod is new":         {func(*world) {}, true},
+		"a new pod waits":       {wait, true},
+		"the rollout fails":     {both(wait, failed), true},
+		"the image is new, too": {func(x *world) { x.image("app:2") }, false},
+		"a new pod has started": {func(x *world) { x.rollOutSome(1) }, true}, // which is stale
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, template := begin(t)
+			tt.meanwhile(x)
+			x.tick(time.Minute)
+			password("2")(x)
+			x.tick(time.Minute)
+			x.want("the content is back", rollOut(db))
+			if x.act(); (templateOf(x.deployment) == template) != tt.restored {
+				t.Errorf("the template is that of before = %v, want %v", !tt.restored, tt.restored)
+			}
+			x.edit(func(d *appsv1.Deployment) { d.Status.Conditions = nil })
+			x.rollOut()
+			x.wantRestarts("afterwards")
+			if d := x.decide(); d.State != decide.InSync {
+				t.Errorf("decision = %+v", d)
+			}
+		})
+	}
+	x := oneSecret(t)
+	x.tick(time.Minute)
+	x.adopt()
+	before := x.deployment.DeepCopy()
+	password("2")(x)
+	x.wantRestarts("content that stays", db)
+	x.tick(time.Minute)
+	x.edit(func(d *appsv1.Deployment) { d.Annotations, d.Spec.Template = before.Annotations, before.Spec.Template })
+	x.tick(time.Minute)
+	if d := x.decide(); d.Action == decide.RollOut {
+		t.Errorf("the rollback of an owner is taken back: %+v", d)
+	}
+
+	x, template := begin(t)
+	x.rollOutSome(1)
+	password("4")(x)
+	x.tick(time.Minute)
+	x.act()
+	if templateOf(x.deployment) == template {
+		t.Error("the template of other content is restored")
+	}
 }
 
 // Pods that have to wait have read nothing: what changes meanwhile is what they start with.
