@@ -385,10 +385,29 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	case !triggers:
 		d.Reason = ReasonNotTriggering
 		d.Message += " Its changes do not restart the workload; spec.sources says why." + reload
+	case !e.awaited(j).IsZero():
+		d.State, d.Reason, d.RecheckAt = RollingOut, ReasonControllerTold, e.awaited(j)
+		d.Message += " The controller of the " + string(w.Kind) + " has been told to restart them. If it has not by " + d.RecheckAt.UTC().Format(time.RFC3339) + ", it is told again."
 	default:
 		d.Reason = ReasonOptedInStale
 		d.Message += " It was old already when the workload opted in, which restarts nothing." + reload
 	}
+}
+
+// awaited returns until when the controller of the workload is awaited, which was told to restart pods that are stale; zero: it is not.
+func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
+	for i, n := range j.StalePods {
+		t := e.Sources[i].tracked
+		if n == 0 || t == nil {
+			continue
+		}
+		if entry, known := e.Record.Sources[t.id]; known {
+			if told := e.toldAt(&entry); !told.IsZero() {
+				until = later(until, told.Add(controllerTime))
+			}
+		}
+	}
+	return until
 }
 
 // podsRun renders "1 of 3 pods runs with".

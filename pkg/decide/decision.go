@@ -65,7 +65,8 @@ const (
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
 	ReasonRunActive       = "RunActive"       // Pending: a run is due when the one that is active has finished
 
-	ReasonRestartFailed = "RestartFailed" // Failed: a pod has not come back from its restart in place
+	ReasonControllerTold = "ControllerTold" // RollingOut: the controller of a custom resource was told to restart pods, and has yet to do so
+	ReasonRestartFailed  = "RestartFailed"  // Failed: a pod has not come back from its restart in place
 
 	ReasonAgentsApplying = "AgentsApplying" // Pending: agents have yet to report that they have applied the current content
 	ReasonAgentsSilent   = "AgentsSilent"   // Pending: pods have reported nothing about what their agents have applied

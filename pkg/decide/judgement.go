@@ -249,10 +249,25 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case !unread:
 		return false
 	case !entry.Adopted.IsZero() && !changedAfter(v, e.Record.AdoptedBy(&entry)), !v.Since.IsZero() && !v.Since.After(entry.Adopted):
-		return false // what it has not read was adopted, or was the reason for the last restart
+		// What it has not read was adopted, or was the reason for the last restart. Only a controller that was told and did nothing is told again.
+		told := e.toldAt(&entry)
+		return !told.IsZero() && v.State == judge.Stale && c.Started.Before(told) && !j.Now.Before(told.Add(controllerTime))
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
 	}
+}
+
+// controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
+const controllerTime = 10 * time.Minute
+
+// toldAt returns when the controller of the workload was told to restart the pods, if the content was adopted with that; zero: it was not. Others can undo what
+// tells it, such as a field of its specification.
+func (e *Evaluation) toldAt(entry *record.Entry) time.Time {
+	s, last := e.Policy.RestartsBy(e.Workload), record.LastReloadOf(e.Workload)
+	if last == nil || !record.IsOfKind(s) || s.MarksTemplate() || entry.Adopted.Unix() != last.Time.Unix() {
+		return time.Time{}
+	}
+	return last.Time.Time
 }
 
 // isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what

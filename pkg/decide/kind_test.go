@@ -5,12 +5,14 @@ package decide_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -160,6 +162,66 @@ func TestRestartPatch_LeavesVariablesOfCustomResources(t *testing.T) {
 
 // A controller reads times to the second, so a second restart within one second gets the next one: otherwise, it would change nothing. What
 // another client has written as the time of the last restart moves it no further than clocks may differ.
+// A controller is told to restart pods by a field, which its owner can reset. Then the pods stay as they are, and it is told again.
+func TestDecide_ControllerThatWasTold(t *testing.T) {
+	x := oneSecret(t)
+	x.scale(2)
+	x.tick(time.Minute)
+	w := func() *dependency.Workload {
+		w := x.workload()
+		w.Restart = &dependency.Restart{Field: []string{"spec", "restartAt"}}
+		return w
+	}
+	evaluate := func() *decide.Evaluation {
+		w()
+		return x.evaluate()
+	}
+	write := func() {
+		e := evaluate()
+		x.patch(record.RecordPatch(e.Workload, e.Decide(x.now).Record))
+	}
+	restart := func() {
+		e := evaluate()
+		x.patch(e.Policy.RestartPatch(e.Workload, &record.Restart{Present: e.Present(), Last: record.NewAutomaticReload(record.LastReloadOf(e.Workload), x.now, 0, db)}))
+	}
+	want := func(what string, want outcome) decide.Decision {
+		t.Helper()
+		d := evaluate().Decide(x.now)
+		if got := outcomeOf(d); got != want {
+			t.Errorf("%s: decision = %+v, want %+v", what, got, want)
+		}
+		return d
+	}
+	write()
+	password("2")(x)
+	x.tick(time.Minute)
+	want("content has changed", rollOut(db))
+	restart()
+	told := x.now
+	x.tick(time.Second)
+	awaited := outcome{State: decide.RollingOut, Reason: decide.ReasonControllerTold, Trigger: db}
+	if d := want("the controller was told", awaited); !d.RecheckAt.Equal(told.Add(10 * time.Minute)) {
+		t.Errorf("recheck at %v", d.RecheckAt)
+	}
+	x.tick(10 * time.Minute)
+	want("it has done nothing", rollOut(db))
+	restart()
+	x.tick(time.Second)
+	want("it was told again", awaited)
+	x.crash()
+	x.tick(time.Second)
+	want("one pod has restarted", awaited)
+	slices.Reverse(x.pods)
+	x.crash()
+	x.tick(20 * time.Minute)
+	if d := want("all have", outcome{State: decide.InSync, Reason: decide.ReasonContentApplied, Trigger: db}); d.Pods.Stale > 0 {
+		t.Errorf("pods = %+v", d.Pods)
+	}
+	password("3")(x)
+	x.tick(time.Minute)
+	want("other content", rollOut(db))
+}
+
 func TestRestartPatch_TwiceInASecond(t *testing.T) {
 	const first, next, now = "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", "2026-03-01T12:00:00.75Z"
 	at, err := time.Parse(time.RFC3339Nano, now)
