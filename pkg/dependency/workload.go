@@ -109,6 +109,10 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	}
 	if previous.template == w.template {
 		w.TemplateSeen = previous.TemplateSeen
+		// A write of anything else of the object, such as our record, moves the time of its client, too.
+		if !w.Recurring && w.template != 0 && !previous.TemplateWritten.After(w.TemplateWritten) {
+			w.TemplateWritten, w.templateBy = previous.TemplateWritten, previous.templateBy
+		}
 	}
 	if before := previous.record(); previous.OptedIn && before.Sources != "" && w.Marks.Sources == "" {
 		w.kept = before

@@ -158,14 +158,18 @@ func (r *reading) next(i int) *content {
 	return nil
 }
 
-// changed returns the first period after one in which the container reads something else, or nil.
-func (r *reading) changed(i int) *content {
-	for k := i + 1; k < len(r.periods); k++ {
-		if p := &r.periods[k]; p.startable && (p.Unknown || !bytes.Equal(p.text, r.periods[i].text)) {
-			return p
+// changed returns the first period after one in which the container reads something else, since it last read the same there, or nil.
+func (r *reading) changed(i int) (first *content) {
+	for k := len(r.periods) - 1; k > i; k-- {
+		switch p := &r.periods[k]; {
+		case !p.startable:
+		case p.Unknown || !bytes.Equal(p.text, r.periods[i].text):
+			first = p
+		default:
+			return first
 		}
 	}
-	return nil
+	return first
 }
 
 // began returns when a period began, as it is shown; zero: that is not known.

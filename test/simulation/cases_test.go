@@ -194,6 +194,15 @@ var cases = map[string]*history{
 		h.Operations = append([]operation{has(s0, 1), birth, lead, {Do: "impair", B: 1}, create}, h.Operations[5:]...)
 	}),
 
+	// A release is one rollout. The record that follows it moves the time of all that the server has written, such as the annotation of the template.
+	"ReleaseOfAWorkloadThatWasRestarted": one(before(change(s0, 0, 2), calm, operation{Do: "release template", B: s0, C: 1})...).with(func(h *history) {
+		h.Kubelets.Start = 4 * time.Second
+	}),
+	"ReleaseLongAfterThereAndBack": one(before(operation{Do: "there and back", A: s0, C: 2, Wait: 200 * time.Millisecond}, wait(10*time.Minute),
+		operation{Do: "release template", B: s0, C: 1, Wait: 200 * time.Millisecond})...).with(func(h *history) {
+		h.Kubelets.Start = 4 * time.Second
+	}),
+
 	// Endless writes.
 	"PacesWritesOfARecordThatIsStripped": one(before(wait(time.Minute), calm)...).with(func(h *history) {
 		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 10*time.Millisecond

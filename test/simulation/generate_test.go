@@ -88,6 +88,7 @@ func generate(seedNumber uint64) *history {
 			}
 		}
 	}
+	h.addKubelets(begin)
 	h.addInPlace(begin)
 	h.addAgents(begin)
 	return h

@@ -14,7 +14,8 @@ import (
 
 // defaults are flags of the servers.
 type defaults struct {
-	Mode string `json:"defaultMode"`
+	Mode          string        `json:"defaultMode"`
+	ReleaseSettle time.Duration `json:"releaseSettle,omitempty"`
 }
 
 // history is the initial state of a world and the operations on it.
@@ -26,12 +27,13 @@ type history struct {
 	Batches    bool          `json:"batches,omitempty"`
 	Pace       time.Duration `json:"pace,omitempty"`
 	Skews      skews         `json:"skews,omitzero"`
+	Kubelets   kubelets      `json:"kubelets,omitzero"`
 	Operations []operation   `json:"operations"`
 }
 
 func (h *history) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d servers, defaults %+v, batches %v, pace %v, skews %v\n", h.Servers, h.defaults, h.Batches, h.Pace, h.Skews)
+	fmt.Fprintf(&b, "%d servers, defaults %+v, batches %v, pace %v, skews %v, kubelets %+v\n", h.Servers, h.defaults, h.Batches, h.Pace, h.Skews, h.Kubelets)
 	for slot, s := range h.Workloads {
 		fmt.Fprintf(&b, "%s: %+v\n", workloadName(slot), s)
 	}
@@ -223,7 +225,11 @@ var actions = map[string]action{
 		func(s *simulation, o operation) bool { return s.world.hold(o.A, o.B, o.C == 2) }},
 	"evict pod":         {3, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, false) }},
 	"lose node":         {1, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, true) }},
-	"restart container": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.restartContainer(o.A, o.C) }},
+	"restart container": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.restartContainer(o.A, o.C, o.Wait) }},
+	// Without a weight: addKubelets adds them.
+	"forget":           {0, none, onWorkload(func(w *world, d *workload, o operation) bool { return w.forget(d, o.C) })},
+	"release template": {0, none, (*simulation).release},
+	"opt in at rest":   {0, none, (*simulation).optIn},
 	// How the pods of a workload restart in place. Without a weight: addInPlace adds them.
 	"restarter": {0, none, onWorkload(func(_ *world, d *workload, o operation) bool {
 		d.restarter = restarting{o.Wait, time.Duration(o.C) * time.Second, o.B == 1}

@@ -65,7 +65,7 @@ func (p *pod) stop(i int) {
 
 // annotatePod sets the annotations of a pod, which its restarter sees.
 func (w *world) annotatePod(d *workload, p *pod, annotations map[string]string) {
-	p.annotations = annotations
+	p.annotations, p.told = annotations, time.Now()
 	if p.inPlace.down || p.inPlace.unready || !hasRestarter(p.template.variant) || p.containers[0].started == 0 || p.template.image == crashing {
 		return
 	}

@@ -30,6 +30,7 @@ type oracle struct {
 	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
 	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
 	doubts    map[cause]bool          // restarts in doubt
+	restarted map[int]int             // how often servers restarted them, by the UIDs of workloads
 }
 
 // tally counts events.
@@ -67,7 +68,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}, restarted: map[int]int{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -119,7 +120,7 @@ func (s *server) eachReads(m *manifest, f func(*reads)) {
 				scope := rules.scope(m.template.variant, source, s.view.sources[source].mark)
 				for _, files := range []bool{false, true} {
 					keys := scope.keys(m.template.variant, i, source, files)
-					r := reads{s, m, &rules, p, i, source, files, scope, keys, keys, p.containers[i].read[source]}
+					r := reads{s, m, &rules, p, i, source, files, scope, keys, keys, p.containers[i].read[asFiles(files)][source]}
 					if scope.whole && (files || p.template.variant != m.template.variant) {
 						continue
 					}
@@ -136,6 +137,14 @@ func (s *server) eachReads(m *manifest, f func(*reads)) {
 			}
 		}
 	}
+}
+
+// asFiles is an index of container.read.
+func asFiles(files bool) int {
+	if files {
+		return 1
+	}
+	return 0
 }
 
 // missing reports whether a container of the current template could not be started with what the server, or the container, has read of the source, so that this
@@ -170,20 +179,39 @@ func (r *reads) by() adoptedBy {
 }
 
 // doubtful reports whether the source changed at about the time when the container started, or unseen.
-func (r *reads) doubtful() bool {
+func (r *reads) doubtful() bool { return r.isNear() || r.isUnseen() }
+
+// margins returns when the container may have read the source at the earliest, and when it certainly had.
+func (r *reads) margins() (from, to time.Time) {
 	c := &r.pod.containers[r.container]
 	margin := judge.ClockMargin
 	if r.files {
 		margin = judge.VolumeMargin
 	}
-	margin += 3 * time.Second
+	last := c.real
+	if c.at.IsZero() { // it started at any time before the others did
+		last = r.pod.firstStart()
+	}
+	return c.real.Add(-margin - 3*time.Second), last.Add(judge.ClockMargin + 3*time.Second)
+}
+
+// isNear reports whether the source changed at about the time when the container started.
+func (r *reads) isNear() bool {
+	from, to := r.margins()
 	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
-		event := r.view.read[r.source][ch.to]
-		near := ch.at.After(c.real.Add(-margin)) && ch.at.Before(c.real.Add(judge.ClockMargin+3*time.Second))
+		near := ch.at.After(from) && ch.at.Before(to)
 		if at, read := r.view.readAt[r.source][ch.to]; read && !ch.dated { // nothing else tells when it was made
-			near = near || at.After(c.real.Add(-margin)) && at.Before(c.real.Add(margin))
+			near = near || at.After(from) && r.view.heard[r.source][ch.to].Before(to.Add(judge.ClockMargin+time.Second))
 		}
-		return near || !event && (!ch.dated || ch.at.After(c.real.Add(-margin)))
+		return near
+	})
+}
+
+// isUnseen reports whether no event told a change that the container may not have read.
+func (r *reads) isUnseen() bool {
+	from, _ := r.margins()
+	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		return !r.view.read[r.source][ch.to] && (!ch.dated || ch.at.After(from))
 	})
 }
 
@@ -203,6 +231,63 @@ func (r *reads) lateUndated() bool {
 	})
 }
 
+// isTold reports whether the clocks of the API server and the servers are right, and that of the node is so, too, or so wrong that servers must see it.
+func (r *reads) isTold() bool {
+	skews := r.world.skews
+	c, node := &r.pod.containers[r.container], r.pod.node()
+	wrong := skews.wrong(node)
+	skews.Nodes = [3]time.Duration{}
+	started := seconds(c.at)
+	return skews.small() && (!wrong || !c.at.IsZero() && (started.Add(judge.ClockMargin).Before(seconds(r.pod.created)) ||
+		started.After(time.Now().Add(skews.Servers[r.server.id]+judge.ClockMargin))))
+}
+
+// cause returns why it is not known what the container has read; empty: there is no reason.
+func (r *reads) cause(v *judge.SourceVerdict) string {
+	c := &r.pod.containers[r.container]
+	margin := judge.ClockMargin
+	if r.files {
+		margin = judge.VolumeMargin
+	}
+	switch {
+	case v.Reason == judge.ReasonNodeClock && !r.world.skews.small():
+		return "the clock is wrong"
+	case c.at.IsZero():
+		return "its kubelet has forgotten the start"
+	case v.Reason == judge.ReasonNodeClock:
+		return ""
+	case !r.isTold():
+		return "the clock is wrong"
+	case v.Reason == judge.ReasonSourceMissing:
+		return "the source or a key is missing"
+	case v.Reason == judge.ReasonFilesChanged && r.files && r.stale():
+		return "files changed"
+	case r.isNear():
+		return "a change at about the time of the start"
+	case r.isUnseen():
+		return "a change was not seen, or a list showed it"
+	case r.view.first[r.source].written.After(c.real.Add(-margin - 3*time.Second)):
+		return "written before the server began to read it"
+	case r.stuck():
+		return "a volume could not be refreshed"
+	case r.pod.template.variant != r.m.template.variant:
+		return "an older template"
+	case len(v.Periods) >= dependency.MaxPeriods:
+		return "too many changes"
+	case r.view.unnamed[r.source]:
+		return "deleted while no template named it"
+	default:
+		return ""
+	}
+}
+
+// stuck reports whether a volume kept its files because it could not be refreshed.
+func (r *reads) stuck() bool {
+	return r.files && slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		return ch.to > r.pod.born && slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool { return u.source == r.source && u.mounted() && !u.startsWith(reading{ch.is, ch.to}) })
+	})
+}
+
 // sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one.
 func (r *reads) sameSecond() bool {
 	skews := &r.world.skews
@@ -214,7 +299,7 @@ func (r *reads) sameSecond() bool {
 // excuse returns the documented limit because of which a verdict may be wrong; empty: there is none.
 func (r *reads) excuse(v *judge.SourceVerdict) string {
 	switch {
-	case !r.world.skews.small():
+	case !r.world.skews.small() && !r.isTold():
 		return "clocks"
 	case r.unseen() && r.undated():
 		return "deleted or removed unseen"
@@ -278,7 +363,7 @@ func (r *reads) isReplaced() bool {
 		return false
 	}
 	held := r.m.onDelete || r.m.partition > 0 || r.m.paused
-	return !held && r.pod.identity != r.m.template.identity() && r.m.unfinished() && !r.lags(pods) && !r.lags(replicaSets)
+	return !held && r.pod.identity != r.m.template.identity() && r.m.unfinished() && !r.m.progress.failed && !r.lags(pods) && !r.lags(replicaSets)
 }
 
 // patched judges a patch of a workload that is about to be carried out.
@@ -297,13 +382,14 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	case r.reload != nil, m == nil, !s.alive:
 	case restarts:
 		o.restarts(s, d, m, rules, last)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash {
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
 		o.adopts(s, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
 	}
 	if restarts && r.reload == nil {
+		o.restarted[d.uid]++
 		if last.restarted, last.by = time.Now(), s; r.late {
 			last.by = nil // it was made earlier
 		}
@@ -321,6 +407,16 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 		last.recreating = names
 	}
 	o.recorded[d.uid] = last
+}
+
+// onWrongClock reports whether a pod is on a node with a wrong clock.
+func (w *world) onWrongClock(d *workload) bool {
+	return slices.ContainsFunc(d.pods, func(p *pod) bool { return w.skews.wrong(p.node()) })
+}
+
+// changedAfter reports whether content has changed after a time.
+func (w *world) changedAfter(at time.Time) bool {
+	return slices.ContainsFunc(w.changes[:], func(of []rewriting) bool { return len(of) > 0 && of[len(of)-1].at.After(at) })
 }
 
 // restarts judges an automatic restart.
@@ -344,7 +440,7 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && !why.stale: // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
-	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval:
+	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
 	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < rules.settle && time.Since(why.since) < 10*rules.settle && len(why.doubts) == 0 && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), rules.settle)
@@ -509,9 +605,6 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 		if got.State == decide.InSync && got.Reason != decide.ReasonTerminating && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
-		if calm && v.State == judge.Unknown {
-			o.tally["Unknown: "+v.Reason+fmt.Sprintf(", doubt: %v", v.Doubt)]++
-		}
 	}
 	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale {
 		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
@@ -528,6 +621,17 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 			o.tally["false "+string(v.State)+", excused: "+excuse]++
 		} else if wrong {
 			o.fail("%v, and the verdict is %s (%s)", r, v.State, v.Reason)
+		}
+		if v.State == judge.Unknown {
+			cause := r.cause(&v)
+			if cause == "" {
+				o.fail("%v, and without a cause, the verdict is %s (%s)", r, v.State, v.Reason)
+			}
+			what := "Unknown"
+			if v.Doubt {
+				what = "doubt"
+			}
+			o.tally[fmt.Sprintf("%s (%s): %s", what, v.Reason, cause)]++
 		}
 		if calm && s.leads {
 			o.checkApplied(s, r, &v, got)
@@ -551,6 +655,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
+	case v.Reason == judge.ReasonNodeClock && (o.world.skews.wrong(r.pod.node()) || r.pod.containers[r.container].at.IsZero()):
+		o.tally["not applied, wrong clock of a node"]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
 		o.tally["not applied, unseen: "+v.Reason]++
 	default:

@@ -28,8 +28,11 @@ type pod struct {
 	version      uint64               // the revision of its last change
 	changed      bool                 // since then
 	mounted      bool                 // whether its volumes are set up
-	files        [sourceCount]reading // the content of its volumes
-	terminating  bool                 // its node is lost, so that it never ends
+	files        [sourceCount]reading // the content with which its volumes were set up
+	terminating  bool                 // it is being deleted
+	setUp, told  time.Time            // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
+	wakes        time.Time            // when its kubelet can start the next container; zero: it waits for something else
+	ends         time.Time            // when it has ended; zero: it runs, or its node is lost, so that it never ends
 	containers   []container
 	annotations  map[string]string // other than those of the template; immutable
 	inPlace      podInPlace
@@ -39,10 +42,11 @@ type pod struct {
 
 // container is what the oracle must know: with what content it was started.
 type container struct {
-	started uint64    // the revision of the world; 0: not started
-	real    time.Time // when that was
-	at      time.Time // the same by the clock of the node
-	read    [sourceCount]reading
+	started uint64                  // the revision of the world; 0: not started
+	real    time.Time               // when that was
+	at      time.Time               // the same by the clock of the node; zero: its kubelet has forgotten it
+	read    [2][sourceCount]reading // as variables, and as files
+	until   time.Time               // it does not start earlier
 	// restarts is how often it was started again.
 	restarts int32
 	ran      bool
@@ -102,6 +106,11 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 	}
 	w.born(d, p)
 	d.pods = append(d.pods, p)
+	if start := w.kubelets.Start; start > 0 {
+		for i := range p.containers {
+			p.containers[i].until = time.Now().Add(start + time.Duration(i)*start/3)
+		}
+	}
 	w.logf("    %s: pod %d is created", workloadName(d.slot), p.uid)
 	w.tellPod(d, p, false)
 	w.kubelet(d, p)
@@ -113,9 +122,17 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 // containers after it, because computeInitContainerActions only continues from one that has a status. Each of the
 // other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
+	p.wakes = time.Time{}
 	w.startAll(d, p)
 	if p.changed {
 		w.tellPod(d, p, false)
+	}
+}
+
+// wake lets the kubelet of a pod look again at a time.
+func (p *pod) wake(at time.Time) {
+	if p.wakes.IsZero() || at.Before(p.wakes) {
+		p.wakes = at
 	}
 }
 
@@ -124,23 +141,23 @@ func (w *world) startAll(d *workload, p *pod) {
 		return
 	}
 	spec := variants[p.template.variant]
-	starts := func(u use) bool { s := &w.sources[u.source]; return u.starts(s.present, s.content) }
 	if !p.mounted {
+		if until := p.containers[0].until; time.Now().Before(until) {
+			p.wake(until)
+			return
+		}
 		for _, u := range allUses[p.template.variant] {
-			if u.mounted() && !starts(u) {
+			if u.mounted() && !u.startsWith(w.reading(u.source)) {
 				return
 			}
 		}
-		p.mounted = true
-	}
-	// A volume does not change while it cannot be set up again.
-	for _, u := range allUses[p.template.variant] {
-		if u.mounted() && starts(u) {
-			p.files[u.source] = w.reading(u.source)
+		p.mounted, p.setUp = true, time.Now()
+		for s := range p.files {
+			p.files[s] = w.reading(s)
 		}
 	}
 	for i := range spec {
-		if p.containers[i].started == 0 && !slices.ContainsFunc(spec[i].uses, func(u use) bool { return !u.mounted() && !starts(u) }) {
+		if p.containers[i].started == 0 && w.canStart(p, i) {
 			w.startContainer(d, p, i)
 		}
 		if p.containers[i].started == 0 && spec[i].role != mainContainer {
@@ -149,23 +166,42 @@ func (w *world) startAll(d *workload, p *pod) {
 	}
 }
 
-func (w *world) startContainer(d *workload, p *pod, i int) {
-	c := container{started: w.revision, real: time.Now(), at: w.nodeTime(p.node())}
-	for s := range c.read {
-		c.read[s] = w.reading(s)
+// canStart reports whether a container can be started. If time alone changes that, the kubelet looks again.
+func (w *world) canStart(p *pod, i int) bool {
+	if until := p.containers[i].until; time.Now().Before(until) {
+		p.wake(until)
+		return false
 	}
 	for _, u := range variants[p.template.variant][i].uses {
-		if s := &w.sources[u.source]; u.mounted() && !u.starts(s.present, s.content) {
-			c.read[u.source] = p.files[u.source]
+		switch {
+		case u.mounted() || u.startsWith(w.seen(p, u.source)):
+		case u.startsWith(w.reading(u.source)): // the kubelet has yet to see it
+			p.wake(time.Now().Add(w.kubelets.Lag))
+			return false
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) startContainer(d *workload, p *pod, i int) {
+	c := container{started: w.revision, real: time.Now(), at: w.nodeTime(p.node())}
+	for s := range sourceCount {
+		c.read[0][s], c.read[1][s] = w.seen(p, s), w.reading(s)
+	}
+	for _, u := range variants[p.template.variant][i].uses {
+		if u.mounted() {
+			c.read[1][u.source] = w.file(p, u)
 		}
 	}
 	p.start(i, c)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
-// restartContainer lets a container crash. It reads the current content again: variables, files, because the
-// kubelet has updated the volumes where possible, and subPath files, which are mounted at each start.
-func (w *world) restartContainer(slot, n int) bool {
+// restartContainer lets a container crash, and start again after a time. It reads variables again, its files as the kubelet has last updated the
+// volumes, and subPath files, which are mounted at each start.
+func (w *world) restartContainer(slot, n int, after time.Duration) bool {
 	d := w.workloads[slot]
 	if d == nil || len(d.pods) == 0 {
 		return false
@@ -176,13 +212,10 @@ func (w *world) restartContainer(slot, n int) bool {
 		return false
 	}
 	p.stop(i)
+	p.containers[i].until = time.Now().Add(after)
 	w.kubelet(d, p)
 	w.rollSoon(d)
 	return true
-}
-
-func (w *world) reading(source int) reading {
-	return reading{w.sources[source].content, w.sources[source].changed}
 }
 
 // contentChanged lets the kubelets see a source: containers that wait for it start.
@@ -204,7 +237,19 @@ func (w *world) evict(d *workload, p *pod) {
 	w.rollSoon(d)
 }
 
+// remove deletes a pod, which ends after its grace period.
 func (w *world) remove(d *workload, p *pod) {
+	if p.terminating || w.kubelets.Grace == 0 {
+		w.end(d, p)
+		return
+	}
+	p.terminating, p.wakes, p.ends = true, time.Time{}, time.Now().Add(w.kubelets.Grace)
+	w.logf("    %s: pod %d is being deleted", workloadName(d.slot), p.uid)
+	w.tellPod(d, p, false)
+}
+
+// end removes a pod that has ended.
+func (w *world) end(d *workload, p *pod) {
 	d.pods = slices.DeleteFunc(slices.Clone(d.pods), func(o *pod) bool { return o == p })
 	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
 	w.tellPod(d, p, true)
@@ -223,7 +268,7 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 	case d.kind == "DaemonSet" || p.terminating: // these tolerate it
 		return false
 	default:
-		p.terminating = true
+		p.terminating, p.wakes = true, time.Time{}
 		w.tellPod(d, p, false)
 		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
 		w.rollSoon(d)
@@ -257,6 +302,9 @@ func (p *pod) object() *corev1.Pod {
 		c := &p.containers[i]
 		status := corev1.ContainerStatus{Name: fmt.Sprint("container-", i), Image: "app", RestartCount: c.restarts, Ready: c.started != 0 && ready == corev1.ConditionTrue}
 		at := metav1.NewTime(seconds(c.at))
+		if c.at.IsZero() {
+			at = metav1.Time{}
+		}
 		switch role := variants[p.template.variant][i].role; {
 		case c.started == 0:
 			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}

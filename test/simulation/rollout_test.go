@@ -136,7 +136,7 @@ func (w *world) endRuns(d *workload) bool {
 		return false
 	}
 	for len(d.pods) > 0 {
-		w.remove(d, d.pods[0])
+		w.end(d, d.pods[0])
 	}
 	if d.ended = true; d.kind == "CronJob" {
 		for _, s := range d.sets {
@@ -349,7 +349,7 @@ func (w *world) stepDaemonSet(d *workload) bool {
 	newest := d.newest()
 	by := map[int]*pod{}
 	for _, p := range d.pods {
-		if p.ordinal >= d.replicas && !d.tainted {
+		if p.ordinal >= d.replicas && !d.tainted && !p.terminating {
 			w.remove(d, p)
 			return true
 		}
@@ -378,6 +378,7 @@ type progress struct {
 	// desired and misscheduled are for DaemonSets.
 	desired, misscheduled int
 	update, current       string // the revisions of a StatefulSet
+	failed                bool   // a Deployment has exceeded its deadline
 }
 
 // status writes the status, if it has changed.
@@ -415,12 +416,31 @@ func (w *world) status(d *workload) {
 		now, _ = d.alive(d.template.identity())
 		p.updated, p.updatedReady = len(now), ready(now)
 	}
+	w.watchDeadline(d, &p)
 	if p == d.progress {
 		return
 	}
 	d.progress = p
 	w.revision++
 	w.tellWorkload(d)
+}
+
+// watchDeadline notes whether the rollout of a Deployment has exceeded its deadline.
+func (w *world) watchDeadline(d *workload, p *progress) {
+	before := &d.progress
+	switch {
+	case d.kind != "Deployment" || w.kubelets.Deadline == 0 || d.paused:
+		d.deadline = time.Time{}
+	case p.updated >= d.replicas && p.all <= p.updated && p.updatedReady >= d.replicas:
+		d.deadline = time.Time{}
+	case p.number != before.number || p.updated > before.updated || p.ready > before.ready || d.deadline.IsZero() && !before.failed:
+		d.deadline = time.Now().Add(w.kubelets.Deadline)
+	case !d.deadline.IsZero() && !time.Now().Before(d.deadline):
+		d.deadline, p.failed = time.Time{}, true
+		w.logf("    %s: the rollout has exceeded its deadline", workloadName(d.slot))
+	default:
+		p.failed = before.failed
+	}
 }
 
 // wanted returns how many pods there should be, as the status says.

@@ -61,6 +61,7 @@ type stream struct {
 	relist bool // the watch has ended
 	held   bool // no event arrives
 	queue  []event
+	heard  time.Time // when anything of it last arrived
 }
 
 // view is what a server has read. The index has to draw its conclusions from the same.
@@ -72,8 +73,10 @@ type view struct {
 	// read are the states of sources, by the revision since which they had them, and whether an event told them.
 	read      [sourceCount]map[uint64]bool
 	readAt    [sourceCount]map[uint64]time.Time
-	changed   [sourceCount]time.Time // when the server last saw their content change
-	unnamed   [sourceCount]bool      // they were deleted while no template named them
+	heard     [sourceCount]map[uint64]time.Time // when the server had last heard of the resource before
+	first     [sourceCount]source               // as they were when the server had read everything
+	changed   [sourceCount]time.Time            // when the server last saw their content change
+	unnamed   [sourceCount]bool                 // they were deleted while no template named them
 	workloads map[int]*manifest
 	pods      map[string]*pod
 }
@@ -96,7 +99,7 @@ func (s *server) birth() {
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.Within(ingest.Scope{})
-	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second})
+	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second, ReleaseSettle: s.world.defaults.ReleaseSettle})
 	s.streams = [streamCount]stream{}
 	s.read()
 }
@@ -110,6 +113,7 @@ func (s *server) read() {
 	s.digester, s.key = dependency.NewDigester(keyOf(s.world.key)), s.world.key
 	s.view = view{workloads: map[int]*manifest{}, pods: map[string]*pod{}}
 	for slot := range s.view.read {
+		s.view.heard[slot] = map[uint64]time.Time{}
 		s.view.read[slot], s.view.readAt[slot] = map[uint64]bool{0: false}, map[uint64]time.Time{} // 0: that it has never been there
 	}
 	s.why = map[int]reason{}
@@ -190,6 +194,7 @@ func (s *server) deliver(id streamID) bool {
 	default:
 		return false
 	}
+	st.heard = time.Now()
 	if s.index.Progress().Restored != 0 {
 		s.world.oracle.fail("server %d takes etcd for restored, which it has not been", s.id)
 	}
@@ -258,9 +263,10 @@ func (s *server) look(e *event, byList bool) {
 	case e.source != nil:
 		if !v.synced { // changes are remembered only from then on
 			clear(v.read[e.slot])
+			v.first[e.slot] = *e.source
 		}
 		if v.sources[e.slot].changed != e.source.changed || !v.synced {
-			v.readAt[e.slot][e.source.changed] = time.Now()
+			v.readAt[e.slot][e.source.changed], v.heard[e.slot][e.source.changed] = time.Now(), s.streams[sourceStream(e.slot)].heard
 			if v.synced {
 				v.changed[e.slot] = time.Now()
 			}
@@ -298,6 +304,7 @@ func (s *server) bookmark() {
 	for id := range streamCount {
 		if !s.streams[id].held && !s.lags(id) {
 			s.must(s.replay.Bookmark(streamNames[id], fmt.Sprint(s.world.revision)))
+			s.streams[id].heard = time.Now()
 		}
 	}
 }

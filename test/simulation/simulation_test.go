@@ -51,7 +51,7 @@ const firstRevision = 100
 
 // newSimulation returns a simulation of a history that has not started.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: firstRevision, skews: h.Skews, pace: h.Pace, defaults: h.defaults,
+	w := &world{revision: firstRevision, skews: h.Skews, pace: h.Pace, kubelets: h.Kubelets, defaults: h.defaults,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
 	w.oracle = newOracle(w)
 	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.Batches}

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,6 +86,8 @@ type workload struct {
 	ended   bool // a Job that has run
 	// due is when the controllers act; zero: they have nothing to do.
 	due time.Time
+	// deadline is when the rollout of a Deployment fails, unless it progresses; zero: it is complete, or has failed.
+	deadline time.Time
 	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine denies the patches of the
 	// server.
 	pdb, refused bool
@@ -125,10 +128,14 @@ func (m *manifest) object() runtime.Object {
 		if p.number > 0 {
 			meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(p.number)
 		}
+		var conditions []appsv1.DeploymentCondition
+		if p.failed {
+			conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+		}
 		return &appsv1.Deployment{
 			ObjectMeta: meta,
 			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector, Strategy: m.strategy()},
-			Status: appsv1.DeploymentStatus{ObservedGeneration: p.observed, Replicas: all,
+			Status: appsv1.DeploymentStatus{Conditions: conditions, ObservedGeneration: p.observed, Replicas: all,
 				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
 	case "Job":

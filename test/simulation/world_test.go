@@ -6,6 +6,7 @@ package simulation
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type world struct {
 	revision uint64
 	skews    skews
 	pace     time.Duration // of the other controllers; 0: they act at once
+	kubelets kubelets
 	uids     int
 	defaults defaults
 	seeds    []seed
@@ -73,18 +75,16 @@ type skews struct {
 	Nodes   [3]time.Duration `json:"nodes"`
 }
 
-// small reports whether clocks are synchronized, as configdep assumes.
+// mostSkew is the error of a clock that is synchronized, as configdep assumes.
+const mostSkew = time.Second
+
+// small reports whether the clocks of the API server, the servers and all nodes are synchronized.
 func (s *skews) small() bool {
-	const most = 2 * time.Second
-	for _, group := range [][]time.Duration{{s.API}, s.Servers[:], s.Nodes[:]} {
-		for _, d := range group {
-			if d.Abs() > most/2 {
-				return false
-			}
-		}
-	}
-	return true
+	return s.API.Abs() <= mostSkew && s.Servers[0].Abs() <= mostSkew && s.Servers[1].Abs() <= mostSkew && !s.wrong(0) && !s.wrong(1) && !s.wrong(2)
 }
+
+// wrong reports whether the clock of a node is not.
+func (s *skews) wrong(node int) bool { return s.Nodes[node].Abs() > mostSkew }
 
 // apiTime is the time of the API server.
 func (w *world) apiTime() time.Time { return time.Now().Add(w.skews.API) }
@@ -257,10 +257,13 @@ func (w *world) due() (at time.Time) {
 	for _, d := range w.workloads {
 		if d != nil {
 			consider(d.due)
+			consider(d.deadline)
 			consider(d.holder.due)
 			for _, p := range d.pods {
 				consider(p.acts)
 				consider(p.agent.due)
+				consider(p.wakes)
+				consider(p.ends)
 			}
 		}
 	}
@@ -284,12 +287,24 @@ func (w *world) advance() (done bool) {
 		if isDue(&d.due) && w.step(d) {
 			d.due = now.Add(w.pace)
 		}
+		if !d.deadline.IsZero() && !d.deadline.After(now) {
+			w.status(d)
+			done = true
+		}
 		for _, p := range d.pods {
 			if isDue(&p.acts) {
 				w.act(d, p)
 			}
 			if isDue(&p.agent.due) {
 				w.actAgent(d, p)
+			}
+			if isDue(&p.wakes) && slices.Contains(d.pods, p) {
+				w.kubelet(d, p)
+				w.rollSoon(d)
+			}
+			if isDue(&p.ends) && slices.Contains(d.pods, p) {
+				w.end(d, p)
+				w.rollSoon(d)
 			}
 		}
 		if isDue(&d.holder.due) {
