@@ -57,7 +57,9 @@ type request struct {
 	slot   int    // -1: of all
 	pod    string // the only one to list
 	noted  bool
-	reply  chan answer
+	// terminating: the server knew when it sent the request that the namespace is being deleted.
+	terminating bool
+	reply       chan answer
 	// ghost: no client waits for the answer.
 	ghost bool
 	// late: it has waited in the network.

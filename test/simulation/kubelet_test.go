@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // kubelets are the delays of all kubelets in a history. Without any, kubelets see and do everything at once.
@@ -184,7 +186,7 @@ func (s *simulation) leader() *server {
 	return nil
 }
 
-// release writes content and template of a workload when nothing else happens. That is one rollout.
+// release writes content and template of a workload that is in sync when nothing else happens. That is one rollout.
 func (s *simulation) release(o operation) bool {
 	s.calm()
 	w := s.world
@@ -193,7 +195,7 @@ func (s *simulation) release(o operation) bool {
 		return false
 	}
 	rules := s.leader().rules(&d.manifest)
-	if !rules.managed() || rules.agent || rules.settle < 500*time.Millisecond && o.Wait > 0 {
+	if got := s.leader().show(&d.manifest); got == nil || got.State != policy.InSync || !rules.managed() || rules.agent || rules.settle < 500*time.Millisecond && o.Wait > 0 {
 		return false
 	}
 	before, c := w.oracle.restarted[d.uid], w.sources[o.B].content
@@ -222,7 +224,10 @@ func (s *simulation) optIn(o operation) bool {
 	s.calm()
 	w := s.world
 	d := w.workloads[o.A]
-	if !s.quiet(d) || s.leader().rules(&d.manifest).mode != "off" {
+	if !s.quiet(d) {
+		return false
+	}
+	if rules := s.leader().rules(&d.manifest); rules.mode != "off" || rules.invalid || d.annotations[appliedAnnotation] != "" {
 		return false
 	}
 	before := w.oracle.restarted[d.uid]

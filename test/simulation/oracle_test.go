@@ -61,6 +61,7 @@ type cause struct {
 // reason is why a workload may be restarted.
 type reason struct {
 	stale  bool    // a container has not read the current content
+	there  bool    // of a source that exists
 	doubts []cause // a container may not have
 	what   string
 	// since is when the first change was made that was not read, and changed when the last was seen.
@@ -147,11 +148,12 @@ func asFiles(files bool) int {
 	return 0
 }
 
-// missing reports whether a container of the current template could not be started with what the server, or the container, has read of the source, so that this
+// missing reports whether a container of the current template, or of that of its pod, could not be started with what the server, or the container, has read of the source, so that this
 // is no content for it.
 func (r *reads) missing() bool {
 	now := &r.view.sources[r.source]
-	return !r.scope.whole && slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool {
+	uses := slices.Concat(usesOf(r.m.template.variant), usesOf(r.pod.template.variant))
+	return !r.scope.whole && slices.ContainsFunc(uses, func(u use) bool {
 		return u.source == r.source && (!u.starts(now.present, now.content) || !u.starts(r.read.content != content{}, r.read.content))
 	})
 }
@@ -181,18 +183,22 @@ func (r *reads) by() adoptedBy {
 // doubtful reports whether the source changed at about the time when the container started, or unseen.
 func (r *reads) doubtful() bool { return r.isNear() || r.isUnseen() }
 
+// margin is by how much the times of a change and a start may differ, with clocks and delays of streams.
+func (r *reads) margin() time.Duration {
+	if r.files {
+		return judge.VolumeMargin + 3*time.Second
+	}
+	return judge.ClockMargin + 3*time.Second
+}
+
 // margins returns when the container may have read the source at the earliest, and when it certainly had.
 func (r *reads) margins() (from, to time.Time) {
 	c := &r.pod.containers[r.container]
-	margin := judge.ClockMargin
-	if r.files {
-		margin = judge.VolumeMargin
-	}
 	last := c.real
 	if c.at.IsZero() { // it started at any time before the others did
 		last = r.pod.firstStart()
 	}
-	return c.real.Add(-margin - 3*time.Second), last.Add(judge.ClockMargin + 3*time.Second)
+	return c.real.Add(-r.margin()), last.Add(judge.ClockMargin + 3*time.Second)
 }
 
 // isNear reports whether the source changed at about the time when the container started.
@@ -201,6 +207,9 @@ func (r *reads) isNear() bool {
 	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
 		near := ch.at.After(from) && ch.at.Before(to)
 		if at, read := r.view.readAt[r.source][ch.to]; read && !ch.dated { // nothing else tells when it was made
+			if r.pod.created.After(from) {
+				from = r.pod.created.Add(-judge.ClockMargin - 3*time.Second)
+			}
 			near = near || at.After(from) && r.view.heard[r.source][ch.to].Before(to.Add(judge.ClockMargin+time.Second))
 		}
 		return near
@@ -245,10 +254,7 @@ func (r *reads) isTold() bool {
 // cause returns why it is not known what the container has read; empty: there is no reason.
 func (r *reads) cause(v *judge.SourceVerdict) string {
 	c := &r.pod.containers[r.container]
-	margin := judge.ClockMargin
-	if r.files {
-		margin = judge.VolumeMargin
-	}
+	from, _ := r.margins()
 	switch {
 	case v.Reason == judge.ReasonNodeClock && !r.world.skews.small():
 		return "the clock is wrong"
@@ -266,8 +272,10 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "a change at about the time of the start"
 	case r.isUnseen():
 		return "a change was not seen, or a list showed it"
-	case r.view.first[r.source].written.After(c.real.Add(-margin - 3*time.Second)):
+	case r.view.first[r.source].written.After(from):
 		return "written before the server began to read it"
+	case v.Recorded != nil && !v.Recorded.Same && from.Before(r.view.began):
+		return "the record is about other content, and a key may have been removed unseen"
 	case r.stuck():
 		return "a volume could not be refreshed"
 	case r.pod.template.variant != r.m.template.variant:
@@ -286,6 +294,21 @@ func (r *reads) stuck() bool {
 	return r.files && slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
 		return ch.to > r.pod.born && slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool { return u.source == r.source && u.mounted() && !u.startsWith(reading{ch.is, ch.to}) })
 	})
+}
+
+// flashed reports whether there was content that a volume had no time to show, because it could not be refreshed soon after.
+func (r *reads) flashed() bool {
+	changes := r.world.changes[r.source]
+	for i := range changes[:max(0, len(changes)-1)] {
+		ch, next := &changes[i], &changes[i+1]
+		starts := func(c content, since uint64) bool {
+			return !slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool { return u.source == r.source && u.mounted() && !u.startsWith(reading{c, since}) })
+		}
+		if r.files && next.at.Sub(ch.at) < r.world.kubelets.Refresh && starts(ch.is, ch.to) && !starts(next.is, next.to) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one.
@@ -311,6 +334,8 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "there and back unseen"
 	case r.sameSecond():
 		return "same second"
+	case r.flashed():
+		return "content that went before a volume was refreshed"
 	default:
 		return ""
 	}
@@ -350,8 +375,10 @@ func (why *reason) add(r *reads) {
 	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
 		why.changed = changed
 	}
+	why.there = why.there || r.view.sources[r.source].present
+	from, _ := r.margins()
 	for _, ch := range r.world.changes[r.source] {
-		if ch.from == r.read.since && (why.since.IsZero() || ch.at.Before(why.since)) {
+		if (ch.from == r.read.since || ch.at.After(from)) && (why.since.IsZero() || ch.at.Before(why.since)) {
 			why.since = ch.at
 		}
 	}
@@ -381,7 +408,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	switch {
 	case r.reload != nil, m == nil, !s.alive:
 	case restarts:
-		o.restarts(s, d, m, rules, last)
+		o.restarts(s, d, m, rules, last, r.terminating && s.view.terminating)
 		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
@@ -419,9 +446,13 @@ func (w *world) changedAfter(at time.Time) bool {
 	return slices.ContainsFunc(w.changes[:], func(of []rewriting) bool { return len(of) > 0 && of[len(of)-1].at.After(at) })
 }
 
-// restarts judges an automatic restart.
-func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded) {
+// restarts judges an automatic restart. Terminating: the server knew that the namespace is being deleted.
+func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded, terminating bool) {
 	name, why := workloadName(d.slot), s.why[d.slot]
+	settle, most := rules.settle, 10*rules.settle
+	if release := rules.release; release > 0 && why.there { // owners write content and templates
+		settle, most = release, 4*release
+	}
 	o.tally["restarts"]++
 	if o.lagged[d.uid] = s.lags(pods); rules.inPlace {
 		o.adoptedAt[d.uid] = time.Now()
@@ -429,21 +460,21 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	switch {
 	case !rules.managed():
 		o.fail("%s is restarted, although it has not opted in", name)
-	case d.deleting || s.view.terminating:
+	case d.deleting || terminating:
 		o.fail("%s is restarted, although it is being deleted", name)
 	case d.paused:
 		o.fail("%s is restarted, although it is paused", name)
 	case m.wanted() == 0:
 		o.fail("%s is restarted, although it has no pods", name)
-	case rules.agent:
+	case rules.agent && last.recreating == "" && d.annotations[recreatingAnnotation] == "": // else it ends what another strategy has begun
 		o.fail("%s is restarted, although its agents apply what changes", name)
 	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && !why.stale: // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
 	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < rules.settle && time.Since(why.since) < 10*rules.settle && len(why.doubts) == 0 && last.recreating == "":
-		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), rules.settle)
+	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && last.recreating == "":
+		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
 		return
@@ -651,7 +682,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	switch {
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
-	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < judge.ClockMargin+3*time.Second:
+	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < r.margin():
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++

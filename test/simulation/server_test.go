@@ -67,6 +67,7 @@ type stream struct {
 // view is what a server has read. The index has to draw its conclusions from the same.
 type view struct {
 	synced      bool
+	began       time.Time         // when it was synced
 	annotations map[string]string // of the namespace
 	terminating bool              // the namespace
 	sources     [sourceCount]source
@@ -238,7 +239,7 @@ func (s *server) sync() {
 	if s.view.synced || slices.ContainsFunc(s.streams[:], func(st stream) bool { return !st.listed }) {
 		return
 	}
-	s.view.synced = true
+	s.view.synced, s.view.began = true, time.Now()
 	s.world.logf("    server %d has read everything", s.id)
 	synctest.Wait() // workers have handled all workloads, which are queued again below
 	for _, name := range append([]string{unused}, streamNames[:]...) {
