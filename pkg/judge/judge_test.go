@@ -24,6 +24,8 @@ func at(second float64) time.Time {
 	return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(second * float64(time.Second)))
 }
 
+const namespace = "default"
+
 var digester = dependency.NewDigester(make([]byte, dependency.KeySize))
 
 // period returns a period with content, of which each letter is the value of a key: a, b and so on; a blank: without the key.
@@ -122,6 +124,10 @@ func TestJudge_Container(t *testing.T) {
 		},
 		"created for the absence of what it has read meanwhile": {
 			periods: []dependency.Period{first, seen("2", 60), absent(100, 100)}, created: 50, hash: "h", container: started(51), want: "Stale StartedBefore",
+		},
+		"created for the absence of what it has read just before": {
+			required: []string{"a"}, periods: []dependency.Period{first, seen("2", 100), absent(200, 200)}, created: 100, hash: "h", container: started(101),
+			want: "Unknown ClockMargin, doubt",
 		},
 		"created for it, and restarted while there was other content": {
 			periods: []dependency.Period{first, seen("2", 100), seen("1", 200)}, created: 50, hash: "h", container: restarted(150), want: "Stale StartedBefore",
@@ -229,5 +235,17 @@ func TestJudge_Container(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// What a container has not read changed when its content was last the same, and not at an earlier change there and back.
+func TestJudge_SinceTheLastChange(t *testing.T) {
+	reference := dependency.Reference{Kind: dependency.ConfigMap, Name: "s", Uses: []dependency.Use{{Type: dependency.Env, Container: "app", Keys: []string{"a"}}}}
+	j := judge.New(judge.Facts{Now: at(1000), Complete: at(5), Sources: []judge.Source{{
+		Reference: reference, Periods: []dependency.Period{period("1", 10, 0, 0), seen("2", 100), seen("1", 200), seen("3", 500), seen("4", 600)},
+	}}})
+	v := j.Pod(&dependency.Pod{Created: at(50), Containers: []dependency.PodContainer{{Name: "app", Started: at(51)}}}, nil)
+	if v.State != judge.Stale || !v.Since.Equal(at(500)) {
+		t.Errorf("got %s since %v, want Stale since %v", v.State, v.Since, at(500))
 	}
 }
