@@ -203,6 +203,24 @@ var cases = map[string]*history{
 		h.Kubelets.Start = 4 * time.Second
 	}),
 
+	// Pods that wait for a user to replace them.
+	"UndoneWhilePodsWaitForAUser": one(before(do("hold pods", 0, 2), change(s0, 0, 2), wait(time.Minute), do("undo", 0, 0), calm)...).with(func(h *history) {
+		h.Workloads[0].Kind = "StatefulSet"
+	}),
+	"ThereAndBackWhilePodsWaitForAUser": one(before(do("hold pods", 0, 2), change(s0, 0, 2), wait(time.Minute),
+		operation{Do: "there and back", A: s0, C: 3, Wait: 200 * time.Millisecond}, calm)...).with(func(h *history) { h.Workloads[0].Kind = "StatefulSet" }),
+	"ScopeEditedWhilePodsWaitForAUser": one(before(do("hold pods", 0, 2), change(s0, 0, 2), wait(time.Minute),
+		operation{Do: "toggle", Annotation: excludeAnnotation, Text: "configmap/c0"}, wait(time.Minute), do("kill", 0, 0), birth, lead, calm)...).with(func(h *history) {
+		h.Workloads[0].Kind = "StatefulSet"
+	}),
+	// A container that is about to start may read the files with which its volumes were refreshed last.
+	"ChangedWhileTheOnlyContainerWaits": one(has(0, 1), has(s0, 1), create, birth, lead, calm, operation{Do: "restart container", Wait: 10 * time.Second}, change(0, 0, 2),
+		wait(2*time.Second), do("kill", 0, 0), birth, lead, calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", 2, 2)
+		h.Workloads[0].Replicas = 1
+		h.Kubelets.Refresh = 80 * time.Second
+	}),
+
 	// Endless writes.
 	"PacesWritesOfARecordThatIsStripped": one(before(wait(time.Minute), calm)...).with(func(h *history) {
 		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 10*time.Millisecond

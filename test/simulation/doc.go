@@ -24,8 +24,12 @@
 // late watch of a removal; content and pods of the same second and clocks that differ; and clocks that differ by more than is assumed. With -v, the test prints
 // how often each was the case, and how often a server did not know.
 //
-// The model is simpler than a cluster: a container that restarts reads the variables and files of that moment, although real volumes may lag behind; pods become
-// ready at once or never; and controllers see everything at once, and act at once or every 100 ms.
+// This is the only model of kubelets and containers in one process (kubelet_test.go): the examples of pkg/judge and pkg/policy say what each rule is for, and the
+// histories whether they are true together. In two of three histories, pods start slowly, volumes are refreshed late, variables come from a cache, containers
+// crash for a while, pods end slowly, kubelets forget containers, and clocks of nodes are wrong. Each verdict Unknown needs a cause that the world knows; with -v,
+// the test prints how often each was the case. A release, and opting in, when nothing else happens, restart nothing.
+//
+// The model is simpler than a cluster: controllers see everything at once, and act at once or every 100 ms.
 //
 // Each history ends with an hour without events. A history that fails is shortened as far as possible, and printed with its seed and as JSON: if it is saved in
 // testdata, it is replayed by each run. SIMULATION_SEED=n runs one history and logs all of its events. SIMULATION_COUNT=n runs n histories, and

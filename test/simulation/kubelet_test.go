@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/decide"
 )
 
 // kubelets are the delays of all kubelets in a history. Without any, kubelets see and do everything at once.
@@ -195,7 +195,7 @@ func (s *simulation) release(o operation) bool {
 		return false
 	}
 	rules := s.leader().rules(&d.manifest)
-	if got := s.leader().show(&d.manifest); got == nil || got.State != policy.InSync || !rules.managed() || rules.agent || rules.settle < 500*time.Millisecond && o.Wait > 0 {
+	if got := s.leader().show(&d.manifest); got == nil || got.State != decide.InSync || !rules.managed() || rules.agent || rules.settle < 500*time.Millisecond && o.Wait > 0 {
 		return false
 	}
 	before, c := w.oracle.restarted[d.uid], w.sources[o.B].content

@@ -62,6 +62,7 @@ type cause struct {
 type reason struct {
 	stale  bool    // a container has not read the current content
 	there  bool    // of a source that exists
+	again  bool    // a pod of the current template is a reason
 	doubts []cause // a container may not have
 	what   string
 	// since is when the first change was made that was not read, and changed when the last was seen.
@@ -227,6 +228,13 @@ func (r *reads) isUnseen() bool {
 // unseen reports whether the server has not read the state of the source that the container has read: it did not run, or read it in a list later.
 func (r *reads) unseen() bool { _, seen := r.view.read[r.source][r.read.since]; return !seen }
 
+// wasBefore reports whether the source had the current content before the container read other content.
+func (r *reads) wasBefore() bool {
+	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+		return ch.from < r.read.since && !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, ch.was, r.view.sources[r.source].content)
+	})
+}
+
 // undated reports whether a change since then left no time.
 func (r *reads) undated() bool {
 	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool { return ch.from >= r.read.since && !ch.dated })
@@ -330,7 +338,7 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "deleted while no template named it"
 	case r.lateUndated():
 		return "late watch"
-	case r.unseen() && (v.State == judge.Stale || v.Reason != judge.ReasonStartedAfter):
+	case r.unseen() && (v.State == judge.Stale || v.Reason != judge.ReasonStartedAfter && r.wasBefore()):
 		return "there and back unseen"
 	case r.sameSecond():
 		return "same second"
@@ -359,7 +367,9 @@ func (o *oracle) arrived(s *server) {
 			case !r.scope.triggers && !r.scope.goes, r.isReplaced(), r.isAdopted() && !r.doubtful():
 			case r.stale() && !r.isAdopted():
 				why.add(r)
+				why.again = why.again || r.pod.identity == m.template.identity()
 			case r.doubtful():
+				why.again = why.again || r.pod.identity == m.template.identity()
 				why.doubts = append(why.doubts, cause{m.uid, r.source, r.view.sources[r.source].changed, *r.rules})
 			}
 		})
@@ -408,6 +418,10 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	switch {
 	case r.reload != nil, m == nil, !s.alive:
 	case restarts:
+		if hash := set[hashAnnotation]; r.reload == nil && hash != nil && *hash == d.template.annotations[hashAnnotation] && last.recreating == "" && names == "" &&
+			s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
+			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
+		}
 		o.restarts(s, d, m, rules, last, r.terminating && s.view.terminating)
 		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))

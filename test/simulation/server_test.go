@@ -155,7 +155,7 @@ func (s *server) lead() {
 // quiet is a context with a logger that discards everything.
 var quiet = klog.NewContext(context.Background(), logr.Discard())
 
-// Read implements policy.Index.
+// Read implements decide.Index.
 func (s *server) Read(f func(decide.Evaluator)) bool {
 	s.gate.wait()
 	return s.index.Read(f)
