@@ -210,6 +210,9 @@ func (t tally) check(test *testing.T, histories int) {
 		"admissions":                             histories / 20,
 		"reports of agents":                      histories / 8,
 		"workloads that agents keep in sync":     histories / 40,
+		"restarts in doubt":                      histories / 40,
+		"releases":                               histories / 40,
+		"workloads opted in at rest":             histories / 100,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)
