@@ -492,6 +492,9 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
 		return
+	case len(why.doubts) == 0 && s.show(m).kept:
+		o.tally["restarts that give back the template of pods"]++
+		return
 	case len(why.doubts) == 0 && slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant }):
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return
@@ -589,6 +592,8 @@ type shown struct {
 
 	verdicts map[verdictOf]judge.SourceVerdict
 	rules    rules
+	// kept: the hash of the content is that of pods which a rollout is about to replace, and of which none of its pods has started: it gives back their template.
+	kept bool
 }
 
 // verdictOf identifies a verdict.
@@ -605,10 +610,13 @@ func (s *server) show(m *manifest) (out *shown) {
 			return
 		}
 		e, now := known.Evaluate(w), s.controller.Clock.Now()
-		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m)}
+		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false}
+		begun := w.Marks.TemplateHash != "" && w.Marks.TemplateHash != e.Hash
 		j := e.Judge(now)
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
 			of := s.view.pods[p.Name]
+			out.kept = out.kept || p.Hash == e.Hash && p.Deleted.IsZero()
+			begun = begun && (p.Hash != w.Marks.TemplateHash || !slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting == "" }))
 			for i := range p.Containers {
 				var n int
 				_, _ = fmt.Sscanf(p.Containers[i].Name, "container-%d", &n)
@@ -620,6 +628,7 @@ func (s *server) show(m *manifest) (out *shown) {
 			}
 			return true
 		})
+		out.kept = out.kept && begun
 	})
 	return out
 }
@@ -651,7 +660,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
 	}
-	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale {
+	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale && !got.kept {
 		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
 	}
 	o.checkAgents(s, m, got)
