@@ -147,6 +147,9 @@ func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content 
 			matched: onlyAnnotated(s.Reference) && n.OnlyGlobs(),
 		})
 		s.tracked = &e.tracked[len(e.tracked)-1]
+		if source != nil && source.Immutable {
+			e.Policy.Immutable = s.tracked.id
+		}
 	}
 	if e.Policy.Mode == policy.Off && s.Triggers { // nothing does, but the hash still says something
 		s.Triggers, s.Reason = false, policy.ReasonReloadOff

@@ -161,6 +161,28 @@ func TestDecide_SaysThatItIsNotRestartedInPlace(t *testing.T) {
 	check(decide.Pending, false)
 }
 
+// The kubelet keeps an immutable source for a pod that stays, even if it is created again with other content.
+func TestDecide_ImmutableSourcesAreNotReadInPlace(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
+	x.edit(inPlace)
+	x.rollOut()
+	x.annotate(policy.StrategyAnnotation, "in-place")
+	x.tick(time.Minute)
+	x.adopt()
+	if e := x.evaluate(); e.Policy.RestartsBy(e.Workload) != record.InPlace {
+		t.Fatal("it is not restarted in place")
+	}
+	again := secret("db", "a", "2")
+	again.Immutable = new(true)
+	x.set(again)
+	if e := x.evaluate(); e.Policy.RestartsBy(e.Workload) != record.Annotate {
+		t.Error("it is restarted in place")
+	}
+	if d := x.decide(); !strings.Contains(d.Message, "not in place, because Secret/db is immutable, and the kubelet keeps what it was for pods that stay.") {
+		t.Errorf("message = %q", d.Message)
+	}
+}
+
 // What is not known to be possible for a kind is refused.
 func TestNewPolicy_InPlaceOfCustomResources(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // SourceKey names a source in the cluster.
@@ -33,6 +34,8 @@ type Source struct {
 	// ChangedBy is the field manager that wrote it at LastChanged; zero: none is known.
 	ChangedBy FieldManager
 	SourceMarks
+	// Immutable: its content cannot be changed. The kubelet keeps it for pods that stay on its node, even if the source is deleted and created again.
+	Immutable bool
 	// Keys are in order.
 	Keys []KeyDigest
 	// periods are those before the current one, which began in the second of since, and between after and before; see Period.
@@ -107,6 +110,7 @@ func FromConfigMap(d *Digester, cm *corev1.ConfigMap, marks SourceMarks) *Source
 	for key, value := range cm.BinaryData {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value), Binary: true})
 	}
+	s.Immutable = ptr.Deref(cm.Immutable, false)
 	s.complete()
 	return s
 }
@@ -117,6 +121,7 @@ func FromSecret(d *Digester, secret *corev1.Secret, marks SourceMarks) *Source {
 	for key, value := range secret.Data {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value)})
 	}
+	s.Immutable = ptr.Deref(secret.Immutable, false)
 	s.complete()
 	return s
 }

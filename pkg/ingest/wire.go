@@ -122,6 +122,7 @@ const (
 	metadataField   = 1
 	dataField       = 2
 	binaryDataField = 3 // of a ConfigMap; the type of a Secret
+	immutableField  = 4 // of a ConfigMap; that of a Secret is the next
 
 	annotationsField = 12 // of meta/v1 ObjectMeta
 )
@@ -140,9 +141,14 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 		return nil, err
 	}
 	keys := make([]dependency.KeyDigest, 0, n) // they are kept, so that no more is allocated than there are
-	err = eachField(raw, func(field protowire.Number, value []byte) error {
+	immutable := false
+	err = eachValue(raw, func(field protowire.Number, value []byte, number uint64) error {
 		binary := isBinary(field)
 		switch {
+		case value == nil: // a number
+			if field == immutableField && d.kind == dependency.ConfigMap || field == immutableField+1 && d.kind == dependency.Secret {
+				immutable = number != 0
+			}
 		case field == metadataField:
 			if err := blankAnnotations(value, d.dialects); err != nil {
 				return err
@@ -160,7 +166,9 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 		return nil, err
 	}
 	return reduced(&m, func(metav1.Object) (any, error) {
-		return dependency.NewSource(d.kind, &m, d.dialects.ReadSource(m.Annotations), keys), nil
+		s := dependency.NewSource(d.kind, &m, d.dialects.ReadSource(m.Annotations), keys)
+		s.Immutable = immutable
+		return s, nil
 	})
 }
 
@@ -217,27 +225,10 @@ func entryOf(entry []byte) (key string, value []byte, err error) {
 
 // eachField calls f for each length-delimited field of a message; others are skipped.
 func eachField(message []byte, f func(protowire.Number, []byte) error) error {
-	for len(message) > 0 {
-		field, typ, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
+	return eachValue(message, func(field protowire.Number, value []byte, _ uint64) error {
+		if value == nil { // a number
+			return nil
 		}
-		message = message[n:]
-		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, typ, message); n < 0 {
-				return protowire.ParseError(n)
-			}
-			message = message[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if err := f(field, value); err != nil {
-			return err
-		}
-		message = message[n:]
-	}
-	return nil
+		return f(field, value)
+	})
 }

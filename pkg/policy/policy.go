@@ -65,6 +65,8 @@ type Policy struct {
 	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: nor is one that
 	// disappears; it is compared with what it was when it is there again.
 	IgnoreCreated, IgnoreDeleted bool
+	// Immutable is a source that counts and is immutable; empty: none is.
+	Immutable string
 	// Reruns: the workload is run again when content changes; see Rerun.
 	Reruns bool
 	// Pause is for how long a Deployment is paused when it is restarted.

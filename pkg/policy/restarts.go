@@ -44,6 +44,9 @@ func (p *Policy) NotInPlace(w *dependency.Workload) string {
 	if p.Strategy != record.InPlace || p.Mode == Off {
 		return ""
 	}
+	if w.NotInPlace == "" && p.Immutable != "" {
+		return p.Immutable + " is immutable, and the kubelet keeps what it was for pods that stay"
+	}
 	return w.NotInPlace
 }
 
