@@ -110,6 +110,26 @@ func TestDecide_MountedClasses(t *testing.T) {
 			v.tick(5 * time.Minute)
 			v.crash()
 		}, 0},
+		"containers restart in their pods before the driver has updated the others": {func(v *vault) {
+			v.rotate(0)
+			for range v.pods {
+				v.crash()
+				v.pods = append(v.pods[1:], v.pods[0])
+			}
+			v.tick(3 * time.Minute)
+			v.version--
+			v.rotate(1, 2)
+		}, 1},
+		"all pods are replaced, and then the store goes back": {func(v *vault) {
+			v.rotate()
+			for range v.pods {
+				v.stop(v.pods[0].Name)
+				v.start()
+			}
+			v.mount()
+			v.version = 0
+			v.rotate(0, 1, 2)
+		}, 1},
 		"the server was away":              {func(v *vault) { v.away(func() { v.rotate(0, 1, 2) }) }, 1},
 		"the server restarts after it":     {func(v *vault) { v.rotate(0); v.restart() }, 1},
 		"the key of the hash was replaced": {func(v *vault) { v.replaceKey(); v.wantRestarts("a new key", 0); v.rotate(0) }, 1},
