@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
 )
 
 // A change of a source restarts the custom resource that a Deployment belongs to, if it counts there, and not the Deployment.
@@ -133,5 +135,67 @@ func TestOwner_CoversSources(t *testing.T) {
 				t.Errorf("%v is known after it was deleted", key)
 			})
 		})
+	}
+}
+
+// Whoever restarts the pods, they are not in sync before one has: neither when the custom resource that a Deployment belongs to opts in while a restart of the
+// Deployment is due, nor when it opts out again.
+func TestOwner_OptsInWhileARestartIsDue(t *testing.T) {
+	g := dependency.NewGraph()
+	digester := dependency.NewDigester(make([]byte, 32))
+	g.SetDigester(digester)
+	g.SetComplete(epoch)
+	var before *dependency.Source
+	write := func(password string, at time.Time) {
+		s := dependency.FromSecret(digester, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: password}, Data: map[string][]byte{"password": []byte(password)},
+		}, dependency.SourceMarks{})
+		s.Remember(before, g, dependency.Arrival{Live: true, Seen: at})
+		g.SetSource(s)
+		before = s
+	}
+	marks := annotations{policy.ReloadAnnotation: "auto"}
+	put := func(owner, of annotations) *dependency.Workload {
+		var w *dependency.Workload
+		for _, o := range []*dependency.Object{{
+			Kind: "Harbor", Template: &corev1.PodTemplateSpec{}, Named: []dependency.Named{{Kind: dependency.Secret, Name: "db", Path: ".spec.db"}},
+			Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "registry", UID: "owner", Annotations: owner},
+			Traits: dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Restart: &dependency.Restart{}},
+			Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
+		}, {
+			Kind: kind.Deployment, Template: &corev1.PodTemplateSpec{Spec: podOf(envFrom(dependency.Secret, "db"))}, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
+			Owner:  &dependency.Owner{WorkloadKey: dependency.WorkloadKey{Kind: "Harbor", Namespace: "shop", Name: "registry"}, UID: "owner"},
+			Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Annotations: of},
+			Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
+		}} {
+			w = policy.Dialects(nil).ReadWorkload(o)
+			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
+			g.SetWorkload(w, p.Patterns())
+		}
+		return w
+	}
+	evaluate := func(w *dependency.Workload) *decide.Evaluation { return decide.Evaluator{Graph: g}.Evaluate(w) }
+
+	write("1", epoch.Add(time.Minute))
+	w := put(nil, marks)
+	started := epoch.Add(time.Hour)
+	g.SetPod(&dependency.Pod{
+		PodKey: dependency.PodKey{Namespace: "shop", Name: "web-1"}, UID: "web-1", Workload: w.WorkloadKey, Owner: "web", Created: started, Phase: "Running", Ready: started,
+		Containers: []dependency.PodContainer{{Name: "app", Started: started}},
+	})
+	e := evaluate(w)
+	d := e.Decide(started.Add(time.Hour))
+	marks = annotations{policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: d.Record.Hash, record.AppliedSourcesAnnotation: d.Record.Text()}
+	write("2", started.Add(2*time.Hour))
+	now := started.Add(3 * time.Hour)
+	if d := evaluate(put(nil, marks)).Decide(now); d.Action != decide.RollOut {
+		t.Fatalf("decision = %+v", d)
+	}
+	in := annotations{policy.ReloadAnnotation: "auto"}
+	if d := evaluate(put(in, marks)).Decide(now); d.State != decide.Stale || d.Reason != decide.ReasonNotTriggering {
+		t.Errorf("the owner opts in: decision = %+v", d)
+	}
+	if d := evaluate(put(nil, marks)).Decide(now); d.Action != decide.RollOut {
+		t.Errorf("the owner opts out: decision = %+v", d)
 	}
 }
