@@ -5,6 +5,7 @@ package judge_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +240,30 @@ func TestJudge_Container(t *testing.T) {
 }
 
 // What a container has not read changed when its content was last the same, and not at an earlier change there and back.
+// A pod template may have many containers that all read all of a large source.
+func TestJudge_ManyContainersOfALargeSource(t *testing.T) {
+	large := func(value string, from float64) dependency.Period {
+		data := map[string]string{"a": value}
+		for i := range 4000 {
+			data[fmt.Sprint("key-", i)] = ""
+		}
+		p := period("", from, 0, 0)
+		p.Source = dependency.FromConfigMap(dependency.NewDigester(make([]byte, 32)), &corev1.ConfigMap{Data: data}, dependency.SourceMarks{})
+		return p
+	}
+	f := judge.Facts{Now: at(1000), Sources: []judge.Source{{Periods: []dependency.Period{large("1", 10), large("2", 100)}}}}
+	for i := range 500 {
+		f.Sources[0].Uses = append(f.Sources[0].Uses, dependency.Use{Type: dependency.EnvFrom, Container: fmt.Sprint("app-", i)})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	judge.New(f)
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 10<<20 { // what one of them reads takes 0.2 MB
+		t.Errorf("judging takes %d MB", n>>20)
+	}
+}
+
 func TestJudge_SinceTheLastChange(t *testing.T) {
 	reference := dependency.Reference{Kind: dependency.ConfigMap, Name: "s", Uses: []dependency.Use{{Type: dependency.Env, Container: "app", Keys: []string{"a"}}}}
 	j := judge.New(judge.Facts{Now: at(1000), Complete: at(5), Sources: []judge.Source{{

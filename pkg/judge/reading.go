@@ -26,7 +26,7 @@ type content struct {
 	dependency.Period
 
 	same, startable bool
-	text            []byte // what the container reads
+	class           int // the first period in which the container reads the same; -1: it is not known
 }
 
 // add adds what the containers read of a source.
@@ -35,6 +35,7 @@ func (j *Judge) add(source int) {
 	byContainer := map[string][2][]dependency.Use{} // by whether they are files that are updated
 	var order []string
 	unused := unusedKeys(&s.Reference)
+	var whole [2][]int
 	for _, u := range s.Uses {
 		file := isFile(&u) && !u.SubPath
 		if !u.Reads() || file && j.LiveFiles {
@@ -59,7 +60,14 @@ func (j *Judge) add(source int) {
 			r := reading{source: source, reference: s.Reference, file: file == 1}
 			r.reference.Uses, r.reference.RequiredKeys = uses, required(&s.Reference, uses, unused)
 			r.whole = sameKeys(&s.Reference, &r.reference) && (r.file || !s.Mountable())
-			r.compare(s.Periods)
+			if _, all := r.reference.Keys(); !all {
+				r.compare(s.Periods, classesOf(&r.reference, s.Periods))
+			} else { // the same for all containers that read all, of which there may be many
+				if whole[file] == nil {
+					whole[file] = classesOf(&r.reference, s.Periods)
+				}
+				r.compare(s.Periods, whole[file])
+			}
 			if name == "" {
 				j.any = append(j.any, r)
 			} else {
@@ -115,9 +123,26 @@ func isFile(u *dependency.Use) bool {
 	return u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
 }
 
-// compare compares the content of each period with the current one: the last with which the container can have been started. The absence of what a
+// classesOf returns, for each period, the first one in which a container reads the same by a reference; -1: it is not known. What it reads is not kept, because
+// that may be large.
+func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
+	if len(periods) == 1 {
+		return []int{0}
+	}
+	classes, texts := make([]int, len(periods)), make([][]byte, len(periods))
+	for i := range periods {
+		if classes[i] = -1; periods[i].Unknown {
+			continue
+		}
+		texts[i] = dependency.AppendContent(nil, r, periods[i].Source)
+		classes[i] = slices.IndexFunc(texts, func(text []byte) bool { return bytes.Equal(text, texts[i]) })
+	}
+	return classes
+}
+
+// compare compares the content of each period, by its class, with the current one: the last with which the container can have been started. The absence of what a
 // container requires is no content: none can have read it.
-func (r *reading) compare(periods []dependency.Period) {
+func (r *reading) compare(periods []dependency.Period, classes []int) {
 	r.periods, r.current = make([]content, len(periods)), -1
 	for i := range periods {
 		p := &periods[i]
@@ -132,19 +157,10 @@ func (r *reading) compare(periods []dependency.Period) {
 	if r.current < 0 {
 		return
 	}
-	r.periods[r.current].same = true
-	if len(periods) == 1 {
-		return
-	}
 	for i := range r.periods {
-		if p := &r.periods[i]; p.startable && !p.Unknown {
-			p.text = dependency.AppendContent(nil, &r.reference, p.Source)
-		}
-	}
-	for i := range r.periods {
-		if p := &r.periods[i]; p.startable && !p.Unknown {
-			p.same = bytes.Equal(p.text, r.periods[r.current].text)
-		}
+		p := &r.periods[i]
+		p.class = classes[i]
+		p.same = p.startable && !p.Unknown && p.class == classes[r.current]
 	}
 }
 
@@ -163,7 +179,7 @@ func (r *reading) changed(i int) (first *content) {
 	for k := len(r.periods) - 1; k > i; k-- {
 		switch p := &r.periods[k]; {
 		case !p.startable:
-		case p.Unknown || !bytes.Equal(p.text, r.periods[i].text):
+		case p.Unknown || p.class != r.periods[i].class:
 			first = p
 		default:
 			return first
