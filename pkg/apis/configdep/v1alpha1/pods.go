@@ -165,7 +165,7 @@ type ContainerContent struct {
 	State ContentState `json:"state"`
 	// reason says in one word why. Current: StartedAfter (it started after the content was
 	// last written), SameContent (content has changed since it started, and is the same
-	// again), CreatedFor (its pod was created for the current content), Recorded (the record
+	// again), CreatedFor (its pod was created, or it was restarted in place, for the current content), Recorded (the record
 	// on the workload says so), NothingRead (it reads nothing whose content counts). Stale:
 	// StartedBefore (it started before the content changed), RecordDiffers (it runs with the
 	// recorded content, which differs). Unknown: ClockMargin (it started at about the time of
