@@ -155,6 +155,8 @@ func TestE2E(t *testing.T) {
 		t.Run("sidecar", testSidecar)
 		t.Run("volume", testVolume)
 		t.Run("examples", testExamples)
+		t.Run("truth off", testTruth("off", "", false))
+		t.Run("truth annotation", testTruth("annotation", `configdep.io/reload: auto, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, false))
 	})
 	t.Run("upgrade", testUpgrade)
 	t.Run("annotating pods", func(t *testing.T) { // which the upgrade has allowed
@@ -162,6 +164,7 @@ func TestE2E(t *testing.T) {
 		t.Run("in place halts", testStrategyInPlaceHalts)
 		t.Run("no restarter", testStrategyInPlaceWithoutRestarter)
 		t.Run("examples", testExamplesInPlace)
+		t.Run("truth", testTruth("in-place", `configdep.io/reload: auto, configdep.io/strategy: in-place, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, true))
 	})
 	t.Run("uninstall", testUninstall)
 }

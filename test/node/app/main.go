@@ -12,6 +12,7 @@
 //	            /ready       200, for probes
 //	            /drain       with POST: answers once /drained was asked for
 //	            /draining    how often /drain was called
+//	            /exit        with POST: ends with an error
 //	app unready the same, but for /ready, which is 503
 package main
 
@@ -115,6 +116,7 @@ func serve(ready int) error {
 		}
 	})
 	http.HandleFunc("/draining", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, drains.Load()) })
+	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) { os.Exit(1) })
 	http.HandleFunc("/drained", func(http.ResponseWriter, *http.Request) { end() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
