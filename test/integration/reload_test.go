@@ -262,6 +262,9 @@ func TestReloadIfStale(t *testing.T) {
 
 	awaitAge(t, namespace, "web")
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
+	if err := await.NextSecond(t.Context()); err != nil { // pods that are created in the second of the change may have read either
+		t.Fatal(err)
+	}
 	ifStale(true, "are being replaced")
 	pods = runningPods(t, namespace, "web", 2, pods)
 	rolledOut()
