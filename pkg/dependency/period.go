@@ -22,7 +22,7 @@ type Period struct {
 	After, Before time.Time
 }
 
-// MaxPeriods limits the earlier periods that are remembered for a source.
+// MaxPeriods limits the earlier periods that are remembered for a source; see thin.
 const MaxPeriods = 12
 
 const (
@@ -91,7 +91,7 @@ func (a *Arrival) from() time.Time {
 }
 
 func (k KeyDigest) same(other KeyDigest) bool {
-	return k.Key == other.Key && k.Digest == other.Digest && k.Binary == other.Binary
+	return k.Key == other.Key && k.Digest == other.Digest && k.Binary == other.Binary && !k.Varied && !other.Varied
 }
 
 // addPeriods returns the last periods. Values in the graph are immutable.
@@ -103,16 +103,7 @@ func addPeriods(before []Period, more ...Period) []Period {
 		}
 		out = append(out, p)
 	}
-	keys := 0
-	for i, p := range slices.Backward(out) {
-		if p.Source != nil {
-			keys += len(p.Keys)
-		}
-		if keys > maxPeriodKeys || len(out)-i > MaxPeriods {
-			return slices.Clone(out[i+1:])
-		}
-	}
-	return out
+	return slices.Clip(thin(out))
 }
 
 // bury remembers a source that has been deleted, if anything uses it. The earliest deletions are forgotten.

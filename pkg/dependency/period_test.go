@@ -284,8 +284,42 @@ func TestPeriods_Bounds(t *testing.T) {
 			p.see(i + 1)
 		}
 		all := p.g.Periods(periodSource)
-		if len(all) != MaxPeriods+1 || !last(p).Written.Equal(second(3*MaxPeriods)) || !all[0].Written.Equal(second(2*MaxPeriods)) {
-			t.Errorf("%d periods, the first of %s", len(all), all[0].Written)
+		if len(all) != MaxPeriods+1 || !last(p).Written.Equal(second(3*MaxPeriods)) || !all[1].Written.Equal(second(2*MaxPeriods+1)) || !all[0].Keys[0].Varied {
+			t.Errorf("%d periods, the second of %s", len(all), all[1].Written)
+		}
+	})
+	t.Run("keys that change often lose their past first", func(t *testing.T) {
+		p := newPeriodsOf(t)
+		p.write(0, "a=1", "b=1", "noise=0")
+		p.start()
+		p.write(1, "a=2", "b=1", "noise=0")
+		p.see(1)
+		for i := range 5 * MaxPeriods {
+			noise := fmt.Sprint("noise=", i+1)
+			if i%7 == 0 { // it comes and goes
+				noise = "other=1"
+			}
+			p.write(i+2, "a=2", "b=1", noise)
+			p.see(i + 2)
+		}
+		all := p.g.Periods(periodSource)
+		if len(all) != MaxPeriods+1 {
+			t.Errorf("%d periods", len(all))
+		}
+		for i, period := range all {
+			for _, k := range period.Keys {
+				if rare := k.Key == "a" || k.Key == "b"; rare && k.Varied || (k.Key == "a" && i == 0) != (k.Key == "a" && k.Digest != all[len(all)-1].Keys[0].Digest) {
+					t.Errorf("period %d: %+v", i, k)
+				}
+			}
+		}
+		if !all[1].Written.Equal(second(1)) {
+			t.Errorf("the change of a rare key is of %s", all[1].Written)
+		}
+		noise := Reference{Uses: []Use{{Type: Env, Keys: []string{"noise"}}}}
+		rare := Reference{Uses: []Use{{Type: Env, Keys: []string{"a"}}}}
+		if !noise.Varies(all[1].Source) || noise.Varies(all[len(all)-1].Source) || rare.Varies(all[1].Source) || !(&Reference{Uses: Wholly}).Varies(all[1].Source) {
+			t.Errorf("%+v", all[1].Keys)
 		}
 	})
 	t.Run("keys", func(t *testing.T) {

@@ -69,6 +69,8 @@ type KeyDigest struct {
 	Key    string
 	Digest Digest
 	Binary bool // the key is one of binaryData
+	// Varied: the key had several contents in the period, or was absent in a part of it.
+	Varied bool
 }
 
 // key returns what stands for a key, or nil. A nil source has no keys.

@@ -131,7 +131,7 @@ func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
 	}
 	classes, texts := make([]int, len(periods)), make([][]byte, len(periods))
 	for i := range periods {
-		if classes[i] = -1; periods[i].Unknown {
+		if classes[i] = -1; periods[i].Unknown || r.Varies(periods[i].Source) {
 			continue
 		}
 		texts[i] = dependency.AppendContent(nil, r, periods[i].Source)
@@ -146,9 +146,11 @@ func (r *reading) compare(periods []dependency.Period, classes []int) {
 	r.periods, r.current = make([]content, len(periods)), -1
 	for i := range periods {
 		p := &periods[i]
-		r.periods[i] = content{Period: *p, startable: p.Unknown || !dependency.Resolve(&r.reference, p.Source).Missing}
+		unknown := p.Unknown || classes[i] < 0
+		r.periods[i] = content{Period: *p, startable: unknown || !dependency.Resolve(&r.reference, p.Source).Missing}
+		r.periods[i].Unknown = unknown
 		switch {
-		case p.Unknown: // it may have ended with other content than before
+		case unknown: // it may have ended with other content than before
 			r.current = -1
 		case r.periods[i].startable:
 			r.current = i
