@@ -22,8 +22,8 @@ type Period struct {
 	After, Before time.Time
 }
 
-// MaxPeriods limits the earlier periods that are remembered for a source; see thin.
-const MaxPeriods = 12
+// MaxPeriods limits the earlier periods that are remembered for a source: twelve, and one that stands for all before; see thin.
+const MaxPeriods = 13
 
 const (
 	// maxPeriodKeys limits the keys in all periods that are remembered for a source.

@@ -161,7 +161,7 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 		default:
 			other = true
 			if changed := r.changed(i); changed != nil {
-				since = earlier(since, began(changed))
+				since = later(since, began(changed)) // whatever it has read, it has not read that
 			}
 		}
 		onlyLast = onlyLast && i == r.current
@@ -245,8 +245,8 @@ func (w *window) byRecord(p *dependency.Pod, of *reading, r *Recorded, same, oth
 	return v
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a
