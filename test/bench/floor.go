@@ -9,18 +9,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 )
 
-// patchCommand, as the first argument, makes this program the floor of restarts: a process that watches the ConfigMaps
-// and Secrets of the namespace in the second argument. When one changes, it immediately patches the Deployments whose
-// label sourceLabel names it. It makes no decisions and has no state.
+// patchCommand, as the first argument, makes this program the floor of restarts: a process that sends the same requests
+// as the server. It watches the ConfigMaps, Secrets, Deployments, ReplicaSets and Pods of the namespace in the second
+// argument. When a source changes, it immediately patches the Deployments whose label sourceLabel names it, and creates
+// an event for each. It makes no decisions, and keeps nothing but the versions of Deployments that a patch must name.
 const patchCommand = "patch-at-once"
 
 const sourceLabel = "bench-source"
@@ -58,68 +63,123 @@ func (e *environment) startPatchFloor(ctx context.Context, namespace string) (pi
 	return cmd.Process.Pid, stop, nil
 }
 
+// floor is what the floor keeps.
+type floor struct {
+	mu    sync.Mutex
+	users map[string][]*appsv1.Deployment // by source
+}
+
+// sourceChanged returns the Deployments to patch.
+func (f *floor) sourceChanged(source string) (users []*appsv1.Deployment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append(users, f.users[source]...)
+}
+
+// see keeps the current state of a Deployment.
+func (f *floor) see(d *appsv1.Deployment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	users := f.users[d.Labels[sourceLabel]]
+	for i := range users {
+		if users[i].Name == d.Name {
+			users[i] = d
+			return
+		}
+	}
+	f.users[d.Labels[sourceLabel]] = append(users, d)
+}
+
 // patchAtOnce runs the floor.
 func patchAtOnce(ctx context.Context, namespace string) error {
 	client, err := floorClient()
 	if err != nil {
 		return err
 	}
-	users, version, err := usersIn(ctx, client, namespace)
+	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel})
 	if err != nil {
 		return err
 	}
-	maps, err := watchFrom(ctx, version, client.CoreV1().ConfigMaps(namespace).Watch)
-	if err != nil {
-		return err
+	f := &floor{users: map[string][]*appsv1.Deployment{}}
+	for i := range list.Items {
+		f.see(&list.Items[i])
 	}
-	secrets, err := watchFrom(ctx, version, client.CoreV1().Secrets(namespace).Watch)
-	if err != nil {
-		return err
-	}
-	type order struct{ deployment, version string }
-	orders := make(chan order, 10_000)
-	var wg sync.WaitGroup
-	failed := make(chan error, floorPatches+2)
-	for _, w := range []watch.Interface{maps, secrets} {
-		wg.Go(func() {
+	orders, events := make(chan *appsv1.Deployment, 10_000), make(chan *appsv1.Deployment, 10_000)
+	var pending atomic.Int64 // patches
+	failed := make(chan error, 2*floorPatches)
+	core, apps := client.CoreV1(), client.AppsV1()
+	for _, begin := range []func(context.Context, metav1.ListOptions) (watch.Interface, error){
+		core.ConfigMaps(namespace).Watch, core.Secrets(namespace).Watch, core.Pods(namespace).Watch,
+		apps.Deployments(namespace).Watch, apps.ReplicaSets(namespace).Watch,
+	} {
+		w, err := watchFrom(ctx, list.ResourceVersion, begin)
+		if err != nil {
+			return err
+		}
+		go func() {
 			for event := range w.ResultChan() {
-				source, err := meta.Accessor(event.Object)
-				if err != nil || event.Type != watch.Modified {
-					continue
-				}
-				for _, deployment := range users[source.GetName()] {
-					orders <- order{deployment, source.GetResourceVersion()}
+				switch o := event.Object.(type) {
+				case *appsv1.Deployment:
+					f.see(o)
+				case *corev1.ConfigMap, *corev1.Secret:
+					source, err := meta.Accessor(o)
+					if err != nil || event.Type != watch.Modified {
+						continue
+					}
+					for _, d := range f.sourceChanged(source.GetName()) {
+						pending.Add(1)
+						orders <- d
+					}
 				}
 			}
 			failed <- errors.New("a watch has ended")
-		})
+		}()
 	}
 	for range floorPatches {
-		wg.Go(func() {
-			for o := range orders {
-				patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"bench-changed":%q}}}}}`, o.version)
-				if _, err := client.AppsV1().Deployments(namespace).Patch(ctx, o.deployment, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		go func() {
+			for d := range orders {
+				_, err := apps.Deployments(namespace).Patch(ctx, d.Name, types.MergePatchType, patchOf(d), metav1.PatchOptions{FieldManager: "configdep"})
+				pending.Add(-1)
+				if err != nil {
 					failed <- err
 					return
 				}
+				events <- d
 			}
-		})
+		}()
 	}
+	go func() {
+		for d := range events {
+			for pending.Load() > 0 { // as the server, which does not delay patches by events
+				<-time.After(time.Millisecond)
+			}
+			if _, err := core.Events(namespace).Create(ctx, eventOf(d), metav1.CreateOptions{}); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
 	fmt.Println("ready")
 	return <-failed
 }
 
-// usersIn returns the names of the Deployments to patch when a source changes, by source, and the resource version of
-// the list.
-func usersIn(ctx context.Context, client kubernetes.Interface, namespace string) (users map[string][]string, version string, err error) {
-	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel})
-	if err != nil {
-		return nil, "", err
+// patchOf returns a patch with the fields, and of the size, of the server's.
+func patchOf(d *appsv1.Deployment) []byte {
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	hash := "v1.75a52430." + strings.Repeat("8769e00d", 3) + d.ResourceVersion
+	sources := fmt.Sprintf(`{"at":%q,"for":%q,"scope":"5f0c8769e00d8769","sources":{"Secret/%s":"9c1e07d2.a2d48769e00d8769e00d8769e00d8769"}}`, now, hash, d.Labels[sourceLabel])
+	last := fmt.Sprintf(`{"time":%q,"trigger":"Secret/%s","automatic":%q,"streak":1}`, now, d.Labels[sourceLabel], now)
+	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{"configdep.io/config-hash":%q,"configdep.io/applied-sources":%q,"configdep.io/last-reload":%q}},
+		"spec":{"template":{"metadata":{"annotations":{"configdep.io/config-hash":%q,"configdep.io/reloaded-at":%q}}}}}`,
+		d.UID, d.ResourceVersion, hash, sources, last, hash, now)
+}
+
+func eventOf(d *appsv1.Deployment) *corev1.Event {
+	now := metav1.Now()
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: d.Name + "."},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name, UID: d.UID},
+		Type:           corev1.EventTypeNormal, Reason: "ConfigReloaded", Message: "Restarted the pods because Secret/" + d.Labels[sourceLabel] + " has changed.",
+		Source: corev1.EventSource{Component: "configdep"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
-	users = map[string][]string{}
-	for i := range list.Items {
-		d := &list.Items[i]
-		users[d.Labels[sourceLabel]] = append(users[d.Labels[sourceLabel]], d.Name)
-	}
-	return users, list.ResourceVersion, nil
 }

@@ -53,12 +53,10 @@ var benchmarks = slices.Concat([]benchmark{
 	{"unused", true, benchmarkUnused},
 }, counts, []benchmark{
 	{"rewrite", true, benchmarkRewrite},
-	{"admission", false, benchmarkAdmission},
 	{"releases", false, benchmarkReleases},
 	{"growth", false, benchmarkGrowth},
 	{"footprint", true, benchmarkFootprint},
 	{"startup", false, benchmarkStartup},
-	{"memory", false, benchmarkMemory},
 	{"size", false, benchmarkSize},
 })
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -88,7 +87,7 @@ func deployment(i int) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: deploymentName(i), Labels: labelsOf(i)},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](2),
+			Replicas: ptr.To[int32](podsOf),
 			Selector: &metav1.LabelSelector{MatchLabels: selector},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
@@ -161,23 +160,25 @@ func mount(pod *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
 	first.VolumeMounts = append(first.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
 }
 
+// podsOf is how many pods a workload has.
+const podsOf = 3
+
 // shape is the content of the cluster, in addition to the objects of the installation.
 type shape struct {
-	workloads   int // Deployments
+	workloads   int // Deployments, with podsOf pods each
 	sources     int // half of them ConfigMaps, half Secrets; at least two per workload
 	sourceBytes int // the size of the content of each
 }
 
 // The shapes at scale 1, in the order in which benchmarks use them.
 var (
-	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which other programs were measured
-	standard  = shape{workloads: 10_000, sources: 20_000, sourceBytes: 4 << 10}
-	bigValues = shape{workloads: 10_000, sources: 20_000, sourceBytes: 20 << 10}
-	largest   = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
+	peers    = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which other programs were measured
+	standard = shape{workloads: 10_000, sources: 20_000, sourceBytes: 4 << 10}
+	largest  = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
 )
 
 func (s shape) String() string {
-	return fmt.Sprintf("%d workloads and %d sources of %d KB", s.workloads, s.sources, s.sourceBytes>>10)
+	return fmt.Sprintf("%d workloads, %d pods and %d sources of %d KB", s.workloads, s.workloads*podsOf, s.sources, s.sourceBytes>>10)
 }
 
 // scaled scales the numbers of objects, not their size, and rounds up, so that all namespaces get the same number.
@@ -185,75 +186,6 @@ func (s shape) scaled(by float64) shape {
 	round := func(n, to int) int { return int(math.Ceil(float64(n)*by/float64(to))) * to }
 	s.workloads, s.sources = round(s.workloads, namespaces), round(s.sources, 2*namespaces)
 	return s
-}
-
-// fillers is the number of concurrent requests that fill the cluster.
-const fillers = 24
-
-// fill brings the cluster into a shape, which has no fewer objects than the one before, and then restarts the server, so
-// that the measurements do not depend on how the objects were created. It is quick if the cluster already has the shape.
-func (e *environment) fill(ctx context.Context, want shape) error {
-	want = want.scaled(e.scale)
-	have := e.filled
-	if have == want {
-		return nil
-	}
-	if have.workloads > want.workloads || have.sources > want.sources {
-		return fmt.Errorf("the cluster has %v already, which is more than %v", have, want)
-	}
-	say("filling the cluster: %v", want)
-	started := time.Now()
-	e.subject.kill()
-	err := inParallel(ctx, 0, namespaces, func(ctx context.Context, i int) error {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
-		_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, createdBy)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("creating namespaces: %w", err)
-	}
-	err = inParallel(ctx, 0, want.sources/2, func(ctx context.Context, i int) error {
-		switch {
-		case i >= have.sources/2:
-			return e.createSources(ctx, i, want.sourceBytes)
-		case have.sourceBytes != want.sourceBytes:
-			return e.updateSources(ctx, i, want.sourceBytes)
-		default:
-			return nil
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("writing sources: %w", err)
-	}
-	err = inParallel(ctx, have.workloads, want.workloads, func(ctx context.Context, i int) error {
-		_, err := e.client.AppsV1().Deployments(namespaceOf(i)).Create(ctx, deployment(i), createdBy)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("creating workloads: %w", err)
-	}
-	e.filled = want
-	say("filled the cluster in %v", time.Since(started).Round(time.Second))
-	if err := e.subject.start(); err != nil {
-		return err
-	}
-	return e.awaitServed(ctx)
-}
-
-func (e *environment) createSources(ctx context.Context, i, size int) error {
-	if _, err := e.client.CoreV1().ConfigMaps(namespaceOf(i)).Create(ctx, configMap(i, size), createdBy); err != nil {
-		return err
-	}
-	_, err := e.client.CoreV1().Secrets(namespaceOf(i)).Create(ctx, secret(i, size), createdBy)
-	return err
-}
-
-func (e *environment) updateSources(ctx context.Context, i, size int) error {
-	if _, err := e.client.CoreV1().ConfigMaps(namespaceOf(i)).Update(ctx, configMap(i, size), updatedBy); err != nil {
-		return err
-	}
-	_, err := e.client.CoreV1().Secrets(namespaceOf(i)).Update(ctx, secret(i, size), updatedBy)
-	return err
 }
 
 // inParallel calls f for each number from begin up to end, several at a time, and returns the first error. It does

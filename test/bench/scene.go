@@ -28,8 +28,9 @@ import (
 type scene struct {
 	*environment
 	*templates
-	namespace string
-	nudges    int // changes of the canary's source
+	controllers *controllers
+	namespace   string
+	nudges      int // changes of the canary's source
 }
 
 // canary is the name of a Deployment in each scene, whose restart shows that the subject is working, and of its
@@ -56,7 +57,8 @@ func (e *environment) newScene(ctx context.Context, name string) (*scene, error)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err == nil {
-		s.templates, err = watchTemplates(ctx, e.client, s.namespace)
+		s.controllers = startControllers(ctx, e.client)
+		s.templates, err = watchTemplates(ctx, e.client, s.namespace, s.controllers.see)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", s.namespace, err)
@@ -71,7 +73,7 @@ func (e *environment) play(ctx context.Context, name string, act func(*scene) ([
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.end(ctx)) }()
-	if err := s.put(ctx, s.configMap(canary, "0"), s.deployment(canary, reads(canary, ""), true)); err != nil {
+	if err := errors.Join(s.put(ctx, s.configMap(canary, "0"), s.deployment(canary, reads(canary, ""), true)), s.complete(ctx)); err != nil {
 		return nil, err
 	}
 	if err := s.heard(ctx); err != nil {
@@ -83,10 +85,12 @@ func (e *environment) play(ctx context.Context, name string, act func(*scene) ([
 // end deletes all objects but not the namespace, because no controller would finish its deletion.
 func (s *scene) end(ctx context.Context) error {
 	s.stop()
+	s.controllers.queue.ShutDown()
 	var all metav1.ListOptions
 	var background metav1.DeleteOptions
 	return errors.Join(
 		s.client.AppsV1().Deployments(s.namespace).DeleteCollection(ctx, background, all),
+		s.client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}, all),
 		s.client.CoreV1().ConfigMaps(s.namespace).DeleteCollection(ctx, background, all),
 		s.client.CoreV1().Secrets(s.namespace).DeleteCollection(ctx, background, all),
 		s.client.CoreV1().Events(s.namespace).DeleteCollection(ctx, background, all),
@@ -123,7 +127,7 @@ func (s *scene) settled(ctx context.Context) error { return s.settledFor(ctx, qu
 
 // settledFor waits until no rollout has happened for a while.
 func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
-	if err := s.heard(ctx); err != nil {
+	if err := errors.Join(s.complete(ctx), s.heard(ctx)); err != nil {
 		return err
 	}
 	for {
@@ -222,7 +226,8 @@ func bystander(name string, main corev1.Container) *appsv1.Deployment {
 // templates counts changes of the pod templates of the Deployments in a namespace: each change is a rollout. It uses
 // one watch, which does not miss changes.
 type templates struct {
-	stop func() // ends the watch
+	stop func()                   // ends the watch
+	each func(*appsv1.Deployment) // is called with each state
 
 	mu      sync.Mutex
 	seen    map[string]*template
@@ -238,7 +243,7 @@ type template struct {
 }
 
 // watchTemplates starts to count in a namespace, which must not contain Deployments yet.
-func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace string) (*templates, error) {
+func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace string, each func(*appsv1.Deployment)) (*templates, error) {
 	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -250,7 +255,7 @@ func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace 
 	if err != nil {
 		return nil, err
 	}
-	t := &templates{stop: w.Stop, seen: map[string]*template{}, changed: make(chan struct{})}
+	t := &templates{stop: w.Stop, each: each, seen: map[string]*template{}, changed: make(chan struct{})}
 	go t.run(w)
 	return t, nil
 }
@@ -270,6 +275,7 @@ func (t *templates) run(w watch.Interface) {
 		}
 		if event.Type != watch.Deleted {
 			t.see(d, time.Now())
+			t.each(d)
 		}
 	}
 	t.fail(errors.New("the watch of Deployments has ended"))

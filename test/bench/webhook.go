@@ -11,7 +11,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/test/install"
@@ -73,49 +72,6 @@ func (s *scene) rewrite(ctx context.Context, app, how string, want int) ([]row, 
 		rolloutRow("5 restarts, each followed by the owner's equal manifest, "+how, rewrites, want),
 		rolloutRow("then 5 changes of the image, "+how, images, rewriteTimes),
 	}, err
-}
-
-const (
-	admissionWarmUp = 100
-	admissionRounds = 1500
-)
-
-// benchmarkAdmission changes the image of a Deployment that has opted in, for which the webhook is called, and of one
-// that has not.
-func benchmarkAdmission(ctx context.Context, e *environment) ([]row, error) {
-	return e.play(ctx, "admission", func(s *scene) (rows []row, err error) {
-		main := reads("app", "app")
-		in, out := s.deployment("in", main, false), bystander("out", main)
-		if err := errors.Join(s.put(ctx, s.configMap("app", "0"), s.secret("app", "0"), in, out), s.settled(ctx)); err != nil {
-			return nil, err
-		}
-		var took, least samples
-		for n := range admissionWarmUp + admissionRounds {
-			for d, into := range map[*appsv1.Deployment]*samples{in: &took, out: &least} { // in random order
-				d.Spec.Template.Spec.Containers[0].Image = fmt.Sprintf("registry.example.com/app:%d", n)
-				started := time.Now()
-				got, err := s.client.AppsV1().Deployments(s.namespace).Update(ctx, d, updatedBy)
-				if err != nil {
-					return nil, err
-				}
-				if n >= admissionWarmUp {
-					into.addTime(time.Since(started), time.Millisecond)
-				}
-				if (got.Spec.Template.Annotations != nil) != (d == in) {
-					return nil, fmt.Errorf("template annotations of %s = %v", d.Name, got.Spec.Template.Annotations)
-				}
-			}
-		}
-		for _, q := range quantiles {
-			r := row{
-				name: "update of a Deployment that opted in " + q.name, unit: "ms", n: admissionRounds, limit: limit{ratio: 2},
-				got: exactly(took.quantile(q.share)), floor: exactly(least.quantile(q.share)), floorName: "of one that did not",
-			}
-			say("%s: %v ms, of one that did not %v ms", r.name, r.got, r.floor)
-			rows = append(rows, r)
-		}
-		return rows, nil
-	})
 }
 
 // withoutWebhook calls a function while the webhook is not installed.
