@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
@@ -48,7 +47,7 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	if err := s.awaitCalm(ctx); err != nil {
 		return err
 	}
-	if err := s.judge(ctx, func() { s.oracle.calm(leader()) }); err != nil {
+	if err := s.judge(ctx, func() { s.oracle.each((*workload).unrestarted); s.oracle.calm() }); err != nil {
 		return err
 	}
 	s.journal.mu.Lock()
@@ -58,6 +57,9 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	}
 	return nil
 }
+
+// longStreak is the number of restarts after which the minimum interval is most of a minute.
+const longStreak = 5
 
 // dropLongIntervals removes the minimum interval of workloads for which it has grown beyond the duration of a
 // calm.
@@ -104,21 +106,14 @@ func (s *stage) awaitViews(ctx context.Context, replica int) error {
 	}
 	var last error
 	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		if err := s.journal.catchUp(ctx); err != nil {
-			return false, err
-		}
-		list, err := client.ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{})
+		views, err := s.list(ctx, client)
 		if err != nil {
 			if ctx.Err() == nil {
 				last = err
 			}
 			return false, nil
 		}
-		views := map[string]*v1alpha1.ConfigDependency{}
-		for i := range list.Items {
-			views[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
-		}
-		last = s.compare(views, replica)
+		last = s.compare(views)
 		if violated, found := errors.AsType[violations](last); found {
 			return false, violated
 		}
@@ -137,13 +132,8 @@ func directly(r *install.Replica) *rest.Config {
 	return config
 }
 
-// violations are the findings of the oracle, after which waiting is useless.
-type violations []string
-
-func (v violations) Error() string { return strings.Join(v, "; ") }
-
 // compare compares the views of a replica with the expected state.
-func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int) error {
+func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency) error {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
 	if len(s.oracle.violations) > 0 {
@@ -154,7 +144,7 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 		name := w.cell.namespace + "/" + strings.ToLower(w.kind) + "." + w.name
 		one := w.settled()
 		if one == nil {
-			one = w.shown(views[name], w.mayDoubt(replica))
+			one = w.shown(views[name])
 		}
 		if w.late = one != nil; w.late {
 			err = errors.Join(err, fmt.Errorf("%s: %w", name, one))
@@ -163,15 +153,8 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 	return err
 }
 
-// mayDoubt reports whether a replica may consider pods older than their content although the leader knows better:
-// it has not seen all templates since the ones of the pods.
-func (w *workload) mayDoubt(replica int) bool {
-	return replica != leader() && !w.cell.oracle.servers[replica].sawAll(w.wholeAt, w.startedAt)
-}
-
-// shown returns an error unless a view shows the current state of the workload, or doubt if the replica may be in
-// doubt.
-func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
+// shown returns an error unless a view shows the current state of the workload.
+func (w *workload) shown(view *v1alpha1.ConfigDependency) error {
 	if view == nil {
 		return errors.New("the view does not exist")
 	}
@@ -191,18 +174,29 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
 			return fmt.Errorf("version of %s = %q, want %q", u.source, got, version)
 		}
 	}
-	if mayDoubt && view.Status.Reason == "SourceChanged" {
-		return nil
-	}
-	if want := w.want(); string(view.Status.State) != want {
-		return fmt.Errorf("state = %s (%s: %s), want %s", view.Status.State, view.Status.Reason, view.Status.Message, want)
-	}
-	hash, former := w.state.annotations[hashAnnotation], w.cell.oracle.formerKey
-	if w.want() == "InSync" && former != "" && strings.HasPrefix(hash, former) {
-		return errors.New("the record has a key that was replaced")
-	}
-	if w.want() == "InSync" && (view.Status.ConfigHash != hash || view.Status.AppliedHash != hash) {
-		return fmt.Errorf("configHash = %q, appliedHash = %q, recorded hash = %q", view.Status.ConfigHash, view.Status.AppliedHash, hash)
+	if want := w.want(); !slices.Contains(want, view.Status.State) {
+		return fmt.Errorf("state = %s (%s: %s), want one of %v", view.Status.State, view.Status.Reason, view.Status.Message, want)
 	}
 	return nil
+}
+
+// want returns the states that servers may show when everything is calm. Whether Stale and Unknown are right is judged with each list.
+func (w *workload) want() []v1alpha1.State {
+	switch {
+	case !w.rules().managed():
+		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
+	case !w.starts:
+		return []v1alpha1.State{v1alpha1.StateBlocked}
+	case w.adopted(), !w.allTrigger():
+		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
+	default:
+		return []v1alpha1.State{v1alpha1.StateInSync}
+	}
+}
+
+// allTrigger reports whether each source that counts restarts the workload.
+func (w *workload) allTrigger() bool {
+	return !slices.ContainsFunc(sourceNames, func(name string) bool {
+		return w.rules().counts(w.variant, name) && !w.rules().triggers(w.variant, name)
+	})
 }

@@ -46,14 +46,10 @@ var variants = [][]use{
 	{{how: "projected", source: "c1", keys: []string{"a"}}, {how: "projected", source: "s1"}},
 }
 
-// reading is what a pod has read of each source. A source that its template does not use counts as read
-// completely, through the API.
-type reading map[string]string
-
-// consume returns what a pod that starts now reads, and whether it starts at all. An absent optional source reads
-// as an empty one.
-func consume(variant int, sources map[string]content) (all reading, starts bool) {
-	all = reading{}
+// consume returns what a pod that starts now reads of each source, and whether it starts at all. An absent optional source reads as an empty one,
+// and a source that the template does not use counts as read completely, through the API.
+func consume(variant int, sources map[string]content) (all map[string]string, starts bool) {
+	all = map[string]string{}
 	for _, name := range sourceNames {
 		all[name] = text(sources[name], slices.Sorted(maps.Keys(sources[name])))
 	}
@@ -104,12 +100,4 @@ func useOf(variant int, source string) *use {
 		}
 	}
 	return nil
-}
-
-// scopeOf identifies the keys of a source that count.
-func scopeOf(variant int, source string) string {
-	if u := useOf(variant, source); u != nil && u.keys != nil {
-		return strings.Join(u.keys, " ")
-	}
-	return "all"
 }

@@ -33,9 +33,6 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		} else if err := r.Terminate(); err != nil {
 			return err
 		}
-		if err := s.judge(ctx, func() { s.oracle.died(d.replica) }); err != nil {
-			return err
-		}
 		pause(ctx, d.lasts)
 		return s.start(ctx, d.replica)
 	case "stop": // to the replica, no time seems to have passed
@@ -49,26 +46,12 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		pause(ctx, d.lasts)
 		p.thaw()
 	case "sever":
-		if err := s.judge(ctx, func() { s.oracle.gap(d.replica) }); err != nil {
-			return err
-		}
 		p.sever()
 		pause(ctx, d.lasts)
 		p.thaw()
 	case "break watches":
-		if err := s.judge(ctx, func() { s.oracle.gap(d.replica) }); err != nil {
-			return err
-		}
 		p.breakAll()
 	case "restart API server":
-		err := s.judge(ctx, func() {
-			for i := range server.Replicas {
-				s.oracle.gap(i)
-			}
-		})
-		if err != nil {
-			return err
-		}
 		return cluster.RestartAPIServer(ctx)
 	}
 	return nil
@@ -155,7 +138,7 @@ func (s *stage) start(ctx context.Context, replica int) error {
 		}
 		switch err := r.AwaitReady(ctx); {
 		case err == nil:
-			return s.judge(ctx, func() { s.oracle.began(replica) })
+			return nil
 		case ctx.Err() != nil:
 			return err
 		}

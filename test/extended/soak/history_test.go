@@ -92,7 +92,7 @@ var (
 	carefulOperations = []string{"change together", "change together", "edit metadata", "edit metadata", "recreate equal", "recreate equal",
 		"release", "rewrite", "opt in", "operator", "pause and resume", "scale there and back"}
 	// quietOperations are those after which only a server that has seen everything can be right.
-	quietOperations = []string{"request", "undo", "undo", "operator", "change there and back", "delete in the foreground"}
+	quietOperations = []string{"request", "operator", "change there and back", "delete in the foreground"}
 )
 
 const (
@@ -198,7 +198,7 @@ func (m *maker) operations(kind phaseKind) (all []operation) {
 		fallthrough
 	default:
 		for range 2 + m.IntN(5) {
-			o := m.operation(slices.Concat([]string{"recreate equal required"}, contentOperations, workloadOperations))
+			o := m.operation(slices.Concat(contentOperations, workloadOperations))
 			o.pause = pick(m, 0, 0, m.upTo(300*time.Millisecond), m.upTo(3*time.Second))
 			all = append(all, o)
 		}

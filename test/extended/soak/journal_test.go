@@ -58,7 +58,6 @@ func (j *journal) run(ctx context.Context, from int64) {
 		}
 		j.mu.Lock()
 		j.revision, j.err = max(j.revision, response.Header.Revision), errors.Join(j.err, err)
-		j.oracle.revision = j.revision
 		close(j.moved)
 		j.moved = make(chan struct{})
 		j.mu.Unlock()
@@ -77,7 +76,7 @@ func (j *journal) apply(event *clientv3.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c := j.oracle.cells[namespace]
-	if c == nil {
+	if c == nil || resource == "events" {
 		return nil
 	}
 	c.revision, c.at = event.Kv.ModRevision, time.Now()
@@ -98,11 +97,7 @@ func (j *journal) apply(event *clientv3.Event) error {
 		c.setSource(name, contentOf(object))
 	case "deployments", "statefulsets", "daemonsets":
 		if w := c.workloads[name]; w != nil {
-			now := stateOf(object)
-			if now != nil {
-				now.version = c.revision
-			}
-			w.set(now)
+			w.set(stateOf(object))
 		}
 	case "namespaces":
 		if namespace, ok := object.(*corev1.Namespace); ok {
@@ -138,7 +133,6 @@ type state struct {
 	pods                int32 // the wanted number of pods
 	paused              bool
 	deleting            bool
-	version             int64 // the resourceVersion
 }
 
 func stateOf(object runtime.Object) *state {

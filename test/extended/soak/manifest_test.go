@@ -46,11 +46,6 @@ type manifest struct {
 	mode, minInterval, strategy, listed, exclude string // mode: the mode when the workload opts in
 }
 
-// readsUnasked reports whether an annotation alone names a source, so that pods start without it.
-func (m *manifest) readsUnasked(source string) bool {
-	return matches(m.listed, source) && useOf(m.variant, source) == nil
-}
-
 // renameReplicaSet gives a Deployment that is created again another image. With the same template, its ReplicaSet
 // would have the name of the one that is being deleted, and the ReplicaSet controller, which tracks expected pods
 // by name, may wait five minutes for the pods of the old one.

@@ -6,6 +6,7 @@ package soak
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,35 +18,22 @@ const (
 	reloadAnnotation     = "configdep.io/reload"
 	lastReloadAnnotation = "configdep.io/last-reload"
 	recreatingAnnotation = "configdep.io/recreating"
-	verifiedAnnotation   = "configdep.io/verified-at"
 )
 
 // writtenAnnotations are the annotations that the server writes.
-var writtenAnnotations = []string{hashAnnotation, appliedAnnotation, lastReloadAnnotation, recreatingAnnotation,
-	"configdep.io/reloaded-at", verifiedAnnotation}
+var writtenAnnotations = []string{hashAnnotation, appliedAnnotation, lastReloadAnnotation, recreatingAnnotation, "configdep.io/reloaded-at"}
 
-// writeLimit is how often the server may write to a workload in an undisturbed phase, whatever owners do.
-const writeLimit = 25
-
-// oracle knows with which content pods were started, and judges each restart. The lock of the journal guards it.
+// oracle knows with which content pods were started, and judges each restart and each claim of the API. The lock of the journal guards it.
 type oracle struct {
 	cells map[string]*cell // by namespace
-	// undisturbed: since the last calm, a leader has seen everything, in order.
+	// undisturbed: since the last calm, no request has failed, and no server has ended.
 	undisturbed bool
-	// revision is the last one that the journal has seen, and calmAt the revision of the last calm.
-	revision   int64
-	calmAt     int64
-	servers    []*process // by replica
-	violations []string
-	tally      tally
-	// hashes maps hashes to the content that they stand for, and vice versa.
-	hashes map[string]string
-	// formerKey is the prefix of hashes with a key that was replaced.
-	formerKey string
+	violations  []string
+	tally       tally
 }
 
 // tally counts events.
-type tally struct{ changes, rollouts, templates, baselines, mixed, unknowable int }
+type tally struct{ changes, restarts, templates, records, claims, stale, unknown int }
 
 func (o *oracle) each(f func(*workload)) {
 	for _, namespace := range slices.Sorted(maps.Keys(o.cells)) {
@@ -56,6 +44,36 @@ func (o *oracle) each(f func(*workload)) {
 	}
 }
 
+// begin records that changes which belong together are about to be made, and together that they are complete: within the settle time, or while
+// no server runs.
+func (o *oracle) begin()    { o.each(func(w *workload) { w.before = w.changes }) }
+func (o *oracle) together() { o.each((*workload).together) }
+
+func (w *workload) together() { w.changes = min(w.changes, w.before+1) }
+
+// rekeyed records that the key of the hash is about to be replaced. Then no record can be compared.
+func (o *oracle) rekeyed() {
+	o.each(func(w *workload) {
+		if w.state != nil {
+			w.recorded, w.former = 0, w.state.annotations[appliedAnnotation]
+		}
+	})
+}
+
+// calm begins the next phase.
+func (o *oracle) calm() {
+	o.each(func(w *workload) {
+		if w.requests > 0 {
+			w.violation("%d requests for a restart were not carried out", w.requests)
+		}
+		w.requests, w.changes, w.restarts, w.writes, w.leaving = 0, 0, 0, 0, false
+		if !w.starts {
+			w.changes = 1 // pods that start although something is missing, which only simulated ones do, are in doubt
+		}
+		w.log("calm")
+	})
+}
+
 // cell is a namespace.
 type cell struct {
 	oracle    *oracle
@@ -63,9 +81,7 @@ type cell struct {
 	revision  int64     // of the last event
 	at        time.Time // when it arrived
 	reload    string    // the annotation of the namespace
-	changes   int       // since the last calm, of any key of any source
 	sources   map[string]content
-	past      map[string]past
 	versions  map[string]int64 // of the sources; 0: absent
 	workloads map[string]*workload
 }
@@ -76,26 +92,16 @@ func (c *cell) setSource(name string, now content) {
 		_, still := now[key]
 		vanished = vanished || !still
 	}
-	same := maps.Equal(c.sources[name], now)
-	if !same {
-		c.changes++
-	}
 	c.sources[name] = now
-	c.past[name] = append(c.past[name], version{c.revision, now})
 	if c.versions[name] = c.revision; now == nil {
 		c.versions[name] = 0
 	}
 	for _, w := range c.workloads {
 		if w.state != nil {
-			w.vanished = w.vanished || vanished && w.rules().counts(w.variant, name)
 			w.look()
-			if same && w.down != nil && w.rules().counts(w.variant, name) {
-				// A client that sets content and writes metadata makes the content look newer.
-				w.changed, w.down.absorbed = c.at, false
-			}
 		}
 		for _, p := range w.pods {
-			p.start(c)
+			p.look(name, now, c.revision, vanished)
 		}
 	}
 }
@@ -108,7 +114,7 @@ func (c *cell) setReload(now string) {
 		if w.state != nil && now != was {
 			w.log("reload %q on the namespace", now)
 			before := rulesOf(w.state.annotations, was)
-			w.leaving = before.managed() && !w.managed()
+			w.leaving = before.managed() && !w.rules().managed()
 			w.ruled(before)
 		}
 	}
@@ -127,14 +133,20 @@ func (c *cell) setPod(name string, now *corev1.Pod) {
 	}
 	p := w.pods[name]
 	if p == nil || p.uid != string(now.UID) {
-		p = &pod{uid: string(now.UID), born: c.revision, variant: variantOf(now.Annotations), waiting: true}
+		p = &pod{uid: string(now.UID), born: c.revision, variant: variantOf(now.Annotations), read: map[string]*read{}}
 		w.pods[name] = p
-		p.start(c)
+		for _, source := range sourceNames {
+			p.look(source, c.sources[source], c.revision, false)
+		}
+		w.log("pod %s is created", name)
 	}
 	p.identity = identity(now.Annotations, &now.Spec)
-	p.phase = string(now.Status.Phase)
-	if now.DeletionTimestamp != nil {
+	if p.phase = string(now.Status.Phase); now.DeletionTimestamp != nil {
 		p.phase = "terminating"
 	}
-	p.ready = p.phase == string(corev1.PodRunning)
 }
+
+// violation is a finding of the oracle, after which waiting is useless.
+type violations []string
+
+func (v violations) Error() string { return strings.Join(v, "; ") }

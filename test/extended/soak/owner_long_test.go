@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"github.com/configdep/configdep/test/controlplane"
 )
 
 // Operations in several steps.
@@ -148,82 +144,6 @@ func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op opera
 }
 
 var errStillThere = apierrors.NewConflict(appsv1.Resource("workloads"), "", nil)
-
-// undo acts like kubectl rollout undo: it restores the template of the previous ReplicaSet, and the annotations of
-// the Deployment.
-func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
-	if m.kind != "Deployment" {
-		m.image = op.number
-		return o.apply(ctx, m)
-	}
-	o.writes++
-	m.write = o.writes
-	return try(ctx, "undoing the last rollout of "+m.name, func(ctx context.Context) error {
-		d, err := o.client.AppsV1().Deployments(o.namespace).Get(ctx, m.name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		sets, err := o.client.AppsV1().ReplicaSets(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})
-		if err != nil {
-			return err
-		}
-		to := before(d, sets.Items)
-		if to == nil {
-			return nil
-		}
-		// The controller's own annotations stay.
-		annotations := map[string]string{}
-		for _, from := range []struct {
-			of  map[string]string
-			own bool
-		}{{d.Annotations, true}, {to.Annotations, false}} {
-			for key, value := range from.of {
-				if strings.HasPrefix(key, "deployment.kubernetes.io/") == from.own {
-					annotations[key] = value
-				}
-			}
-		}
-		annotations[writeAnnotation] = strconv.Itoa(m.write)
-		template := to.Spec.Template.DeepCopy()
-		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-		data, err := json.Marshal([]map[string]any{
-			{"op": "replace", "path": "/spec/template", "value": template},
-			{"op": "replace", "path": "/metadata/annotations", "value": annotations},
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := o.client.AppsV1().Deployments(o.namespace).Patch(ctx, m.name, types.JSONPatchType, data, metav1.PatchOptions{}); err != nil {
-			return err
-		}
-		// The owner adopts the result.
-		m.reload, m.settle = annotations[reloadAnnotation], annotations["configdep.io/settle"]
-		m.variant = variantOf(template.Annotations)
-		m.image, err = strconv.Atoi(strings.TrimPrefix(template.Spec.Containers[0].Image, "app:"))
-		return err
-	})
-}
-
-// before returns the ReplicaSet of the last revision before the current one whose pods become ready, or nil.
-func before(d *appsv1.Deployment, sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
-	const revision = "deployment.kubernetes.io/revision"
-	number := func(of map[string]string) int {
-		n, err := strconv.Atoi(of[revision])
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	sets = slices.DeleteFunc(sets, func(s appsv1.ReplicaSet) bool {
-		stuck := s.Spec.Template.Annotations[controlplane.StuckAnnotation] != ""
-		return stuck || !metav1.IsControlledBy(&s, d) || number(s.Annotations) >= number(d.Annotations)
-	})
-	if len(sets) == 0 {
-		return nil
-	}
-	last := slices.MaxFunc(sets, func(a, b appsv1.ReplicaSet) int { return number(a.Annotations) - number(b.Annotations) })
-	return &last
-}
 
 // reactions is how often an operator removes unknown annotations before it gives up.
 const reactions = 60

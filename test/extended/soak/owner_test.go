@@ -63,14 +63,6 @@ func (o *owner) do(ctx context.Context, op operation) error {
 	value := strconv.Itoa(op.number)
 	present := o.sources[op.source]
 	switch op.do {
-	case "recreate equal required":
-		if op.source = "c0"; op.number%2 == 0 {
-			op.source = "s0"
-		}
-		present = o.sources[op.source]
-		if op.do = "recreate equal"; slices.ContainsFunc(o.workloads, func(m *manifest) bool { return m.readsUnasked(op.source) }) {
-			op.do = "write again"
-		}
 	case "set image":
 		m.image = op.number
 		return o.apply(ctx, m)
@@ -119,8 +111,6 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.pauseAndResume(ctx, m, op)
 	case "stalled release":
 		return o.stalledRelease(ctx, m, op)
-	case "undo":
-		return o.undo(ctx, m, op)
 	case "operator":
 		return o.operate(ctx, m, op)
 	case "change there and back":

@@ -15,22 +15,54 @@ type pod struct {
 	uid      string
 	identity string // of its template
 	variant  int
-	born     int64   // the revision of its creation
-	waiting  bool    // for a source or a key
-	read     reading // at its start
-	at       int64   // the revision of its start
-	// adopted is the revision at which the content of a source last counted as what it was started with.
-	adopted map[string]int64
-	phase   string
-	ready   bool
+	born     int64 // the revision of its creation
+	phase    string
+	read     map[string]*read // by source
 }
 
-// start lets a pod read the current content, as soon as it has everything that it requires.
-func (p *pod) start(c *cell) {
-	if p.waiting {
-		read, starts := consume(p.variant, c.sources)
-		p.read, p.waiting, p.at, p.adopted = read, !starts, c.revision, map[string]int64{}
+// read is what a pod may have read of a source.
+type read struct {
+	// texts are those of the source from the creation of the pod until it ran. It has read one of them.
+	texts map[string]bool
+	// unclear: something that it requires was missing in that time. Its kubelet would have waited, but the simulated one does not.
+	unclear bool
+	// stale is the revision of the change since which the source differs from all texts; 0: it does not. Vanished is the revision at which
+	// something of the source was last removed. A removal leaves no trace in the source.
+	stale, vanished int64
+}
+
+// runs reports whether the pod has started and is not being deleted.
+func (p *pod) runs() bool { return p.phase == string(corev1.PodRunning) }
+
+// look handles the current content of a source.
+func (p *pod) look(name string, now content, at int64, vanished bool) {
+	r := p.read[name]
+	if r == nil {
+		r = &read{texts: map[string]bool{}}
+		p.read[name] = r
 	}
+	text, complete := readingOf(p.variant, name, now)
+	if p.phase == string(corev1.PodPending) || p.phase == "" {
+		r.texts[text], r.unclear = true, r.unclear || !complete
+	}
+	if vanished {
+		r.vanished = at
+	}
+	switch {
+	case r.texts[text]:
+		r.stale = 0
+	case r.stale == 0:
+		r.stale = at
+	}
+}
+
+// isStale reports whether the pod has certainly read other content than the current one.
+func (p *pod) isStale(name string) bool { r := p.read[name]; return !r.unclear && r.stale > 0 }
+
+// isCurrent reports whether it has certainly read the current content.
+func (p *pod) isCurrent(name string) bool {
+	r := p.read[name]
+	return !r.unclear && r.stale == 0 && len(r.texts) == 1
 }
 
 func variantOf(annotations map[string]string) int {

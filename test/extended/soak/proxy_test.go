@@ -6,7 +6,6 @@ package soak
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -40,13 +38,11 @@ type proxy struct {
 	cut      bool
 	requests map[int]context.CancelFunc
 	next     int
-	faults   map[string]int  // the number of faults, by kind
-	patches  map[string]bool // requested writes, by path and resourceVersion
-	renewed  time.Time       // when a lease was last written
+	faults   map[string]int // the number of faults, by kind
 }
 
 func newProxy(cluster *controlplane.ControlPlane) (*proxy, error) {
-	p := &proxy{open: make(chan struct{}), requests: map[int]context.CancelFunc{}, faults: map[string]int{}, patches: map[string]bool{}}
+	p := &proxy{open: make(chan struct{}), requests: map[int]context.CancelFunc{}, faults: map[string]int{}}
 	close(p.open)
 	behind := rest.AnonymousClientConfig(cluster.RESTConfig())
 	target, err := url.Parse(behind.Host)
@@ -189,9 +185,6 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	r = r.WithContext(ctx)
-	if err := p.note(r); err != nil {
-		panic(http.ErrAbortHandler)
-	}
 	f, delay := p.draw(r)
 	switch f {
 	case conflict:
@@ -223,52 +216,6 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.forward.ServeHTTP(gated{w, p, ctx}, r)
 	}
-}
-
-// note records a write that a replica is about to send.
-func (p *proxy) note(r *http.Request) error {
-	switch {
-	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/"):
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.renewed = time.Now()
-	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/apis/apps/"):
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		var patch struct {
-			Metadata struct{ ResourceVersion string }
-		}
-		if err := json.Unmarshal(body, &patch); err != nil {
-			return err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.patches[r.URL.Path+" "+patch.Metadata.ResourceVersion] = true
-	}
-	return nil
-}
-
-// patched reports whether the replica has requested a write of a version of an object.
-func (p *proxy) patched(path string, version int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.patches[path+" "+strconv.FormatInt(version, 10)]
-}
-
-// leader returns the replica that has last written a lease, as only the leader does regularly.
-func leader() int {
-	last, at := 0, time.Time{}
-	for i, p := range proxies {
-		p.mu.Lock()
-		if p.renewed.After(at) {
-			last, at = i, p.renewed
-		}
-		p.mu.Unlock()
-	}
-	return last
 }
 
 // carryOut carries out a request, whether or not a client waits for the answer. It returns nil if there is no

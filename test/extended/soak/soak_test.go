@@ -4,12 +4,15 @@
 package soak
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/configdep/configdep/test/seeds"
 )
@@ -78,6 +81,12 @@ func play(t *testing.T, h *history, again string) {
 		return
 	}
 	defer s.end(t)
+	ctx, cancel := context.WithCancel(ctx)
+	var claims errgroup.Group
+	defer func() { cancel(); _ = claims.Wait() }()
+	for i := range server.Replicas {
+		claims.Go(func() error { return s.watchClaims(ctx, i) })
+	}
 	for i, p := range h.phases {
 		began := time.Now()
 		s.logf("phase %d, %s", i, p.kind)

@@ -40,21 +40,30 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}, hashes: map[string]string{}}}
-	for range server.Replicas {
-		s.oracle.servers = append(s.oracle.servers, &process{})
-	}
+	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}}}
 	for i, workloads := range h.cells {
 		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
-		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
+		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
-			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}, reloads: map[string]bool{}}
+			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, reloads: map[string]bool{}}
 		}
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{
 			client: client, configdep: configdep, namespace: namespace, workloads: workloads, sources: map[string]content{},
-			begins:   func(ctx context.Context) error { return s.judge(ctx, c.begin) },
-			together: func(ctx context.Context) error { return s.judge(ctx, c.together) },
+			begins: func(ctx context.Context) error {
+				return s.judge(ctx, func() {
+					for _, w := range c.workloads {
+						w.before = w.changes
+					}
+				})
+			},
+			together: func(ctx context.Context) error {
+				return s.judge(ctx, func() {
+					for _, w := range c.workloads {
+						w.together()
+					}
+				})
+			},
 			requested: func(ctx context.Context, name string) error {
 				return s.judge(ctx, func() { c.workloads[name].requests++ })
 			},
@@ -167,17 +176,12 @@ func (s *stage) playDown(ctx context.Context, p *phase) error {
 	for _, r := range server.Replicas {
 		r.Kill()
 	}
-	err := s.judge(ctx, func() {
-		for i := range server.Replicas {
-			s.oracle.died(i)
-		}
-		s.oracle.downBegins()
-	})
+	err := s.judge(ctx, s.oracle.begin)
 	if err == nil {
 		err = s.playOn(ctx, p)
 	}
 	if err == nil {
-		err = s.judge(ctx, s.oracle.downEnds)
+		err = s.judge(ctx, s.oracle.together)
 	}
 	if err != nil {
 		return err

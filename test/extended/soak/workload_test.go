@@ -4,15 +4,17 @@
 package soak
 
 import (
-	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 )
+
+// writeLimit is how often the server may write to a workload in an undisturbed phase, whatever owners do.
+const writeLimit = 25
 
 // workload is what is known about a workload, and about events since the last calm.
 type workload struct {
@@ -22,66 +24,31 @@ type workload struct {
 	variant    int
 	pods       map[string]*pod
 
-	read   reading // what a pod that starts reads, or would have read when it last could start
-	starts bool    // whether a pod can start now
+	read   map[string]string // what a pod that starts reads, or would have read when it last could start
+	starts bool              // whether a pod can start now
 
-	// adopting: it has opted in during a disturbance and has no record yet, so that the current content at the
-	// time of the record counts as the content with which its pods were started.
-	adopting bool
+	// recorded is the revision of the first record that has been there since, for the current rules; 0: there is none.
+	// Changes after it must restart the workload. Former is a record that no longer counts.
+	recorded int64
+	former   string
 	// leaving: its namespace has opted out since the last calm. A restart that was decided before may still come.
 	leaving bool
-	lost    bool             // the owner has removed the record since the last calm
-	counts  map[string]int64 // the revision from which on a source counts
-	// kept contains the units of the record that the owner has removed, and removedAt the revision of that.
-	kept      map[string]string
-	removedAt int64
-	// recordedAt is the revision of the last record of the content of the pods, and decidedAt a revision after
-	// which that was decided.
-	recordedAt, decidedAt int64
-	mixed                 bool // it is recorded that pods differ
-	createdAt             int64
-	// startedAt is the revision since which pods of the template are created. If reused, the template is an
-	// earlier one, and if unsure, its rollout began before the previous one was complete.
-	startedAt      int64
-	reused, unsure bool
-	// numberBefore is the revision number of the Deployment when the template changed.
-	numberBefore int
-	// completeAt is the revision at which the rollout of a template was last complete, or the workload was
-	// created, and wholeAt the value of that when the current template was set.
-	completeAt, wholeAt int64
-	templates           map[string]bool // the identities of all templates so far
+	reloads map[string]bool // the server's annotations about restarts
+	hash    string          // of the last restart; empty: what the pods may have read has changed since
 
-	// recorded contains the units of the sources that counted when the current record was written, and remembered
-	// their content.
-	recorded   map[string]string
-	remembered reading
-	hash       string          // of the last rollout, until the owner changes the template
-	reloads    map[string]bool // the annotations of the server about restarts
-	pausedWith string          // the identity of the template when it was paused
-
-	owed     int // restarts that were due at the last calm and could not be made
-	changes  int // of the content that it reads
-	before   int // of these, the number before the ones that belong together
-	rollouts int
+	changes  int       // of the content that it reads: reasons for a restart
+	before   int       // of these, those before the ones that belong together
+	changed  time.Time // when it last changed
+	restarts int
 	requests int // for restarts that have not been made
 	writes   int // of the server
-	since    int // changes since the template changed, including what is owed
-	down     *absence
-	vanished bool // a key or a source that it reads, since no replica watches
-	changed  time.Time
-	trace    []string
-	wrong    bool // the oracle has found a violation
-	late     bool // it was not calm at the last check
+
+	trace []string
+	wrong bool // the oracle has found a violation
+	late  bool // it was not calm at the last check
 }
 
 func (w *workload) rules() rules { return rulesOf(w.state.annotations, w.cell.reload) }
-
-func (w *workload) managed() bool { return w.rules().managed() }
-
-// differ reports whether two readings differ in what counts.
-func (w *workload) differ(a, b reading) bool {
-	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool { return a[name] != b[name] })
-}
 
 func (w *workload) log(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%s r%d: ", w.cell.at.Format("15:04:05.000"), w.cell.revision)+fmt.Sprintf(format, args...))
@@ -105,22 +72,16 @@ func (w *workload) look() {
 	}
 	before := w.read
 	w.read = read
-	if !w.differ(before, read) {
-		return
+	if slices.ContainsFunc(sourceNames, func(name string) bool { return w.rules().triggers(w.variant, name) && before[name] != read[name] }) {
+		w.log("content %v", read)
+		w.reason()
+		w.changed = w.cell.at
+		w.cell.oracle.tally.changes++
 	}
-	w.log("content %v", read)
-	w.changed = w.cell.at
-	w.changes++
-	w.since++
-	if w.down != nil {
-		w.down.absorbed = false
-		// If only a glob matches a source, the time of its deletion is not known.
-		w.vanished = w.vanished || slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
-			return before[name] != read[name] && w.rules().onlyGlob(w.variant, name)
-		})
-	}
-	w.cell.oracle.tally.changes++
 }
+
+// reason records that there is a reason for a restart.
+func (w *workload) reason() { w.changes, w.hash = w.changes+1, "" }
 
 // set handles the current state of the workload itself.
 func (w *workload) set(now *state) {
@@ -129,28 +90,15 @@ func (w *workload) set(now *state) {
 	switch {
 	case now == nil:
 		w.log("deleted")
-		w.hash, w.adopting, w.mixed, w.kept = "", false, false, nil
-		clear(w.templates)
+		w.recorded, w.hash, w.former = 0, "", ""
 	case before == nil:
 		w.log("created, %s, replicas %d", w.rules().mode, now.pods)
-		for _, name := range sourceNames {
-			w.counts[name] = w.cell.revision
-		}
-		w.recorded, w.createdAt, w.completeAt = nil, w.cell.revision, w.cell.revision
-		w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
 		w.noteTemplate()
-		w.podsStart(nil)
-		if record(now) != "" {
-			w.noteRecord()
-		}
+		w.noteRecord("")
 	default:
 		w.compare(before)
 	}
-	if now != nil && now.complete {
-		w.completeAt = w.cell.revision
-	}
 	if now != nil {
-		w.templates[identityOf(now)] = true
 		w.reloads[now.annotations[lastReloadAnnotation]] = true
 		if text := written(now); before == nil || text != written(before) {
 			w.log("  now %s", text)
@@ -160,9 +108,8 @@ func (w *workload) set(now *state) {
 
 // written returns the annotations that the server, or the webhook, has written to a workload.
 func written(s *state) string {
-	hash := s.template.Annotations[hashAnnotation]
-	return fmt.Sprintf("%s %s, verified %q, evicting %t; in the template %s %s", s.annotations[hashAnnotation], s.annotations[appliedAnnotation],
-		s.annotations[verifiedAnnotation], s.annotations[recreatingAnnotation] != "", hash, s.template.Annotations["configdep.io/reloaded-at"])
+	return fmt.Sprintf("%s %s, evicting %t; in the template %s %s", s.annotations[hashAnnotation], s.annotations[appliedAnnotation],
+		s.annotations[recreatingAnnotation] != "", s.template.Annotations[hashAnnotation], s.template.Annotations["configdep.io/reloaded-at"])
 }
 
 func (w *workload) compare(before *state) {
@@ -173,77 +120,39 @@ func (w *workload) compare(before *state) {
 		return
 	}
 	last := now.annotations[lastReloadAnnotation] // it may be written again after the owner has removed it
-	restarted := last != "" && !w.reloads[last]
-	if template || restarted || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
-		w.serverWrote(before)
-	}
-	switch {
-	case template, restarted:
-		w.restarted(before)
-	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
-		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
-			w.log("the server has verified the record")
-			w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
+	restarted := template || last != "" && !w.reloads[last]
+	if restarted || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
+		w.writes++
+		switch {
+		case before.deleting:
+			w.violation("the server has written to the workload while it was being deleted")
+		case w.cell.oracle.undisturbed && w.writes == writeLimit:
+			w.violation("the server has written to the workload %d times", w.writes)
 		}
-	case record(now) == "":
-		w.log("the server has removed the record")
-		w.recorded = nil
-	default:
-		w.baseline(before)
 	}
+	if restarted {
+		w.restarted(before)
+	}
+	w.noteRecord(before.annotations[appliedAnnotation])
 }
 
 // ownerWrote handles a write of the owner, to which the webhook may have added annotations.
 func (w *workload) ownerWrote(before *state, template bool) {
 	now := w.state
 	w.log("written by the owner: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
-	evicted, doubt := now.annotations["configdep.io/strategy"] == "recreate", false
-	if o := w.cell.oracle; o.comparable(before) && !o.comparable(now) {
-		w.log("the owner has removed the record")
-		w.lost, w.kept, w.recorded, w.removedAt = true, w.recorded, nil, w.cell.revision
-		// The template does not show the content of pods that were evicted.
-		doubt = evicted && !w.cell.oracle.undisturbed
-	}
 	if before.annotations[recreatingAnnotation] != "" && now.annotations[recreatingAnnotation] == "" {
-		// The owner has cancelled the eviction, and the server must begin it again.
-		w.log("the owner has removed the eviction")
-		doubt = true
+		w.log("the owner has ended the eviction, which the server may begin again")
+		w.reason()
 	}
-	was := w.variant
 	if template {
+		was := w.variant
 		w.noteTemplate()
-		// A leader that reads both in a list does not know the order, if no record shows it.
-		doubt = doubt || w.variant != was && !w.cell.oracle.undisturbed && w.readAnew()
-	}
-	if doubt {
-		w.hash, w.changes, w.since = "", w.changes+1, w.since+1
-	}
-	w.ruled(rulesOf(before.annotations, w.cell.reload))
-	switch {
-	case now.paused && !before.paused:
-		w.pausedWith = identityOf(before)
-	case now.paused:
-	case before.paused && identityOf(now) != w.pausedWith, !before.paused && template:
-		w.podsStart(before)
-	case before.paused && w.stale(): // changed, and changed back
-		w.changes, w.since = max(w.changes, 1), max(w.since, 1)
-	}
-	if applied := now.annotations[appliedAnnotation]; applied != "" && applied != before.annotations[appliedAnnotation] {
-		if w.noteRecord(); strings.Contains(record(now), ".mixed") && w.reused && w.unsure {
-			w.differing() // the pods that the record is about may still run
+		if w.cell.at.Sub(w.changed) < 2*time.Second || was != w.variant && !w.cell.oracle.undisturbed {
+			w.reason() // times are in seconds: whether the new pods have read the change cannot be known
 		}
 	}
-}
-
-// serverWrote judges whether the server may write.
-func (w *workload) serverWrote(before *state) {
-	w.writes++
-	switch {
-	case before.deleting:
-		w.violation("the server has written to the workload while it was being deleted")
-	case w.cell.oracle.undisturbed && w.writes == writeLimit:
-		w.violation("the server has written to the workload %d times", w.writes)
-	}
+	w.ruled(rulesOf(before.annotations, w.cell.reload))
+	w.noteRecord(before.annotations[appliedAnnotation])
 }
 
 // noteTemplate handles a template that the owner has written.
@@ -254,56 +163,90 @@ func (w *workload) noteTemplate() {
 	} else {
 		w.starts = false
 	}
+	w.hash = ""
 	w.log("template written by the owner: %s", identityOf(w.state))
 	w.cell.oracle.tally.templates++
 }
 
-// readAnew reports whether a source that counts has changed since the last calm, and the record does not know what
-// the template reads of it.
-func (w *workload) readAnew() bool {
-	o := w.cell.oracle
-	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
-		return !w.knows(name) && w.cell.changed(w.variant, name, o.calmAt, w.cell.revision)
-	})
-}
-
-// podsStart handles a template that creates pods, which read the current content. Pods of the same template that
-// have not been replaced yet keep running.
-func (w *workload) podsStart(before *state) {
-	w.hash, w.since = "", 0
-	if w.began(before); w.mixed && w.reused && w.unsure {
-		w.since++ // the pods that are recorded to differ may still run
-	}
-	if w.down != nil {
-		// Times are in seconds. If a template was restored, older pods of it may still run.
-		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second && (!w.reused || !w.unsure)
+// ruled handles other rules, with which the content is adopted again.
+func (w *workload) ruled(before rules) {
+	if before != w.rules() {
+		w.recorded, w.former = 0, w.state.annotations[appliedAnnotation]
 	}
 }
 
-// stale reports whether a pod has read other content than the current.
-func (w *workload) stale() bool {
-	for _, p := range w.pods {
-		if !p.waiting && w.differ(p.read, w.read) {
-			return true
+// noteRecord handles the record.
+func (w *workload) noteRecord(before string) {
+	now := w.state.annotations[appliedAnnotation]
+	switch {
+	case now == before:
+	case now == "":
+		w.log("the record is removed")
+		w.recorded = 0
+	case w.recorded == 0 && now != w.former && w.rules().managed():
+		w.log("the record is written")
+		w.recorded = w.cell.revision
+		w.cell.oracle.tally.records++
+	}
+}
+
+// lastReload is the server's annotation about a restart.
+type lastReload struct {
+	Trigger   string
+	Automatic time.Time
+	Streak    int
+}
+
+func lastReloadOf(s *state) (last lastReload) {
+	// A missing or invalid value counts as none.
+	_ = json.Unmarshal([]byte(s.annotations[lastReloadAnnotation]), &last)
+	return last
+}
+
+// restarted judges a restart by the server: a rollout or an eviction.
+func (w *workload) restarted(before *state) {
+	w.cell.oracle.tally.restarts++
+	hash, last, earlier := w.state.annotations[hashAnnotation], lastReloadOf(w.state), lastReloadOf(before)
+	requested := w.requests > 0 && last.Trigger == "Request" && w.state.annotations[lastReloadAnnotation] != before.annotations[lastReloadAnnotation]
+	if requested {
+		w.requests--
+	} else {
+		w.restarts++
+	}
+	w.log("restarted by the server because of %s: %s", last.Trigger, hash)
+	interval, _ := time.ParseDuration(before.annotations["configdep.io/min-interval"])
+	switch {
+	case requested:
+	// A patch is bound to the version of the workload, not to the version of the namespace.
+	case !w.rules().managed() && !w.leaving && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
+		w.violation("restarted although it has not opted in")
+	case before.paused:
+		w.violation("restarted although it is paused")
+	case before.pods == 0:
+		w.violation("restarted although it has no replicas")
+	case !earlier.Automatic.IsZero() && last.Automatic.Sub(earlier.Automatic) < interval:
+		w.violation("restarted %v after the last time, the minimum interval is %v", last.Automatic.Sub(earlier.Automatic), interval)
+	case hash != "" && hash == w.hash:
+		w.violation("restarted twice for the same content")
+	case w.restarts > w.changes:
+		w.violation("restarted %d times, for which there were %d reasons", w.restarts, w.changes)
+	}
+	w.hash, w.leaving = hash, false
+}
+
+// settled returns an error while pods are being replaced.
+func (w *workload) settled() error {
+	if w.state == nil {
+		return errors.New("the workload does not exist")
+	}
+	want := identityOf(w.state)
+	for name, p := range w.pods {
+		if !p.runs() || p.identity != want {
+			return fmt.Errorf("pod %s is %s, of the current template = %t", name, p.phase, p.identity == want)
 		}
 	}
-	return false
+	if !w.state.complete || len(w.pods) != int(w.state.pods) {
+		return fmt.Errorf("the status shows a rollout, %d of %d pods run", len(w.pods), w.state.pods)
+	}
+	return nil
 }
-
-// began records that pods of the current template are created.
-func (w *workload) began(before *state) {
-	w.startedAt, w.wholeAt, w.kept = w.cell.revision, w.completeAt, nil
-	w.reused = w.templates[identityOf(w.state)]
-	w.unsure = before != nil && (!before.complete || !w.cell.oracle.undisturbed)
-	w.numberBefore = numberOf(cmp.Or(before, w.state))
-}
-
-// numberOf returns the revision number of a Deployment; 0: unknown.
-func numberOf(s *state) int {
-	n, _ := strconv.Atoi(s.annotations["deployment.kubernetes.io/revision"])
-	return n
-}
-
-// counted reports whether the Deployment controller has given the template a new number. It gives the same number
-// twice if it has not yet read its own write.
-func (w *workload) counted() bool { return w.numberBefore > 0 && numberOf(w.state) > w.numberBefore }
