@@ -27,8 +27,13 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not calm within %v", limit))
 	defer cancel()
 	s.logf("waiting for calm")
-	if err := s.dropLongIntervals(ctx); err != nil {
-		return err
+	for _, o := range s.owners {
+		for _, m := range o.workloads {
+			m.settle, m.minInterval = "", "" // which would grow with each restart
+			if err := o.apply(ctx, m); err != nil {
+				return err
+			}
+		}
 	}
 	if err := s.awaitCalm(ctx); err != nil {
 		return err
@@ -38,7 +43,7 @@ func (s *stage) calm(ctx context.Context, label string) error {
 			return err
 		}
 		for _, m := range o.workloads {
-			m.label, m.settle = label, ""
+			m.label = label
 			if err := o.apply(ctx, m); err != nil {
 				return err
 			}
@@ -54,37 +59,6 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	defer s.journal.mu.Unlock()
 	if len(s.oracle.violations) > 0 {
 		return violations(s.oracle.violations)
-	}
-	return nil
-}
-
-// longStreak is the number of restarts after which the minimum interval is most of a minute.
-const longStreak = 5
-
-// dropLongIntervals removes the minimum interval of workloads for which it has grown beyond the duration of a
-// calm.
-func (s *stage) dropLongIntervals(ctx context.Context) error {
-	if err := s.journal.catchUp(ctx); err != nil {
-		return err
-	}
-	var long []string
-	s.journal.mu.Lock()
-	s.oracle.each(func(w *workload) {
-		if w.state != nil && lastReloadOf(w.state).Streak >= longStreak {
-			long = append(long, w.cell.namespace+"/"+w.name)
-		}
-	})
-	s.journal.mu.Unlock()
-	for _, o := range s.owners {
-		for _, m := range o.workloads {
-			if m.minInterval == "" || !slices.Contains(long, o.namespace+"/"+m.name) {
-				continue
-			}
-			m.minInterval = ""
-			if err := o.apply(ctx, m); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

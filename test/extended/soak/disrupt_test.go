@@ -4,9 +4,7 @@
 package soak
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -15,15 +13,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/test/install"
 )
 
 // disrupt disturbs a replica or the API server.
 func (s *stage) disrupt(ctx context.Context, d disruption) error {
-	if d.what == "lose the key" || d.what == "replace the key" {
-		return s.rekey(ctx, d.what == "replace the key")
+	if d.what == "replace the key" {
+		return s.rekey(ctx)
 	}
 	r, p := server.Replicas[d.replica], proxies[d.replica]
 	switch d.what {
@@ -57,38 +54,22 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 	return nil
 }
 
-// rekey replaces the key of the hash, or removes it, so that the replicas restore it.
-func (s *stage) rekey(ctx context.Context, replace bool) error {
-	const name = "configdep-hmac-key"
+// rekey replaces the key of the hash.
+func (s *stage) rekey(ctx context.Context) error {
 	secrets := s.client.CoreV1().Secrets(install.Namespace)
-	before, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	key, err := secrets.Get(ctx, "configdep-hmac-key", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	key := before.Data["key"]
-	if replace {
-		if err := s.judge(ctx, s.oracle.rekeyed); err != nil {
-			return err
-		}
-		after := before.DeepCopy()
-		random := rand.New(rand.NewPCG(s.history.seed, 3))
-		for i := range after.Data["key"] {
-			after.Data["key"][i] ^= byte(1 + random.IntN(255)) // so that it differs from the keys of earlier histories
-		}
-		_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
+	if err := s.judge(ctx, s.oracle.rekeyed); err != nil {
 		return err
 	}
-	if _, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}); err != nil {
-		return err
+	random := rand.New(rand.NewPCG(s.history.seed, 3))
+	for i := range key.Data["key"] {
+		key.Data["key"][i] ^= byte(1 + random.IntN(255)) // so that it differs from the keys of earlier histories
 	}
-	return try(ctx, "waiting for the key", func(ctx context.Context) error {
-		after, err := secrets.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !bytes.Equal(after.Data["key"], key) {
-			s.logf("the key was replaced, and not restored")
-			err = errors.New("the Secret has another key")
-		}
-		return err
-	})
+	_, err = secrets.Update(ctx, key, metav1.UpdateOptions{})
+	return err
 }
 
 // useWebhook installs or removes the webhook, and waits until the API server knows.

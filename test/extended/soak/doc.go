@@ -3,7 +3,7 @@
 
 // Package soak tests the server in random histories against a real control plane with simulated nodes: owners do everything that owners of
 // workloads and sources do, while requests fail, responses are lost or late, watches break, replicas are killed, paused or disconnected so that
-// they lose their lease, the key of the config hash is lost or replaced, and the API server restarts.
+// they lose their lease, the key of the config hash is replaced, and the API server restarts.
 //
 // A history is drawn from a seed, which determines the operations and their times, but not the scheduling of the processes. It has cells, which are
 // namespaces, and in each an owner has some workloads that share some sources. After each phase there is a calm: faults end, and the test waits until
@@ -26,7 +26,6 @@
 // owner within two seconds of a change, so that one restart may be in doubt. Simulated pods start even if something that they require is missing; of these
 // nothing is known. In disturbed phases, content only recurs while no pod starts. All revisions are from one etcd, and all clocks are the same.
 //
-// SOAK_SEED=n runs the history of a seed. SOAK_DURATION=30m also runs the following ones, by default starting with a random seed. SOAK_WEBHOOK says
-// whether there is a webhook: true, false, or both, which runs each history twice; by default the seed decides. Without any of them, one history runs in
-// both ways.
+// SOAK_SEED=n runs the history of a seed. SOAK_DURATION=30m also runs the following ones, by default starting with a random seed. The histories of even
+// seeds have the webhook.
 package soak

@@ -63,10 +63,6 @@ func (m *manifest) annotations() map[string]string {
 	}
 }
 
-func resourceOf(kind string) string {
-	return map[string]string{"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}[kind]
-}
-
 func (m *manifest) object() any {
 	meta := metav1.ObjectMeta{
 		Name:        m.name,

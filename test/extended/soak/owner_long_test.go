@@ -6,16 +6,15 @@ package soak
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"strconv"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 )
 
 // Operations in several steps.
@@ -126,13 +125,12 @@ func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op opera
 	}
 	pause(ctx, op.lasts)
 	err := try(ctx, "deleting "+m.name, func(ctx context.Context) error {
-		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Delete() }).Name(m.name).
-			Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()
-		if apierrors.IsNotFound(err) {
+		err := o.request(http.MethodDelete, m.kind, m.name).Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()
+		switch {
+		case apierrors.IsNotFound(err):
 			return nil
-		}
-		if err == nil {
-			err = errStillThere
+		case err == nil:
+			return errors.New("it is still there")
 		}
 		return err
 	})
@@ -142,8 +140,6 @@ func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op opera
 	m.renameReplicaSet(op.number)
 	return o.createWorkload(ctx, m)
 }
-
-var errStillThere = apierrors.NewConflict(appsv1.Resource("workloads"), "", nil)
 
 // reactions is how often an operator removes unknown annotations before it gives up.
 const reactions = 60
@@ -175,7 +171,7 @@ func (o *owner) operate(ctx context.Context, m *manifest, op operation) error {
 
 // takeAway removes the annotations of the server, if there are any.
 func (o *owner) takeAway(ctx context.Context, m *manifest, metadata, template bool) (reacted bool, err error) {
-	raw, err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Get() }).Name(m.name).Do(ctx).Raw()
+	raw, err := o.request(http.MethodGet, m.kind, m.name).Do(ctx).Raw()
 	if err != nil {
 		return false, err
 	}
@@ -211,5 +207,5 @@ func (o *owner) takeAway(ctx context.Context, m *manifest, metadata, template bo
 	if err != nil {
 		return false, err
 	}
-	return true, o.workload(m, func(c rest.Interface) *rest.Request { return c.Patch(types.MergePatchType) }).Name(m.name).Body(data).Do(ctx).Error()
+	return true, o.request(http.MethodPatch, m.kind, m.name).Body(data).Do(ctx).Error()
 }

@@ -7,9 +7,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,23 +19,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 )
 
 // owner performs the operations of users in one cell. It knows what it has written, and never reads.
 type owner struct {
 	client    kubernetes.Interface
-	configdep versioned.Interface
 	namespace string
 	sources   map[string]content
 	workloads []*manifest
 	writes    int
 	// begins tells the oracle that the changes from now on belong together, and together that they are complete.
 	begins, together func(context.Context) error
-	// requested tells the oracle that a restart of a workload is about to be requested.
-	requested func(context.Context, string) error
 }
 
 // begin creates everything.
@@ -69,6 +63,9 @@ func (o *owner) do(ctx context.Context, op operation) error {
 	case "switch template":
 		m.variant, m.image = (m.variant+1+op.number%(len(variants)-1))%len(variants), op.number
 		return o.apply(ctx, m)
+	case "set the minimum interval":
+		m.minInterval = "2s"
+		return o.apply(ctx, m)
 	case "rewrite":
 		return o.replace(ctx, m)
 	case "rewrite with image":
@@ -87,8 +84,6 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.annotateNamespace(ctx, `"auto"`)
 	case "opt out the namespace":
 		return o.annotateNamespace(ctx, [2]string{"null", `"off"`}[op.number%2])
-	case "request":
-		return o.request(ctx, m)
 	case "write again":
 		if op.number%2 == 0 {
 			return o.apply(ctx, m)
@@ -123,7 +118,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 			m.image = op.number
 			return o.replace(ctx, m)
 		}
-		if err := o.deleteWorkload(ctx, m); err != nil {
+		if err := o.send(ctx, http.MethodDelete, m.kind, m.name, &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 			return err
 		}
 		m.renameReplicaSet(op.number)
@@ -223,30 +218,6 @@ func (o *owner) changeTogether(ctx context.Context, value string) error {
 	return o.together(ctx)
 }
 
-// request requests a restart.
-func (o *owner) request(ctx context.Context, m *manifest) error {
-	if err := o.requested(ctx, m.name); err != nil {
-		return err
-	}
-	dependencies := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace)
-	// A replica may not yet have read a workload that was just created, or created again.
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		_, err := dependencies.Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
-func (o *owner) annotateNamespace(ctx context.Context, reload string) error {
-	data := []byte(`{"metadata":{"annotations":{"configdep.io/reload":` + reload + `}}}`)
-	return try(ctx, "annotating the namespace", func(ctx context.Context) error {
-		_, err := o.client.CoreV1().Namespaces().Patch(ctx, o.namespace, types.MergePatchType, data, metav1.PatchOptions{})
-		return err
-	})
-}
-
 // try repeats requests that fail while the API server is down.
 func try(ctx context.Context, what string, f func(context.Context) error) error {
 	var last error
@@ -263,54 +234,73 @@ func try(ctx context.Context, what string, f func(context.Context) error) error 
 	return nil
 }
 
-func (o *owner) object(name string, c content) (*corev1.ConfigMap, *corev1.Secret) {
+// resources are the resources of kinds.
+var resources = map[string]string{
+	"ConfigMap": "configmaps", "Secret": "secrets", "Pod": "pods", "Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets",
+}
+
+// request returns a request about an object, or without a name about all.
+func (o *owner) request(verb, kind, name string) *rest.Request {
+	client := o.client.AppsV1().RESTClient()
+	if kind == "ConfigMap" || kind == "Secret" || kind == "Pod" {
+		client = o.client.CoreV1().RESTClient()
+	}
+	r := client.Verb(verb).Namespace(o.namespace).Resource(resources[kind])
+	if name != "" {
+		r = r.Name(name)
+	}
+	if verb == http.MethodPatch {
+		r = r.SetHeader("Content-Type", string(types.MergePatchType))
+	}
+	return r
+}
+
+// send sends a request until it succeeds. The answer to an earlier try may have been lost.
+func (o *owner) send(ctx context.Context, verb, kind, name string, body any) error {
+	in := name
+	if verb == http.MethodPost {
+		in = ""
+	}
+	return try(ctx, verb+" "+kind+" "+name, func(ctx context.Context) error {
+		err := o.request(verb, kind, in).Body(body).Do(ctx).Error()
+		if verb == http.MethodPost && apierrors.IsAlreadyExists(err) || verb == http.MethodDelete && apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (o *owner) annotateNamespace(ctx context.Context, reload string) error {
+	data := []byte(`{"metadata":{"annotations":{"configdep.io/reload":` + reload + `}}}`)
+	return try(ctx, "annotating the namespace", func(ctx context.Context) error {
+		_, err := o.client.CoreV1().Namespaces().Patch(ctx, o.namespace, types.MergePatchType, data, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// write writes the content of a source; other keys are removed.
+func (o *owner) write(ctx context.Context, verb, name string, c content) error {
+	o.sources[name] = c
 	meta := metav1.ObjectMeta{Name: name, Namespace: o.namespace}
 	if slices.Contains(matchedSources, name) {
 		meta.Annotations = map[string]string{matchAnnotation: "true"}
 	}
-	return &corev1.ConfigMap{ObjectMeta: meta, Data: c}, &corev1.Secret{ObjectMeta: meta, StringData: c}
+	if kindOf(name) == "Secret" {
+		return o.send(ctx, verb, "Secret", name, &corev1.Secret{ObjectMeta: meta, StringData: c})
+	}
+	return o.send(ctx, verb, "ConfigMap", name, &corev1.ConfigMap{ObjectMeta: meta, Data: c})
 }
 
 func (o *owner) create(ctx context.Context, name string, c content) error {
-	o.sources[name] = c
-	return try(ctx, "creating "+name, func(ctx context.Context) (err error) {
-		cm, secret := o.object(name, c)
-		if kindOf(name) == "Secret" {
-			_, err = o.client.CoreV1().Secrets(o.namespace).Create(ctx, secret, metav1.CreateOptions{})
-		} else {
-			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Create(ctx, cm, metav1.CreateOptions{})
-		}
-		if apierrors.IsAlreadyExists(err) {
-			return nil // the answer to the first try was lost
-		}
-		return err
-	})
+	return o.write(ctx, http.MethodPost, name, c)
 }
 
-// update replaces the content; other keys are removed.
 func (o *owner) update(ctx context.Context, name string, c content) error {
-	o.sources[name] = c
-	return try(ctx, "updating "+name, func(ctx context.Context) (err error) {
-		cm, secret := o.object(name, c)
-		if kindOf(name) == "Secret" {
-			_, err = o.client.CoreV1().Secrets(o.namespace).Update(ctx, secret, metav1.UpdateOptions{})
-		} else {
-			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Update(ctx, cm, metav1.UpdateOptions{})
-		}
-		return err
-	})
+	return o.write(ctx, http.MethodPut, name, c)
 }
 
 func (o *owner) annotate(ctx context.Context, name, value string) error {
-	data := []byte(`{"metadata":{"annotations":{"soak.test/note":"` + value + `"}}}`)
-	return try(ctx, "annotating "+name, func(ctx context.Context) (err error) {
-		if kindOf(name) == "Secret" {
-			_, err = o.client.CoreV1().Secrets(o.namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
-		} else {
-			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
-		}
-		return err
-	})
+	return o.send(ctx, http.MethodPatch, kindOf(name), name, []byte(`{"metadata":{"annotations":{"soak.test/note":"`+value+`"}}}`))
 }
 
 // touch writes the metadata of all sources, so that a server that has read them has read all earlier writes.
@@ -328,34 +318,13 @@ func (o *owner) touch(ctx context.Context, value string) error {
 
 func (o *owner) delete(ctx context.Context, name string) error {
 	o.sources[name] = nil
-	return try(ctx, "deleting "+name, func(ctx context.Context) (err error) {
-		if kindOf(name) == "Secret" {
-			err = o.client.CoreV1().Secrets(o.namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		} else {
-			err = o.client.CoreV1().ConfigMaps(o.namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
-}
-
-// workload starts a request to the API server.
-func (o *owner) workload(m *manifest, begin func(rest.Interface) *rest.Request) *rest.Request {
-	return begin(o.client.AppsV1().RESTClient()).Namespace(o.namespace).Resource(resourceOf(m.kind))
+	return o.send(ctx, http.MethodDelete, kindOf(name), name, nil)
 }
 
 func (o *owner) createWorkload(ctx context.Context, m *manifest) error {
 	o.writes++
 	m.write = o.writes
-	return try(ctx, "creating "+m.name, func(ctx context.Context) error {
-		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Post() }).Body(m.object()).Do(ctx).Error()
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	return o.send(ctx, http.MethodPost, m.kind, m.name, m.object())
 }
 
 // apply writes the fields of the owner.
@@ -366,42 +335,25 @@ func (o *owner) apply(ctx context.Context, m *manifest) error {
 	if err != nil {
 		return err
 	}
-	return try(ctx, "patching "+m.name, func(ctx context.Context) error {
-		return o.workload(m, func(c rest.Interface) *rest.Request { return c.Patch(types.MergePatchType) }).Name(m.name).Body(data).Do(ctx).Error()
-	})
+	return o.send(ctx, http.MethodPatch, m.kind, m.name, data)
 }
 
 // replace writes the whole manifest, without additions of other clients.
 func (o *owner) replace(ctx context.Context, m *manifest) error {
 	o.writes++
 	m.write = o.writes
-	return try(ctx, "replacing "+m.name, func(ctx context.Context) error {
-		return o.workload(m, func(c rest.Interface) *rest.Request { return c.Put() }).Name(m.name).Body(m.object()).Do(ctx).Error()
-	})
-}
-
-func (o *owner) deleteWorkload(ctx context.Context, m *manifest) error {
-	return try(ctx, "deleting "+m.name, func(ctx context.Context) error {
-		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Delete() }).Name(m.name).
-			Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}).Do(ctx).Error()
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
+	return o.send(ctx, http.MethodPut, m.kind, m.name, m.object())
 }
 
 // deletePod deletes one of the pods, which is then created again.
 func (o *owner) deletePod(ctx context.Context, m *manifest) error {
-	return try(ctx, "deleting a pod of "+m.name, func(ctx context.Context) error {
-		pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})
-		if err != nil || len(pods.Items) == 0 {
-			return err
-		}
-		err = o.client.CoreV1().Pods(o.namespace).Delete(ctx, pods.Items[0].Name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
+	var pods *corev1.PodList
+	err := try(ctx, "listing the pods of "+m.name, func(ctx context.Context) (err error) {
+		pods, err = o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})
 		return err
 	})
+	if err != nil || len(pods.Items) == 0 {
+		return err
+	}
+	return o.send(ctx, http.MethodDelete, "Pod", pods.Items[0].Name, nil)
 }

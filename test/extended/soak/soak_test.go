@@ -6,7 +6,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -20,50 +19,20 @@ import (
 // limit is how long anything may take on a busy machine.
 const limit = 5 * time.Minute
 
-const webhookVariable = "SOAK_WEBHOOK"
-
-// TestHistory plays histories: always the same one or, with a duration, as many as possible, starting with any.
+// TestHistory plays histories: always the same two or, with a duration, as many as possible, starting with any.
 func TestHistory(t *testing.T) {
 	asked, err := seeds.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	webhook := os.Getenv(webhookVariable)
-	switch webhook {
-	case "", "true", "false", "both":
-	default:
-		t.Fatalf("invalid %s=%q: must be one of true, false, both", webhookVariable, webhook)
-	}
-	if webhook == "" && asked.Duration == 0 && !asked.Given {
-		webhook = "both"
-	}
 	end := time.Now().Add(asked.Duration)
 	for seed := asked.First; ; seed++ {
-		for _, use := range webhooksOf(webhook, seed) {
-			h := generate(seed)
-			h.webhook = use
-			again := fmt.Sprintf("%s=%d %s=%t go test ./test/extended/soak", seeds.Variable, seed, webhookVariable, use)
-			fmt.Fprintf(os.Stderr, "seed %d; again: %s\n", seed, again)
-			if !t.Run(fmt.Sprintf("%d/webhook=%t", seed, use), func(t *testing.T) { play(t, h, again) }) {
-				return
-			}
-		}
-		if !time.Now().Before(end) {
+		again := fmt.Sprintf("%s=%d go test ./test/extended/soak", seeds.Variable, seed)
+		fmt.Fprintf(os.Stderr, "again: %s\n", again)
+		both := asked.Duration == 0 && !asked.Given && seed == asked.First // with the webhook, and without
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, generate(seed), again) }) || !both && !time.Now().Before(end) {
 			return
 		}
-	}
-}
-
-// webhooksOf returns whether the history of a seed has the webhook: by the seed, or by the variable; with both,
-// the history is played twice.
-func webhooksOf(variable string, seed uint64) []bool {
-	switch variable {
-	case "both":
-		return []bool{true, false}
-	case "":
-		return []bool{rand.New(rand.NewPCG(seed, 2)).IntN(2) == 0}
-	default:
-		return []bool{variable == "true"}
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 )
 
 // stage is the cluster in which a history is played.
@@ -35,11 +33,6 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without the aggregator, which may need a while to find that the API is available again.
-	configdep, err := versioned.NewForConfig(directly(server.Replicas[0]))
-	if err != nil {
-		return nil, err
-	}
 	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}}}
 	for i, workloads := range h.cells {
 		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
@@ -49,7 +42,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 		}
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{
-			client: client, configdep: configdep, namespace: namespace, workloads: workloads, sources: map[string]content{},
+			client: client, namespace: namespace, workloads: workloads, sources: map[string]content{},
 			begins: func(ctx context.Context) error {
 				return s.judge(ctx, func() {
 					for _, w := range c.workloads {
@@ -63,9 +56,6 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 						w.together()
 					}
 				})
-			},
-			requested: func(ctx context.Context, name string) error {
-				return s.judge(ctx, func() { c.workloads[name].requests++ })
 			},
 		})
 	}

@@ -40,7 +40,6 @@ type workload struct {
 	before   int       // of these, those before the ones that belong together
 	changed  time.Time // when it last changed
 	restarts int
-	requests int // for restarts that have not been made
 	writes   int // of the server
 
 	trace []string
@@ -206,17 +205,11 @@ func lastReloadOf(s *state) (last lastReload) {
 // restarted judges a restart by the server: a rollout or an eviction.
 func (w *workload) restarted(before *state) {
 	w.cell.oracle.tally.restarts++
+	w.restarts++
 	hash, last, earlier := w.state.annotations[hashAnnotation], lastReloadOf(w.state), lastReloadOf(before)
-	requested := w.requests > 0 && last.Trigger == "Request" && w.state.annotations[lastReloadAnnotation] != before.annotations[lastReloadAnnotation]
-	if requested {
-		w.requests--
-	} else {
-		w.restarts++
-	}
 	w.log("restarted by the server because of %s: %s", last.Trigger, hash)
 	interval, _ := time.ParseDuration(before.annotations["configdep.io/min-interval"])
 	switch {
-	case requested:
 	// A patch is bound to the version of the workload, not to the version of the namespace.
 	case !w.rules().managed() && !w.leaving && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
 		w.violation("restarted although it has not opted in")
