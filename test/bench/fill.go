@@ -137,13 +137,15 @@ func (f *filler) addSources(b *batch, i, size int) {
 	b.add("secrets", "v1", "Secret", namespaceOf(i), &s.ObjectMeta, f.sources, f.secret, s)
 }
 
+// revision is the label of the pods of all these Deployments.
+const revision = "5d4f8c7b9"
+
 // addWorkload adds a Deployment whose rollout is complete, with its ReplicaSet and its pods.
 func (f *filler) addWorkload(b *batch, i int) {
 	d := deployment(i)
 	d.Generation, d.Annotations = 1, map[string]string{"deployment.kubernetes.io/revision": "1"}
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: podsOf, UpdatedReplicas: podsOf, ReadyReplicas: podsOf, AvailableReplicas: podsOf}
 	b.add("deployments", "apps/v1", "Deployment", namespaceOf(i), &d.ObjectMeta, f.sources, f.deployment, d)
-	const revision = "5d4f8c7b9"
 	r := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: d.Name + "-" + revision, Annotations: d.Annotations,

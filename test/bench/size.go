@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,7 @@ const (
 	// sizeMinReady is minReadySeconds of the manifests: how long a replica must be ready before the next is replaced.
 	sizeMinReady = 25 * time.Second
 	// The numbers of changes per second, besides one of a source in a namespace with globs.
-	sizeStatuses, sizeSources = 20, 5
+	sizeStatuses, sizePods, sizeSources = 20, 25, 5
 	// sizeLimit is how long the watches may take to open, and to receive all changes at the end.
 	sizeLimit = 5 * time.Minute
 )
@@ -172,7 +173,7 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	changes, changing := errgroup.WithContext(changing)
 	defer func() { stop(); _ = changes.Wait() }()
 	for each, change := range map[time.Duration]func(context.Context, int) error{
-		time.Second / sizeStatuses: s.writeStatus, time.Second / sizeSources: s.writeSource, time.Second: s.writeGlobbed,
+		time.Second / sizeStatuses: s.writeStatus, time.Second / sizePods: s.writePod, time.Second / sizeSources: s.writeSource, time.Second: s.writeGlobbed,
 	} {
 		changes.Go(func() error { return s.change(changing, each, change) })
 	}
@@ -234,11 +235,11 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	}
 	rows[0].note = fmt.Sprintf(`%v; one in %d namespaces has globs that match all of its sources, and one in %d workloads has opted in.
   %d watches, of which %d of all namespaces, each of a client that ignores an event with an unchanged version. Each second, %d
-  statuses, %d sources, and one source that globs of all opted-in workloads in its namespace match are written; %d changes in
+  statuses of Deployments, %d of pods, %d sources, and one source that globs of all opted-in workloads in its namespace match are written; %d changes in
   total. The delay is from the answer of kube-apiserver to a separate write until a watch of a replica shows it, before the first
   rolling update; in brackets p50 and p99.9. Servers and clients share the processors. A client decodes only names and
   versions, because %d informers with all objects would not fit into the memory of the machine.`,
-		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizeSources, s.started.Load(), s.count(sizeWide))
+		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizePods, sizeSources, s.started.Load(), s.count(sizeWide))
 	return rows, nil
 }
 
@@ -265,6 +266,15 @@ func (s *sizes) writeStatus(ctx context.Context, i int) error {
 		1+s.started.Load()%5, s.started.Load()%3)
 	_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType, status,
 		metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "status")
+	return err
+}
+
+// writePod makes a pod ready, or not, as its kubelet does.
+func (s *sizes) writePod(ctx context.Context, i int) error {
+	ready := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[s.started.Load()%2 == 0]
+	status := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, ready, time.Now().UTC().Format(time.RFC3339))
+	_, err := s.client.CoreV1().Pods(namespaceOf(i)).Patch(ctx, podOf(deployment(i), revision, i%podsOf).Name, types.StrategicMergePatchType, status,
+		metav1.PatchOptions{FieldManager: "kubelet"}, "status")
 	return err
 }
 

@@ -38,14 +38,10 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		}
 		pause(ctx, d.lasts)
 		return syscall.Kill(r.PID(), syscall.SIGCONT)
-	case "freeze":
-		p.freeze()
-		pause(ctx, d.lasts)
-		p.thaw()
 	case "sever":
 		p.sever()
 		pause(ctx, d.lasts)
-		p.thaw()
+		p.rejoin()
 	case "break watches":
 		p.breakAll()
 	case "restart API server":

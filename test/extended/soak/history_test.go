@@ -83,16 +83,16 @@ func pick[T any](m *maker, from ...T) T { return from[m.IntN(len(from))] }
 // starts in between reads.
 var (
 	contentOperations = []string{"change", "change", "change", "change", "add key", "remove key", "write again", "edit metadata",
-		"delete", "recreate", "restore", "restore"}
+		"delete", "recreate", "change", "change"}
 	workloadOperations = []string{"set image", "set image", "switch template", "rewrite", "rewrite", "rewrite with image", "opt in", "opt in", "opt out",
 		"leave it to the namespace", "opt in the namespace", "opt out the namespace",
-		"write again", "delete a pod", "recreate workload", "release",
+		"write again", "delete a pod", "apply", "delete in the foreground", "release",
 		"scale to zero", "scale up", "scale there and back", "pause and resume", "stalled release", "operator", "set the minimum interval"}
 	// carefulOperations are those where an unnecessary restart is most likely.
 	carefulOperations = []string{"change together", "change together", "edit metadata", "edit metadata", "recreate equal", "recreate equal",
 		"release", "rewrite", "opt in", "operator", "pause and resume", "scale there and back"}
 	// quietOperations are those after which only a server that has seen everything can be right.
-	quietOperations = []string{"operator", "change there and back", "delete in the foreground"}
+	quietOperations = []string{"operator", "change there and back"}
 )
 
 const (
@@ -133,10 +133,10 @@ func generate(seed uint64) *history {
 			p.disruptions = append(p.disruptions, disruption{what: "replace the key"})
 		case p.kind == stormy:
 			for range 1 + m.IntN(3) {
-				p.disruptions = append(p.disruptions, m.disruption("kill", "kill", "terminate", "stop", "freeze", "sever", "break watches", "restart API server"))
+				p.disruptions = append(p.disruptions, m.disruption("kill", "kill", "terminate", "stop", "sever", "break watches", "restart API server"))
 			}
 		case p.kind == noisy && m.IntN(3) == 0:
-			p.disruptions = append(p.disruptions, m.disruption("kill", "stop", "freeze", "sever", "break watches"))
+			p.disruptions = append(p.disruptions, m.disruption("kill", "stop", "sever", "break watches"))
 		}
 		p.spareControllers()
 		h.phases = append(h.phases, p)
@@ -144,24 +144,15 @@ func generate(seed uint64) *history {
 	return h
 }
 
-// spareControllers removes operations from which the controllers of Kubernetes need minutes to recover when the
-// API server restarts and they list everything again:
-//
-//   - The garbage collector finds a new workload of the same name, and leaves the pods of the old
-//     one for ever. So workloads are deleted in the foreground.
-//   - The controller of ReplicaSets never sees a pod that was created and deleted in between,
-//     and waits five minutes for it. So no pod is deleted.
+// spareControllers removes the deletion of pods if the API server restarts: the controller of ReplicaSets, which lists everything again, never sees a
+// pod that was created and deleted in between, and waits five minutes for it.
 func (p *phase) spareControllers() {
-	restarts := func(d disruption) bool { return d.what == "restart API server" }
-	if !slices.ContainsFunc(p.disruptions, restarts) {
+	if !slices.ContainsFunc(p.disruptions, func(d disruption) bool { return d.what == "restart API server" }) {
 		return
 	}
 	for _, all := range p.operations {
 		for i := range all {
-			switch all[i].do {
-			case "recreate workload":
-				all[i].do = "delete in the foreground"
-			case "delete a pod":
+			if all[i].do == "delete a pod" {
 				all[i].do = "set image"
 			}
 		}

@@ -29,7 +29,7 @@ func (o *owner) changeRead(ctx context.Context, m *manifest, value string) (back
 	}
 	changed := maps.Clone(before)
 	changed["a"] = value
-	return func() error { return o.update(ctx, u.source, before) }, o.update(ctx, u.source, changed)
+	return func() error { return o.write(ctx, http.MethodPut, u.source, before) }, o.write(ctx, http.MethodPut, u.source, changed)
 }
 
 // scaleThereAndBack changes content while there are no pods.
@@ -116,7 +116,7 @@ func (o *owner) changeThereAndBack(ctx context.Context, m *manifest, op operatio
 // deleteInTheForeground changes content and deletes the workload, which exists until its pods have ended. Then the
 // workload is created again.
 func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op operation) error {
-	if m.kind == "DaemonSet" { // see "recreate workload"
+	if m.kind == "DaemonSet" { // its controller, which tracks expected pods by name, may wait five minutes for pods of the old one
 		m.image = op.number
 		return o.replace(ctx, m)
 	}

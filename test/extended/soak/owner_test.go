@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ func (o *owner) begin(ctx context.Context) error {
 		return err
 	}
 	for _, name := range sourceNames {
-		if err := o.create(ctx, name, content{"a": "0", "b": "0", "z": "0"}); err != nil {
+		if err := o.write(ctx, http.MethodPost, name, content{"a": "0", "b": "0", "z": "0"}); err != nil {
 			return err
 		}
 	}
@@ -51,55 +52,50 @@ func (o *owner) begin(ctx context.Context) error {
 	return nil
 }
 
-// do performs an operation. An operation that is not possible is replaced by another.
+// do performs an operation.
 func (o *owner) do(ctx context.Context, op operation) error {
 	m := o.workloads[op.workload]
-	value := strconv.Itoa(op.number)
-	present := o.sources[op.source]
-	switch op.do {
-	case "set image":
+	switch op.do { // that write the manifest
+	case "set image", "rewrite with image":
 		m.image = op.number
-		return o.apply(ctx, m)
 	case "switch template":
 		m.variant, m.image = (m.variant+1+op.number%(len(variants)-1))%len(variants), op.number
-		return o.apply(ctx, m)
 	case "set the minimum interval":
 		m.minInterval = "2s"
-		return o.apply(ctx, m)
-	case "rewrite":
-		return o.replace(ctx, m)
-	case "rewrite with image":
-		m.image = op.number
-		return o.replace(ctx, m)
 	case "opt in":
 		m.reload = m.mode
-		return o.apply(ctx, m)
 	case "opt out":
 		m.reload = "off"
-		return o.apply(ctx, m)
 	case "leave it to the namespace":
 		m.reload = ""
-		return o.apply(ctx, m)
+	case "scale to zero":
+		m.replicas = 0
+	case "scale up":
+		m.replicas = replicas
+	case "apply", "rewrite":
+	default:
+		return o.doMore(ctx, m, op)
+	}
+	if strings.HasPrefix(op.do, "rewrite") {
+		return o.replace(ctx, m)
+	}
+	return o.apply(ctx, m)
+}
+
+// doMore performs the other operations. One that is not possible is replaced by another.
+func (o *owner) doMore(ctx context.Context, m *manifest, op operation) error {
+	value := strconv.Itoa(op.number)
+	switch op.do {
 	case "opt in the namespace":
 		return o.annotateNamespace(ctx, `"auto"`)
 	case "opt out the namespace":
 		return o.annotateNamespace(ctx, [2]string{"null", `"off"`}[op.number%2])
-	case "write again":
-		if op.number%2 == 0 {
-			return o.apply(ctx, m)
-		}
 	case "delete a pod":
 		return o.deletePod(ctx, m)
 	case "change together":
 		return o.changeTogether(ctx, value)
 	case "release":
 		return o.release(ctx, m, op)
-	case "scale to zero":
-		m.replicas = 0
-		return o.apply(ctx, m)
-	case "scale up":
-		m.replicas = replicas
-		return o.apply(ctx, m)
 	case "scale there and back":
 		return o.scaleThereAndBack(ctx, m, op)
 	case "pause and resume":
@@ -112,24 +108,14 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.changeThereAndBack(ctx, m, op)
 	case "delete in the foreground":
 		return o.deleteInTheForeground(ctx, m, op)
-	case "recreate workload":
-		if m.kind == "DaemonSet" {
-			// Its controller, which tracks expected pods by name, may wait five minutes for pods of the old one.
-			m.image = op.number
-			return o.replace(ctx, m)
-		}
-		if err := o.send(ctx, http.MethodDelete, m.kind, m.name, &metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
-			return err
-		}
-		m.renameReplicaSet(op.number)
-		return o.createWorkload(ctx, m)
 	}
+	present := o.sources[op.source]
 	if present == nil { // the remaining operations change content
-		return o.create(ctx, op.source, content{"a": value, "b": value, "z": value})
+		return o.write(ctx, http.MethodPost, op.source, content{"a": value, "b": value, "z": value})
 	}
 	changed := maps.Clone(present)
 	switch op.do {
-	case "change", "restore":
+	case "change":
 		changed[op.key] = value
 	case "add key":
 		changed["k"+strconv.Itoa(op.number%3)] = value
@@ -139,7 +125,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		}
 	case "change and back":
 		changed[op.key] = value
-		if err := o.update(ctx, op.source, changed); err != nil {
+		if err := o.write(ctx, http.MethodPut, op.source, changed); err != nil {
 			return err
 		}
 		changed = present
@@ -154,12 +140,12 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		if err := o.delete(ctx, op.source); err != nil {
 			return err
 		}
-		return o.create(ctx, op.source, changed)
+		return o.write(ctx, http.MethodPost, op.source, changed)
 	case "write again":
 	default:
 		return fmt.Errorf("%q is not an operation", op.do)
 	}
-	return o.update(ctx, op.source, changed)
+	return o.write(ctx, http.MethodPut, op.source, changed)
 }
 
 // release changes content, and then the image, before the change has settled: the pods of the new image have read
@@ -175,7 +161,7 @@ func (o *owner) release(ctx context.Context, m *manifest, op operation) error {
 		return nil
 	}
 	changed["a"] = strconv.Itoa(op.number)
-	if err := o.update(ctx, source, changed); err != nil {
+	if err := o.write(ctx, http.MethodPut, source, changed); err != nil {
 		return err
 	}
 	m.image = op.number
@@ -207,7 +193,7 @@ func (o *owner) changeTogether(ctx context.Context, value string) error {
 				continue
 			}
 			value := value + "." + strconv.Itoa(i)
-			if err := o.update(ctx, name, content{"a": value, "b": value, "z": value}); err != nil {
+			if err := o.write(ctx, http.MethodPut, name, content{"a": value, "b": value, "z": value}); err != nil {
 				return err
 			}
 		}
@@ -289,14 +275,6 @@ func (o *owner) write(ctx context.Context, verb, name string, c content) error {
 		return o.send(ctx, verb, "Secret", name, &corev1.Secret{ObjectMeta: meta, StringData: c})
 	}
 	return o.send(ctx, verb, "ConfigMap", name, &corev1.ConfigMap{ObjectMeta: meta, Data: c})
-}
-
-func (o *owner) create(ctx context.Context, name string, c content) error {
-	return o.write(ctx, http.MethodPost, name, c)
-}
-
-func (o *owner) update(ctx context.Context, name string, c content) error {
-	return o.write(ctx, http.MethodPut, name, c)
 }
 
 func (o *owner) annotate(ctx context.Context, name, value string) error {

@@ -34,7 +34,6 @@ type proxy struct {
 
 	mu       sync.Mutex
 	random   *rand.Rand // nil: no request fails
-	open     chan struct{}
 	cut      bool
 	requests map[int]context.CancelFunc
 	next     int
@@ -42,8 +41,7 @@ type proxy struct {
 }
 
 func newProxy(cluster *controlplane.ControlPlane) (*proxy, error) {
-	p := &proxy{open: make(chan struct{}), requests: map[int]context.CancelFunc{}, faults: map[string]int{}}
-	close(p.open)
+	p := &proxy{requests: map[int]context.CancelFunc{}, faults: map[string]int{}}
 	behind := rest.AnonymousClientConfig(cluster.RESTConfig())
 	target, err := url.Parse(behind.Host)
 	if err != nil {
@@ -95,17 +93,6 @@ func (p *proxy) noise(seed uint64) {
 	p.random = rand.New(rand.NewPCG(seed, 0))
 }
 
-// freeze stops all traffic, in both directions, until heal. No connection breaks.
-func (p *proxy) freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.open:
-		p.open = make(chan struct{})
-	default:
-	}
-}
-
 // sever breaks all connections and refuses new requests until heal.
 func (p *proxy) sever() {
 	p.mu.Lock()
@@ -123,16 +110,11 @@ func (p *proxy) breakAll() {
 	}
 }
 
-// thaw ends freeze and sever.
-func (p *proxy) thaw() {
+// rejoin ends sever.
+func (p *proxy) rejoin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
-	select {
-	case <-p.open:
-	default:
-		close(p.open)
-	}
 }
 
 // heal ends all faults, including those in progress.
@@ -140,7 +122,7 @@ func (p *proxy) heal() {
 	p.mu.Lock()
 	p.random = nil
 	p.mu.Unlock()
-	p.thaw()
+	p.rejoin()
 	p.late.Wait()
 }
 
@@ -151,22 +133,13 @@ func (p *proxy) tally() map[string]int {
 	return maps.Clone(p.faults)
 }
 
-// pass waits while the proxy is frozen, and fails when it is cut or the context is done.
-func (p *proxy) pass(ctx context.Context) bool {
-	p.mu.Lock()
-	open, cut := p.open, p.cut
-	p.mu.Unlock()
-	select {
-	case <-open:
-		return !cut
-	case <-ctx.Done():
-		return false
-	}
-}
-
+// track notes a request, unless all are refused.
 func (p *proxy) track(cancel context.CancelFunc) (untrack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.cut {
+		panic(http.ErrAbortHandler)
+	}
 	id := p.next
 	p.next++
 	p.requests[id] = cancel
@@ -181,9 +154,6 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer p.track(cancel)()
-	if !p.pass(ctx) {
-		panic(http.ErrAbortHandler)
-	}
 	r = r.WithContext(ctx)
 	f, delay := p.draw(r)
 	switch f {
@@ -200,35 +170,15 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	case late:
 		p.carryOutLater(r, delay)
 		panic(http.ErrAbortHandler)
-	case slow:
-		if !pause(ctx, delay) {
-			panic(http.ErrAbortHandler)
-		}
-		p.forward.ServeHTTP(gated{w, p, ctx}, r)
-	case slowAnswer:
-		answer := p.carryOut(r)
-		if answer == nil || !pause(ctx, delay) {
-			panic(http.ErrAbortHandler)
-		}
-		maps.Copy(w.Header(), answer.Header())
-		w.WriteHeader(answer.Code)
-		_, _ = w.Write(answer.Body.Bytes())
 	default:
-		p.forward.ServeHTTP(gated{w, p, ctx}, r)
+		p.forward.ServeHTTP(w, r)
 	}
 }
 
-// carryOut carries out a request, whether or not a client waits for the answer. It returns nil if there is no
-// answer because the API server is down.
-func (p *proxy) carryOut(r *http.Request) (answer *httptest.ResponseRecorder) {
-	answer = httptest.NewRecorder()
-	defer func() {
-		if x := recover(); x != nil {
-			answer = nil
-		}
-	}()
-	p.forward.ServeHTTP(answer, r.Clone(context.WithoutCancel(r.Context())))
-	return answer
+// carryOut carries out a request, whether or not a client waits for the answer.
+func (p *proxy) carryOut(r *http.Request) {
+	defer func() { _ = recover() }() // there is no answer, because the API server is down
+	p.forward.ServeHTTP(httptest.NewRecorder(), r.Clone(context.WithoutCancel(r.Context())))
 }
 
 // carryOutLater does so after the client was told that the connection broke.
@@ -245,24 +195,6 @@ func (p *proxy) carryOutLater(r *http.Request, delay time.Duration) {
 	})
 }
 
-// gated delays an answer while the proxy is frozen.
-type gated struct {
-	http.ResponseWriter
-
-	proxy *proxy
-	ctx   context.Context
-}
-
-func (g gated) Write(data []byte) (int, error) {
-	if !g.proxy.pass(g.ctx) {
-		return 0, http.ErrAbortHandler
-	}
-	return g.ResponseWriter.Write(data)
-}
-
-// Unwrap is for http.ResponseController.
-func (g gated) Unwrap() http.ResponseWriter { return g.ResponseWriter }
-
 func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -273,19 +205,17 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 type fault string
 
 const (
-	none       fault = ""
-	conflict   fault = "409"
-	tooMany    fault = "429"
-	broken     fault = "500"
-	lost       fault = "answer lost"    // carried out, and the answer is a 500
-	late       fault = "done late"      // the connection breaks, and then the request is carried out
-	slow       fault = "slow"           // delayed before it is carried out
-	slowAnswer fault = "slow to answer" // delayed afterwards
+	none     fault = ""
+	conflict fault = "409"
+	tooMany  fault = "429"
+	broken   fault = "500"
+	lost     fault = "answer lost" // carried out, and the answer is a 500
+	late     fault = "done late"   // the connection breaks, and then the request is carried out
 )
 
 var (
-	faultsOfWrites = []fault{conflict, conflict, tooMany, broken, broken, broken, lost, lost, late, late, slow, slowAnswer}
-	faultsOfReads  = []fault{tooMany, broken, slow}
+	faultsOfWrites = []fault{conflict, conflict, tooMany, broken, broken, broken, lost, lost, late, late}
+	faultsOfReads  = []fault{tooMany, broken}
 )
 
 // draw selects the fault of a request.
