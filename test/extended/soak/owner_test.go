@@ -248,7 +248,11 @@ func (o *owner) send(ctx context.Context, verb, kind, name string, body any) err
 		in = ""
 	}
 	return try(ctx, verb+" "+kind+" "+name, func(ctx context.Context) error {
-		err := o.request(verb, kind, in).Body(body).Do(ctx).Error()
+		r := o.request(verb, kind, in)
+		if body != nil {
+			r = r.Body(body)
+		}
+		err := r.Do(ctx).Error()
 		if verb == http.MethodPost && apierrors.IsAlreadyExists(err) || verb == http.MethodDelete && apierrors.IsNotFound(err) {
 			return nil
 		}
