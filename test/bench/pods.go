@@ -139,7 +139,7 @@ func podOf(d *appsv1.Deployment, revision string, number int) *corev1.Pod {
 func runs(p *corev1.Pod) corev1.PodStatus {
 	now := metav1.Now()
 	s := corev1.PodStatus{
-		Phase: corev1.PodRunning, StartTime: &now, QOSClass: corev1.PodQOSBurstable,
+		Phase: corev1.PodRunning, StartTime: &now, QOSClass: p.Status.QOSClass,
 		HostIP: "10.1.2.3", HostIPs: []corev1.HostIP{{IP: "10.1.2.3"}}, PodIP: "10.128.1.2", PodIPs: []corev1.PodIP{{IP: "10.128.1.2"}},
 	}
 	for _, c := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {

@@ -94,9 +94,22 @@ func (s *stage) awaitViews(ctx context.Context, replica int) error {
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() != nil {
+		s.logPods(context.WithoutCancel(ctx), client)
 		return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
 	return err
+}
+
+// logPods logs what a replica says of the pods of workloads that are not as expected.
+func (s *stage) logPods(ctx context.Context, client versioned.Interface) {
+	s.oracle.each(func(w *workload) {
+		if w.late {
+			path := fmt.Sprintf("/apis/configdep.io/v1alpha1/namespaces/%s/configdependencies/%s.%s", w.cell.namespace, strings.ToLower(w.kind), w.name)
+			view, err := client.ConfigdepV1alpha1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+			pods, podsErr := client.ConfigdepV1alpha1().RESTClient().Get().AbsPath(path, "pods").DoRaw(ctx)
+			s.logf("%s\n%s %v", view, pods, errors.Join(err, podsErr))
+		}
+	})
 }
 
 // directly returns the configuration of a client of one replica with all permissions.
