@@ -15,8 +15,8 @@ import (
 
 // The time from a change to the patch is measured many times, in alternating turns.
 const (
-	latencyWorkloads = 20
-	latencyTurns     = 20
+	latencyWorkloads = 50 // so that none is changed twice in a turn (see aged)
+	latencyTurns     = 8
 	latencyPerTurn   = 50
 	// breath is the pause between two changes, so that requests that follow a restart, such as those for events,
 	// do not delay the next.
@@ -79,7 +79,7 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 // Parameters of benchmarkFanOut, in which many workloads use one Secret.
 const (
 	fanOutWorkloads = 500
-	fanOutRounds    = 11
+	fanOutRounds    = 7
 	fanOutTime      = 3 * time.Minute // no round starts later
 )
 
@@ -166,7 +166,7 @@ func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subjec
 		if err := s.heard(ctx); err != nil {
 			return err
 		}
-		if err := e.idle(ctx); err != nil {
+		if err := errors.Join(e.idle(ctx), s.aged(ctx)); err != nil {
 			return err
 		}
 		if err := subject(); err != nil {

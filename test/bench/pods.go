@@ -30,7 +30,8 @@ type controllers struct {
 
 	mu     sync.Mutex
 	latest map[string]*appsv1.Deployment
-	pods   map[string]string // the pod of each Deployment, and its template
+	pods   map[string]string // the pod of each Deployment
+	last   time.Time         // when the last pod was started
 	failed error
 }
 
@@ -86,6 +87,9 @@ func (r *controllers) rollOut(ctx context.Context, d *appsv1.Deployment) error {
 		return err
 	}
 	created.Status = runs(created)
+	r.mu.Lock()
+	r.last = time.Now()
+	r.mu.Unlock()
 	if _, err := pods.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
@@ -118,6 +122,15 @@ func (s *scene) complete(ctx context.Context) error {
 		return true
 	})
 	return errors.Join(failed, err)
+}
+
+// aged waits until it is certain, within all margins, that no pod has started at the time of the next change. Otherwise, a restart would be in
+// doubt, and wait.
+func (s *scene) aged(ctx context.Context) error {
+	s.controllers.mu.Lock()
+	last := s.controllers.last
+	s.controllers.mu.Unlock()
+	return sleep(ctx, time.Until(last.Add(8*time.Second)))
 }
 
 // podOf returns a pod of the template of a Deployment, as its ReplicaSet creates it.

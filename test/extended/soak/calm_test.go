@@ -35,7 +35,7 @@ func (s *stage) calm(ctx context.Context, label string) error {
 			}
 		}
 	}
-	if err := s.awaitCalm(ctx); err != nil {
+	if err := s.awaitCalm(ctx, false); err != nil {
 		return err
 	}
 	for _, o := range s.owners {
@@ -49,7 +49,7 @@ func (s *stage) calm(ctx context.Context, label string) error {
 			}
 		}
 	}
-	if err := s.awaitCalm(ctx); err != nil {
+	if err := s.awaitCalm(ctx, true); err != nil {
 		return err
 	}
 	if err := s.judge(ctx, func() { s.oracle.each((*workload).unrestarted); s.oracle.calm() }); err != nil {
@@ -63,24 +63,24 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	return nil
 }
 
-func (s *stage) awaitCalm(ctx context.Context) error {
+func (s *stage) awaitCalm(ctx context.Context, exact bool) error {
 	for i, r := range server.Replicas {
-		if err := s.awaitViews(ctx, i); err != nil {
+		if err := s.awaitViews(ctx, i, exact); err != nil {
 			return fmt.Errorf("%s: %w", r.Name(), err)
 		}
 	}
 	return nil
 }
 
-// awaitViews waits until the pods run with the current content, and a replica shows that.
-func (s *stage) awaitViews(ctx context.Context, replica int) error {
+// awaitViews waits until the pods run with the current content, and a replica shows that; if exact, in a list that was judged as a whole.
+func (s *stage) awaitViews(ctx context.Context, replica int, exact bool) error {
 	client, err := versioned.NewForConfig(directly(server.Replicas[replica]))
 	if err != nil {
 		return err
 	}
 	var last error
 	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		views, err := s.list(ctx, client)
+		views, judged, err := s.list(ctx, client)
 		if err != nil {
 			if ctx.Err() == nil {
 				last = err
@@ -91,7 +91,7 @@ func (s *stage) awaitViews(ctx context.Context, replica int) error {
 		if violated, found := errors.AsType[violations](last); found {
 			return false, violated
 		}
-		return last == nil, nil
+		return last == nil && (judged || !exact), nil
 	})
 	if err != nil && ctx.Err() != nil {
 		s.logPods(context.WithoutCancel(ctx), client)
@@ -176,6 +176,8 @@ func (w *workload) want() []v1alpha1.State {
 		return []v1alpha1.State{v1alpha1.StateBlocked}
 	case w.adopted(), !w.allTrigger():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
+	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation]: // times alone tell, within margins
+		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateUnknown}
 	default:
 		return []v1alpha1.State{v1alpha1.StateInSync}
 	}
