@@ -65,9 +65,12 @@ func (e *environment) calls(since, until time.Time) (map[string]int, error) {
 	return callsIn(bufio.NewScanner(f), e.subject.user(), since, until)
 }
 
-// listOfNothing is part of the requests by which the server reads the current revision of a resource, periodically.
-// These requests do not count.
-const listOfNothing = "metadata.name%3D-"
+// listOfNothing is part of the requests by which the server reads the current revision of a resource, and discovery is
+// the one by which it looks for optional resources, both periodically. These requests do not count.
+const (
+	listOfNothing = "metadata.name%3D-"
+	discovery     = "/apis"
+)
 
 func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[string]int, error) {
 	lines.Buffer(nil, 1<<20)
@@ -82,7 +85,7 @@ func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[str
 			continue
 		}
 		all++
-		if c.Received.Time.Before(since) || c.Received.After(until) || strings.Contains(c.RequestURI, listOfNothing) {
+		if c.Received.Time.Before(since) || c.Received.After(until) || strings.Contains(c.RequestURI, listOfNothing) || c.RequestURI == discovery {
 			continue
 		}
 		what := c.ObjectRef.Resource
