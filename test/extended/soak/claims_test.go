@@ -22,29 +22,27 @@ func (s *stage) watchClaims(ctx context.Context, replica int) error {
 		return err
 	}
 	for pause(ctx, 200*time.Millisecond) {
-		if _, err := s.list(ctx, client); err != nil {
-			continue // it does not run
-		}
+		_, _, _ = s.list(ctx, client) // it may not run
 	}
 	return nil
 }
 
-// list returns the views of a replica, by namespace and name, and judges those of cells in which nothing has happened that the replica may not
+// list returns the views of a replica, by namespace and name, and whether all could be judged. It judges those of cells in which nothing has happened that the replica may not
 // have seen: it has seen everything up to the watermark in the version.
-func (s *stage) list(ctx context.Context, client versioned.Interface) (map[string]*v1alpha1.ConfigDependency, error) {
+func (s *stage) list(ctx context.Context, client versioned.Interface) (views map[string]*v1alpha1.ConfigDependency, all bool, err error) {
 	list, err := client.ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := s.journal.catchUp(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	version := dependency.ParseVersion(list.ResourceVersion)
 	watermark := int64(version >> 23)
 	if version>>62 != 0 { // revisions cannot be compared
 		watermark = 0
 	}
-	views := map[string]*v1alpha1.ConfigDependency{}
+	views, all = map[string]*v1alpha1.ConfigDependency{}, true
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
 	for i := range list.Items {
@@ -53,13 +51,14 @@ func (s *stage) list(ctx context.Context, client versioned.Interface) (map[strin
 		_, name, _ := strings.Cut(v.Name, ".")
 		c := s.oracle.cells[v.Namespace]
 		if c == nil || c.revision > watermark {
+			all = all && c == nil
 			continue
 		}
 		if w := c.workloads[name]; w != nil && w.state != nil {
 			w.judge(v)
 		}
 	}
-	return views, nil
+	return views, all, nil
 }
 
 // judge judges a view of the current state.

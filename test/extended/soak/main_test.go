@@ -53,7 +53,7 @@ func run(m *testing.M) (code int, err error) {
 		Race:     install.RaceDetector,
 		Args: []string{
 			"--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
-			"--leader-elect-lease-duration=4s", "--max-version-lag=2s",
+			"--leader-elect-lease-duration=4s", "--max-version-lag=5s",
 		},
 		Kubeconfig: func(_, kubeconfig string) (string, error) {
 			p, err := newProxy(cluster)

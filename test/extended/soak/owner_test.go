@@ -44,6 +44,7 @@ func (o *owner) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	pause(ctx, 2*time.Second) // as on a real node, no pod starts in the second in which its sources were written
 	for _, m := range o.workloads {
 		if err := o.createWorkload(ctx, m); err != nil {
 			return err

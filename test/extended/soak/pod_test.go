@@ -49,6 +49,7 @@ func (p *pod) look(name string, now content, at int64, vanished bool) {
 		r.vanished = at
 	}
 	switch {
+	case !complete: // the absence of what it requires is no content
 	case r.texts[text]:
 		r.stale = 0
 	case r.stale == 0:

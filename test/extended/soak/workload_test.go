@@ -92,7 +92,9 @@ func (w *workload) set(now *state) {
 		w.recorded, w.hash, w.former = 0, "", ""
 	case before == nil:
 		w.log("created, %s, replicas %d", w.rules().mode, now.pods)
-		w.noteTemplate()
+		if w.noteTemplate(); w.cell.at.Sub(w.changed) < 2*time.Second {
+			w.reason()
+		}
 		w.noteRecord("")
 	default:
 		w.compare(before)
