@@ -24,9 +24,21 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 		e.observe(&d)
 	}
 	e.sayNotInPlace(&d)
+	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped() || slices.Contains([]State{Settling, Pending}, d.State)
 	e.askAgents(&d, now)
 	return d
+}
+
+// sayMore adds to a message what is true besides the state: that pods run with old content, or that new ones cannot start.
+func (e *Evaluation) sayMore(d *Decision) {
+	missing, _ := e.Missing()
+	switch {
+	case (d.State == Blocked || d.State == Failed) && d.Pods.Stale > 0 && len(d.due) == 0:
+		d.Message += " " + upperFirst(podsRun(d.Pods.Stale, d.Pods.Total)) + " old content."
+	case d.State != Blocked && len(missing) > 0 && d.Reason != ReasonTerminating:
+		d.Message += " " + upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + "."
+	}
 }
 
 // trigger returns Decision.Trigger.
@@ -115,8 +127,7 @@ func (e *Evaluation) byRecord(j *Judgement) bool {
 // current content gives back the template of the pods that are still there, so that their controller keeps them.
 func (e *Evaluation) restores(j *Judgement) bool {
 	w := e.Workload
-	running := w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Phase == dependency.RolloutFailed
-	return running && e.Record.For != "" && e.Record.For == w.Marks.TemplateHash && e.Record.For != e.Hash && j.former > 0 && !j.taken && e.Policy.RestartsBy(w).MarksTemplate()
+	return w.Rollout.Phase != dependency.RolloutComplete && e.Record.For != "" && e.Record.For == w.Marks.TemplateHash && e.Record.For != e.Hash && j.former > 0 && !j.taken && e.Policy.RestartsBy(w).MarksTemplate()
 }
 
 // changes returns the sources for whose content a restart is due: those that containers have not read, or that differ from the record if that alone tells.
@@ -234,6 +245,9 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case now.Before(settled):
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v.", what, settle)
+		if settle > e.Policy.Settle {
+			d.Message = fmt.Sprintf("%s, at about the time when pods started. A restart is due once the content has not changed for %v, so that new pods do not start at that time, too.", what, settle)
+		}
 		if release {
 			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v.", what, settle)
 		}
@@ -313,6 +327,8 @@ func (e *Evaluation) told(j *Judgement) Decision {
 		if w.Recurring {
 			d.Reason, d.Message = ReasonNextRunReadsContent, "No run is active; the next run reads the current content."
 		}
+	case j.Total > 0 && j.NotStarted == j.Total:
+		d.Reason, d.Message = ReasonNotStarted, "No pod has started yet. What they read when they start is the current content."
 	case w.RecordDropped():
 		d.Reason = ReasonRecordRemoved
 		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
@@ -423,7 +439,8 @@ func (e *Evaluation) unknown(j *Judgement) string {
 	why := "it is not known with which content they were started"
 	switch j.Reason {
 	case judge.ReasonFilesChanged:
-		return fmt.Sprintf("Mounted files have changed since %s started: %s. It cannot be seen whether the application has read them again.", dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
+		return fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again. Opt in, with or without %s.",
+			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names), policy.LiveVolumesAnnotation)
 	case judge.ReasonWrittenSinceStart:
 		why = "a source was written after they started, before configdep began to read it" + e.written(j)
 	case judge.ReasonClockMargin:
@@ -450,6 +467,20 @@ func (e *Evaluation) written(j *Judgement) string {
 		return ""
 	}
 	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// unread names the sources of which it is not known that the pods have read them: " of Secret/db".
+func (e *Evaluation) unread(j *Judgement) string {
+	var ids []string
+	for i := range e.tracked {
+		if id := e.tracked[i].id; j.unread[id] {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return " of " + enumerate(ids)
 }
 
 // decideOther decides for kinds that have no rollout.

@@ -52,7 +52,10 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		return d
 	}
 	blocked := func(reason, message string, stale bool) decide.Decision {
-		return decide.Decision{State: decide.Blocked, Reason: reason, Message: message + hold, Stale: stale}
+		if message += hold; stale {
+			message += " 1 of 1 pod runs with old content."
+		}
+		return decide.Decision{State: decide.Blocked, Reason: reason, Message: message, Stale: stale}
 	}
 	for name, tt := range map[string]struct {
 		do   func(*world)
@@ -157,7 +160,8 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			both(evicting, optOut), decide.Decision{State: decide.InSync, Reason: "ContentApplied", Action: decide.Forget, Message: "The pods run with the current content. Automatic restarts are off."},
 		},
 		"pods are being evicted, and a source is missing: new pods could not start": {
-			both(evicting, func(x *world) { x.remove(dependency.Secret, "db") }), blocked(decide.ReasonSourceMissing, "Secret db is missing: new pods cannot start.", true),
+			both(evicting, func(x *world) { x.remove(dependency.Secret, "db") }),
+			decide.Decision{State: decide.Blocked, Reason: decide.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start." + hold, Stale: true},
 		},
 		"it is being deleted": {
 			both(earlier, func(x *world) { x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: x.now} }) }),

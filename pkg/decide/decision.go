@@ -47,6 +47,7 @@ const (
 	ReasonRecordRemoved       = "RecordRemoved"       // InSync: another client has removed what was recorded
 	ReasonNothingTriggers     = "NothingTriggers"     // InSync: no source restarts the workload
 	ReasonNoPods              = "NoPods"              // InSync: no pod runs
+	ReasonNotStarted          = "NotStarted"          // InSync: no container has started yet
 	ReasonSuspended           = "Suspended"           // InSync: the workload is suspended, so that changes start no run
 	ReasonNextRunReadsContent = "NextRunReadsContent" // InSync: no run is active, and the next one reads the current content
 	ReasonTerminating         = "Terminating"         // InSync: the workload or its namespace is being deleted

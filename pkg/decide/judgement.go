@@ -331,7 +331,7 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
-	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting
+	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
 	changed = adopts || e.Workload.RecordDropped()
 	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {
@@ -351,6 +351,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 			if !proven && entry.Adopted.IsZero() {
 				entry.Adopted = r.At
 			} else if proven {
+				changed = changed || !entry.Adopted.IsZero() && !e.byRecord(j)
 				entry.Adopted = time.Time{}
 			}
 		case known && e.Policy.IgnoreDeleted && t.gone():

@@ -214,7 +214,7 @@ func TestDecide_ControllerThatWasTold(t *testing.T) {
 	slices.Reverse(x.pods)
 	x.crash()
 	x.tick(20 * time.Minute)
-	if d := want("all have", outcome{State: decide.InSync, Reason: decide.ReasonContentApplied, Trigger: db}); d.Pods.Stale > 0 {
+	if d := want("all have", outcome{State: decide.InSync, Reason: decide.ReasonContentApplied, Action: decide.WriteRecord, Trigger: db}); d.Pods.Stale > 0 {
 		t.Errorf("pods = %+v", d.Pods)
 	}
 	password("3")(x)

@@ -96,14 +96,14 @@ func inSync(e *decide.Evaluation, d decide.Decision, since metav1.Time) metav1.C
 	switch {
 	case d.State == decide.InSync:
 		c.Status = metav1.ConditionTrue
-	case d.Pods.Stale > 0, d.Stale:
+	case d.Pods.Stale > 0:
 		c.Status = metav1.ConditionFalse
 	case d.Pods.Unknown > 0, d.Reason == decide.ReasonAgentsSilent, e.Workload.Truncated:
 		c.Status = metav1.ConditionUnknown
-	case e.Policy.Strategy == record.Agent && e.Policy.Mode != policy.Off:
+	case d.Stale, e.Policy.Strategy == record.Agent && e.Policy.Mode != policy.Off:
 		c.Status = metav1.ConditionFalse
-	default:
-		c.Status = metav1.ConditionTrue
+	default: // the state is about something else
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, decide.ReasonContentApplied, "The pods run with the current content, or read it when they start."
 	}
 	return c
 }

@@ -170,19 +170,19 @@ func TestConditions(t *testing.T) {
 		},
 		"its pods are being replaced": {
 			workload: web(status(appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1})), state: v1alpha1.StateRollingOut,
-			want: []string{resolved, "InSync True NotObserved", "RolloutComplete False NotObserved"},
+			want: []string{resolved, "InSync True ContentApplied", "RolloutComplete False NotObserved"},
 		},
 		"its pods are evicted": {
 			workload: web(annotated(record.RecreatingAnnotation, "2026-02-01T04:00:00Z"), annotated(policy.StrategyAnnotation, "recreate")), state: v1alpha1.StateRollingOut,
-			want: []string{resolved, "InSync True Recreating", "RolloutComplete False Recreating"},
+			want: []string{resolved, "InSync True ContentApplied", "RolloutComplete False Recreating"},
 		},
 		"its rollout does not progress": {
 			workload: web(status(failed)), state: v1alpha1.StateFailed,
-			want: []string{resolved, "InSync True ProgressDeadlineExceeded", "RolloutComplete False ProgressDeadlineExceeded"},
+			want: []string{resolved, "InSync True ContentApplied", "RolloutComplete False ProgressDeadlineExceeded"},
 		},
 		"content has gone that pods read": {
 			workload: web(), then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
+			want: []string{"SourcesResolved False SourceMissing", "InSync True ContentApplied", complete},
 		},
 		"content has changed, and something else has gone": {
 			workload: web(), then: func(c *cluster) { changedAt(time.Minute)(c); gone("share-key")(c) }, state: v1alpha1.StateBlocked,
@@ -190,11 +190,11 @@ func TestConditions(t *testing.T) {
 		},
 		"content has gone, and no pod runs that read it": {
 			workload: web(scaledDown), started: noPod, then: gone("db"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
+			want: []string{"SourcesResolved False SourceMissing", "InSync True ContentApplied", complete},
 		},
 		"something has gone that pods need and do not read": {
 			workload: web(), then: gone("share-key"), state: v1alpha1.StateBlocked,
-			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", complete},
+			want: []string{"SourcesResolved False SourceMissing", "InSync True ContentApplied", complete},
 		},
 		"an annotation cannot be read": {
 			workload: web(annotated(policy.SettleAnnotation, "soon")), then: changedAt(time.Minute), state: v1alpha1.StateBlocked,
