@@ -46,13 +46,6 @@ type use struct {
 
 func (g *Graph) useOf(key WorkloadKey) use { return use{g.Workload(key), g.extra.get(key)} }
 
-func (g *Graph) patternsOf(key WorkloadKey) (patterns Patterns) {
-	if n := g.extra.get(key); n != nil {
-		patterns = n.patterns
-	}
-	return patterns
-}
-
 func (g *Graph) replaceUse(before, now use) {
 	g.users.replace(before, now)
 	key := cmp.Or(now.workload, before.workload).WorkloadKey

@@ -24,6 +24,7 @@ type Digest [16]byte
 // Digester computes digests: HMAC-SHA256, truncated to 16 bytes. It is safe for
 // concurrent use.
 type Digester struct {
+	// keyID identifies the key without revealing anything about it.
 	keyID string
 	macs  sync.Pool // of *mac
 }
@@ -37,10 +38,6 @@ func NewDigester(key []byte) *Digester {
 	d.keyID = hex.EncodeToString(id[:4])
 	return d
 }
-
-// KeyID identifies the key without revealing anything about it. Hashes with different key
-// ids cannot be compared.
-func (d *Digester) KeyID() string { return d.keyID }
 
 // Derive returns a secret for another purpose than digests. It reveals nothing about the key, and is the same on every
 // replica with the same key. It is made with a derived key, which is longer than a digest, so that no digest is half
@@ -173,12 +170,4 @@ func appendKeys(b []byte, sight *sight, source *Source) []byte {
 func appendString(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
-}
-
-// AppendTexts appends texts to content so that others give other content.
-func AppendTexts(b []byte, texts ...string) []byte {
-	for _, text := range texts {
-		b = appendString(b, text)
-	}
-	return b
 }

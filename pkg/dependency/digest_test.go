@@ -59,7 +59,7 @@ func TestConfigHashIsWrittenWithVersionAndKeyID(t *testing.T) {
 	if !regexp.MustCompile(`^v1\.[0-9a-f]{8}\.[0-9a-f]{32}$`).MatchString(got) {
 		t.Errorf("hash %q", got)
 	}
-	if id := d.KeyID(); !strings.HasPrefix(got, "v1."+id+".") {
+	if id := d.keyID; !strings.HasPrefix(got, "v1."+id+".") {
 		t.Errorf("hash = %q, want it to start with the key id %s", got, id)
 	}
 }
@@ -197,7 +197,7 @@ func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 		other := bytes.Clone(key)
 		other[i] ^= 1
 		b := NewDigester(other)
-		if a.KeyID() == b.KeyID() {
+		if a.keyID == b.keyID {
 			t.Errorf("the key id does not depend on byte %d of the key", i)
 		}
 		if a.digest([]byte("x")) == b.digest([]byte("x")) {
@@ -205,10 +205,10 @@ func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 		}
 	}
 	same := NewDigester(bytes.Clone(key))
-	if a.KeyID() != same.KeyID() || a.digest([]byte("x")) != same.digest([]byte("x")) {
+	if a.keyID != same.keyID || a.digest([]byte("x")) != same.digest([]byte("x")) {
 		t.Error("another digester with the same key has other hashes")
 	}
-	if hex.EncodeToString(key)[:8] == a.KeyID() {
+	if hex.EncodeToString(key)[:8] == a.keyID {
 		t.Error("the key contains its key id")
 	}
 }

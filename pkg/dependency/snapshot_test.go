@@ -93,7 +93,11 @@ func everythingIn(g *Graph) string {
 		fmt.Fprintln(&b, name, g.Namespace(name), g.Terminating(&Workload{WorkloadKey: WorkloadKey{Namespace: name}}))
 	})
 	g.EachWorkload(func(w *Workload) {
-		fmt.Fprintln(&b, w.WorkloadKey, w.ResourceVersion, g.Workload(w.WorkloadKey) == w, len(g.References(w, g.patternsOf(w.WorkloadKey).Sources)))
+		var named []Pattern
+		if x := g.extra.get(w.WorkloadKey); x != nil {
+			named = x.patterns.Sources
+		}
+		fmt.Fprintln(&b, w.WorkloadKey, w.ResourceVersion, g.Workload(w.WorkloadKey) == w, len(g.References(w, named)))
 	})
 	keys := map[SourceKey]bool{}
 	g.EachSource(func(s *Source) {
