@@ -77,7 +77,7 @@ func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
 func TestNote_SharesWhatANamespaceSays(t *testing.T) {
 	namespace := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: longestList(), policy.ExcludeAnnotation: longestList()}
 	note := func() policy.Policy {
-		return policy.Note(&dependency.Workload{}, namespace, policy.Defaults{}, dependency.Arrival{})
+		return policy.Note(&dependency.Workload{}, namespace, policy.Defaults{})
 	}
 	one, other := note(), note()
 	if len(one.Sources) != 256 || &one.Sources[0] != &other.Sources[0] || &one.Exclude[0] != &other.Exclude[0] {
@@ -199,7 +199,7 @@ func TestDecide_SaysWhatNamesTooManySources(t *testing.T) {
 				Kind: "Rollout", Template: &corev1.PodTemplateSpec{}, Traits: dependency.Traits{Rollable: true, Custom: true}, TemplateOf: tt.templateOf, Truncated: true,
 				Meta: &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "r", ResourceVersion: "6", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
 			})
-			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
+			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off})
 			g.SetWorkload(w, p.Patterns())
 			d := decide.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w).Decide(epoch)
 			if d.Reason != decide.ReasonTooManySources || !strings.HasPrefix(d.Message, tt.want) {

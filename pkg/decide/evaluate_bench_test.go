@@ -54,18 +54,18 @@ func BenchmarkDecide(b *testing.B) {
 				Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: tt.sources},
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}
-			p := policy.Note(w, nil, policy.Defaults{}, dependency.Arrival{})
+			p := policy.Note(w, nil, policy.Defaults{})
 			g.SetWorkload(w, p.Patterns())
 			put := func(name string, version int) {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
 				s := dependency.NewSource(dependency.Secret, &meta, dependency.SourceMarks{}, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
-				s.Remember(g.Source(s.SourceKey), g, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
+				s.Remember(g.Source(s.SourceKey), g, dependency.Arrival{Live: true, Seen: epoch})
 				g.SetSource(s)
 			}
 			for i := range tt.gone {
 				put(fmt.Sprintf("s-%02d-gone-%d", i%32, i), 2+i)
 				g.DeleteSource(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: fmt.Sprintf("s-%02d-gone-%d", i%32, i)},
-					dependency.Arrival{Live: true, Seen: epoch, Order: uint64(3 + i)})
+					dependency.Arrival{Live: true, Seen: epoch})
 			}
 			for i := range n {
 				put(fmt.Sprintf("s-%02d-%d", i%32, i), 20_000+i)

@@ -55,7 +55,7 @@ func (h *harbor) evaluate() *decide.Evaluation {
 		bucket := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"key": []byte(h.content)}}
 		s := dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed}))
 		if !h.changed.IsZero() {
-			s.Remember(nil, g, dependency.Arrival{Live: true, Seen: h.changed, Order: 1})
+			s.Remember(nil, g, dependency.Arrival{Live: true, Seen: h.changed})
 		}
 		g.SetSource(s)
 	}
@@ -65,7 +65,7 @@ func (h *harbor) evaluate() *decide.Evaluation {
 		Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
 		Fields: dependency.Fields{States: h.states, Owned: h.owned},
 	})
-	p := policy.Note(w, nil, h.defaults, dependency.Arrival{})
+	p := policy.Note(w, nil, h.defaults)
 	g.SetWorkload(w, p.Patterns())
 	return decide.Evaluator{Graph: g, Defaults: h.defaults}.Evaluate(w)
 }

@@ -106,7 +106,7 @@ func TestOwner_CoversSources(t *testing.T) {
 					continue
 				}
 				w = policy.Dialects(nil).ReadWorkload(o)
-				p := policy.Note(w, nil, f.defaults, dependency.Arrival{})
+				p := policy.Note(w, nil, f.defaults)
 				g.SetWorkload(w, p.Patterns())
 			}
 			e := decide.Evaluator{Graph: g, Defaults: f.defaults}.Evaluate(w)

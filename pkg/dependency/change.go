@@ -102,27 +102,6 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 	return true
 }
 
-// BeginNamespace is SetNamespace for a change with a place in the order of reading. Before EndNamespace,
-// Workload.Opt has to be called with that place for each workload of the namespace.
-func (g *Graph) BeginNamespace(name string, annotations map[string]string, order uint64) (changed bool) {
-	n := g.namespace(name)
-	if maps.Equal(n.annotations, annotations) {
-		return false
-	}
-	n.annotations, n.changing = annotations, &changingNamespace{n.annotations, order}
-	g.setNamespace(n)
-	return true
-}
-
-// EndNamespace ends a change that BeginNamespace began: all workloads of the namespace
-// have its annotations.
-func (g *Graph) EndNamespace(name string) {
-	if n := g.namespace(name); n.changing != nil {
-		n.changing = nil
-		g.setNamespace(n)
-	}
-}
-
 // SetTerminating notes whether a namespace is being deleted, and reports whether that has
 // changed.
 func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {

@@ -64,13 +64,6 @@ type namespace struct {
 	name        string
 	annotations map[string]string // of ours
 	terminating bool              // it is being deleted
-	changing    *changingNamespace
-}
-
-// changingNamespace is a change of the annotations of a namespace with which some workloads have yet to be updated.
-type changingNamespace struct {
-	before map[string]string
-	order  uint64 // of the change, in the order of reading
 }
 
 // bounds are those of what is done at once.
@@ -144,7 +137,7 @@ func (g *Graph) namespace(name string) namespace {
 }
 
 func (g *Graph) setNamespace(n namespace) {
-	if maps.Equal(n.annotations, g.unreadNamespace) && !n.terminating && n.changing == nil {
+	if maps.Equal(n.annotations, g.unreadNamespace) && !n.terminating {
 		g.namespaces.delete(n.name)
 		return
 	}
@@ -174,27 +167,6 @@ func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
 
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
-
-// NamespaceOf returns our annotations of the namespace of a workload. While they change, workloads are updated one
-// by one; for those that have not been updated, it returns the previous annotations.
-func (g *Graph) NamespaceOf(w *Workload) map[string]string {
-	n := g.namespace(w.Namespace)
-	if n.behind(w) {
-		return n.changing.before
-	}
-	return n.annotations
-}
-
-// Behind reports whether the annotations of the namespace of a workload have changed since the workload was
-// last updated with them.
-func (g *Graph) Behind(w *Workload) bool {
-	n := g.namespace(w.Namespace)
-	return n.behind(w)
-}
-
-func (n *namespace) behind(w *Workload) bool {
-	return n.changing != nil && w.noted != 0 && w.noted < n.changing.order
-}
 
 // Users returns the workloads that a change of a source affects, each once. The source need not
 // exist.

@@ -313,8 +313,6 @@ func TestAnnotationsOfUnreadNamespaces(t *testing.T) {
 	g := NewGraph()
 	unselected, auto := map[string]string{"unselected": ""}, map[string]string{"configdep.io/reload": "auto"}
 	g.SetUnreadNamespace(unselected)
-	w := &Workload{WorkloadKey: WorkloadKey{Job, "ns", "web"}}
-	g.SetWorkload(w, Patterns{})
 	for i, step := range []struct {
 		annotations   map[string]string
 		terminating   bool
@@ -323,17 +321,15 @@ func TestAnnotationsOfUnreadNamespaces(t *testing.T) {
 		{unselected, false, false, false}, {nil, false, true, true}, {nil, false, false, true}, {auto, false, true, true},
 		{unselected, true, true, true}, {unselected, false, true, false},
 	} {
-		began := g.BeginNamespace("ns", step.annotations, uint64(i+1))
-		ended := g.SetTerminating("ns", step.terminating)
-		g.EndNamespace("ns")
-		if changed := began || ended; changed != step.changed {
+		annotated, ending := g.SetNamespace("ns", step.annotations), g.SetTerminating("ns", step.terminating)
+		if changed := annotated || ending; changed != step.changed {
 			t.Errorf("step %d: changed: %t", i, changed)
 		}
 		kept := false
 		g.EachNamespace(func(string) { kept = true })
 		for _, g := range []*Graph{g, g.Snapshot()} {
-			if !maps.Equal(g.Namespace("ns"), step.annotations) || !maps.Equal(g.NamespaceOf(w), step.annotations) || !maps.Equal(g.Namespace("other"), unselected) {
-				t.Errorf("step %d: annotations = %v, those of the workload %v, of another namespace %v", i, g.Namespace("ns"), g.NamespaceOf(w), g.Namespace("other"))
+			if !maps.Equal(g.Namespace("ns"), step.annotations) || !maps.Equal(g.Namespace("other"), unselected) {
+				t.Errorf("step %d: annotations = %v, those of another namespace %v", i, g.Namespace("ns"), g.Namespace("other"))
 			}
 		}
 		if kept != step.kept {

@@ -69,7 +69,7 @@ func TestLastWriteBy(t *testing.T) {
 			Namespace: namespace, Name: "settings", UID: "u", ResourceVersion: strconv.Itoa(version), CreationTimestamp: at(0),
 			ManagedFields: managed(manager, `{"f:data":{}}`),
 		}, Data: map[string]string{"a": value}}, SourceMarks{})
-		s.Remember(g.Source(s.SourceKey), g, Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
+		s.Remember(g.Source(s.SourceKey), g, Arrival{Live: !seen.IsZero(), Seen: seen})
 		g.SetSource(s)
 		return s.ChangedBy
 	}
@@ -79,7 +79,7 @@ func TestLastWriteBy(t *testing.T) {
 		o.ResourceVersion, o.ManagedFields = strconv.Itoa(version), managed(manager, `{"f:spec":{"f:template":{}}}`)
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
 		w := readDaemonSet(o)
-		w.After(g.Workload(w.WorkloadKey), Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
+		w.After(g.Workload(w.WorkloadKey), Arrival{Live: !seen.IsZero(), Seen: seen})
 		g.SetWorkload(w, Patterns{})
 	}
 	namespace := workloadMeta().Namespace

@@ -64,8 +64,6 @@ type Workload struct {
 	// PausedByRestart: an annotation says that a restart has paused the workload, which has to be resumed whether or not it is
 	// restarted automatically by now.
 	PausedByRestart bool
-	// noted is the place, in the order of reading, of the last Opt; 0: there was none.
-	noted uint64
 	// kept is the record that another client has removed while the workload was opted in; nil: it has not.
 	kept *Marks
 
@@ -87,8 +85,6 @@ type Arrival struct {
 	Live bool
 	// Seen is when it was read; zero until everything has been read once.
 	Seen time.Time
-	// Order is its place among all that was read.
-	Order uint64
 	// Since is when the last that was read before a list had been read.
 	Since time.Time
 }
@@ -143,8 +139,8 @@ func (w *Workload) Recreating() string { return cmp.Or(w.Marks.Recreating, w.rec
 func (w *Workload) RecordDropped() bool { return w.kept != nil }
 
 // Opt notes whether the annotations of the workload and its namespace opt it in. One that has opted out keeps no record that another client has removed.
-func (w *Workload) Opt(in bool, at Arrival) {
-	if w.OptedIn, w.noted = in, at.Order; !in {
+func (w *Workload) Opt(in bool) {
+	if w.OptedIn = in; !in {
 		w.kept = nil
 	}
 }

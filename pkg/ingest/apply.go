@@ -192,8 +192,7 @@ func (x *Index) bookmark(stream *stream, version string) {
 // arrival returns how the current input was read: live, by an event, or by a list. Until everything has
 // been read, the order of events of different resources is not known, so they have no time.
 func (x *Index) arrival(live bool) dependency.Arrival {
-	x.order++
-	at := dependency.Arrival{Live: live, Order: x.order}
+	at := dependency.Arrival{Live: live}
 	if len(x.waiting) == 0 {
 		at.Seen = x.clock.Now()
 	}

@@ -60,10 +60,8 @@ type Index struct {
 	regress  bool                // etcd was found to be restored since the last Reset
 	restart  func()              // ends the reading of everything, which then begins again
 	unprobed map[string]bool     // the streams whose current revision has not been asked for
-	order    uint64              // how many things have been read
 	optional optionalStreams
-	changing *changingNamespace // nil: there is none
-	news     []news             // that the sinks have yet to be told
+	news     []news // that the sinks have yet to be told
 
 	turnBegan time.Time // when the lock was last taken for a change
 	applied   int       // objects since then
@@ -159,7 +157,7 @@ func (x *Index) Reset() {
 	if x.graph != nil {
 		digester = x.graph.Digester()
 	}
-	x.graph, x.changing = dependency.NewGraph(), nil
+	x.graph = dependency.NewGraph()
 	x.graph.SetDigester(digester)
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, newSeenStreams()
 	x.progress.Floor, x.progress.OneCounter = 0, false

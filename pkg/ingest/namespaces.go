@@ -44,37 +44,31 @@ func (namespacePart) each(g *dependency.Graph, f func(namespace, name string)) {
 
 func (namespacePart) holds(*dependency.Graph, *object) bool { return false }
 
-func (namespacePart) put(x *Index, o *object, at dependency.Arrival) touched {
-	return x.setNamespace(o.Name, o.value.(*namespace), at)
+func (namespacePart) put(x *Index, o *object, _ dependency.Arrival) touched {
+	return x.setNamespace(o.Name, o.value.(*namespace))
 }
 
-func (namespacePart) drop(x *Index, _, name string, at dependency.Arrival) touched {
-	return x.setNamespace(name, &namespace{annotations: x.scope.unreadNamespace()}, at)
-}
-
-// changingNamespace is a change of the annotations of a namespace that is being applied to its workloads. All
-// namespaces are one stream, so there is one such change at a time.
-type changingNamespace struct {
-	at dependency.Arrival
+func (namespacePart) drop(x *Index, _, name string, _ dependency.Arrival) touched {
+	return x.setNamespace(name, &namespace{annotations: x.scope.unreadNamespace()})
 }
 
 // setNamespace applies the annotations of a namespace, which are defaults for all workloads in it, and whether it is
 // being deleted. There may be many workloads, so it lets others use the index in between. It returns what the sinks
 // have yet to be notified of.
-func (x *Index) setNamespace(name string, n *namespace, at dependency.Arrival) (out touched) {
-	annotated, ending := x.graph.BeginNamespace(name, n.annotations, at.Order), x.graph.SetTerminating(name, n.terminating)
+func (x *Index) setNamespace(name string, n *namespace) (out touched) {
+	annotated, ending := x.graph.SetNamespace(name, n.annotations), x.graph.SetTerminating(name, n.terminating)
 	if !annotated && !ending {
 		return touched{}
 	}
 	graph := x.graph
-	if annotated {
-		x.changing = &changingNamespace{at}
-	}
 	graph.Snapshot().EachWorkloadIn(name, func(w *dependency.Workload) {
 		if x.graph != graph { // everything has been forgotten meanwhile
 			return
 		}
-		x.workload(w.WorkloadKey)
+		if now := graph.Workload(w.WorkloadKey); annotated && now != nil {
+			next := *now // values in the graph are immutable
+			x.setWorkload(&next)
+		}
 		out.workloads = append(out.workloads, w.WorkloadKey)
 		if x.countApplied() {
 			x.tellPart(&out)
@@ -83,7 +77,5 @@ func (x *Index) setNamespace(name string, n *namespace, at dependency.Arrival) (
 	if x.graph != graph {
 		return touched{}
 	}
-	graph.EndNamespace(name)
-	x.changing = nil
 	return out
 }

@@ -61,7 +61,7 @@ func TestBorrowers_InAnyOrder(t *testing.T) {
 	check := func(when, reads string, first int) {
 		t.Helper()
 		for i := range dependency.MaxBorrowers + 2 {
-			w := x.workload(workloadOf(boat(i, 0)).WorkloadKey)
+			w := x.graph.Workload(workloadOf(boat(i, 0)).WorkloadKey)
 			if w == nil {
 				continue
 			}
@@ -82,7 +82,7 @@ func TestBorrowers_InAnyOrder(t *testing.T) {
 	elsewhere := boat(1, 150)
 	workloadOf(elsewhere).TemplateOf = &dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "other"}
 	x.set(boats, elsewhere)
-	if w := x.workload(workloadOf(boat(dependency.MaxBorrowers+1, 0)).WorkloadKey); w.Truncated || len(w.References) != 1 {
+	if w := x.graph.Workload(workloadOf(boat(dependency.MaxBorrowers+1, 0)).WorkloadKey); w.Truncated || len(w.References) != 1 {
 		t.Errorf("the last one does not take the place of one that has another template now: %v", w.References)
 	}
 }

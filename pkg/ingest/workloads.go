@@ -128,7 +128,7 @@ func (workloadPart) holds(g *dependency.Graph, o *object) bool {
 
 func (workloadPart) put(x *Index, o *object, at dependency.Arrival) (what touched) {
 	if run, is := o.value.(*dependency.Run); is {
-		what = x.dropWorkload(run.WorkloadKey, at) // it may have been shown before it had its controller
+		what = x.dropWorkload(run.WorkloadKey) // it may have been shown before it had its controller
 		if x.graph.SetRun(run) {
 			what.add(x.known([]dependency.WorkloadKey{run.WorkloadKey}, false))
 		}
@@ -138,46 +138,46 @@ func (workloadPart) put(x *Index, o *object, at dependency.Arrival) (what touche
 	if run := x.graph.DeleteRun(w.WorkloadKey); run != nil { // it has lost its controller
 		what = x.known([]dependency.WorkloadKey{run.Of}, false)
 	}
-	previous := x.workload(w.WorkloadKey)
+	previous := x.graph.Workload(w.WorkloadKey)
 	shared := w.KeepReferences(previous)
 	x.graph.Borrow(w)
 	w.After(previous, at)
-	x.setWorkload(w, at)
+	x.setWorkload(w)
 	what.add(touchedWorkload(w))
 	if !shared {
-		what.add(x.lend(w.WorkloadKey, at))
+		what.add(x.lend(w.WorkloadKey))
 	}
-	what.add(x.makeRoom(previous, w, at))
+	what.add(x.makeRoom(previous, w))
 	return what
 }
 
-func (p workloadPart) drop(x *Index, namespace, name string, at dependency.Arrival) touched {
+func (p workloadPart) drop(x *Index, namespace, name string, _ dependency.Arrival) touched {
 	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(p), Namespace: namespace, Name: name}
 	if run := x.graph.DeleteRun(key); run != nil {
 		return x.known([]dependency.WorkloadKey{run.Of}, false)
 	}
-	return x.dropWorkload(key, at)
+	return x.dropWorkload(key)
 }
 
-func (x *Index) dropWorkload(key dependency.WorkloadKey, at dependency.Arrival) touched {
+func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 	w := x.graph.Workload(key)
 	if w == nil {
 		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
 	what := touchedWorkload(w)
-	what.add(x.lend(key, at))
-	what.add(x.makeRoom(w, nil, at))
+	what.add(x.lend(key))
+	what.add(x.makeRoom(w, nil))
 	return what
 }
 
 // lend updates the workloads whose pods have the template of another one, which has been written or deleted. There are at most
 // dependency.MaxBorrowers.
-func (x *Index) lend(key dependency.WorkloadKey, at dependency.Arrival) (what touched) {
+func (x *Index) lend(key dependency.WorkloadKey) (what touched) {
 	for _, b := range x.graph.Borrowers(key) {
-		next := *x.workload(b) // values in the graph are immutable
+		next := *x.graph.Workload(b) // values in the graph are immutable
 		if x.graph.Borrow(&next) {
-			x.setWorkload(&next, at)
+			x.setWorkload(&next)
 			what.add(touchedWorkload(&next))
 		}
 	}
@@ -186,7 +186,7 @@ func (x *Index) lend(key dependency.WorkloadKey, at dependency.Arrival) (what to
 
 // makeRoom updates the workloads that have the same template as one that comes, goes or has another template: only so many have its sources.
 // Before and now are its states, of which one may be nil.
-func (x *Index) makeRoom(before, now *dependency.Workload, at dependency.Arrival) (what touched) {
+func (x *Index) makeRoom(before, now *dependency.Workload) (what touched) {
 	of := func(w *dependency.Workload) (of dependency.WorkloadKey) {
 		if w != nil && w.TemplateOf != nil {
 			of = *w.TemplateOf
@@ -198,7 +198,7 @@ func (x *Index) makeRoom(before, now *dependency.Workload, at dependency.Arrival
 	}
 	for _, key := range []dependency.WorkloadKey{of(before), of(now)} {
 		if key != (dependency.WorkloadKey{}) {
-			what.add(x.lend(key, at))
+			what.add(x.lend(key))
 		}
 	}
 	return what
@@ -209,20 +209,8 @@ func touchedWorkload(w *dependency.Workload) touched {
 	return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
 }
 
-// workload returns a workload, or nil, and first applies the annotations of its namespace to it, if that has not
-// been done.
-func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
-	w := x.graph.Workload(key)
-	if w == nil || !x.graph.Behind(w) {
-		return w
-	}
-	next := *w // values in the graph are immutable
-	x.setWorkload(&next, x.changing.at)
-	return &next
-}
-
 // setWorkload adds a workload to the graph, with what annotations say about it: its own and those of its namespace.
-func (x *Index) setWorkload(w *dependency.Workload, at dependency.Arrival) {
-	p := policy.Note(w, x.graph.Namespace(w.Namespace), x.defaults, at)
+func (x *Index) setWorkload(w *dependency.Workload) {
+	p := policy.Note(w, x.graph.Namespace(w.Namespace), x.defaults)
 	x.graph.SetWorkload(w, p.Patterns())
 }

@@ -142,7 +142,7 @@ func TestOwns_PrefixIsOfOneDialect(t *testing.T) {
 func TestNote_AllocatesNothingWithoutAnnotations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		var w dependency.Workload
-		policy.Note(&w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
+		policy.Note(&w, nil, policy.Defaults{Mode: policy.Off})
 	}); n > 0 {
 		t.Errorf("%v allocations, want none", n)
 	}

@@ -170,7 +170,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Index.Read(func(now decide.Evaluator) {
 		g := now.Graph
 		g.Borrow(w)
-		policy.Note(w, g.Namespace(w.Namespace), now.Defaults, dependency.Arrival{})
+		policy.Note(w, g.Namespace(w.Namespace), now.Defaults)
 		e := now.Evaluate(w)
 		d := e.Decide(r.Clock.Now())
 		c.policy, c.present, c.previous, c.pods, c.stale = e.Policy, e.Present(), e.Record.Hash, d.Pods, e.RestartHelps(&d)
