@@ -3,23 +3,14 @@
 
 package dependency
 
-import (
-	"cmp"
-	"math"
-	"strings"
-
-	"github.com/google/btree"
-)
+import "strings"
 
 // Each change of a source is matched against all globs of its namespace while nothing else can be read. So the globs of
-// a namespace are limited to MaxGlobWork. Which globs are admitted if there are more depends only on the cluster, so
-// that all replicas agree: as many as there is room for, ordered by the oldest workload that has them. So a new
-// workload never displaces an older one, and when a workload is deleted, the next globs are admitted. For a glob that
-// is not admitted, only its workloads are kept.
+// a namespace are limited to MaxGlobWork. If there are more, none of them is admitted, so that all replicas agree: only
+// the workloads that have them are kept.
 const (
 	MaxGlobWork = 500
-	// MaxWorkOfGlob limits the work of one glob, so that a glob without room leaves
-	// little unused.
+	// MaxWorkOfGlob limits the work of one glob. A larger one does not count.
 	MaxWorkOfGlob = 100
 )
 
@@ -33,118 +24,53 @@ func (id *globID) work() int {
 	return n
 }
 
-// globRank is the place of a glob in the order in which those of a namespace are admitted.
-type globRank struct {
-	created int64 // the oldest workload that has it, in seconds
-	id      globID
-}
-
-func (r globRank) before(other globRank) bool {
-	return cmp.Or(cmp.Compare(r.created, other.created), compareGlobs(&r.id, &other.id)) < 0
-}
-
-// globSpace holds the globs of a namespace.
-type globSpace struct {
-	ranks    *btree.BTreeG[globRank]
-	admitted int       // the first so many
-	last     *globRank // the last of them; nil: there is none
-	work     int       // of them
-}
-
-func (s *globSpace) admits(r globRank) bool { return s.last != nil && !s.last.before(r) }
-
-// next returns the first glob that is not admitted.
-func (s *globSpace) next() (r globRank, found bool) {
-	if s.admitted == s.ranks.Len() {
-		return r, false
-	}
-	if s.last == nil {
-		return s.ranks.Min()
-	}
-	s.ranks.AscendGreaterOrEqual(*s.last, func(other globRank) bool {
-		r, found = other, s.last.before(other)
-		return !found
-	})
-	return r, found
-}
-
-// add admits the next glob.
-func (s *globSpace) add(r globRank) {
-	s.admitted, s.work = s.admitted+1, s.work+r.id.work()
-	if s.last == nil || s.last.before(r) {
-		s.last = &r
-	}
-}
-
-// drop reverses add for any admitted glob.
-func (s *globSpace) drop(r globRank) {
-	s.admitted, s.work = s.admitted-1, s.work-r.id.work()
-	if s.last.before(r) || r.before(*s.last) {
-		return
-	}
-	s.last = nil
-	s.ranks.DescendLessOrEqual(r, func(other globRank) bool {
-		if other.before(r) {
-			s.last = &other
+// useGlob notes that a workload has a glob.
+func (g *Graph) useGlob(id *globID, key WorkloadKey) {
+	used := g.usesGlob(id)
+	g.globUsers.set(&globUse{*id, key}, struct{}{})
+	if work := id.work(); !used && work <= MaxWorkOfGlob {
+		if g.addGlobWork(id.namespace, work); g.globWork[id.namespace] <= g.bounds.globWork {
+			g.admit(id)
 		}
-		return s.last == nil
-	})
+	}
 }
 
-// rankOf returns the rank of a glob; false: no workload has it.
-func (g *Graph) rankOf(id *globID) (r globRank, found bool) {
-	g.eachGlobUse(id, func(use *globUse) bool {
-		r, found = globRank{use.created, *id}, true
+// disuseGlob is the reverse of useGlob.
+func (g *Graph) disuseGlob(id *globID, key WorkloadKey) {
+	g.globUsers.delete(globUse{*id, key})
+	if work := id.work(); !g.usesGlob(id) && work <= MaxWorkOfGlob {
+		g.refuse(id)
+		g.addGlobWork(id.namespace, -work)
+	}
+}
+
+func (g *Graph) usesGlob(id *globID) (used bool) {
+	g.eachGlobUse(id, func(*globUse) bool {
+		used = true
 		return false
 	})
-	return r, found
+	return used
 }
 
-// ranked updates the rank of a glob.
-func (g *Graph) ranked(id *globID, before globRank, had bool) {
-	now, has := g.rankOf(id)
-	if id.work() > MaxWorkOfGlob || had == has && before.created == now.created {
+// addGlobWork changes the work of a namespace, and whether its globs are admitted.
+func (g *Graph) addGlobWork(namespace string, by int) {
+	before := g.globWork[namespace]
+	if g.globWork[namespace] += by; g.globWork[namespace] == 0 {
+		delete(g.globWork, namespace)
+	}
+	change := g.admit
+	switch was, is := before <= g.bounds.globWork, before+by <= g.bounds.globWork; {
+	case was == is:
 		return
+	case was:
+		change = g.refuse
 	}
-	s := g.globSpaces[id.namespace]
-	if s == nil {
-		s = &globSpace{ranks: btree.NewG(degree, globRank.before)}
-		g.globSpaces[id.namespace] = s
-	}
-	if had {
-		if s.admits(before) {
-			s.drop(before)
+	g.globUsers.from(globUse{glob: globID{namespace: namespace}}, func(use *globUse, _ struct{}) bool {
+		if use.glob.namespace == namespace && use.glob.work() <= MaxWorkOfGlob {
+			change(&use.glob)
 		}
-		s.ranks.Delete(before)
-	}
-	if has {
-		all := s.admitted == s.ranks.Len()
-		s.ranks.ReplaceOrInsert(now)
-		if all || s.admits(now) {
-			s.add(now)
-		}
-	}
-	if has && s.admits(now) {
-		g.admit(id)
-	} else {
-		g.refuse(id)
-	}
-	for s.work > g.bounds.globWork {
-		last := *s.last
-		s.drop(last)
-		g.refuse(&last.id)
-	}
-	for {
-		next, found := s.next()
-		if !found || s.work+next.id.work() > g.bounds.globWork {
-			break
-		}
-		s.add(next)
-		g.admit(&next.id)
-	}
-	if s.ranks.Len() == 0 {
-		delete(g.globSpaces, id.namespace)
-	}
+		return use.glob.namespace == namespace
+	})
 }
 
 // refuse drops what is known about a glob.
@@ -184,8 +110,7 @@ func (g *Graph) UsersOfGlobs(globs Globs, f func(WorkloadKey)) {
 	}
 }
 
-// Admitted reports whether all globs of a workload are admitted. Otherwise, they are too many for its namespace,
-// together with those of older workloads.
+// Admitted reports whether all globs of a workload are admitted. Otherwise, one of them, or all of its namespace together, are too much work.
 func (g *Graph) Admitted(key WorkloadKey) bool {
 	if n := g.extra.get(key); n != nil {
 		for _, id := range n.globs {
@@ -197,9 +122,7 @@ func (g *Graph) Admitted(key WorkloadKey) bool {
 	return true
 }
 
-// eachGlobUse calls f for the uses of a glob, those of older workloads first, until it returns false.
+// eachGlobUse calls f for the uses of a glob, until it returns false.
 func (g *Graph) eachGlobUse(id *globID, f func(*globUse) bool) {
-	g.globUsers.from(globUse{glob: *id, created: math.MinInt64}, func(use *globUse, _ struct{}) bool {
-		return use.glob == *id && f(use)
-	})
+	g.globUsers.from(globUse{glob: *id}, func(use *globUse, _ struct{}) bool { return use.glob == *id && f(use) })
 }

@@ -4,7 +4,6 @@
 package dependency
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand"
@@ -14,10 +13,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Which workloads have room for their globs depends only on the workloads of the namespace, not on the order in
+// Whether there is room for the globs of a namespace depends only on its workloads, not on the order in
 // which they arrived. When that changes for a workload, TakeChangedGlobs reports a glob of it.
 func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 5, admitsGlobs) }
 
@@ -32,10 +30,7 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		if r.Intn(4) == 0 {
 			g.DeleteWorkload(key)
 		} else {
-			w := &Workload{WorkloadKey: key, Created: metav1.Unix(int64(r.Intn(5)), 0)}
-			if before := g.Workload(key); before != nil && r.Intn(10) > 0 {
-				w.Created = before.Created
-			}
+			w := &Workload{WorkloadKey: key}
 			var p Patterns
 			for range r.Intn(4) {
 				p.Sources = append(p.Sources, Pattern{Secret, pick(r, "a*", "b*", "c*", "d*", "e*", "f*", "g?", "h??", "name", impossible)})
@@ -73,34 +68,27 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		})
 		g.DeleteWorkload(key)
 	}
-	if n := len(g.globSpaces) + g.globs.len() + g.globUsers.len(); n != 0 {
+	if n := len(g.globWork) + g.globs.len() + g.globUsers.len(); n != 0 {
 		t.Errorf("after all workloads were deleted, %d entries are left", n)
 	}
 }
 
 // admittedIn returns which workloads are admitted, computed from all of them.
 func admittedIn(g *Graph, most int) map[string]bool {
-	oldest := map[globID]int64{}
+	used, work := map[globID]bool{}, map[string]int{}
 	g.EachWorkload(func(w *Workload) {
 		if n := g.extra.get(w.WorkloadKey); n != nil {
 			for _, id := range n.globs {
-				if at, found := oldest[id]; !found || w.Created.Unix() < at {
-					oldest[id] = w.Created.Unix()
+				if !used[id] && id.work() <= MaxWorkOfGlob {
+					work[id.namespace] += id.work()
 				}
+				used[id] = true
 			}
 		}
 	})
-	work, full, admitted := map[string]int{}, map[string]bool{}, map[globID]bool{}
-	for _, id := range slices.SortedFunc(maps.Keys(oldest), func(a, b globID) int {
-		return cmp.Or(cmp.Compare(oldest[a], oldest[b]), compareGlobs(&a, &b))
-	}) {
-		if id.work() > MaxWorkOfGlob {
-			continue
-		}
-		if full[id.namespace] = full[id.namespace] || work[id.namespace]+id.work() > most; !full[id.namespace] {
-			work[id.namespace] += id.work()
-			admitted[id] = true
-		}
+	admitted := map[globID]bool{}
+	for id := range used {
+		admitted[id] = id.work() <= MaxWorkOfGlob && work[id.namespace] <= most
 	}
 	out := map[string]bool{}
 	g.EachWorkload(func(w *Workload) {
@@ -144,7 +132,7 @@ func TestGlobWork(t *testing.T) {
 func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 	g := NewGraph()
 	set := func(i int, name string) *Workload {
-		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprintf("w-%04d", i)}, Created: metav1.Unix(int64(i), 0)}
+		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprintf("w-%04d", i)}}
 		g.SetWorkload(w, Patterns{Sources: []Pattern{{Kind: ConfigMap, Name: name}}})
 		return w
 	}
@@ -157,7 +145,12 @@ func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 			t.Fatalf("simple glob %d is not admitted", i)
 		}
 	}
-	if w := set(9000, "more-*"); g.Admitted(w.WorkloadKey) {
-		t.Error("a glob beyond the bound is admitted")
+	w := set(9000, "more-*")
+	if g.Admitted(w.WorkloadKey) || g.Admitted(fits.WorkloadKey) {
+		t.Error("globs of a namespace beyond the bound are admitted")
+	}
+	g.DeleteWorkload(w.WorkloadKey)
+	if !g.Admitted(fits.WorkloadKey) {
+		t.Error("once there is room again, a glob is not admitted")
 	}
 }

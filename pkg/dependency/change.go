@@ -49,7 +49,7 @@ func (g *Graph) useOf(key WorkloadKey) use { return use{g.Workload(key), g.extra
 func (g *Graph) replaceUse(before, now use) {
 	g.users.replace(before, now)
 	key := cmp.Or(now.workload, before.workload).WorkloadKey
-	g.setExtra(key, before, now)
+	g.setExtra(key, before.extra, now.extra)
 }
 
 // eachReference calls f for what a workload refers to by name.

@@ -57,15 +57,14 @@ func exceptOf(kind SourceKind, exclude []Pattern) string {
 	return strings.Join(sortedSet(except), "")
 }
 
-// globUse is the use of a glob by a workload, which was created at a time in seconds.
+// globUse is the use of a glob by a workload.
 type globUse struct {
 	glob     globID
-	created  int64
 	workload WorkloadKey
 }
 
 func compareGlobUses(a, b *globUse) int {
-	return cmp.Or(compareGlobs(&a.glob, &b.glob), cmp.Compare(a.created, b.created), compareWorkloads(&a.workload, &b.workload))
+	return cmp.Or(compareGlobs(&a.glob, &b.glob), compareWorkloads(&a.workload, &b.workload))
 }
 
 func newExtra(namespace string, patterns Patterns) *extra {
@@ -134,37 +133,26 @@ func (g *Graph) aggregateChanged(key SourceKey) {
 }
 
 // setExtra sets what a workload uses in addition to its template.
-func (g *Graph) setExtra(key WorkloadKey, before, now use) {
-	was, is := before.created(), now.created()
-	if before.extra == now.extra && (now.extra == nil || was == is) {
+func (g *Graph) setExtra(key WorkloadKey, before, now *extra) {
+	if before == now {
 		return
 	}
-	if now.extra == nil {
+	var globs []globID
+	if now == nil {
 		g.extra.delete(key)
 	} else {
-		g.extra.set(&key, now.extra)
-		for _, id := range now.extra.globs {
-			rank, had := g.rankOf(&id)
-			g.globUsers.set(&globUse{id, is, key}, struct{}{})
-			g.ranked(&id, rank, had)
-		}
+		g.extra.set(&key, now)
+		globs = now.globs
 	}
-	if before.extra == nil {
+	for i := range globs {
+		g.useGlob(&globs[i], key)
+	}
+	if before == nil {
 		return
 	}
-	for _, id := range before.extra.globs {
-		if now.extra == nil || was != is || !slices.Contains(now.extra.globs, id) {
-			rank, had := g.rankOf(&id)
-			g.globUsers.delete(globUse{id, was, key})
-			g.ranked(&id, rank, had)
+	for _, id := range before.globs {
+		if !slices.Contains(globs, id) {
+			g.disuseGlob(&id, key)
 		}
 	}
-}
-
-// created returns when the workload was created, in seconds.
-func (u *use) created() int64 {
-	if u.workload == nil {
-		return 0
-	}
-	return u.workload.Created.Unix()
 }

@@ -225,7 +225,7 @@ func (p *Policy) boundNames() {
 
 // RefuseGlobs adds a problem for globs that the graph does not admit.
 func (p *Policy) RefuseGlobs() {
-	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count); workloads that were created earlier leave no room for the patterns of this one",
+	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count)",
 		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
 }
 
