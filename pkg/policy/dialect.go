@@ -40,6 +40,24 @@ type Dialect interface {
 	MarksVariable(name string) bool
 }
 
+// quiet is what a dialect says that has nothing but annotations of workloads.
+type quiet struct{}
+
+// OwnsOnTemplate implements Dialect.
+func (quiet) OwnsOnTemplate(string) bool { return false }
+
+// Namespace implements Dialect.
+func (quiet) Namespace(map[string]string, map[string]string) map[string]string { return nil }
+
+// Source implements Dialect.
+func (quiet) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
+
+// MarksAnnotation implements Dialect.
+func (quiet) MarksAnnotation(string) bool { return false }
+
+// MarksVariable implements Dialect.
+func (quiet) MarksVariable(string) bool { return false }
+
 // Annotated are the annotations by which users declare how a workload is restarted, those of its pod template and of
 // its namespace, and its labels.
 type Annotated struct {

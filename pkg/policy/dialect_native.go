@@ -36,16 +36,13 @@ const (
 
 // native is the dialect of configdep itself. Each annotation is looked up on the workload, then on its namespace, then
 // in the defaults.
-type native struct{}
+type native struct{ quiet }
 
 // Name implements Dialect.
 func (native) Name() string { return "configdep" }
 
 // Owns implements Dialect.
 func (native) Owns(key string) bool { return strings.HasPrefix(key, record.Prefix) }
-
-// OwnsOnTemplate implements Dialect.
-func (native) OwnsOnTemplate(string) bool { return false }
 
 // Declare implements Dialect. A mode on the namespace is a default, like that of the server.
 func (native) Declare(d *Declaration) {
@@ -117,12 +114,6 @@ func (d native) Namespace(annotations, labels map[string]string) map[string]stri
 	}
 	return out
 }
-
-// MarksAnnotation implements Dialect: configdep's own marks are no other tool's.
-func (native) MarksAnnotation(string) bool { return false }
-
-// MarksVariable implements Dialect.
-func (native) MarksVariable(string) bool { return false }
 
 // maxAllowList limits AllowFieldsAnnotation, in bytes. A longer list allows nothing.
 const maxAllowList = 4096

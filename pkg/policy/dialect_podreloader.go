@@ -23,16 +23,13 @@ var podReloaderLists = []sourceList{{podReloaderConfigMaps, dependency.ConfigMap
 var podReloaderOff = []string{podReloaderPrefix + "ignored", podReloaderPrefix + "disabled"}
 
 // podReloader is the dialect of SAP pod-reloader: annotations of workloads name sources.
-type podReloader struct{}
+type podReloader struct{ quiet }
 
 // Name implements Dialect.
 func (podReloader) Name() string { return "pod-reloader" }
 
 // Owns implements Dialect.
 func (podReloader) Owns(key string) bool { return strings.HasPrefix(key, podReloaderPrefix) }
-
-// OwnsOnTemplate implements Dialect.
-func (podReloader) OwnsOnTemplate(string) bool { return false }
 
 // Declare implements Dialect.
 func (podReloader) Declare(d *Declaration) {
@@ -54,14 +51,5 @@ func (podReloader) Declare(d *Declaration) {
 	}
 }
 
-// Namespace implements Dialect: pod-reloader has no defaults of namespaces.
-func (podReloader) Namespace(map[string]string, map[string]string) map[string]string { return nil }
-
-// Source implements Dialect: pod-reloader reads no annotations of sources.
-func (podReloader) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
-
 // MarksAnnotation implements Dialect.
 func (podReloader) MarksAnnotation(key string) bool { return key == podReloaderHash }
-
-// MarksVariable implements Dialect.
-func (podReloader) MarksVariable(string) bool { return false }

@@ -54,6 +54,7 @@ const rolloutStrategy = "reloader.stakater.com/rollout-strategy"
 // reloader is the dialect of Stakater Reloader. It reads annotations of the workload; if none of those that opt in is
 // there, of the pod template.
 type reloader struct {
+	quiet
 	names ReloaderAnnotations
 	kinds []reloaderKind
 }
@@ -67,7 +68,7 @@ type reloaderKind struct {
 // NewReloader returns the dialect of Stakater Reloader, with the names of its annotations.
 func NewReloader(names ReloaderAnnotations) Dialect {
 	names = names.WithDefaults()
-	return &reloader{names, []reloaderKind{
+	return &reloader{names: names, kinds: []reloaderKind{
 		{dependency.ConfigMap, names.ConfigMap, names.ConfigMapAuto, "configmaps.exclude.reloader.stakater.com/reload"},
 		{dependency.Secret, names.Secret, names.SecretAuto, "secrets.exclude.reloader.stakater.com/reload"},
 		{
@@ -169,9 +170,6 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 		d.policy.ReportsSource = true
 	}
 }
-
-// Namespace implements Dialect: Reloader has no defaults of namespaces.
-func (*reloader) Namespace(map[string]string, map[string]string) map[string]string { return nil }
 
 // Source implements Dialect.
 func (r *reloader) Source(annotations map[string]string) dependency.SourceMarks {

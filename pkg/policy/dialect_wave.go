@@ -22,16 +22,13 @@ const (
 var waveLists = []sourceList{{waveConfigMaps, dependency.ConfigMap}, {waveSecrets, dependency.Secret}}
 
 // wave is the dialect of wave: an annotation opts in all that the pods read, and others name more sources.
-type wave struct{}
+type wave struct{ quiet }
 
 // Name implements Dialect.
 func (wave) Name() string { return "wave" }
 
 // Owns implements Dialect.
 func (wave) Owns(key string) bool { return strings.HasPrefix(key, wavePrefix) }
-
-// OwnsOnTemplate implements Dialect.
-func (wave) OwnsOnTemplate(string) bool { return false }
 
 // Declare implements Dialect.
 func (wave) Declare(d *Declaration) {
@@ -66,14 +63,5 @@ func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependenc
 	})
 }
 
-// Namespace implements Dialect: wave has no defaults of namespaces.
-func (wave) Namespace(map[string]string, map[string]string) map[string]string { return nil }
-
-// Source implements Dialect: wave reads no annotations of sources.
-func (wave) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
-
 // MarksAnnotation implements Dialect.
 func (wave) MarksAnnotation(key string) bool { return key == waveHash }
-
-// MarksVariable implements Dialect.
-func (wave) MarksVariable(string) bool { return false }
