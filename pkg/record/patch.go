@@ -59,7 +59,9 @@ func (r *Restart) Patch(w *dependency.Workload) ([]byte, error) {
 		}
 		out.workload[ConfigHashAnnotation], out.workload[AppliedSourcesAnnotation] = present.Hash, present.Text()
 	}
-	end(w, out.workload) // of one that is under way
+	if w.Marks.Recreating != "" { // of one that is under way
+		out.workload[RecreatingAnnotation] = nil
+	}
 	if r.Fields != nil {
 		out.workload[AppliedFieldsAnnotation] = r.Fields.json()
 	}

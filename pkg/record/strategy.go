@@ -29,8 +29,6 @@ type Strategy interface {
 
 	// begin adds the annotations that begin a restart to the patch that records it.
 	begin(w *dependency.Workload, r *Restart, out *restartPatch)
-	// end removes the annotations which say that a restart is under way.
-	end(w *dependency.Workload, annotations object)
 }
 
 // strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
@@ -60,7 +58,7 @@ func StrategyOfKind(t *dependency.Traits) Strategy {
 		return Rerun
 	}
 	if t.Restart != nil {
-		return byKind{t.Restart}
+		return OfRestart(t.Restart)
 	}
 	return Annotate
 }
@@ -112,13 +110,6 @@ type restartPatch struct {
 type variable struct {
 	dependency.Variable
 	value string // empty: it is removed
-}
-
-// end removes from annotations what says that a restart of any strategy is under way.
-func end(w *dependency.Workload, annotations object) {
-	for _, s := range continued {
-		s.end(w, annotations)
-	}
 }
 
 // MaxPods is how many pods a restart can name, so that the annotation stays far below the limit of 256 KiB for all

@@ -49,5 +49,3 @@ func (annotate) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 		out.template[ReloadedAtAnnotation] = at.Add(time.Nanosecond).Format(time.RFC3339Nano)
 	}
 }
-
-func (annotate) end(*dependency.Workload, object) {}

@@ -76,8 +76,6 @@ func (inPlace) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	out.workload[RecreatingAnnotation] = pods.Text()
 }
 
-func (inPlace) end(*dependency.Workload, object) {} // Recreate does
-
 // restartID identifies a restart. The patch that begins it is bound to the version of the workload, so no other one has the same ID.
 func restartID(w *dependency.Workload, last *LastReload) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(w.UID), w.ResourceVersion, last.Text()}, "\x00")))

@@ -13,10 +13,13 @@ import (
 
 // byKind restarts a workload of a custom resource as the description of its kind says: it takes the place of Annotate. Where a kind has
 // spec.restartAt besides, an annotation of Reloader chooses that.
-type byKind struct{ *dependency.Restart }
+type byKind struct {
+	annotate
+	*dependency.Restart
+}
 
 // OfRestart returns the strategy that a description of a kind names.
-func OfRestart(r *dependency.Restart) Strategy { return byKind{r} }
+func OfRestart(r *dependency.Restart) Strategy { return byKind{Restart: r} }
 
 // Name implements Strategy.
 func (s byKind) Name() string {
@@ -32,9 +35,6 @@ func (s byKind) Name() string {
 	}
 }
 
-// NamesPods implements Strategy.
-func (byKind) NamesPods() bool { return false }
-
 // MarksTemplate implements Strategy.
 func (s byKind) MarksTemplate() bool { return s.Template != nil }
 
@@ -42,7 +42,7 @@ func (s byKind) MarksTemplate() bool { return s.Template != nil }
 func (s byKind) Describe(caveat string) Description {
 	switch {
 	case s.Template != nil:
-		return Annotate.Describe(caveat)
+		return s.annotate.Describe(caveat)
 	case s.EventOnly:
 		return Description{What: "content", Done: "has been recorded", Would: "would be recorded", Caveat: "nothing restarts the workload"}
 	default:
@@ -50,16 +50,10 @@ func (s byKind) Describe(caveat string) Description {
 	}
 }
 
-// UnderWay implements Strategy: the controller of the workload does the rest.
-func (byKind) UnderWay(*dependency.Workload) bool { return false }
-
-// Progress implements Strategy.
-func (byKind) Progress() Progress { return Progress{} }
-
 func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	switch {
 	case s.Template != nil:
-		annotate{}.begin(w, r, out)
+		s.annotate.begin(w, r, out)
 	case s.Field != nil:
 		out.set(s.Field, out.second(w))
 	case s.Annotation != "" && s.Value != "":
@@ -82,8 +76,6 @@ func (out *restartPatch) second(w *dependency.Workload) string {
 	}
 	return at.Format(time.RFC3339)
 }
-
-func (byKind) end(*dependency.Workload, object) {}
 
 // OnlyReports reports whether nothing restarts a workload by a strategy.
 func OnlyReports(s Strategy) bool {

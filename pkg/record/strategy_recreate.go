@@ -55,12 +55,6 @@ func (recreate) begin(_ *dependency.Workload, r *Restart, out *restartPatch) {
 	out.workload[RecreatingAnnotation] = podsToEvict(r.Pods)
 }
 
-func (recreate) end(w *dependency.Workload, annotations object) {
-	if w.Marks.Recreating != "" {
-		annotations[RecreatingAnnotation] = nil
-	}
-}
-
 // noPod is the value of RecreatingAnnotation when there is no pod to evict.
 const noPod = "none"
 

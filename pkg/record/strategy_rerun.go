@@ -85,8 +85,6 @@ func (rerun) begin(w *dependency.Workload, _ *Restart, out *restartPatch) {
 	}
 }
 
-func (rerun) end(*dependency.Workload, object) {} // Recreate does
-
 // Copy is what the suspended copy of a Job says about the Job.
 type Copy struct {
 	Name string    `json:"name"`
