@@ -25,7 +25,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	}
 	e.sayNotInPlace(&d)
 	e.sayMore(&d)
-	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped() || slices.Contains([]State{Settling, Pending}, d.State)
+	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State)
 	e.askAgents(&d, now)
 	return d
 }
@@ -329,7 +329,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 		}
 	case j.Total > 0 && j.NotStarted == j.Total:
 		d.Reason, d.Message = ReasonNotStarted, "No pod has started yet. What they read when they start is the current content."
-	case w.RecordDropped():
+	case w.RecordDropped:
 		d.Reason = ReasonRecordRemoved
 		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
 	case e.Policy.Mode != policy.Off && w.Rollable && len(e.tracked) == 0:

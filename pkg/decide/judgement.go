@@ -332,7 +332,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
 	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
-	changed = adopts || e.Workload.RecordDropped()
+	changed = adopts || e.Workload.RecordDropped
 	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {
 		t := &e.tracked[i]
@@ -346,7 +346,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 				continue
 			}
 		case known && entry.Content == t.Content() && !proven && !adopts && r.For != "": // the rollout has yet to replace pods, or has been reverted
-			return *r, e.Workload.RecordDropped()
+			return *r, e.Workload.RecordDropped
 		case known && entry.Content == t.Content():
 			if !proven && entry.Adopted.IsZero() {
 				entry.Adopted = r.At
@@ -362,7 +362,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 		case !known: // it is told by the pods, once they have read it
 			continue
 		default: // pods have yet to read it, so that the record is still about earlier content
-			return *r, e.Workload.RecordDropped()
+			return *r, e.Workload.RecordDropped
 		}
 		next.Sources[t.id] = entry
 	}

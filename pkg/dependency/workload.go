@@ -64,8 +64,8 @@ type Workload struct {
 	// PausedByRestart: an annotation says that a restart has paused the workload, which has to be resumed whether or not it is
 	// restarted automatically by now.
 	PausedByRestart bool
-	// kept is the record that another client has removed while the workload was opted in; nil: it has not.
-	kept *Marks
+	// RecordDropped: another client has removed the record while the workload was opted in. Marks has it all the same.
+	RecordDropped bool
 
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
@@ -110,38 +110,19 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 			w.TemplateWritten, w.templateBy = previous.TemplateWritten, previous.templateBy
 		}
 	}
-	if before := previous.record(); previous.OptedIn && before.Sources != "" && w.Marks.Sources == "" {
-		w.kept = before
+	if previous.OptedIn && previous.Marks.Sources != "" && w.Marks.Sources == "" {
+		w.RecordDropped = true
+		before, now := &previous.Marks, &w.Marks
+		now.Hash, now.Sources = before.Hash, before.Sources
+		now.LastReload, now.Recreating = cmp.Or(now.LastReload, before.LastReload), cmp.Or(now.Recreating, before.Recreating)
 	}
 }
-
-// record returns the annotations that remember with which content the pods were started: those of the workload, or those that it carried when another client
-// removed them.
-func (w *Workload) record() *Marks {
-	if w.kept != nil {
-		return w.kept
-	}
-	return &w.Marks
-}
-
-// Record returns the annotations that remember with which content the pods were started.
-func (w *Workload) Record() (hash, sources string) { return w.record().Hash, w.record().Sources }
-
-// LastReload describes the last restart: the value of Marks.LastReload, also if another client has removed it with
-// the record. Empty: there was none.
-func (w *Workload) LastReload() string { return cmp.Or(w.Marks.LastReload, w.record().LastReload) }
-
-// Recreating returns which pods have to be evicted: the value of Marks.Recreating, also if
-// another client has removed it with the record. Empty: none.
-func (w *Workload) Recreating() string { return cmp.Or(w.Marks.Recreating, w.record().Recreating) }
-
-// RecordDropped reports whether another client has removed the record.
-func (w *Workload) RecordDropped() bool { return w.kept != nil }
 
 // Opt notes whether the annotations of the workload and its namespace opt it in. One that has opted out keeps no record that another client has removed.
 func (w *Workload) Opt(in bool) {
-	if w.OptedIn = in; !in {
-		w.kept = nil
+	w.OptedIn = in
+	if !in && w.RecordDropped {
+		w.RecordDropped, w.Marks.Hash, w.Marks.Sources, w.Marks.Recreating = false, "", "", ""
 	}
 }
 

@@ -81,8 +81,7 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 					x.tellSinks()
 					out = map[string]noted{}
 					x.graph.EachWorkload(func(w *dependency.Workload) {
-						hash, _ := w.Record()
-						out[w.Name] = noted{w.OptedIn, hash}
+						out[w.Name] = noted{w.OptedIn, w.Marks.Hash}
 					})
 					if got := x.Progress().Watermark; got != 105 {
 						t.Errorf("watermark = %d", got)

@@ -36,7 +36,7 @@ type LastReload struct {
 
 // LastReloadOf returns the workload's record of its last restart, or nil. An invalid value,
 // which another client may have written, counts as none.
-func LastReloadOf(w *dependency.Workload) *LastReload { return lastReloadFrom(w.LastReload()) }
+func LastReloadOf(w *dependency.Workload) *LastReload { return lastReloadFrom(w.Marks.LastReload) }
 
 // Texts of a LastReload are shown, logged and kept, so they are bounded however long another client has made them. The
 // longest that are written are within these bounds.

@@ -162,13 +162,11 @@ func RecordPatch(w *dependency.Workload, r Record) ([]byte, error) {
 // restore adds annotations that belong to the record and that another client removed with it: the pods to evict,
 // and the last restart, on which the back-off depends.
 func restore(annotations object, w *dependency.Workload) {
-	put := func(key, value, carried string) {
-		if _, said := annotations[key]; !said && value != "" && carried == "" {
+	for key, value := range map[string]string{RecreatingAnnotation: w.Marks.Recreating, LastReloadAnnotation: w.Marks.LastReload} {
+		if _, said := annotations[key]; w.RecordDropped && !said && value != "" {
 			annotations[key] = value
 		}
 	}
-	put(RecreatingAnnotation, w.Recreating(), w.Marks.Recreating)
-	put(LastReloadAnnotation, w.LastReload(), w.Marks.LastReload)
 }
 
 // ForgetPatch returns the JSON merge patch that removes the record from a workload that has opted out, and ends a restart that is under way.
@@ -189,11 +187,8 @@ func ForgetPatch(w *dependency.Workload) ([]byte, error) {
 // way.
 func EndPatch(w *dependency.Workload) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil}
-	if hash, sources := w.Record(); w.RecordDropped() {
-		annotations[ConfigHashAnnotation] = hash
-		if sources != "" {
-			annotations[AppliedSourcesAnnotation] = sources
-		}
+	if w.RecordDropped {
+		annotations[ConfigHashAnnotation], annotations[AppliedSourcesAnnotation] = w.Marks.Hash, w.Marks.Sources
 		restore(annotations, w)
 	}
 	return patch(w, annotations, nil)

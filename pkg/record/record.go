@@ -45,8 +45,7 @@ type record struct {
 
 // RecordOf returns the record of a workload.
 func RecordOf(w *dependency.Workload) Record {
-	hash, sources := w.Record()
-	return recordFrom(hash, sources)
+	return recordFrom(w.Marks.Hash, w.Marks.Sources)
 }
 
 const (

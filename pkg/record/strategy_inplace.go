@@ -52,7 +52,7 @@ func (inPlace) Describe(string) Description {
 
 // UnderWay implements Strategy. The list of Recreate does not begin like a JSON object.
 func (inPlace) UnderWay(w *dependency.Workload) bool {
-	return strings.HasPrefix(w.Recreating(), "{") && !w.Reruns
+	return strings.HasPrefix(w.Marks.Recreating, "{") && !w.Reruns
 }
 
 // Progress implements Strategy.
@@ -115,7 +115,7 @@ func (p *PodsInPlace) Text() string {
 // format; if not, it is unknown which pods are left.
 func PodsInPlaceOf(w *dependency.Workload) (p PodsInPlace, valid bool) {
 	var read podsInPlace
-	if json.Unmarshal([]byte(w.Recreating()), &read) != nil || !isRestartID(read.ID) {
+	if json.Unmarshal([]byte(w.Marks.Recreating), &read) != nil || !isRestartID(read.ID) {
 		return PodsInPlace{}, false
 	}
 	p = PodsInPlace{ID: read.ID, Began: read.Began, Total: read.Total, Failed: CutBytes(read.Failed, maxFailed), Refused: CutBytes(read.Refused, maxRefused)}

@@ -35,7 +35,7 @@ func (recreate) Describe(string) Description {
 
 // UnderWay implements Strategy.
 func (recreate) UnderWay(w *dependency.Workload) bool {
-	return w.Recreating() != "" && !w.Reruns && !InPlace.UnderWay(w)
+	return w.Marks.Recreating != "" && !w.Reruns && !InPlace.UnderWay(w)
 }
 
 // Progress implements Strategy.
@@ -85,7 +85,7 @@ type PodsToEvict map[string]bool
 // PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart began.
 // Valid reports whether the value has our format; if not, it is unknown which pods are left.
 func PodsToEvictOf(w *dependency.Workload) (pods PodsToEvict, valid bool) {
-	value := w.Recreating()
+	value := w.Marks.Recreating
 	if value == noPod {
 		return nil, true
 	}

@@ -64,7 +64,7 @@ func (rerun) UnderWay(w *dependency.Workload) bool {
 		return false
 	}
 	_, is := CopyOf(w)
-	return is || w.Recreating() != ""
+	return is || w.Marks.Recreating != ""
 }
 
 // Progress implements Strategy.
@@ -146,8 +146,8 @@ func CopyName(name string, uid types.UID) string { return derivedName(name, "-co
 // RunName returns the name of the Job that is started from a CronJob to run with some content. It differs for each record
 // that it replaces, so that content that comes back is run again.
 func RunName(w *dependency.Workload, present Record) string {
-	hash, sources := w.Record()
-	return derivedName(w.Name, "-", string(w.UID), cmp.Or(hash, w.Marks.TemplateHash), sources, w.LastReload(), present.Hash)
+	m := &w.Marks
+	return derivedName(w.Name, "-", string(w.UID), cmp.Or(m.Hash, m.TemplateHash), m.Sources, m.LastReload, present.Hash)
 }
 
 // derivedName returns a name for a Job, derived from that of another object and from what it stands for.
