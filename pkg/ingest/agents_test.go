@@ -83,7 +83,7 @@ func TestPods_ReportsOfAgentsConcernTheirWorkload(t *testing.T) {
 	s := podStream()
 	apply := func(do func(any) error, m *corev1.Pod) {
 		t.Helper()
-		o, err := s.reduce(m)
+		o, err := new(Replay).reduce(s, m)
 		if err != nil {
 			t.Fatal(err)
 		}

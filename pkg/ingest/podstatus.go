@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -48,16 +46,7 @@ func podStatuses(digester *dependency.Digester) *stream {
 		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, part: podStatusPart{}, json: true,
 		optional: &kind.Kind{Name: podStatusKind, Resource: podStatusResource, Optional: true, Versions: []string{podStatusResource.Version}},
 	}
-	s.read = func(m metav1.Object) (any, error) {
-		if whole, ok := m.(*unstructured.Unstructured); ok { // of a test
-			p := &podStatus{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(whole.Object, p); err != nil {
-				return nil, err
-			}
-			m = p
-		}
-		return m.(*podStatus).reduce(digester), nil
-	}
+	s.read = func(m metav1.Object) (any, error) { return m.(*podStatus).reduce(digester), nil }
 	s.decode = func(raw []byte) (*object, error) {
 		var p podStatus
 		if err := json.Unmarshal(raw, &p); err != nil {

@@ -174,3 +174,41 @@ func TestDecodePod_Bound(t *testing.T) {
 		t.Errorf("a container waits for %d bytes of reason", len(c.Waiting))
 	}
 }
+
+// partsOf returns the parts that decodePod reads of a pod.
+func partsOf(p *corev1.Pod) *podParts {
+	out := &podParts{ObjectMeta: p.ObjectMeta, node: p.Spec.NodeName, phase: string(p.Status.Phase)}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			out.ready = c.LastTransitionTime.Time
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		role := dependency.InitContainer
+		if ptr.Deref(p.Spec.InitContainers[i].RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			role = dependency.SidecarContainer
+		}
+		out.add(p.Spec.InitContainers[i].Name, role)
+		out.restarts = out.restarts || len(p.Spec.InitContainers[i].RestartPolicyRules) > 0
+	}
+	for i := range p.Spec.Containers {
+		out.add(p.Spec.Containers[i].Name, dependency.RegularContainer)
+		out.restarts = out.restarts || len(p.Spec.Containers[i].RestartPolicyRules) > 0
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			reported := containerStatus{name: s.Name, restarts: s.RestartCount, before: s.LastTerminationState != corev1.ContainerState{}}
+			switch {
+			case s.State.Running != nil:
+				reported.started, reported.ran = s.State.Running.StartedAt.Time, true
+			case s.State.Terminated != nil: // such as an init container, which was started with some content
+				reported.started, reported.ran, reported.ended = s.State.Terminated.StartedAt.Time, true, true
+			case s.State.Waiting != nil:
+				reported.waiting = s.State.Waiting.Reason
+			}
+			out.report(&reported)
+		}
+	}
+	return out
+}

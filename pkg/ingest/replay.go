@@ -5,6 +5,7 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +17,8 @@ import (
 )
 
 // Replay feeds an index with API objects instead of an API server: in simulations, or from
-// files. It overwrites the content of the Secrets and ConfigMaps that it is given.
+// files. ConfigMaps, Secrets and pods are first encoded as the API server does, and then decoded.
 type Replay struct {
-	// Encoded: ConfigMaps and Secrets are first encoded as the API server does, and then
-	// decoded. The given objects keep their content.
-	Encoded bool
-
 	index   *Index
 	streams map[string]*stream
 }
@@ -156,13 +153,16 @@ func (r *Replay) Serve(resource, version string) error {
 
 // reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
-	o, ok := m.(interface{ Marshal() ([]byte, error) })
-	_, source := s.part.(sourcePart)
-	_, pod := s.part.(podPart)
-	if !r.Encoded || !source && !pod || !ok {
+	var raw []byte
+	var err error
+	switch s.part.(type) {
+	case sourcePart, podPart:
+		raw, err = m.(interface{ Marshal() ([]byte, error) }).Marshal()
+	case podStatusPart:
+		raw, err = json.Marshal(m)
+	default:
 		return s.reduce(m)
 	}
-	raw, err := o.Marshal()
 	if err != nil {
 		return nil, err
 	}

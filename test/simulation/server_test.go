@@ -119,7 +119,6 @@ func (s *server) read() {
 	}
 	s.why = map[int]reason{}
 	s.replay = ingest.NewReplay(s.index, s.digester)
-	s.replay.Encoded = true
 	s.must(s.replay.ListOf(unused, fmt.Sprint(s.world.revision)))
 }
 

@@ -39,7 +39,6 @@ func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
 
 func (p *process) replayWith(key byte) {
 	p.replay = ingest.NewReplay(p.index, DigesterOf(key))
-	p.replay.Encoded = true // so that sources are decoded as in the server, and the stored objects stay unchanged
 }
 
 // DigesterOf returns the digester whose key ends with a byte.
