@@ -140,7 +140,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 				if found[t] == nil {
 					found[t] = &due{tracked: t, doubt: true}
 				}
-				found[t].doubt, found[t].since = found[t].doubt && s.Doubt, earlier(found[t].since, s.Since)
+				found[t].doubt, found[t].since = found[t].doubt && s.Doubt, judge.Earlier(found[t].since, s.Since)
 				out.Again = out.Again || p.Hash == e.Hash
 			}
 		})
@@ -158,7 +158,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 			out.former++
 		}
 		out.waiting = out.waiting || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" })
-		if worse(&v, &worst) {
+		if v.Compare(&worst) > 0 {
 			worst = v
 		}
 		out.Local = out.Local || v.Local
@@ -185,7 +185,7 @@ func (out *Judgement) count(p *dependency.Pod, v *judge.Verdict) {
 		return
 	case judge.Stale:
 		out.Stale++
-		out.StaleSince = earlier(out.StaleSince, v.Since)
+		out.StaleSince = judge.Earlier(out.StaleSince, v.Since)
 	case judge.Unknown:
 		out.Unknown++
 	}
@@ -196,18 +196,6 @@ func (out *Judgement) count(p *dependency.Pod, v *judge.Verdict) {
 
 // certain reports whether all pods are known to run with the current content, or to read it when they start.
 func (out *Judgement) certain() bool { return out.Stale == 0 && out.Unknown == 0 }
-
-func worse(a, b *judge.Verdict) bool {
-	rank := map[judge.State]int{judge.Current: 0, judge.NotStarted: 1, judge.Unknown: 2, judge.Stale: 3}
-	return rank[a.State] > rank[b.State]
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -45,7 +45,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 				begun = later(begun, periods[i].Before)
 			}
 		}
-		last, first, long = later(last, changed), earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
+		last, first, long = later(last, changed), judge.Earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
 		if s := c.source; e.Policy.ReleaseSettle > 0 && s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
 			settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
 			last = later(last, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))

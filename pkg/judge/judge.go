@@ -251,3 +251,11 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Earlier returns the earlier of two times, of which zero is none.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -83,14 +83,14 @@ func (v *Verdict) Compare(other *Verdict) int { return cmp.Compare(v.rank(), oth
 
 func (v *Verdict) worsen(other Verdict) {
 	since, local := v.Since, v.Local || other.Local
-	defer func() { v.Local = local }()
 	if other.Compare(v) > 0 {
 		*v = other
 	}
-	if v.State == Stale && !since.IsZero() && (v.Since.IsZero() || since.Before(v.Since)) {
-		v.Since = since
+	v.Local = local
+	if v.State == Stale {
+		v.Since = Earlier(v.Since, since)
 	}
-	if v.State == Stale && other.State == Stale && !other.Since.IsZero() && (v.Since.IsZero() || other.Since.Before(v.Since)) {
-		v.Since = other.Since
+	if v.State == Stale && other.State == Stale {
+		v.Since = Earlier(v.Since, other.Since)
 	}
 }
