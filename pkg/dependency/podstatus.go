@@ -5,7 +5,6 @@ package dependency
 
 import (
 	"cmp"
-	"encoding/hex"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -23,9 +22,9 @@ type PodStatus struct {
 	Namespace, Name string
 	Class           string
 	ResourceVersion string
-	// Keys are the identifiers of the objects, in order, each with the digest of its version.
+	// Keys are the identifiers of the first objects, in order, without digests.
 	Keys []KeyDigest
-	// content stands for these in this process, whatever the key of the digests is.
+	// content stands for all objects and their versions in this process.
 	content uint64
 	// updated: the driver has replaced what the pod had mounted when it started.
 	updated    bool
@@ -39,16 +38,14 @@ type PodStatus struct {
 type PodObject struct{ ID, Version string }
 
 const (
-	// maxPodObjects limits the objects of a status that are kept one by one.
+	// maxPodObjects limits the objects of a status that are kept.
 	maxPodObjects = 64
 	// maxPodObject limits the identifier of an object, in bytes.
 	maxPodObject = 253
-	// otherPodObjects stands for those above the limit. It is longer than an identifier, so that it equals none.
-	otherPodObjects = "all other objects "
 )
 
-// FromPodStatus digests what a pod has mounted of a class. It returns nil if that is nothing.
-func FromPodStatus(d *Digester, m *metav1.ObjectMeta, class string, objects []PodObject) *PodStatus {
+// FromPodStatus returns what a pod has mounted of a class, or nil if that is nothing.
+func FromPodStatus(m *metav1.ObjectMeta, class string, objects []PodObject) *PodStatus {
 	if len(objects) == 0 {
 		return nil
 	}
@@ -64,30 +61,16 @@ func FromPodStatus(d *Digester, m *metav1.ObjectMeta, class string, objects []Po
 	})
 	var h maphash.Hash
 	h.SetSeed(seed)
-	write := func(text string) { h.Write(appendString(nil, text)) }
-	var rest []byte
-	for i, o := range objects {
-		write(o.ID)
-		write(o.Version)
-		if i >= maxPodObjects {
-			rest = appendString(appendString(rest, o.ID), o.Version)
-			continue
-		}
+	for _, o := range objects {
+		h.Write(appendString(appendString(nil, o.ID), o.Version))
 		id := o.ID
 		if len(id) > maxPodObject {
-			digest := d.digest([]byte(id))
-			id = strings.ToValidUTF8(id[:maxPodObject], "") + hex.EncodeToString(digest[:])
+			id = strings.ToValidUTF8(id[:maxPodObject], "")
 		}
-		if last := len(s.Keys) - 1; last >= 0 && s.Keys[last].Key == id { // listed twice
-			s.Keys[last].Digest = d.digest(appendString(s.Keys[last].Digest[:], o.Version))
-			continue
+		if last := len(s.Keys) - 1; last+1 < maxPodObjects && (last < 0 || s.Keys[last].Key != id) {
+			s.Keys = append(s.Keys, KeyDigest{Key: strings.Clone(id)})
 		}
-		s.Keys = append(s.Keys, KeyDigest{Key: strings.Clone(id), Digest: d.digest([]byte(o.Version))})
 	}
-	if rest != nil {
-		s.Keys = append(s.Keys, KeyDigest{Key: otherPodObjects + strings.Repeat(".", maxPodObject), Digest: d.digest(rest)})
-	}
-	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
 	s.content = h.Sum64()
 	return s
 }

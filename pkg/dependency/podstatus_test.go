@@ -30,7 +30,7 @@ func TestGraph_Mounted(t *testing.T) {
 			at := metav1.NewTime(start.Add(time.Duration(minute) * time.Minute))
 			m.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:objects":{}}}`)}}
 		}
-		g.SetPodStatus(FromPodStatus(testDigester(), m, "keys", []PodObject{{"password", content}}))
+		g.SetPodStatus(FromPodStatus(m, "keys", []PodObject{{"password", content}}))
 	}
 	expect := func(what, name string, minute int) {
 		t.Helper()

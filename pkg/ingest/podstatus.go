@@ -41,12 +41,12 @@ type podStatus struct {
 }
 
 // podStatuses returns the stream of what pods have mounted of SecretProviderClasses.
-func podStatuses(digester *dependency.Digester) *stream {
+func podStatuses() *stream {
 	s := &stream{
 		name: PodStatuses, resource: podStatusResource, kind: podStatusKind, part: podStatusPart{}, json: true,
 		optional: &kind.Kind{Name: podStatusKind, Resource: podStatusResource, Optional: true, Versions: []string{podStatusResource.Version}},
 	}
-	s.read = func(m metav1.Object) (any, error) { return m.(*podStatus).reduce(digester), nil }
+	s.read = func(m metav1.Object) (any, error) { return m.(*podStatus).reduce(), nil }
 	s.decode = func(raw []byte) (*object, error) {
 		var p podStatus
 		if err := json.Unmarshal(raw, &p); err != nil {
@@ -58,7 +58,7 @@ func podStatuses(digester *dependency.Digester) *stream {
 }
 
 // reduce returns what is kept of a status; nil: the pod has not mounted anything yet.
-func (p *podStatus) reduce(digester *dependency.Digester) any {
+func (p *podStatus) reduce() any {
 	class := p.Status.SecretProviderClassName
 	if !p.Status.Mounted || len(p.Status.Objects) == 0 || len(validation.NameIsDNSSubdomain(class, false)) > 0 {
 		return nil
@@ -67,7 +67,7 @@ func (p *podStatus) reduce(digester *dependency.Digester) any {
 	for i, o := range p.Status.Objects {
 		objects[i] = dependency.PodObject{ID: o.ID, Version: o.Version}
 	}
-	return dependency.FromPodStatus(digester, &p.ObjectMeta, strings.Clone(class), objects)
+	return dependency.FromPodStatus(&p.ObjectMeta, strings.Clone(class), objects)
 }
 
 func (podStatusPart) each(g *dependency.Graph, f func(namespace, name string)) {

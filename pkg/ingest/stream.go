@@ -135,7 +135,7 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 		all = append(all, c.secrets(digester)...)
 	}
 	if c.PodStatuses {
-		all = append(all, podStatuses(digester))
+		all = append(all, podStatuses())
 	}
 	return append(all, c.namespaces())
 }
