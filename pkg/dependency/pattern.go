@@ -6,6 +6,7 @@ package dependency
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -83,7 +84,7 @@ func NewMatcher(patterns []Pattern) (m Matcher) {
 
 // Matches reports whether any of the patterns names a source.
 func (m *Matcher) Matches(kind SourceKind, name string) bool {
-	return m.Names(kind, name) || m.anyGlob(kind, name)
+	return m.Names(kind, name) || slices.ContainsFunc(m.globs, func(g globMatcher) bool { return g.matches(kind, name) })
 }
 
 // Names reports whether a pattern that is not a glob names a source.
@@ -98,15 +99,6 @@ func (m *Matcher) Globs(kind SourceKind, name string, found []int) []int {
 		}
 	}
 	return found
-}
-
-func (m *Matcher) anyGlob(kind SourceKind, name string) bool {
-	for i := range m.globs {
-		if m.globs[i].matches(kind, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // globMatcher matches as path.Match does, which reads the whole glob for each name, or package regexp.

@@ -37,7 +37,7 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 	if decoder.Decode(&object) != nil {
 		return out
 	}
-	owners, own := ownersOf(m), ownOf(m)
+	owners, own := ownersOf(m, false), ownersOf(m, true)
 	out.States = make(map[string]dependency.FieldState, len(all))
 	for i := range all {
 		path := all[i].Path
@@ -51,46 +51,30 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 	return out
 }
 
-// ownOf returns configdep as an owner.
-func ownOf(m *metav1.ObjectMeta) (all owners) {
-	for i := range m.ManagedFields {
-		if entry := &m.ManagedFields[i]; entry.Manager == record.FieldsManager && entry.FieldsV1 != nil {
-			set := &fieldpath.Set{}
-			if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
-				all = append(all, owner{entry.Manager, set})
-			}
-		}
-	}
-	return all
-}
-
 // owner is a field manager with the fields that it owns.
 type owner struct {
 	name string
 	set  *fieldpath.Set
 }
 
-// owners are the managers of an object other than configdep.
+// owners are some managers of an object.
 type owners []owner
 
 // maxOwnerName limits the name of a manager that is kept, in bytes. The API server allows 128 characters.
 const maxOwnerName = 128
 
-func ownersOf(m *metav1.ObjectMeta) (all owners) {
+// ownersOf returns the managers of an object, or configdep as one.
+func ownersOf(m *metav1.ObjectMeta, own bool) (all owners) {
 	for i := range m.ManagedFields {
 		entry := &m.ManagedFields[i]
-		if entry.Manager == record.FieldsManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
+		if (entry.Manager == record.FieldsManager) != own || entry.FieldsV1 == nil || entry.Subresource == "status" {
 			continue
 		}
 		set := &fieldpath.Set{}
 		if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
 			continue
 		}
-		name := entry.Manager
-		if len(name) > maxOwnerName {
-			name = name[:maxOwnerName]
-		}
-		all = append(all, owner{name, set})
+		all = append(all, owner{entry.Manager[:min(len(entry.Manager), maxOwnerName)], set})
 	}
 	return all
 }

@@ -5,7 +5,6 @@ package ingest
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,7 +27,18 @@ type optionalStreams struct {
 	read, applying map[string]bool
 	// changed is when a stream last came or went, if other replicas may not have noticed yet; else zero.
 	changed time.Time
-	denied  *denied
+	// denied is what the server may not read, by resource: of all optional kinds.
+	denied map[string]sets.Set[string]
+}
+
+func newDenied(streams []*stream) map[string]sets.Set[string] {
+	denied := map[string]sets.Set[string]{}
+	for _, s := range streams {
+		if s.optional != nil {
+			denied[s.optional.Resource.GroupResource().String()] = sets.Set[string]{}
+		}
+	}
+	return denied
 }
 
 // joined notes that a list of an optional stream has been applied. The lock is held.
@@ -156,41 +166,19 @@ func (x *Index) admit(ctx context.Context, s, always *stream, revision func(cont
 	return nil
 }
 
-// denied is what the server may not read, by resource. It is safe for concurrent use, as the lock of the index guards it.
-type denied struct {
-	resources []string // all of optional kinds, sorted
-	streams   map[string]sets.Set[string]
-}
-
-func newDenied(streams []*stream) *denied {
-	d := &denied{streams: map[string]sets.Set[string]{}}
-	for _, s := range streams {
-		if s.optional != nil {
-			d.resources = append(d.resources, s.optional.Resource.GroupResource().String())
-		}
-	}
-	slices.Sort(d.resources)
-	d.resources = slices.Compact(d.resources)
-	return d
-}
-
 // deny notes whether the server may not read an optional stream, and reports whether that changes what is known of the
 // resource.
 func (x *Index) deny(s *stream, verb string, is bool) (changed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	resource, what := s.optional.Resource.GroupResource().String(), verb+" "+s.name
-	d := x.optional.denied
-	before := d.streams[resource].Len() > 0
-	if is && d.streams[resource] == nil {
-		d.streams[resource] = sets.Set[string]{}
-	}
+	denied, what := x.optional.denied[s.optional.Resource.GroupResource().String()], verb+" "+s.name
+	before := denied.Len() > 0
 	if is {
-		d.streams[resource].Insert(what)
+		denied.Insert(what)
 	} else {
-		d.streams[resource].Delete(what)
+		denied.Delete(what)
 	}
-	return before != (d.streams[resource].Len() > 0)
+	return before != (denied.Len() > 0)
 }
 
 // Forbidden returns the resources of optional kinds, as RESOURCE.GROUP, and whether the server lacks the right to read each of
@@ -199,8 +187,8 @@ func (x *Index) Forbidden() map[string]bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	out := map[string]bool{}
-	for _, resource := range x.optional.denied.resources {
-		out[resource] = x.optional.denied.streams[resource].Len() > 0
+	for resource, denied := range x.optional.denied {
+		out[resource] = denied.Len() > 0
 	}
 	return out
 }
