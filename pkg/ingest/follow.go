@@ -5,9 +5,7 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -43,10 +41,6 @@ var defaultPace = pace{
 	retry: time.Second, patience: 30 * time.Second, denied: 30 * time.Second,
 }
 
-// maxFailures is after how many answers that are errors a kind is not awaited any longer. Failed connections do not count:
-// without an API server, the others are awaited as well.
-const maxFailures = 3
-
 // followed reads the streams of optional kinds while their definitions are served. One goroutine starts and ends them.
 type followed struct {
 	index  *Index
@@ -63,7 +57,6 @@ type followedKind struct {
 	version string    // in which they are read; empty: they are not
 	end     func()    // ends the reading, and waits for that
 	missing atomic.Bool
-	unknown int    // how often it could not be found out whether it is served
 	told    string // what was logged last
 }
 
@@ -100,9 +93,6 @@ func (f *followed) run(ctx context.Context) {
 		case err != nil:
 			if failures++; failures == 1 {
 				logger.Error(err, "Which optional kinds are served is not known, will retry")
-			}
-			for _, k := range f.kinds {
-				f.notKnown(k, err)
 			}
 		default:
 			known, failures = now, 0
@@ -144,10 +134,8 @@ func (f *followed) rest(ctx context.Context, failures int) bool {
 func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) {
 	served, err := now.served(k.Kind)
 	if err != nil {
-		f.notKnown(k, err)
-		return
+		return // what is read is kept
 	}
-	k.unknown = 0
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", k.Resource.GroupResource().String())
 	switch version := served.version; {
 	case version == "" && served.another == "" && k.version != "" && !k.missing.Load():
@@ -184,26 +172,6 @@ func (k *followedKind) tells(what string) bool {
 	before := k.told
 	k.told = what
 	return before != what
-}
-
-// notKnown notes that it is not known whether a kind is served: what is read is kept, and what is not is not awaited for
-// long.
-func (f *followed) notKnown(k *followedKind, err error) {
-	if k.version != "" || noAnswer(err) {
-		return
-	}
-	if k.unknown++; k.unknown < maxFailures {
-		return
-	}
-	for _, s := range k.streams {
-		tell(f.synced, f.index.giveUp(s))
-	}
-}
-
-// noAnswer reports whether a request got no answer, so that the error says nothing about a kind.
-func noAnswer(err error) bool {
-	var failed net.Error
-	return errors.As(err, &failed)
 }
 
 // begin reads the streams of a kind in a version.
@@ -316,15 +284,8 @@ func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err e
 	case apierrors.IsNotFound(err):
 		f.askFor(k)
 	}
-	if noAnswer(err) {
-		klog.FromContext(ctx).V(2).Info("A list got no answer, will retry", "resource", s.name, "err", err)
-		return
-	}
-	switch *failures++; {
-	case *failures == 1 && !apierrors.IsNotFound(err):
+	if *failures++; *failures == 1 && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).Error(err, "The objects of a kind cannot be listed, will retry", "resource", s.name)
-	case *failures == maxFailures:
-		tell(f.synced, f.index.giveUp(s))
 	}
 }
 

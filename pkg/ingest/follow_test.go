@@ -66,6 +66,7 @@ type harbour struct {
 	watch     int           // of their watches
 	malformed bool
 	denied    time.Duration // of the reader's pace
+	patience  time.Duration // the same
 	boats     []string
 	revision  int
 	asked     map[string]int // the requests, by path
@@ -73,7 +74,7 @@ type harbour struct {
 
 func newHarbour(t *testing.T) *harbour {
 	t.Helper()
-	k := &harbour{t: t, changed: make(chan struct{}), discovery: http.StatusOK, revision: 10, asked: map[string]int{}}
+	k := &harbour{t: t, changed: make(chan struct{}), discovery: http.StatusOK, revision: 10, patience: time.Minute, asked: map[string]int{}}
 	k.Server = httptest.NewServer(k)
 	t.Cleanup(k.Close)
 	return k
@@ -240,7 +241,7 @@ func sail(t *testing.T, api *harbour, namespaces ...string) *sailing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader.pace = pace{request: time.Minute, least: time.Millisecond, absent: 5 * time.Millisecond, settled: 10 * time.Millisecond, retry: time.Millisecond, patience: time.Minute, denied: max(api.denied, 5*time.Millisecond)}
+	reader.pace = pace{request: time.Minute, least: time.Millisecond, absent: 5 * time.Millisecond, settled: 10 * time.Millisecond, retry: time.Millisecond, patience: api.patience, denied: max(api.denied, 5*time.Millisecond)}
 	s.Index = NewIndex(clock.RealClock{}, s.sink)
 	s.Within(scope)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
@@ -453,6 +454,7 @@ func TestOptionalKind_ListsThatFail(t *testing.T) {
 			api := newHarbour(t)
 			api.versions, api.boats = []string{"v1"}, []string{"ark"}
 			broken(api)
+			api.patience = 50 * time.Millisecond
 			s := sail(t, api)
 			s.await("")
 			s.awaitProbed()
@@ -466,7 +468,7 @@ func TestOptionalKind_ListsThatFail(t *testing.T) {
 					api.watch = http.StatusInternalServerError // so that it lists again
 				}
 			})
-			await(t, "it fails again", func() bool { return api.requests("/apis/sea.example.com/v1/boats") > before+maxFailures })
+			await(t, "it fails again", func() bool { return api.requests("/apis/sea.example.com/v1/boats") > before+3 })
 			if got := s.sink.show(); got != "boat.ark" {
 				t.Errorf("while it fails again: %q", got)
 			}
@@ -489,6 +491,7 @@ func TestOptionalKind_DiscoveryFails(t *testing.T) {
 			api := newHarbour(t)
 			api.versions, api.boats = []string{"v1"}, []string{"ark"}
 			unknown(api, true)
+			api.patience = 50 * time.Millisecond
 			s := sail(t, api)
 			s.await("") // it is not awaited forever
 			api.change(func() { unknown(api, false) })

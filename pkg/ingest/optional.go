@@ -100,7 +100,7 @@ func (x *Index) reads(s *stream) bool {
 	return x.optional.read[s.name]
 }
 
-// giveUp stops waiting for the first list of an optional stream, which has failed several times or takes too long, so that
+// giveUp stops waiting for the first list of an optional stream, which fails or takes too long, so that
 // its definition costs only its own kind. What a list reads later is new then. It reports whether this was the last stream
 // that was awaited.
 func (x *Index) giveUp(s *stream) (synced bool) {
