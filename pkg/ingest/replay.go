@@ -59,9 +59,9 @@ func (r *Replay) List(version string, objects ...runtime.Object) error {
 // ListOf applies a list of one resource, named as in a path of the API: the first, or one
 // after a watch has ended.
 func (r *Replay) ListOf(resource, version string, objects ...runtime.Object) error {
-	s := r.streams[resource]
-	if s == nil {
-		return fmt.Errorf("%s are not read", resource)
+	s, err := r.stream(resource)
+	if err != nil {
+		return err
 	}
 	list := make([]any, 0, len(objects))
 	for _, o := range objects {
@@ -103,9 +103,9 @@ func (r *Replay) Delete(o runtime.Object) error {
 
 // Bookmark applies that everything up to a version of a resource has been read.
 func (r *Replay) Bookmark(resource, version string) error {
-	s := r.streams[resource]
-	if s == nil {
-		return fmt.Errorf("%s are not read", resource)
+	s, err := r.stream(resource)
+	if err != nil {
+		return err
 	}
 	r.index.bookmark(s, version)
 	return nil
@@ -115,39 +115,15 @@ func (r *Replay) Bookmark(resource, version string) error {
 // now. If revisions have gone back, the index is reset, and everything has to be listed
 // again by a new Replay.
 func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) error {
-	s := r.streams[resource]
-	if s == nil {
-		return fmt.Errorf("%s are not read", resource)
+	s, err := r.stream(resource)
+	if err != nil {
+		return err
 	}
 	before, own := r.index.latest(s)
 	r.index.probed(ctx, s, r.index.clock.Now(), revision, before, own)
 	if r.index.hasRegressed() {
 		r.index.Reset()
 	}
-	return nil
-}
-
-// Leave applies that a resource of an optional kind, named as RESOURCE.GROUP, is not served any longer, or may not be read. The
-// next ListOf brings it back.
-func (r *Replay) Leave(resource string) error {
-	s := r.streams[resource]
-	if s == nil || s.optional == nil {
-		return fmt.Errorf("%s are not of an optional kind", resource)
-	}
-	r.index.leave(s)
-	return nil
-}
-
-// Serve applies that a resource of an optional kind, named as RESOURCE.GROUP, is served in a version from now on. If it was read
-// in another one, the next ListOf reads all of it again.
-func (r *Replay) Serve(resource, version string) error {
-	s := r.streams[resource]
-	if s == nil || s.optional == nil {
-		return fmt.Errorf("%s are not of an optional kind", resource)
-	}
-	again := s.optional.Served().Version != version
-	s.optional.SetServed(version)
-	r.streams[resource] = s.served(again)
 	return nil
 }
 
@@ -200,10 +176,15 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 			return nil, nil, fmt.Errorf("a %T is not read", o)
 		}
 	}
-	if r.streams[name] == nil {
-		return nil, nil, fmt.Errorf("%s are not read", name)
+	s, err := r.stream(name)
+	return s, m, err
+}
+
+func (r *Replay) stream(name string) (*stream, error) {
+	if s := r.streams[name]; s != nil {
+		return s, nil
 	}
-	return r.streams[name], m, nil
+	return nil, fmt.Errorf("%s are not read", name)
 }
 
 // kindOf returns the kind of a workload, or nil. Several kinds may have objects of one Go type, which then say of which kind
