@@ -90,17 +90,6 @@ func (g *Graph) Borrow(w *Workload) (changed bool) {
 	return changed
 }
 
-// KeepReferences lets a workload share the references of its earlier state if its template has not changed, so that it can be told at once
-// that they are the same. It reports whether they are. A custom resource may name sources outside of its templates, and what is known of the
-// template of a workload that is Recurring is not the template.
-func (w *Workload) KeepReferences(before *Workload) bool {
-	if before == nil || w.Custom || w.Recurring || w.template == 0 || w.template != before.template || w.Truncated != before.Truncated {
-		return false
-	}
-	w.References = before.References
-	return true
-}
-
 func sameSlice(a, b []Reference) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 func related(t tree[ownedKey, struct{}], owner WorkloadKey, f func(WorkloadKey) bool) {

@@ -139,14 +139,11 @@ func (workloadPart) put(x *Index, o *object, at dependency.Arrival) (what touche
 		what = x.known([]dependency.WorkloadKey{run.Of}, false)
 	}
 	previous := x.graph.Workload(w.WorkloadKey)
-	shared := w.KeepReferences(previous)
 	x.graph.Borrow(w)
 	w.After(previous, at)
 	x.setWorkload(w)
 	what.add(touchedWorkload(w))
-	if !shared {
-		what.add(x.lend(w.WorkloadKey))
-	}
+	what.add(x.lend(w.WorkloadKey))
 	what.add(x.makeRoom(previous, w))
 	return what
 }
