@@ -80,7 +80,7 @@ func TestContinue_ThatIsNoLongerWanted(t *testing.T) {
 		want              []string
 	}{
 		"evictions: another strategy":           {recreating, policy.StrategyAnnotation, "annotation", []string{"rollout web"}},
-		"evictions: another strategy, too late": {drained, policy.StrategyAnnotation, "annotation", []string{"recreated web"}},
+		"evictions: another strategy, too late": {drained, policy.StrategyAnnotation, "annotation", []string{"recreated web", "baseline web"}},
 		"evictions: opted out":                  {recreating, policy.ReloadAnnotation, "off", []string{"forget web"}},
 		"in place: another strategy":            {oneIsBack, policy.StrategyAnnotation, "annotation", []string{"rollout web"}},
 		"in place: evictions":                   {oneIsBack, policy.StrategyAnnotation, "recreate", []string{"recreate web", "evict web-0"}},

@@ -152,7 +152,7 @@ func TestInPlace_RestartsOnePodAfterTheOther(t *testing.T) {
 				c.restart("web-2", true)
 				next(c)
 				c.advance(5 * time.Second)
-				c.expect("the end", "2m11.5s recreated web")
+				c.expect("the end", "2m11.5s recreated web", "2m11.5s baseline web")
 				c.expectState("at the end", decide.InSync, decide.ReasonContentApplied)
 				c.advance(time.Hour)
 				c.expect("after that")

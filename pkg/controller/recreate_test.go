@@ -77,7 +77,7 @@ func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 		c.expect("the third", "2m46.5s evict web-2", "2m46.5s recreated web")
 		c.replace(true)
 		c.advance(time.Hour)
-		c.expect("after that")
+		c.expect("after that", "2m51.5s baseline web")
 		if diff := cmp.Diff(before, live(c, deployment("web", "db")).Spec.Template); diff != "" {
 			t.Errorf("the template has changed (-before +after):\n%s", diff)
 		}
@@ -213,7 +213,7 @@ func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 			c.replace(true)
 			c.advance(5 * time.Second)
 		}
-		c.expect("all of them", "1m11.5s evict web-1", "1m16.5s evict web-2", "1m16.5s recreated web")
+		c.expect("all of them", "1m11.5s evict web-1", "1m16.5s evict web-2", "1m16.5s recreated web", "1m21.5s baseline web")
 	})
 }
 

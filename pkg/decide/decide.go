@@ -34,7 +34,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 func (e *Evaluation) sayMore(d *Decision) {
 	missing, _ := e.Missing()
 	switch {
-	case (d.State == Blocked || d.State == Failed) && d.Pods.Stale > 0 && len(d.due) == 0:
+	case (d.State == Blocked || d.State == Failed) && d.Pods.Stale > 0 && len(d.due) == 0 && d.Reason != ReasonRestartFailed:
 		d.Message += " " + upperFirst(podsRun(d.Pods.Stale, d.Pods.Total)) + " old content."
 	case d.State != Blocked && len(missing) > 0 && d.Reason != ReasonTerminating:
 		d.Message += " " + upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + "."

@@ -169,7 +169,7 @@ func TestOwner_OptsInWhileARestartIsDue(t *testing.T) {
 			Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
 		}} {
 			w = policy.Dialects(nil).ReadWorkload(o)
-			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off}, dependency.Arrival{})
+			p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off})
 			g.SetWorkload(w, p.Patterns())
 		}
 		return w
