@@ -29,8 +29,11 @@ type pace struct {
 	last   time.Time
 	// written are the last writes, each by a checksum of what it said.
 	written []uint64
-	// notBefore is the earliest time of the next request.
-	notBefore time.Time
+	// notBefore is the earliest time of the next request. After a conflict, hastened applies
+	// instead as soon as the workload has another version than conflict, the one that was
+	// patched.
+	notBefore, hastened time.Time
+	conflict            string
 }
 
 const (
@@ -38,8 +41,10 @@ const (
 	longestDelay = 5 * time.Minute
 	// firstRetry is the delay after a request that failed.
 	firstRetry = 5 * time.Millisecond
-	// nextConflict is the longest delay after a conflict.
-	nextConflict = time.Second
+	// After freeConflicts conflicts in a row, requests are at least nextConflict apart, even
+	// if the workload has changed.
+	freeConflicts = 5
+	nextConflict  = time.Second
 
 	// freeRounds is how many rounds cause no delay; after one more, the next write waits.
 	freeRounds = 3
@@ -50,15 +55,23 @@ const (
 	remembered = 16
 )
 
-// wait returns how long to wait for the next request.
-func (p *pace) wait(now time.Time) time.Duration { return max(0, p.notBefore.Sub(now)) }
+// wait returns how long to wait for the next request about a version of the workload.
+func (p *pace) wait(now time.Time, version string) time.Duration {
+	until := p.notBefore
+	if p.conflict != "" && p.conflict != version {
+		until = p.hastened
+	}
+	return max(0, until.Sub(now))
+}
 
-// failed records that a request has failed, and returns how long to wait.
-func (p *pace) failed(now time.Time, err error) time.Duration {
+// failed records that a request about a version has failed, and returns how long to wait.
+func (p *pace) failed(now time.Time, version string, err error) time.Duration {
 	delay := double(firstRetry, p.failures)
 	p.failures++
-	if apierrors.IsConflict(err) {
-		delay = min(delay, nextConflict)
+	if p.conflict = ""; apierrors.IsConflict(err) {
+		if p.conflict, p.hastened = version, now; p.failures > freeConflicts {
+			p.hastened = now.Add(nextConflict)
+		}
 	}
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		delay = max(delay, min(time.Duration(seconds)*time.Second, longestDelay))
@@ -70,7 +83,7 @@ func (p *pace) failed(now time.Time, err error) time.Duration {
 // wrote records that a request has succeeded, and what it wrote. It reports whether two
 // clients are fighting; then the next round waits.
 func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
-	p.failures, p.notBefore = 0, time.Time{}
+	p.failures, p.notBefore, p.conflict = 0, time.Time{}, ""
 	if !slices.Contains(p.written, what) {
 		if len(p.written) == remembered {
 			p.written = p.written[1:]

@@ -23,50 +23,52 @@ var (
 
 func errLater(seconds int) error { return apierrors.NewTooManyRequests("later", seconds) }
 
-// TestPace_OfRequestsThatFail: each request waits twice as long as the one before.
+// TestPace_OfRequestsThatFail: each request waits twice as long as the one before. Wait is the minimum
+// wait before a retry after an event, delay the time until a retry without one.
 func TestPace_OfRequestsThatFail(t *testing.T) {
 	const ms = time.Millisecond
 	type failure struct {
-		err   error
-		delay time.Duration
+		err         error
+		delay, wait time.Duration
 	}
 	refused := func(n int) (out []failure) {
 		for i := range n {
-			out = append(out, failure{errRefused, 5 * ms << i})
+			out = append(out, failure{errRefused, 5 * ms << i, 5 * ms << i})
 		}
 		return out
 	}
 	for name, tc := range map[string][]failure{
-		"refused": append(refused(16), failure{errRefused, 5 * time.Minute}, failure{errRefused, 5 * time.Minute}),
-		"conflicts: not so long, because another state is read soon": {
-			{errConflict, 5 * ms}, {errConflict, 10 * ms}, {errRefused, 20 * ms}, {errConflict, 40 * ms}, {errConflict, 80 * ms}, {errConflict, 160 * ms},
-			{errConflict, 320 * ms}, {errConflict, 640 * ms}, {errConflict, time.Second}, {errConflict, time.Second}, {errRefused, 5120 * ms},
+		"refused": append(refused(16), failure{errRefused, 5 * time.Minute, 5 * time.Minute}, failure{errRefused, 5 * time.Minute, 5 * time.Minute}),
+		"another failure ends the quick retries after a conflict": {{errConflict, 5 * ms, 0}, {errRefused, 10 * ms, 10 * ms}},
+		"conflicts: the first few only wait for the event of the change": {
+			{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
+			{errConflict, 160 * ms, time.Second}, {errConflict, 320 * ms, time.Second}, {errConflict, 640 * ms, time.Second},
 		},
 		"the API server sets a delay": {
-			{errLater(30), 30 * time.Second}, {errLater(0), 10 * ms},
-			{errLater(301), 5 * time.Minute}, {errLater(1), time.Second},
+			{errLater(30), 30 * time.Second, 30 * time.Second}, {errLater(0), 10 * ms, 10 * ms},
+			{errLater(301), 5 * time.Minute, 5 * time.Minute}, {errLater(1), time.Second, time.Second},
 		},
-		"the API server sets a shorter delay": append(refused(10), failure{errLater(1), 5120 * ms}),
+		"the API server sets a shorter delay": append(refused(10), failure{errLater(1), 5120 * ms, 5120 * ms}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, now := pace{}, time.Now()
 			for i, f := range tc {
-				if delay := p.failed(now, f.err); delay != f.delay {
+				if delay := p.failed(now, "1", f.err); delay != f.delay {
 					t.Fatalf("failure %d: the request is tried again after %v, want %v", i, delay, f.delay)
 				}
-				if wait := p.wait(now); wait != f.delay {
-					t.Fatalf("failure %d: an event waits for %v, want %v", i, wait, f.delay)
+				if wait := p.wait(now, "2"); wait != f.wait {
+					t.Fatalf("failure %d: an event waits for %v, want %v", i, wait, f.wait)
 				}
 				now = now.Add(f.delay)
-				if wait := p.wait(now); wait != 0 {
+				if wait := p.wait(now, "1"); wait != 0 {
 					t.Fatalf("failure %d: after the delay the request still waits for %v", i, wait)
 				}
 			}
 			p.wrote(now, 1)
-			if wait := p.wait(now); wait != 0 {
+			if wait := p.wait(now, "1"); wait != 0 {
 				t.Errorf("after the request has worked, the next one waits for %v", wait)
 			}
-			if delay := p.failed(now, errRefused); delay != 5*ms {
+			if delay := p.failed(now, "1", errRefused); delay != 5*ms {
 				t.Errorf("after the request has worked, the next failure is tried again after %v", delay)
 			}
 		})
@@ -115,10 +117,10 @@ func TestPace_OfAFight(t *testing.T) {
 			p, now := pace{}, time.Now()
 			for i, w := range tc {
 				now = now.Add(w.pause)
-				if fight := p.wrote(now, w.what); fight != (w.delay > 0) || p.wait(now) != w.delay {
-					t.Fatalf("write %d, of %d: %v, the next write waits for %v, want %v", i, w.what, fight, p.wait(now), w.delay)
+				if fight := p.wrote(now, w.what); fight != (w.delay > 0) || p.wait(now, "1") != w.delay {
+					t.Fatalf("write %d, of %d: %v, the next write waits for %v, want %v", i, w.what, fight, p.wait(now, "1"), w.delay)
 				}
-				if w.delay > 0 && p.wait(now.Add(w.delay-1)) != 1 {
+				if w.delay > 0 && p.wait(now.Add(w.delay-1), "1") != 1 {
 					t.Fatalf("write %d, of %d: the delay ends too early", i, w.what)
 				}
 				now = now.Add(w.delay)

@@ -68,7 +68,7 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 		}
 		return s.recheck(c.Clock.Now()), nil
 	}
-	if wait := n.pace.wait(c.Clock.Now()); wait > 0 {
+	if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 		return wait, nil
 	}
 	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == decide.Continue && wait > 0 {
@@ -83,7 +83,7 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 			n.writtenAt = c.Clock.Now() // our last write is not lost but late
 		}
 		c.tellStepFailed(s, err)
-		return n.pace.failed(c.Clock.Now(), err), err
+		return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
 	default:
 		return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 	}

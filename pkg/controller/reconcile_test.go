@@ -99,7 +99,7 @@ func TestReconcile_ConflictDecidesAgain(t *testing.T) {
 			"1m1s rollout web: Conflict", "1m1.005s rollout web: Conflict", "1m1.015s rollout web: Conflict", "1m1.035s rollout web: Conflict")
 		c.release()
 		c.advance(time.Hour)
-		c.expect("the new pods have read the content", "1m1.075s baseline web")
+		c.expect("the new pods have read the content", "1m1.04s baseline web")
 		c.expectEvents("nothing has failed")
 		if log := c.log.String(); strings.Contains(log, "will retry") {
 			t.Errorf("log = %s, want no conflict", log)
