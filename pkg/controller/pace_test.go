@@ -145,8 +145,8 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 		c.lead()
 		c.set(deployment("web", "db"))
 		c.advance(10 * time.Second)
-		c.expect("in ten seconds", "0s baseline web", "0s baseline web", "10ms baseline web", "10ms baseline web",
-			"20ms baseline web", "1.02s baseline web", "3.02s baseline web", "7.02s baseline web")
+		c.expect("in ten seconds", "0s baseline web", "10ms baseline web", "20ms baseline web", "30ms baseline web",
+			"40ms baseline web", "1.04s baseline web", "3.04s baseline web", "7.04s baseline web")
 		// Events with the same message are one event with a count.
 		const fight = "Warning ConfigConflict Deployment/shop/web: Another client keeps reverting what configdep writes to this Deployment, " +
 			"or its sources keep changing back and forth. configdep waits longer before each write, up to 5m."

@@ -251,8 +251,16 @@ const controllerTime = 10 * time.Minute
 // toldAt returns when the controller of the workload was told to restart the pods, if the content was adopted with that; zero: it was not. Others can undo what
 // tells it, such as a field of its specification.
 func (e *Evaluation) toldAt(entry *record.Entry) time.Time {
-	s, last := e.Policy.RestartsBy(e.Workload), record.LastReloadOf(e.Workload)
-	if last == nil || !record.IsOfKind(s) || s.MarksTemplate() || entry.Adopted.Unix() != last.Time.Unix() {
+	if s := e.Policy.RestartsBy(e.Workload); !record.IsOfKind(s) || s.MarksTemplate() {
+		return time.Time{}
+	}
+	return e.restartedAt(entry)
+}
+
+// restartedAt returns when the workload was last restarted, if the content was adopted with that; zero: it was not.
+func (e *Evaluation) restartedAt(entry *record.Entry) time.Time {
+	last := record.LastReloadOf(e.Workload)
+	if last == nil || entry.Adopted.Unix() != last.Time.Unix() {
 		return time.Time{}
 	}
 	return last.Time.Time
@@ -339,7 +347,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 			if !proven && entry.Adopted.IsZero() {
 				entry.Adopted = r.At
 			} else if proven {
-				changed = changed || !entry.Adopted.IsZero() && !e.byRecord(j)
+				changed = changed || !e.restartedAt(&entry).IsZero() && !e.byRecord(j)
 				entry.Adopted = time.Time{}
 			}
 		case known && e.Policy.IgnoreDeleted && t.gone():
