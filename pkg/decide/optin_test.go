@@ -10,9 +10,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 )
@@ -273,5 +276,26 @@ func TestDecide_RecordIsRemovedDuringAnEviction(t *testing.T) {
 	x.patch(record.RecordPatch(x.workload(), record.RecordOf(x.workload())))
 	if got := x.deployment.Annotations; got[record.RecreatingAnnotation] != "a1b2c3d4" || got[record.LastReloadAnnotation] != last {
 		t.Errorf("annotations = %v, want the list of pods and the last restart", got)
+	}
+}
+
+// A DaemonSet that its controller has not seen yet wants no pods: that says nothing about those which are started next.
+func TestDecide_RecordBeforeTheControllerHasSeenIt(t *testing.T) {
+	for reason, proven := range map[string]bool{dependency.ReasonNotObserved: false, "PodsUpdating": true} {
+		g := dependency.NewGraph()
+		digester := dependency.NewDigester(make([]byte, 32))
+		g.SetDigester(digester)
+		g.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: "5"}}, dependency.SourceMarks{}))
+		w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
+			Kind: kind.DaemonSet, Template: &corev1.PodTemplateSpec{Spec: podOf(envFrom(dependency.Secret, "db"))}, Traits: kind.Table(nil).Of(kind.DaemonSet).Traits,
+			Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
+			Status: dependency.Status{Rollout: dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reason}},
+		})
+		p := policy.Note(w, nil, policy.Defaults{Mode: policy.Off})
+		g.SetWorkload(w, p.Patterns())
+		d := decide.Evaluator{Graph: g}.Evaluate(w).Decide(epoch)
+		if entry, known := d.Record.Sources[db]; !known || entry.Adopted.IsZero() != proven {
+			t.Errorf("%s: the record is %+v", reason, d.Record)
+		}
 	}
 }
