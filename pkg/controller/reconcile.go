@@ -158,7 +158,7 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 
 // record writes the record, or removes it, which restarts nothing.
 func (c *Controller) record(ctx context.Context, s *step) error {
-	data, err := record.RecordPatch(s.workload, s.Record)
+	data, err := record.Patch(s.workload, s.Record)
 	if s.Action == decide.Forget {
 		data, err = record.ForgetPatch(s.workload)
 	}

@@ -80,7 +80,7 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 // policy and the record. Sources, Globs, Hash and Agents are set by Complete.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	e := &Evaluation{Workload: w, Record: record.RecordOf(w), graph: g, defaults: v.Defaults}
+	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults}
 	p := &e.Policy // not a copy, which would be allocated, too
 	p.Declare(policy.AnnotatedOf(w, g.Namespace(w.Namespace)), &e.defaults)
 	if g.SelectedByLabel() { // a source may only have got the label, or lost it

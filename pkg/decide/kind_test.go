@@ -178,7 +178,7 @@ func TestDecide_ControllerThatWasTold(t *testing.T) {
 	}
 	write := func() {
 		e := evaluate()
-		x.patch(record.RecordPatch(e.Workload, e.Decide(x.now).Record))
+		x.patch(record.Patch(e.Workload, e.Decide(x.now).Record))
 	}
 	restart := func() {
 		e := evaluate()

@@ -273,7 +273,7 @@ func TestDecide_RecordIsRemovedDuringAnEviction(t *testing.T) {
 		t.Errorf("last restart = %+v, want the one before the removal", got)
 	}
 	x.want("removed", outcome{decide.RollingOut, record.ReasonRecreating, decide.Continue, db})
-	x.patch(record.RecordPatch(x.workload(), record.RecordOf(x.workload())))
+	x.patch(record.Patch(x.workload(), record.Of(x.workload())))
 	if got := x.deployment.Annotations; got[record.RecreatingAnnotation] != "a1b2c3d4" || got[record.LastReloadAnnotation] != last {
 		t.Errorf("annotations = %v, want the list of pods and the last restart", got)
 	}

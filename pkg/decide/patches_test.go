@@ -59,7 +59,7 @@ func TestPatches(t *testing.T) {
 		"rolloutAlways": func() ([]byte, error) {
 			return byRollout.RestartPatch(w, &record.Restart{Present: present, Last: requested, Always: true})
 		},
-		"record": func() ([]byte, error) { return record.RecordPatch(w, present) },
+		"record": func() ([]byte, error) { return record.Patch(w, present) },
 		"recreate": func() ([]byte, error) {
 			return byEviction.RestartPatch(w, &record.Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
 		},
@@ -130,7 +130,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			"rollout": func() ([]byte, error) {
 				return byRollout.RestartPatch(w, &record.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
-			"record": func() ([]byte, error) { return record.RecordPatch(w, present) },
+			"record": func() ([]byte, error) { return record.Patch(w, present) },
 			"recreate": func() ([]byte, error) {
 				return byEviction.RestartPatch(w, &record.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
@@ -195,7 +195,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 					want.Sources[id] = record.Entry{Content: e.Content, Adopted: last.Time.Truncate(time.Second)}
 				}
 			}
-			if diff := cmp.Diff(want, record.RecordOf(read)); diff != "" {
+			if diff := cmp.Diff(want, record.Of(read)); diff != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
 			if kind == "record" {
@@ -255,9 +255,9 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 		patch  func(*dependency.Workload) ([]byte, error)
 		want   map[string]string
 	}{
-		"a record": {nil, func(w *dependency.Workload) ([]byte, error) { return record.RecordPatch(w, present) }, map[string]string{"config-hash": "v1.k.h", "applied-sources": at}},
+		"a record": {nil, func(w *dependency.Workload) ([]byte, error) { return record.Patch(w, present) }, map[string]string{"config-hash": "v1.k.h", "applied-sources": at}},
 		"a record, while pods are evicted": {
-			map[string]string{record.RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return record.RecordPatch(w, present) },
+			map[string]string{record.RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return record.Patch(w, present) },
 			map[string]string{"config-hash": "v1.k.h", "applied-sources": at},
 		},
 		"an eviction ends":  {map[string]string{record.RecreatingAnnotation: "a"}, record.EndPatch, map[string]string{"recreating": "-"}},

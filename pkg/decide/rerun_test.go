@@ -102,7 +102,7 @@ func (x *rerunWorld) act(which string) decide.Decision {
 	var err error
 	switch d.Action {
 	case decide.WriteRecord:
-		data, err = record.RecordPatch(e.Workload, e.Present())
+		data, err = record.Patch(e.Workload, e.Present())
 	case decide.Forget:
 		data, err = record.ForgetPatch(e.Workload)
 	case decide.RollOut:

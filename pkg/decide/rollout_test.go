@@ -275,7 +275,7 @@ func TestDecide_OnDelete(t *testing.T) {
 		var err error
 		switch d.Action {
 		case decide.WriteRecord:
-			data, err = record.RecordPatch(e.Workload, d.Record)
+			data, err = record.Patch(e.Workload, d.Record)
 		case decide.RollOut:
 			data, err = e.Policy.RestartPatch(e.Workload, &record.Restart{Present: e.Present(), Last: record.NewAutomaticReload(nil, x.now, 0, d.Trigger), Always: e.Workload.Marks.TemplateHash == e.Hash})
 		default:

@@ -324,7 +324,7 @@ func (x *world) act() decide.Decision {
 	d, e := x.decide(), x.evaluate()
 	switch d.Action {
 	case decide.WriteRecord:
-		x.patch(record.RecordPatch(e.Workload, d.Record))
+		x.patch(record.Patch(e.Workload, d.Record))
 	case decide.Forget:
 		x.patch(record.ForgetPatch(e.Workload))
 	case decide.RollOut:

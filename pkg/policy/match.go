@@ -12,13 +12,14 @@ import (
 
 // Which sources a policy selects.
 
-// matchers match many sources against the patterns of a policy.
+// Matchers match many sources against the patterns of a policy.
 type Matchers struct {
 	sources, exclude dependency.Matcher
 	policy           *Policy
 	globs            []dependency.Pattern // of the sources, if other dialects name any
 }
 
+// Matchers returns those of the patterns of the policy.
 func (p *Policy) Matchers() Matchers {
 	m := Matchers{sources: dependency.NewMatcher(p.Sources), exclude: dependency.NewMatcher(p.Exclude), policy: p}
 	if p.NamedBy != nil {
@@ -27,7 +28,7 @@ func (p *Policy) Matchers() Matchers {
 	return m
 }
 
-// naming is what the patterns of a policy say about a source.
+// Naming is what the patterns of a policy say about a source.
 type Naming struct {
 	excluded bool
 	byName   bool

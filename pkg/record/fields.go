@@ -40,6 +40,7 @@ const (
 	MaxProblem       = 512
 )
 
+// AppliedFieldsOf returns what is recorded of the fields of a workload; nil: nothing that configdep can have written.
 func AppliedFieldsOf(w *dependency.Workload) *AppliedFields {
 	var a AppliedFields
 	if w.Marks.Fields == "" || len(w.Marks.Fields) > maxAppliedFields || json.Unmarshal([]byte(w.Marks.Fields), &a) != nil || len(a.Problem) > MaxProblem {
@@ -57,6 +58,7 @@ func FieldDigest(d *dependency.Digester, namespace string, value any) dependency
 	return d.ContentDigest(namespace, text)
 }
 
+// CutBytes returns as much of a text as has not more than some bytes.
 func CutBytes(text string, most int) string {
 	if len(text) <= most {
 		return text

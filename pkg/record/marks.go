@@ -12,7 +12,7 @@ import (
 // Prefix is that of all annotations of configdep.
 const Prefix = "configdep.io/"
 
-// LastReloadedFrom, on a pod template, tells which source caused the last restart. Reloader writes it, and so does configdep
+// LastReloadedFrom is on a pod template, and tells which source caused the last restart. Reloader writes it, and so does configdep
 // for workloads that Reloader's annotations opt in, because dashboards and scripts read it.
 const LastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
 

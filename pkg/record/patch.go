@@ -146,8 +146,8 @@ func (out *restartPatch) templatePatch(w *dependency.Workload) object {
 // patch. In texts, quotes are escaped.
 func Strategic(patch []byte) bool { return bytes.Contains(patch, []byte(`"containers":[`)) }
 
-// RecordPatch returns the JSON merge patch that writes a record to a workload, and restarts nothing.
-func RecordPatch(w *dependency.Workload, r Record) ([]byte, error) {
+// Patch returns the JSON merge patch that writes a record to a workload, and restarts nothing.
+func Patch(w *dependency.Workload, r Record) ([]byte, error) {
 	annotations := object{
 		ConfigHashAnnotation:     r.Hash,
 		AppliedSourcesAnnotation: r.Text(),

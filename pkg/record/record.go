@@ -43,8 +43,8 @@ type record struct {
 	Sources map[string]string `json:"sources"`
 }
 
-// RecordOf returns the record of a workload.
-func RecordOf(w *dependency.Workload) Record {
+// Of returns the record of a workload.
+func Of(w *dependency.Workload) Record {
 	return recordFrom(w.Marks.Hash, w.Marks.Sources)
 }
 
@@ -79,6 +79,7 @@ func recordFrom(hash, sources string) Record {
 	return r
 }
 
+// Text returns the value of AppliedSourcesAnnotation.
 func (r *Record) Text() string {
 	out := record{r.At.UTC(), r.For, r.Scope, make(map[string]string, len(r.Sources))}
 	for id, e := range r.Sources {

@@ -20,7 +20,7 @@ import (
 )
 
 // What is no record of configdep's says nothing, however long it is.
-func TestRecordOf_OfAWorkload(t *testing.T) {
+func TestOf_Workload(t *testing.T) {
 	const hash = "v1.01234567.00112233445566778899aabbccddeeff"
 	none := record.Record{Hash: hash}
 	long := strings.Repeat("x", record.MaxHash+1)
@@ -38,13 +38,13 @@ func TestRecordOf_OfAWorkload(t *testing.T) {
 		`{"scope":"` + long + `","sources":{}}`:         none,
 		`{"sources":{"a":"` + long + `"}, "scope": []}`: none,
 	} {
-		got := record.RecordOf(marked(map[string]string{record.ConfigHashAnnotation: hash, record.AppliedSourcesAnnotation: sources}))
+		got := record.Of(marked(map[string]string{record.ConfigHashAnnotation: hash, record.AppliedSourcesAnnotation: sources}))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sources, diff)
 		}
 	}
 	for value, want := range map[string]string{"": "", hash: hash, strings.Repeat("0", 200_000): "invalid"} {
-		if got := record.RecordOf(&dependency.Workload{Marks: dependency.Marks{Hash: value}}).Hash; got != want {
+		if got := record.Of(&dependency.Workload{Marks: dependency.Marks{Hash: value}}).Hash; got != want {
 			t.Errorf("%.60q is read as %.60q, want %q", value, got, want)
 		}
 	}

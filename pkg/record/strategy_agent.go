@@ -27,6 +27,7 @@ func PodsHave(some, all int, done string) string {
 	return fmt.Sprintf("%d of %d pods %s %s", some, all, Have(some), done)
 }
 
+// Have returns the verb for a number of pods.
 func Have(n int) string {
 	if n == 1 {
 		return "has"

@@ -123,13 +123,13 @@ func recreateEqual(ctx context.Context, s *scene) error {
 func recreateChanged(ctx context.Context, s *scene) error { return recreate(ctx, s, "1") }
 
 func prepareBystanders(ctx context.Context, s *scene) error {
-	return inParallel(ctx, 0, s.count(many), func(ctx context.Context, i int) error {
+	return inParallel(ctx, s.count(many), func(ctx context.Context, i int) error {
 		return s.put(ctx, s.configMap(appName(i), "0"), s.secret(appName(i), "0"), bystander(appName(i), reads(appName(i), appName(i))))
 	})
 }
 
 func optIn(ctx context.Context, s *scene) error {
-	return inParallel(ctx, 0, s.count(many), func(ctx context.Context, i int) error {
+	return inParallel(ctx, s.count(many), func(ctx context.Context, i int) error {
 		return s.put(ctx, s.deployment(appName(i), reads(appName(i), appName(i)), false))
 	})
 }

@@ -40,7 +40,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 	say("filling the cluster: %v", want)
 	started := time.Now()
 	e.subject.kill()
-	err := inParallel(ctx, 0, namespaces, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, namespaces, func(ctx context.Context, i int) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
 		_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, createdBy)
 		return err
@@ -53,7 +53,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 		return err
 	}
 	defer f.etcd.Close()
-	err = inParallel(ctx, 0, namespaces, func(ctx context.Context, of int) error {
+	err = inParallel(ctx, namespaces, func(ctx context.Context, of int) error {
 		var b batch
 		for i := of; i < max(want.sources/2, want.workloads); i += namespaces {
 			if i < want.sources/2 && (i >= have.sources/2 || have.sourceBytes != want.sourceBytes) {

@@ -159,7 +159,7 @@ func (s *scene) beginWatches(ctx context.Context, n int) error {
 	}
 	var group errgroup.Group
 	open := make([]io.Closer, n)
-	err := inParallel(ctx, 0, n, func(_ context.Context, i int) error {
+	err := inParallel(ctx, n, func(_ context.Context, i int) error {
 		body, err := get(clients[i/watchesPerConnection], path).Stream(ctx)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func prepareReaders(ctx context.Context, s *scene, n int) error {
 	if err := s.put(ctx, s.secret("shared", "value")); err != nil {
 		return err
 	}
-	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+	return inParallel(ctx, n, func(ctx context.Context, i int) error {
 		return s.put(ctx, bystander(deploymentName(i), reads("", "shared")))
 	})
 }
@@ -195,7 +195,7 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 	if err := s.put(ctx, s.secret(globbed, "value")); err != nil {
 		return err
 	}
-	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+	return inParallel(ctx, n, func(ctx context.Context, i int) error {
 		d := s.deployment(deploymentName(i), reads("", ""), true)
 		d.Spec.Paused = true // so that the change is shown but no workload is restarted
 		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
@@ -205,7 +205,7 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 
 // prepareShared creates workloads with the same globs, and as many Secrets that match the globs.
 func prepareShared(ctx context.Context, s *scene, n int) error {
-	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+	return inParallel(ctx, n, func(ctx context.Context, i int) error {
 		d := s.deployment(deploymentName(i), reads("", ""), true)
 		d.Spec.Paused = true // so that the change is shown but no workload is restarted
 		d.Annotations["configdep.io/sources"] = "secret/*, configmap/*"
@@ -217,7 +217,7 @@ func grownNamespace(s *scene, i int) string { return fmt.Sprintf("%s-%d", s.name
 
 // prepareNamespaces creates namespaces with a workload each.
 func prepareNamespaces(ctx context.Context, s *scene, n int) error {
-	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+	return inParallel(ctx, n, func(ctx context.Context, i int) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: grownNamespace(s, i)}}
 		if _, err := s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 			return err
@@ -229,7 +229,7 @@ func prepareNamespaces(ctx context.Context, s *scene, n int) error {
 
 // annotateNamespaces changes the namespaces' annotations that apply to their workloads.
 func annotateNamespaces(ctx context.Context, s *scene, n, round int) error {
-	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+	return inParallel(ctx, n, func(ctx context.Context, i int) error {
 		_, err := s.client.CoreV1().Namespaces().Patch(ctx, grownNamespace(s, i), types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"annotations":{"configdep.io/exclude":"secret/of-%d"}}}`, round), metav1.PatchOptions{FieldManager: kubectl})
 		return err

@@ -32,7 +32,7 @@ var quantiles = []struct {
 // benchmarkLatency measures the time from a change of a ConfigMap until the only workload that uses it is patched.
 func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 	return e.playBeside(ctx, "latency", func(s, floor *scene) error {
-		return inParallel(ctx, 0, latencyWorkloads, func(ctx context.Context, i int) error {
+		return inParallel(ctx, latencyWorkloads, func(ctx context.Context, i int) error {
 			return errors.Join(
 				s.put(ctx, s.configMap(appName(i), "0"), s.deployment(appName(i), reads(appName(i), ""), true)),
 				floor.put(ctx, s.configMap(appName(i), "0"), labelled(bystander(appName(i), reads(appName(i), "")), appName(i))),
@@ -91,7 +91,7 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 		if err := errors.Join(s.put(ctx, s.secret(source, "0")), floor.put(ctx, s.secret(source, "0"))); err != nil {
 			return err
 		}
-		return inParallel(ctx, 0, workloads, func(ctx context.Context, i int) error {
+		return inParallel(ctx, workloads, func(ctx context.Context, i int) error {
 			return errors.Join(
 				s.put(ctx, s.deployment(appName(i), reads("", source), true)),
 				floor.put(ctx, labelled(bystander(appName(i), reads("", source)), source)),

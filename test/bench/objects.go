@@ -188,13 +188,11 @@ func (s shape) scaled(by float64) shape {
 	return s
 }
 
-// inParallel calls f for each number from begin up to end, several at a time, and returns the first error. It does
-// nothing if end is not greater than begin.
-func inParallel(ctx context.Context, begin, end int, f func(context.Context, int) error) error {
+// inParallel calls f for each number below end, several at a time, and returns the first error.
+func inParallel(ctx context.Context, end int, f func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
-	next.Store(int64(begin))
 	var wg sync.WaitGroup
 	for range fillers {
 		wg.Go(func() {

@@ -142,7 +142,7 @@ func podOf(d *appsv1.Deployment, revision string, number int) *corev1.Pod {
 	}
 	p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = revision
 	p.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: d.Name + "-" + revision, UID: "r" + d.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: d.Name + "-" + revision, UID: "r" + d.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
 	p.Spec.NodeName = fmt.Sprintf("node-%d", number)
 	return p
@@ -162,7 +162,7 @@ func runs(p *corev1.Pod) corev1.PodStatus {
 		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{
 			Name: p.Spec.Containers[i].Name, Image: p.Spec.Containers[i].Image, ImageID: p.Spec.Containers[i].Image + "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 			ContainerID: "containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-			Ready:       true, Started: ptr.To(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			Ready:       true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
 	return s

@@ -242,7 +242,7 @@ const argoCDManager = "argocd-controller"
 func argoCD(waves int) func(context.Context, *scene, *release) error {
 	return func(ctx context.Context, s *scene, r *release) error {
 		put := func(n int, object func(int) runtime.Object) error {
-			return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+			return inParallel(ctx, n, func(ctx context.Context, i int) error {
 				if d, ok := object(i).(*appsv1.Deployment); ok {
 					return s.setImage(ctx, d)
 				}

@@ -109,7 +109,7 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 
 // annotate opts workloads in, and gives globs to some namespaces.
 func (s *sizes) annotate(ctx context.Context) error {
-	err := inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
 		i *= sizeOptedIn - 1 // spread over all namespaces
 		_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"configdep.io/reload":"auto"}}}`), metav1.PatchOptions{FieldManager: kubectl})
@@ -118,7 +118,7 @@ func (s *sizes) annotate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return inParallel(ctx, 0, namespaces/sizeGlobs, func(ctx context.Context, i int) error {
+	return inParallel(ctx, namespaces/sizeGlobs, func(ctx context.Context, i int) error {
 		_, err := s.client.CoreV1().Namespaces().Patch(ctx, namespaceOf(i*sizeGlobs), types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"configdep.io/sources":"secret/*,configmap/*"}}}`), metav1.PatchOptions{FieldManager: kubectl})
 		return err

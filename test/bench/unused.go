@@ -23,7 +23,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 		name := func(i int) string { return fmt.Sprintf("unused-%d", i%unusedSources) }
 		updates := e.count(unusedUpdates)
 		round := func(r int) error {
-			return inParallel(ctx, 0, updates, func(ctx context.Context, i int) error {
+			return inParallel(ctx, updates, func(ctx context.Context, i int) error {
 				return s.put(ctx, s.configMap(name(i), strconv.Itoa(r*updates+i)+content(i, r, unusedBytes)))
 			})
 		}

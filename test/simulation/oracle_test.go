@@ -256,7 +256,7 @@ func (r *reads) isTold() bool {
 	skews.Nodes = [3]time.Duration{}
 	started := seconds(c.at)
 	return skews.small() && (!wrong || !c.at.IsZero() && (started.Add(judge.ClockMargin).Before(seconds(r.pod.created)) ||
-		started.After(time.Now().Add(skews.Servers[r.server.id]+judge.ClockMargin))))
+		started.After(time.Now().Add(skews.Servers[r.id]+judge.ClockMargin))))
 }
 
 // cause returns why it is not known what the container has read; empty: there is no reason.

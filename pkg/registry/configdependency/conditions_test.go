@@ -64,7 +64,7 @@ func (c *cluster) record(t *testing.T, d *appsv1.Deployment) {
 	e := c.evaluate(d)
 	present := e.Present()
 	present.At = c.clock.Now()
-	patch, err := record.RecordPatch(e.Workload, present)
+	patch, err := record.Patch(e.Workload, present)
 	if err != nil {
 		t.Fatal(err)
 	}

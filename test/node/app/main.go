@@ -116,10 +116,17 @@ func serve(ready int) error {
 		}
 	})
 	http.HandleFunc("/draining", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, drains.Load()) })
-	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) { os.Exit(1) })
+	var crashed atomic.Bool
+	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) {
+		crashed.Store(true)
+		_ = server.Close()
+	})
 	http.HandleFunc("/drained", func(http.ResponseWriter, *http.Request) { end() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
+	}
+	if crashed.Load() {
+		return errors.New("it was asked to end")
 	}
 	return nil
 }
