@@ -119,6 +119,8 @@ func TestDialects_EnvVarOutlastsTheOwner(t *testing.T) {
 	if got := variables(&made.Spec.Template)["app/STAKATER_DB_SECRET"]; got != "mine" {
 		t.Errorf("variable = %q after Reloader has set it", got)
 	}
+	s.view("deployment.web", applied)
+	awaitAge(t, s.namespace, "web") // pods that start after the change have read it
 	written := s.write(db, "key", "newer")
 	s.until("web", "is restarted again", func(d *appsv1.Deployment) error {
 		if got := variables(&d.Spec.Template)["app/STAKATER_DB_SECRET"]; got == "mine" || d.Status.ObservedGeneration < d.Generation {
