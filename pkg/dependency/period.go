@@ -103,7 +103,7 @@ func addPeriods(before []Period, more ...Period) []Period {
 		}
 		out = append(out, p)
 	}
-	return slices.Clip(thin(out))
+	return slices.Clip(thin(out, len(more)))
 }
 
 // bury remembers a source that has been deleted, if anything uses it. The earliest deletions are forgotten.

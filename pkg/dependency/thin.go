@@ -8,17 +8,27 @@ import (
 	"slices"
 )
 
-// thin bounds periods, which it may change. It makes one of two that follow each other, with keys of which it is not known any longer which content they had
-// when. Keys that change often lose their past first, as those that read others would otherwise know less because of them.
-func thin(periods []Period) []Period {
-	for len(periods) > MaxPeriods || keysIn(periods) > maxPeriodKeys {
+// thin bounds periods, to which more have just been added; it may change them. It makes one of two that follow each other, with keys of which it is not known
+// any longer which content they had when. Keys that change often lose their past first, as those that read others would otherwise know less because of them.
+// That is done no more often than periods are added, because the index cannot be changed meanwhile; what is still too much is forgotten, from the first.
+func thin(periods []Period, more int) []Period {
+	for i, p := range slices.Backward(periods) {
+		if p.Source != nil && len(p.Keys) > maxPeriodKeys {
+			periods = periods[i+1:]
+			break
+		}
+	}
+	tooMany := func() bool { return len(periods) > MaxPeriods || keysIn(periods) > maxPeriodKeys }
+	for ; more > 0 && tooMany(); more-- {
 		i := leastLoss(periods)
 		if i < 0 {
-			periods = periods[1:]
-			continue
+			break
 		}
 		periods[i].Source = &Source{SourceKey: periods[i].SourceKey, Keys: union(periods[i].Keys, periods[i+1].Keys)}
 		periods = slices.Delete(periods, i+1, i+2)
+	}
+	for tooMany() {
+		periods = periods[1:]
 	}
 	return periods
 }
