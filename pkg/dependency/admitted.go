@@ -3,7 +3,11 @@
 
 package dependency
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Each change of a source is matched against all globs of its namespace while nothing else can be read. So the globs of
 // a namespace are limited to MaxGlobWork. If there are more, none of them is admitted, so that all replicas agree: only
@@ -24,23 +28,58 @@ func (id *globID) work() int {
 	return n
 }
 
+// globSpace has the globs of a namespace whose work counts, and the sum.
+type globSpace struct {
+	globs map[globID]struct{}
+	work  int
+}
+
 // useGlob notes that a workload has a glob.
 func (g *Graph) useGlob(id *globID, key WorkloadKey) {
-	used := g.usesGlob(id)
 	g.globUsers.set(&globUse{*id, key}, struct{}{})
-	if work := id.work(); !used && work <= MaxWorkOfGlob {
-		if g.addGlobWork(id.namespace, work); g.globWork[id.namespace] <= g.bounds.globWork {
-			g.admit(id)
-		}
+	s := g.globSpaces[id.namespace]
+	if s == nil {
+		s = &globSpace{globs: map[globID]struct{}{}}
+	}
+	if _, used := s.globs[*id]; used || id.work() > MaxWorkOfGlob {
+		return
+	}
+	g.globSpaces[id.namespace] = s
+	before := s.work
+	s.globs[*id], s.work = struct{}{}, s.work+id.work()
+	switch {
+	case s.work <= g.bounds.globWork:
+		g.admit(id)
+	case before <= g.bounds.globWork:
+		s.each(g.refuse)
 	}
 }
 
 // disuseGlob is the reverse of useGlob.
 func (g *Graph) disuseGlob(id *globID, key WorkloadKey) {
 	g.globUsers.delete(globUse{*id, key})
-	if work := id.work(); !g.usesGlob(id) && work <= MaxWorkOfGlob {
-		g.refuse(id)
-		g.addGlobWork(id.namespace, -work)
+	s := g.globSpaces[id.namespace]
+	if s == nil || g.usesGlob(id) {
+		return
+	}
+	if _, counted := s.globs[*id]; !counted {
+		return
+	}
+	g.refuse(id)
+	before := s.work
+	delete(s.globs, *id)
+	if s.work -= id.work(); len(s.globs) == 0 {
+		delete(g.globSpaces, id.namespace)
+	}
+	if before > g.bounds.globWork && s.work <= g.bounds.globWork {
+		s.each(g.admit)
+	}
+}
+
+// each calls f for the globs, in order. When it is called, these are about as many as are admitted.
+func (s *globSpace) each(f func(*globID)) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.globs), func(a, b globID) int { return compareGlobs(&a, &b) }) {
+		f(&id)
 	}
 }
 
@@ -50,27 +89,6 @@ func (g *Graph) usesGlob(id *globID) (used bool) {
 		return false
 	})
 	return used
-}
-
-// addGlobWork changes the work of a namespace, and whether its globs are admitted.
-func (g *Graph) addGlobWork(namespace string, by int) {
-	before := g.globWork[namespace]
-	if g.globWork[namespace] += by; g.globWork[namespace] == 0 {
-		delete(g.globWork, namespace)
-	}
-	change := g.admit
-	switch was, is := before <= g.bounds.globWork, before+by <= g.bounds.globWork; {
-	case was == is:
-		return
-	case was:
-		change = g.refuse
-	}
-	g.globUsers.from(globUse{glob: globID{namespace: namespace}}, func(use *globUse, _ struct{}) bool {
-		if use.glob.namespace == namespace && use.glob.work() <= MaxWorkOfGlob {
-			change(&use.glob)
-		}
-		return use.glob.namespace == namespace
-	})
 }
 
 // refuse drops what is known about a glob.

@@ -68,7 +68,7 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		})
 		g.DeleteWorkload(key)
 	}
-	if n := len(g.globWork) + g.globs.len() + g.globUsers.len(); n != 0 {
+	if n := len(g.globSpaces) + g.globs.len() + g.globUsers.len(); n != 0 {
 		t.Errorf("after all workloads were deleted, %d entries are left", n)
 	}
 }

@@ -69,8 +69,9 @@ func (u *use) eachReference(f func(*Reference)) {
 
 // SetSource adds a source or replaces the one with the same key.
 func (g *Graph) SetSource(s *Source) {
+	before := g.sources.get(s.SourceKey)
 	g.sources.set(&s.SourceKey, s)
-	g.aggregateChanged(s.SourceKey)
+	g.aggregateChanged(before, s)
 	g.unbury(s.SourceKey)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.before)
 }
@@ -83,7 +84,7 @@ func (g *Graph) DeleteSource(key SourceKey, at Arrival) {
 	}
 	g.bury(deleted, at)
 	g.sources.delete(key)
-	g.aggregateChanged(key)
+	g.aggregateChanged(deleted, nil)
 }
 
 // SetUnreadNamespace sets what counts as our annotations of namespaces that have not been read: by default none. It is

@@ -12,8 +12,8 @@ import (
 
 // A glob may name all sources of a namespace, and all workloads may have it. So its sources are kept
 // in one aggregate for each namespace and glob, which all workloads with that glob share. A change
-// of a source costs the same for any number of sources and workloads. The sources are looked up again on
-// demand, outside of the lock of the index.
+// of a source costs the same for any number of sources and workloads. What a workload adds or leaves
+// out is computed from the aggregate on demand.
 
 // Patterns are the sources that annotations of a workload add or exclude.
 type Patterns struct {
@@ -108,6 +108,15 @@ func (a *aggregate) names(name string) bool {
 	return a.matcher.matches(a.id.Kind, name) && !a.except.Matches(a.id.Kind, name)
 }
 
+// after returns the aggregate after a source that it names has changed. Either state of the source may be nil.
+func (a *aggregate) after(before, now *Source) *aggregate {
+	next := &aggregate{id: a.id, matcher: a.matcher, except: a.except}
+	if m := a.members.Load(); m != nil {
+		next.members.Store(m.after(before, now))
+	}
+	return next
+}
+
 // eachAggregate calls f for the aggregates that name a source, until it returns false.
 func (g *Graph) eachAggregate(key SourceKey, f func(*aggregate) bool) {
 	g.globs.from(globID{namespace: key.Namespace, Pattern: Pattern{Kind: key.Kind}}, func(id *globID, a *aggregate) bool {
@@ -124,10 +133,12 @@ func (g *Graph) aggregates(key SourceKey) (all []*aggregate) {
 	return all
 }
 
-// aggregateChanged forgets the members of the aggregates that name a source, which has changed.
-func (g *Graph) aggregateChanged(key SourceKey) {
+// aggregateChanged applies a change of a source to the aggregates. Either source may be
+// nil.
+func (g *Graph) aggregateChanged(before, now *Source) {
+	key := cmp.Or(now, before).SourceKey
 	for _, a := range g.aggregates(key) {
-		next := &aggregate{id: a.id, matcher: a.matcher, except: a.except}
+		next := a.after(before, now)
 		g.globs.set(&next.id, next)
 	}
 }

@@ -46,9 +46,8 @@ type Graph struct {
 	extra     tree[WorkloadKey, *extra]
 	globs     tree[globID, *aggregate] // those that are admitted
 	globUsers tree[globUse, struct{}]
-	// globWork is the work of the globs of each namespace, and changedGlobs are those whose admission has changed.
-	// Snapshots have neither.
-	globWork     map[string]int
+	// globSpaces are by namespace, and changedGlobs are those whose admission has changed. Snapshots have neither.
+	globSpaces   map[string]*globSpace
 	changedGlobs Globs
 	// buried are the periods of deleted sources, and graves their order; snapshots have no graves.
 	buried tree[SourceKey, *[]Period]
@@ -92,8 +91,8 @@ func newGraph(b bounds) *Graph {
 		writers:     lru.New(maxWriterNamespaces),
 		buried:      newTree[SourceKey, *[]Period](compareSources),
 
-		globWork: map[string]int{},
-		bounds:   b,
+		globSpaces: map[string]*globSpace{},
+		bounds:     b,
 	}
 	g.graves = g.newGraves()
 	return g
@@ -111,7 +110,7 @@ func (g *Graph) Snapshot() *Graph {
 	s.users = g.users.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.buried, s.graves = g.buried.clone(), nil
-	s.globWork, s.changedGlobs = nil, nil
+	s.globSpaces, s.changedGlobs = nil, nil
 	return &s
 }
 

@@ -98,7 +98,6 @@ type description struct {
 func describeMatched(m *Matched) (out description) {
 	out = description{Count: m.Count, LastChanged: m.LastChanged().Time}
 	out.Names = append(out.Names, m.Names()...)
-	slices.Sort(out.Names)
 	return out
 }
 

@@ -36,19 +36,17 @@ func (m *Matched) Has(name string) bool { return m.aggregate.names(name) }
 
 // Names returns the first of their names, at most MaxMatched.
 func (m *Matched) Names() []string {
-	names := make([]string, len(m.members.first))
-	for i, s := range m.members.first {
-		names[i] = s.Name
+	names := make([]string, min(len(m.members.byName), MaxMatched))
+	for i := range names {
+		names[i] = m.members.byName[i].Name
 	}
 	return names
 }
 
-// LastChanged returns the latest of when the content of the first MaxMatched was last written, by the clock of the API server.
+// LastChanged returns the latest of when their content was last written, by the clock of the API server.
 func (m *Matched) LastChanged() (at metav1.Time) {
-	for _, s := range m.members.first {
-		if s.LastChanged.After(at.Time) {
-			at = s.LastChanged
-		}
+	if len(m.members.byTime) > 0 {
+		at = m.members.byTime[0].LastChanged
 	}
 	return at
 }
