@@ -246,7 +246,7 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v.", what, settle)
 		if settle > e.Policy.Settle {
-			d.Message = fmt.Sprintf("%s, at about the time when pods started. A restart is due once the content has not changed for %v, so that new pods do not start at that time, too.", what, settle)
+			d.Message = fmt.Sprintf("%s at about the time when pods started. A restart is due once the content has not changed for %v, so that the new pods clearly start after it.", what, settle)
 		}
 		if release {
 			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v.", what, settle)
@@ -328,7 +328,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 			d.Reason, d.Message = ReasonNextRunReadsContent, "No run is active; the next run reads the current content."
 		}
 	case j.Total > 0 && j.NotStarted == j.Total:
-		d.Reason, d.Message = ReasonNotStarted, "No pod has started yet. What they read when they start is the current content."
+		d.Reason, d.Message = ReasonNotStarted, "No container has started yet. They read the current content when they start."
 	case w.RecordDropped:
 		d.Reason = ReasonRecordRemoved
 		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
@@ -346,7 +346,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 func (e *Evaluation) nextChange(d *Decision) string {
 	w := e.Workload
 	switch kind := string(w.Kind); {
-	case d.Reason == ReasonRecordRemoved, d.Reason == ReasonNothingTriggers, d.Reason == ReasonNextRunReadsContent && e.Policy.Mode == policy.Off:
+	case d.Reason == ReasonNotStarted, d.Reason == ReasonRecordRemoved, d.Reason == ReasonNothingTriggers, d.Reason == ReasonNextRunReadsContent && e.Policy.Mode == policy.Off:
 		return ""
 	case !w.Rollable || w.Reruns && !e.reruns():
 		return "configdep does not restart a " + kind + "."
@@ -385,6 +385,7 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	}
 	d.Message += ": " + enumerate(j.Names) + "."
 	const reload = " Create a Reload to restart the workload."
+	awaited := e.awaited(j)
 	switch {
 	case w.Recurring:
 		d.Reason = ReasonKindNotReloaded
@@ -401,8 +402,8 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	case !triggers:
 		d.Reason = ReasonNotTriggering
 		d.Message += " Its changes do not restart the workload; spec.sources says why." + reload
-	case !e.awaited(j).IsZero():
-		d.State, d.Reason, d.RecheckAt = RollingOut, ReasonControllerTold, e.awaited(j)
+	case !awaited.IsZero():
+		d.State, d.Reason, d.RecheckAt = RollingOut, ReasonControllerTold, awaited
 		d.Message += " The controller of the " + string(w.Kind) + " has been told to restart them. If it has not by " + d.RecheckAt.UTC().Format(time.RFC3339) + ", it is told again."
 	default:
 		d.Reason = ReasonOptedInStale
@@ -439,8 +440,12 @@ func (e *Evaluation) unknown(j *Judgement) string {
 	why := "it is not known with which content they were started"
 	switch j.Reason {
 	case judge.ReasonFilesChanged:
-		return fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again. Opt in, with or without %s.",
-			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names), policy.LiveVolumesAnnotation)
+		text := fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again.",
+			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
+		if e.Workload.Rollable {
+			text += " Automatic restarts are off: opt in, with " + policy.LiveVolumesAnnotation + "=true if it does."
+		}
+		return text
 	case judge.ReasonWrittenSinceStart:
 		why = "a source was written after they started, before configdep began to read it" + e.written(j)
 	case judge.ReasonClockMargin:

@@ -138,8 +138,8 @@ func TestOwner_CoversSources(t *testing.T) {
 	}
 }
 
-// Whoever restarts the pods, they are not in sync before one has: neither when the custom resource that a Deployment belongs to opts in while a restart of the
-// Deployment is due, nor when it opts out again.
+// Stale pods are never said to be in sync: neither when the custom resource that a Deployment belongs to opts in while a restart of the Deployment is due, nor
+// when it opts out again.
 func TestOwner_OptsInWhileARestartIsDue(t *testing.T) {
 	g := dependency.NewGraph()
 	digester := dependency.NewDigester(make([]byte, 32))
