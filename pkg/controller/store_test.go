@@ -26,10 +26,12 @@ func (c *cluster) store(o ingesttest.Object) {
 	if o.GetUID() == "" {
 		o.SetUID(types.UID("uid-" + o.GetName()))
 	}
-	c.Set(o)
+	// The status of a Deployment follows its pods: were its event the first, the controller could see a rollout that is
+	// complete, and only pods of before.
 	if c.running != nil {
 		c.roll(o)
 	}
+	c.Set(o)
 }
 
 // mirror writes an object to the tracker of the client, or deletes it from there.
