@@ -67,12 +67,12 @@ func TestPods_DecodeReportsOfAgents(t *testing.T) {
 	if _, err := podStream().decode([]byte("?")); err == nil {
 		t.Error("what is no object is accepted")
 	}
-	bookmark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	bookmark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}
 	raw, err := bookmark.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := podStream().decode(raw); err != nil || o.value != nil || o.Name != "" || o.ResourceVersion != "9" || o.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if o, err := podStream().decode(raw); err != nil || o.value != nil || o.Name != "" || o.ResourceVersion != "9" {
 		t.Errorf("a bookmark: %+v, %v", o, err)
 	}
 }

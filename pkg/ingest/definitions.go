@@ -66,7 +66,7 @@ func (r *Reader) discover(ctx context.Context, last *discovery, groups []string)
 // readDiscovery keeps some groups of a document.
 func readDiscovery(answer io.Reader, groups []string) (*discovery, error) {
 	found, is := &discovery{groups: map[string][]apidiscoveryv2.APIVersionDiscovery{}}, ""
-	w := newWindow(answer)
+	w := newWindow(answer, 64<<10)
 	err := w.eachMember(func(name string) error {
 		switch name {
 		case "kind":

@@ -193,7 +193,8 @@ func (f *followed) begin(ctx context.Context, k *followedKind, version string) {
 // read reads a stream until the context is done.
 func (f *followed) read(ctx context.Context, k *followedKind, s *stream) {
 	watches, listed := make(chan time.Duration, 1), make(chan struct{})
-	r := cache.NewReflectorWithOptions(f.lister(k, s, watches, sync.OnceFunc(func() { close(listed) })), nil, &store{f.index, s, f.synced}, cache.ReflectorOptions{
+	into := &store{f.index, s, f.synced}
+	r := cache.NewReflectorWithOptions(f.lister(k, into, watches, sync.OnceFunc(func() { close(listed) })), nil, into, cache.ReflectorOptions{
 		Name:            "configdep",
 		TypeDescription: s.name,
 		Backoff:         new(f.backoff(1)),
@@ -224,8 +225,9 @@ const (
 
 // lister returns what a reflector of the stream lists and watches by. A list that fails is retried here, and not by the
 // reflector, which would log each failure. Listed is called when the first list has been applied.
-func (f *followed) lister(k *followedKind, s *stream, watches chan time.Duration, listed func()) cache.ListerWatcher {
-	inner := f.reader.listWatch(s, watches)
+func (f *followed) lister(k *followedKind, into *store, watches chan time.Duration, listed func()) cache.ListerWatcher {
+	s := into.stream
+	inner := f.reader.listWatch(s, watches, into.apply)
 	return whole{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
 			failures, denied := 0, time.Time{}

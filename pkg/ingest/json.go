@@ -12,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
 // Custom resources, such as a kind of workload of another project, are read in JSON, because the API server has no other format for them. They
@@ -24,7 +22,7 @@ var errNoJSON = errors.New("the response is not a JSON object")
 
 // readJSONList decodes a whole list, as the API server sends it, object by object.
 func readJSONList(answer io.Reader, s *stream) (*metav1.List, error) {
-	w := newWindow(answer)
+	w := newWindow(answer, 64<<10)
 	defer w.clear()
 	list, kind := &metav1.List{}, ""
 	err := w.eachMember(func(name string) error {
@@ -221,83 +219,29 @@ func (e *jsonEnd) at(c byte) (before, after bool) {
 	return false, false
 }
 
-// jsonFramer separates the events of a watch in JSON.
-type jsonFramer struct{ runtime.Framer }
-
-func newJSONFramer() runtime.Framer { return jsonFramer{jsonserializer.Framer} }
-
-// NewFrameReader implements runtime.Framer.
-func (jsonFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
-	return &jsonFrameReader{Closer: r, window: &window{from: r, buffer: make([]byte, 4<<10)}}
-}
-
-// jsonFrameReader reads an event only into a buffer that has room for it, as frameReader does: of others, it fills one byte, which is a
-// bracket.
-type jsonFrameReader struct {
-	io.Closer
-	window *window
-	event  []byte // what has not been read of it; it is in the window
-}
-
-// Read reads the rest of an event, or returns io.ErrShortBuffer.
-func (r *jsonFrameReader) Read(p []byte) (int, error) {
-	if len(r.event) == 0 {
-		event, err := r.window.takeJSON()
-		if err != nil {
-			r.window.clear()
-			return 0, err
-		}
-		r.event = event
-	}
-	take, short := len(r.event), len(r.event) > len(p)
-	if short {
-		take = min(1, len(p))
-	}
-	n := copy(p, r.event[:take])
-	clear(r.event[:n])
-	r.event = r.event[n:]
-	if short {
-		return n, io.ErrShortBuffer
-	}
-	return n, nil
-}
-
-// jsonDecoder decodes the objects of a stream, and errors.
-type jsonDecoder struct{ *stream }
-
-// Decode implements runtime.Decoder. It overwrites what it decodes, or fails to decode, except errors of the API server.
-func (d jsonDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, gvk, err := d.decodeTyped(data)
-	if _, isStatus := o.(*metav1.Status); !isStatus {
-		clear(data)
-	}
-	return o, gvk, err
-}
-
-func (d jsonDecoder) decodeTyped(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+// decodeTyped decodes an object that names its kind.
+func (s *stream) decodeTyped(raw []byte) (runtime.Object, error) {
 	var t metav1.TypeMeta
-	if err := json.Unmarshal(data, &t); err != nil {
-		return nil, nil, errNoJSON
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return nil, errNoJSON
 	}
-	gvk := t.GroupVersionKind()
 	switch t.Kind {
-	case d.kind:
-		o, err := d.decode(data)
-		if err != nil {
-			return nil, nil, err
-		}
-		return o, &gvk, nil
+	case s.kind:
+		return s.decode(raw)
 	case "Status":
 		status := &metav1.Status{}
-		err := json.Unmarshal(data, status)
-		if d.optional != nil && d.optional.Traits.Fields {
+		err := json.Unmarshal(raw, status)
+		if s.hushes() {
 			hush(status)
 		}
-		return status, &gvk, err
+		return status, err
 	default:
-		return nil, nil, fmt.Errorf("a %s came instead of a %s", t.Kind, d.kind)
+		return nil, fmt.Errorf("a %s came instead of a %s", t.Kind, s.kind)
 	}
 }
+
+// hushes reports whether errors about the objects are hushed, since fields may have values of sources.
+func (s *stream) hushes() bool { return s.optional != nil && s.optional.Traits.Fields }
 
 // hush removes from an error of the API server what may quote an object, as the text of a webhook that failed to convert it. What
 // clients decide by stays.
@@ -311,17 +255,4 @@ func hush(status *metav1.Status) {
 		details.Causes = append(details.Causes, metav1.StatusCause{Type: c.Type})
 	}
 	status.Details = details
-}
-
-// jsonEventDecoder decodes a watch event, without the object in it.
-type jsonEventDecoder struct{}
-
-// Decode implements runtime.Decoder.
-func (jsonEventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	event, ok := into.(*metav1.WatchEvent)
-	if !ok {
-		return nil, nil, fmt.Errorf("a watch event cannot be decoded into a %T", into)
-	}
-	defer clear(data) // it may contain values of Secrets, in fields
-	return event, nil, json.Unmarshal(data, event)
 }

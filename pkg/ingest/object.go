@@ -30,17 +30,9 @@ func reduced(m metav1.Object, read func(metav1.Object) (any, error)) (*object, e
 	return o, nil
 }
 
-// metadata returns an object with the metadata that reflectors and bookmarks need.
+// metadata returns an object with the metadata that reflectors need.
 func metadata(m metav1.Object) *object {
-	o := &object{ObjectMeta: metav1.ObjectMeta{
-		Namespace:       m.GetNamespace(),
-		Name:            m.GetName(),
-		ResourceVersion: m.GetResourceVersion(),
-	}}
-	if end := m.GetAnnotations()[metav1.InitialEventsAnnotationKey]; end != "" {
-		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
-	}
-	return o
+	return &object{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), ResourceVersion: m.GetResourceVersion()}}
 }
 
 // GetObjectKind implements runtime.Object.

@@ -75,7 +75,7 @@ func decodePodMeta(raw []byte, m *metav1.ObjectMeta) error {
 
 // isReadOfPods reports whether an annotation of pods is read.
 func isReadOfPods(key string) bool {
-	return key == record.ConfigHashAnnotation || key == record.RestartAnnotation || key == status.Annotation || key == metav1.InitialEventsAnnotationKey
+	return key == record.ConfigHashAnnotation || key == record.RestartAnnotation || key == status.Annotation
 }
 
 // addEntry adds an entry to a map if its key is wanted.

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -68,7 +70,7 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 		AcceptContentTypes: form,
 		ContentType:        form,
 		GroupVersion:       version,
-		Negotiator:         runtime.NewClientNegotiator(serializer{&objectDecoder{s}}, version),
+		Negotiator:         runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), version), // of errors: objects are decoded here
 	}, nil, r.client)
 	if err != nil {
 		panic(err) // client-go has no error to return here
@@ -128,7 +130,7 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 }
 
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
-	answer, err := r.requests(s)(options).Stream(ctx)
+	answer, err := r.open(ctx, s, r.requests(s)(options))
 	if err != nil {
 		return nil, err
 	}
@@ -136,32 +138,56 @@ func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions
 	return readList(answer, s)
 }
 
-// lister returns what a reflector of the stream lists and watches by. It sends how long
-// the last watch lasts that has begun.
-func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatcher {
-	return whole{r.listWatch(s, watches)}
+// open begins a request of the stream, and returns the answer.
+func (r *Reader) open(ctx context.Context, s *stream, request *rest.Request) (io.ReadCloser, error) {
+	answer, err := request.Stream(ctx)
+	var failed *apierrors.StatusError
+	if errors.As(err, &failed) && s.hushes() {
+		hush(&failed.ErrStatus)
+	}
+	return answer, err
 }
 
-func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWatch {
+// lister returns what a reflector of the stream lists and watches by. Apply is called with each event of its watches, in order and never while it
+// lists. It sends how long the last watch lasts that has begun.
+func (r *Reader) lister(s *stream, watches chan time.Duration, apply func(watch.EventType, *object)) cache.ListerWatcher {
+	return whole{r.listWatch(s, watches, apply)}
+}
+
+func (r *Reader) listWatch(s *stream, watches chan time.Duration, apply func(watch.EventType, *object)) *cache.ListWatch {
 	request := r.requests(s)
 	lasts := firstWatch
+	last := "" // the version of the last event since the last list, which the reflector does not know
+	noting := func(what watch.EventType, o *object) {
+		last = o.ResourceVersion
+		apply(what, o)
+	}
 	begin := follow.ListAfterOutage(func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		// A proxy in front of an API server that no longer exists would keep a watch open forever.
 		ctx, cancel := context.WithTimeout(ctx, time.Duration(*options.TimeoutSeconds)*time.Second+watchGrace)
-		w, err := request(options).MaxRetries(0).Watch(ctx) // otherwise a short outage does not show
-		if err != nil || follow.IsEmpty(w) {
+		answer, err := r.open(ctx, s, request(options).MaxRetries(0)) // otherwise a short outage does not show
+		switch {
+		case err == nil:
+			return newEventWatch(answer, s, cancel, noting), nil
+		case utilnet.IsProbableEOF(err), utilnet.IsTimeout(err):
 			cancel()
-			return w, err
+			return watch.NewEmptyWatch(), nil // as client-go does
 		}
-		return boundedWatch{w, cancel}, nil
+		cancel()
+		return nil, err
 	})
 	return &cache.ListWatch{
 		// A reflector begins with the state that the API server has cached, so we could mistake past
 		// content for a change; so lists are of the current state. They are not paged, because each
 		// page would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			last = ""
 			return r.list(ctx, s, metav1.ListOptions{})
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if last != "" {
+				options.ResourceVersion = last
+			}
 			options.Watch = true
 			options.TimeoutSeconds = new(int64(lasts / time.Second))
 			select {
@@ -175,21 +201,8 @@ func (r *Reader) listWatch(s *stream, watches chan time.Duration) *cache.ListWat
 	}
 }
 
-// watchGrace is how much longer than requested a watch may last. A proxy in front of an API server that
-// no longer exists would keep it open forever.
+// watchGrace is how much longer than requested a watch may last.
 const watchGrace = 10 * time.Second
-
-// boundedWatch is a watch with a deadline.
-type boundedWatch struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-// Stop implements watch.Interface.
-func (w boundedWatch) Stop() {
-	w.Interface.Stop()
-	w.cancel()
-}
 
 // whole makes a reflector list and then watch. The alternative, a watch that begins with
 // all objects, takes twice as much in the API server and here: each object is in its own
@@ -198,67 +211,3 @@ type whole struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is how client-go asks.
 func (whole) IsWatchListSemanticsUnSupported() bool { return true }
-
-// serializer negotiates protobuf, or JSON for streams in JSON, and decodes with the given decoder.
-type serializer struct{ *objectDecoder }
-
-func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
-	if s.json {
-		return []runtime.SerializerInfo{{
-			MediaType:     runtime.ContentTypeJSON,
-			MediaTypeType: "application", MediaTypeSubType: "json",
-			Serializer: decodeOnly{jsonDecoder{s.stream}},
-			StreamSerializer: &runtime.StreamSerializerInfo{
-				Serializer: decodeOnly{jsonEventDecoder{}},
-				Framer:     newJSONFramer(),
-			},
-		}}
-	}
-	infos := []runtime.SerializerInfo{{
-		MediaType:     runtime.ContentTypeProtobuf,
-		MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
-		Serializer: decodeOnly{s.objectDecoder},
-		StreamSerializer: &runtime.StreamSerializerInfo{
-			Serializer: decodeOnly{eventDecoder{}},
-			Framer:     newFramer(),
-		},
-	}}
-	for _, info := range scheme.Codecs.SupportedMediaTypes() {
-		if info.MediaType == runtime.ContentTypeJSON {
-			info.Serializer, info.StrictSerializer, info.StreamSerializer = statusOnly{info.Serializer}, nil, nil
-			infos = append(infos, info)
-		}
-	}
-	return infos
-}
-
-func (serializer) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
-	return e
-}
-
-func (serializer) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
-	return d
-}
-
-// statusOnly decodes errors from proxies between us and the API server. It must not
-// decode objects, which would not be reduced.
-type statusOnly struct{ runtime.Serializer }
-
-func (s statusOnly) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, gvk, err := s.Serializer.Decode(data, defaults, into)
-	if err != nil {
-		return nil, gvk, err
-	}
-	if _, ok := o.(*metav1.Status); !ok {
-		return nil, gvk, fmt.Errorf("a %T came in another format than was asked for", o)
-	}
-	return o, gvk, nil
-}
-
-// decodeOnly is a serializer of which only the decoder is used.
-type decodeOnly struct{ runtime.Decoder }
-
-func (decodeOnly) Encode(runtime.Object, io.Writer) error {
-	return errors.New("this client only reads")
-}
-func (decodeOnly) Identifier() runtime.Identifier { return "configdep-reader" }

@@ -40,6 +40,7 @@ type wire struct {
 	reader *Reader
 	lister cache.ListerWatcher
 	asked  chan *http.Request
+	events chan watch.Event // of its watches
 }
 
 func newWire(t testing.TB, resource string, code int, contentType string, answer []byte) *wire {
@@ -49,7 +50,7 @@ func newWire(t testing.TB, resource string, code int, contentType string, answer
 
 func newWireOf(t testing.TB, s *stream, code int, contentType string, answer []byte) *wire {
 	t.Helper()
-	w := &wire{asked: make(chan *http.Request, 10)}
+	w := &wire{asked: make(chan *http.Request, 10), events: make(chan watch.Event, 10)}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.asked <- r
 		if r.URL.Query().Get("watch") != "" && contentType == protobufType {
@@ -74,7 +75,7 @@ func newWireOf(t testing.TB, s *stream, code int, contentType string, answer []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.client, w.reader, w.lister = client, reader, reader.lister(s, make(chan time.Duration, 1))
+	w.client, w.reader, w.lister = client, reader, reader.lister(s, make(chan time.Duration, 1), func(what watch.EventType, o *object) { w.events <- watch.Event{Type: what, Object: o} })
 	return w
 }
 
@@ -112,7 +113,7 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 		if n := bytes.Count(raw, []byte(password)); n != 3 {
 			t.Fatalf("%s: found the password %d times in the encoded object: this test looks in the wrong place", kind, n)
 		}
-		o, _, err := (&objectDecoder{streamOf(t, strings.ToLower(string(kind))+"s")}).Decode(raw, nil, nil)
+		o, err := streamOf(t, strings.ToLower(string(kind))+"s").decodeAny(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +146,7 @@ func TestListsOnTheWire(t *testing.T) {
 
 func TestEventsOnTheWire(t *testing.T) {
 	bookmark := &corev1.Secret{}
-	bookmark.ResourceVersion, bookmark.Annotations = "9", map[string]string{metav1.InitialEventsAnnotationKey: "true", "other": "x"}
+	bookmark.ResourceVersion = "9"
 	gone := apierrors.NewResourceExpired("too old").ErrStatus
 	gone.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	var body []byte
@@ -164,21 +165,98 @@ func TestEventsOnTheWire(t *testing.T) {
 		t.Errorf("request = %s", asked)
 	}
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
-		event := <-w.ResultChan()
+		event := <-wire.events
 		o, ok := event.Object.(*object)
 		if !ok || event.Type != typ || sourceOf(o) == nil || o.Name != "db" || o.ResourceVersion != "7" || len(sourceOf(o).Keys) != 1 ||
 			sourceOf(o).Keys[0] != dependency.FromSecret(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
 			t.Errorf("%s: event %s with %+v", typ, event.Type, event.Object)
 		}
 	}
-	event := <-w.ResultChan()
-	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" ||
-		!cmp.Equal(o.Annotations, map[string]string{metav1.InitialEventsAnnotationKey: "true"}) {
+	event := <-wire.events
+	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}
 	event = <-w.ResultChan()
 	if status, ok := event.Object.(*metav1.Status); !ok || event.Type != watch.Error || status.Reason != metav1.StatusReasonExpired {
 		t.Errorf("error: event %s with %+v", event.Type, event.Object)
+	}
+
+	// The reflector has not seen the events, so it would begin the next watch where the list was.
+	again, err := wire.lister.(cache.ListerWatcherWithContext).WatchWithContext(quiet(t), metav1.ListOptions{ResourceVersion: "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Stop()
+	if got := (<-wire.asked).URL.Query().Get("resourceVersion"); got != "9" {
+		t.Errorf("the next watch begins at %s, want 9", got)
+	}
+}
+
+// Whoever lists after a watch has the newer state, so no event may follow.
+func TestWatch_AppliesNothingAfterStop(t *testing.T) {
+	applying, goOn := make(chan struct{}), make(chan struct{})
+	answer, body := io.Pipe()
+	applied := 0
+	w := newEventWatch(answer, streamOf(t, "secrets"), func() { answer.CloseWithError(context.Canceled) }, func(watch.EventType, *object) {
+		applying <- struct{}{}
+		<-goOn
+		applied++
+	})
+	event := frame(t, watch.Added, inProtobuf(t, secretWith(password)))
+	go func() { _, _ = body.Write(append(event, event...)) }()
+	<-applying
+	stopped := make(chan int)
+	go func() {
+		w.Stop()
+		stopped <- applied
+	}()
+	select {
+	case <-stopped:
+		t.Error("Stop returned while an event was being applied")
+	default:
+	}
+	close(goOn)
+	select {
+	case <-applying: // the second, which had been read
+		<-stopped
+	case <-stopped:
+	}
+}
+
+// After a connection that broke, there is nothing to list again for.
+func TestWatch_ThatBreaksOffIsNoError(t *testing.T) {
+	event := frame(t, watch.Added, inProtobuf(t, secretWith(password)))
+	for _, cut := range []int{0, 2, 20, len(event)} {
+		w, err := newWire(t, "secrets", http.StatusOK, protobufType, event[:cut]).lister.(cache.ListerWatcherWithContext).WatchWithContext(quiet(t), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range w.ResultChan() {
+			t.Errorf("after %d bytes: event %s with %v", cut, e.Type, e.Object)
+		}
+	}
+}
+
+// After a list, a watch begins where the reflector says.
+func TestWatch_BeginsAtTheLastList(t *testing.T) {
+	w := newWire(t, "secrets", http.StatusOK, protobufType, frame(t, watch.Added, inProtobuf(t, secretWith(password))))
+	begin := func() string {
+		t.Helper()
+		watching, err := w.lister.(cache.ListerWatcherWithContext).WatchWithContext(quiet(t), metav1.ListOptions{ResourceVersion: "5"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range watching.ResultChan() {
+		}
+		return (<-w.asked).URL.Query().Get("resourceVersion")
+	}
+	if first, second := begin(), begin(); first != "5" || second != "7" {
+		t.Errorf("watches begin at %s and %s, want 5 and 7", first, second)
+	}
+	_, _ = w.list(t, metav1.ListOptions{}) // which fails, as the reflector knows
+	<-w.asked
+	if got := begin(); got != "5" {
+		t.Errorf("a watch begins at %s, want 5", got)
 	}
 }
 
@@ -265,7 +343,7 @@ func TestReader_FindsByNameAlone(t *testing.T) {
 func TestHowLongWatchesLast(t *testing.T) {
 	w := newWire(t, "secrets", http.StatusOK, protobufType, nil)
 	watches := make(chan time.Duration, 1)
-	lister := w.reader.lister(streamOf(t, "secrets"), watches).(cache.ListerWatcherWithContext)
+	lister := w.reader.lister(streamOf(t, "secrets"), watches, nil).(cache.ListerWatcherWithContext)
 	for i, want := range []string{"5", "60", "60"} {
 		// A reflector would ask for a random duration.
 		events, err := lister.WatchWithContext(quiet(t), metav1.ListOptions{ResourceVersion: "5", TimeoutSeconds: new(int64(123))})
@@ -353,7 +431,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, resource := range []string{"secrets", "configmaps", "deployments"} {
 			s := streamOf(t, resource)
-			if o, _, err := (&objectDecoder{s}).Decode(bytes.Clone(raw), nil, nil); err == nil {
+			if o, err := s.decodeAny(bytes.Clone(raw)); err == nil {
 				switch o.(type) {
 				case *object, *metav1.Status:
 				default:
@@ -393,7 +471,7 @@ func TestWatchThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
+		lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1), nil).(cache.ListerWatcherWithContext)
 		for _, lasts := range []time.Duration{firstWatch, 2 * time.Minute} {
 			begin := time.Now()
 			w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
@@ -444,7 +522,7 @@ func TestWatchAfterAnOutage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
+				lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1), nil).(cache.ListerWatcherWithContext)
 				watch := func() error {
 					w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
 					if err == nil {

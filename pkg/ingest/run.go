@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -54,7 +55,8 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 			optional.always = s
 		}
 		watches := make(chan time.Duration, 1)
-		r := cache.NewReflectorWithOptions(reader.lister(s, watches), nil, &store{x, s, synced}, cache.ReflectorOptions{
+		into := &store{x, s, synced}
+		r := cache.NewReflectorWithOptions(reader.lister(s, watches, into.apply), nil, into, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
@@ -76,10 +78,7 @@ type store struct {
 	synced chan<- struct{} // is closed after the last of the first lists
 }
 
-var (
-	_ cache.ReflectorStore         = &store{}
-	_ cache.ReflectorBookmarkStore = &store{}
-)
+var _ cache.ReflectorStore = &store{}
 
 func (s *store) Add(o any) error    { s.index.set(s.stream, o.(*object)); return nil }
 func (s *store) Update(o any) error { s.index.set(s.stream, o.(*object)); return nil }
@@ -90,6 +89,21 @@ func (s *store) Replace(objects []any, version string) error {
 	return nil
 }
 
+func (s *store) Bookmark(version string) error { s.index.bookmark(s.stream, version); return nil }
+func (s *store) Resync() error                 { return nil }
+
+// apply applies an event of a watch.
+func (s *store) apply(what watch.EventType, o *object) {
+	switch what {
+	case watch.Bookmark:
+		_ = s.Bookmark(o.ResourceVersion)
+	case watch.Deleted:
+		_ = s.Delete(o)
+	default:
+		_ = s.Update(o)
+	}
+}
+
 // tell closes a channel if the last of the first lists has been applied.
 func tell(synced chan<- struct{}, last bool) {
 	if last {
@@ -98,6 +112,3 @@ func tell(synced chan<- struct{}, last bool) {
 		go debug.FreeOSMemory()
 	}
 }
-
-func (s *store) Bookmark(version string) error { s.index.bookmark(s.stream, version); return nil }
-func (s *store) Resync() error                 { return nil }

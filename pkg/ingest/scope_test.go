@@ -153,14 +153,14 @@ func TestUnreadOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	event := <-events.ResultChan()
+	event := <-w.events
 	if diff := cmp.Diff(&want, event.Object.(*object).value); diff != "" || event.Type != watch.Modified {
 		t.Errorf("object in an event %s (-want +got):\n%s", event.Type, diff)
 	}
 	if strings.Contains(dump.Pretty(event.Object), password) {
 		t.Error("the event contains the password")
 	}
-	event = <-events.ResultChan()
+	event = <-w.events
 	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}

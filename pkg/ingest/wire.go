@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -21,23 +20,18 @@ const magic = "k8s\x00"
 
 var errNoObject = errors.New("the response is not a protobuf object")
 
-// objectDecoder decodes everything except lists that an API server sends: the objects of
-// a stream, and errors.
-type objectDecoder struct{ *stream }
-
-// Decode decodes an envelope: the kind, and the object itself. It overwrites what it decodes, or
-// fails to decode, except errors of the API server, which client-go may read again.
-func (d *objectDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, gvk, err := d.decodeEnvelope(data)
-	if _, isStatus := o.(*metav1.Status); !isStatus {
-		clear(data)
+// decodeAny decodes an object of the stream, or an error of the API server, as they come in a watch.
+func (s *stream) decodeAny(raw []byte) (runtime.Object, error) {
+	if s.json {
+		return s.decodeTyped(raw)
 	}
-	return o, gvk, err
+	return s.decodeEnvelope(raw)
 }
 
-func (d *objectDecoder) decodeEnvelope(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+// decodeEnvelope decodes an envelope: the kind, and the object itself.
+func (s *stream) decodeEnvelope(data []byte) (runtime.Object, error) {
 	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
-		return nil, nil, errNoObject
+		return nil, errNoObject
 	}
 	var kind string
 	var raw []byte
@@ -51,18 +45,16 @@ func (d *objectDecoder) decodeEnvelope(data []byte) (runtime.Object, *schema.Gro
 		return err
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	gvk := &schema.GroupVersionKind{Version: "v1", Kind: kind}
 	switch kind {
-	case d.kind:
-		o, err := d.decode(raw)
-		return o, gvk, err
+	case s.kind:
+		return s.decode(raw)
 	case "Status":
 		status := &metav1.Status{}
-		return status, gvk, status.Unmarshal(raw)
+		return status, status.Unmarshal(raw)
 	default:
-		return nil, nil, fmt.Errorf("a %s came instead of a %s", kind, d.kind)
+		return nil, fmt.Errorf("a %s came instead of a %s", kind, s.kind)
 	}
 }
 
@@ -75,38 +67,6 @@ func kindOf(typeMeta []byte) (kind string, err error) {
 		return nil
 	})
 	return kind, err
-}
-
-// eventDecoder decodes a watch event without a copy of the object in it. The decoder of
-// the object is done with it, and overwrites it, before the buffer is used again.
-type eventDecoder struct{}
-
-// Decode implements runtime.Decoder.
-func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (_ runtime.Object, _ *schema.GroupVersionKind, err error) {
-	defer func() {
-		if err != nil {
-			clear(data)
-		}
-	}()
-	event, ok := into.(*metav1.WatchEvent)
-	if !ok {
-		return nil, nil, fmt.Errorf("a watch event cannot be decoded into a %T", into)
-	}
-	err = eachField(data, func(field protowire.Number, value []byte) error {
-		switch field { // of meta/v1 WatchEvent
-		case 1:
-			event.Type = string(value)
-		case 2:
-			return eachField(value, func(field protowire.Number, value []byte) error {
-				if field == 1 { // of RawExtension
-					event.Object.Raw = value
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-	return event, nil, err
 }
 
 // sourceDecoder decodes ConfigMaps or Secrets: it digests their values in place, so no
@@ -187,16 +147,15 @@ func decodeMetadata(raw []byte, dialects policy.Dialects) (*metav1.ObjectMeta, e
 	return m, err
 }
 
-// blankAnnotations overwrites the values of annotations that no dialect reads and that do not
-// belong to bookmarks: one of them, kubectl's last-applied-configuration, contains all content
-// again.
+// blankAnnotations overwrites the values of annotations that no dialect reads: one of them, kubectl's
+// last-applied-configuration, contains all content again.
 func blankAnnotations(metadata []byte, dialects policy.Dialects) error {
 	return eachField(metadata, func(field protowire.Number, entry []byte) error {
 		if field != annotationsField {
 			return nil
 		}
 		key, value, err := entryOf(entry)
-		if !dialects.Owns(key) && key != metav1.InitialEventsAnnotationKey {
+		if !dialects.Owns(key) {
 			clear(value)
 		}
 		return err
