@@ -6,7 +6,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
@@ -14,14 +13,6 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver"
 )
 
-// gcPercent makes the garbage collector run twice as often as it does by default. What the
-// server does makes little garbage, but reading the cluster at the start does, by which the
-// limit of the container's memory must be set.
-const gcPercent = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	os.Exit(cli.Run(apiserver.NewCommand(genericapiserver.SetupSignalContext())))
 }

@@ -63,6 +63,7 @@ func run(ctx context.Context, o *options.Options) error {
 		logger.Info(notice)
 	}
 	forbidDumps(ctx)
+	collect(gcPercentAtStart)
 	followMemoryLimit(ctx)
 	config, err := NewConfig(completed)
 	if err != nil {
