@@ -113,6 +113,7 @@ func TestReader_CustomResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watching.Stop()
+	errs := watching.ResultChan()
 	first := <-applied
 	if first.Type != watch.Modified {
 		t.Fatalf("first event = %+v", first)
@@ -121,7 +122,7 @@ func TestReader_CustomResource(t *testing.T) {
 	if e := <-applied; e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).value != nil {
 		t.Errorf("%+v", e)
 	}
-	if e := <-watching.ResultChan(); e.Type != watch.Error || e.Object.(*metav1.Status).Code != http.StatusGone {
+	if e := <-errs; e.Type != watch.Error || e.Object.(*metav1.Status).Code != http.StatusGone {
 		t.Errorf("%+v", e)
 	}
 	for _, a := range asked {

@@ -164,6 +164,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	if asked := (<-wire.asked).URL.String(); asked != "/behind/a/prefix/api/v1/secrets?allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=5&watch=true" {
 		t.Errorf("request = %s", asked)
 	}
+	errs := w.ResultChan()
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-wire.events
 		o, ok := event.Object.(*object)
@@ -176,7 +177,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.value != nil || o.ResourceVersion != "9" {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}
-	event = <-w.ResultChan()
+	event = <-errs
 	if status, ok := event.Object.(*metav1.Status); !ok || event.Type != watch.Error || status.Reason != metav1.StatusReasonExpired {
 		t.Errorf("error: event %s with %+v", event.Type, event.Object)
 	}
@@ -194,32 +195,42 @@ func TestEventsOnTheWire(t *testing.T) {
 
 // Whoever lists after a watch has the newer state, so no event may follow.
 func TestWatch_AppliesNothingAfterStop(t *testing.T) {
-	applying, goOn := make(chan struct{}), make(chan struct{})
-	answer, body := io.Pipe()
-	applied := 0
-	w := newEventWatch(answer, streamOf(t, "secrets"), func() { answer.CloseWithError(context.Canceled) }, func(watch.EventType, *object) {
-		applying <- struct{}{}
-		<-goOn
-		applied++
-	})
 	event := frame(t, watch.Added, inProtobuf(t, secretWith(password)))
-	go func() { _, _ = body.Write(append(event, event...)) }()
-	<-applying
-	stopped := make(chan int)
-	go func() {
-		w.Stop()
-		stopped <- applied
-	}()
-	select {
-	case <-stopped:
-		t.Error("Stop returned while an event was being applied")
-	default:
-	}
-	close(goOn)
-	select {
-	case <-applying: // the second, which had been read
-		<-stopped
-	case <-stopped:
+	synctest.Test(t, func(t *testing.T) {
+		answer, body := io.Pipe()
+		goOn, stopped := make(chan struct{}), false
+		w := newEventWatch(answer, streamOf(t, "secrets"), func() { answer.CloseWithError(context.Canceled) }, func(watch.EventType, *object) {
+			<-goOn
+			if stopped {
+				t.Error("an event was applied after Stop")
+			}
+		})
+		go func() { _, _ = body.Write(append(event, event...)) }()
+		w.ResultChan()
+		synctest.Wait() // the first event is being applied, and the second has been read
+		go func() {
+			w.Stop()
+			stopped = true
+		}()
+		synctest.Wait()
+		if stopped {
+			t.Error("Stop returned while an event was being applied")
+		}
+		close(goOn)
+		synctest.Wait()
+		if !stopped {
+			t.Error("Stop does not return")
+		}
+	})
+}
+
+// After an outage, a watch is stopped at once, so that the reflector lists: its events may be those of another etcd.
+func TestWatch_StoppedAtOnceAppliesNothing(t *testing.T) {
+	answer := io.NopCloser(bytes.NewReader(frame(t, watch.Added, inProtobuf(t, secretWith(password)))))
+	w := newEventWatch(answer, streamOf(t, "secrets"), func() {}, func(watch.EventType, *object) { t.Error("an event was applied") })
+	w.Stop()
+	if _, open := <-w.ResultChan(); open {
+		t.Error("the watch goes on")
 	}
 }
 

@@ -153,6 +153,7 @@ func TestUnreadOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
+	events.ResultChan()
 	event := <-w.events
 	if diff := cmp.Diff(&want, event.Object.(*object).value); diff != "" || event.Type != watch.Modified {
 		t.Errorf("object in an event %s (-want +got):\n%s", event.Type, diff)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,45 +24,57 @@ import (
 // eventWatch is a watch of a stream. It gives its events to apply in the goroutine that reads them: handed to the reflector, each would wake two
 // more goroutines, which costs more than most events do. The reflector only gets the error that ends the watch.
 type eventWatch struct {
+	answer io.ReadCloser
+	stream *stream
 	cancel context.CancelFunc // of the request
+	apply  func(watch.EventType, *object)
+	begun  sync.Once
 	result chan watch.Event
 }
 
-// newEventWatch reads the events of an answer until it ends, or Stop is called.
 func newEventWatch(answer io.ReadCloser, s *stream, cancel context.CancelFunc, apply func(watch.EventType, *object)) *eventWatch {
-	w := &eventWatch{cancel, make(chan watch.Event, 1)}
-	go func() {
-		defer close(w.result)
-		defer answer.Close()
-		events := newEvents(answer, s)
-		defer events.window.clear()
-		for {
-			what, o, err := events.next()
-			switch o := o.(type) {
-			case *object:
-				apply(what, o)
-			case *metav1.Status:
-				w.result <- watch.Event{Type: watch.Error, Object: o}
-				return
-			default:
-				// After a connection that ended, the next watch goes on where this one was; after anything else, the reflector lists.
-				if ended := errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err); !ended {
-					w.result <- watch.Event{Type: watch.Error, Object: apierrors.NewClientErrorReporter(http.StatusInternalServerError, "WATCH", "ClientWatchDecoding").AsObject(err)}
-				}
-				return
-			}
-		}
-	}()
-	return w
+	return &eventWatch{answer: answer, stream: s, cancel: cancel, apply: apply, result: make(chan watch.Event, 1)}
 }
 
-// ResultChan implements watch.Interface.
-func (w *eventWatch) ResultChan() <-chan watch.Event { return w.result }
+// ResultChan implements watch.Interface. With it, the events begin to be applied.
+func (w *eventWatch) ResultChan() <-chan watch.Event {
+	w.begun.Do(func() { go w.read() })
+	return w.result
+}
 
 // Stop implements watch.Interface. No event is applied afterwards: what the reflector lists then is newer.
 func (w *eventWatch) Stop() {
 	w.cancel()
+	w.begun.Do(w.end)
 	for range w.result {
+	}
+}
+
+func (w *eventWatch) end() {
+	_ = w.answer.Close()
+	close(w.result)
+}
+
+// read applies the events until the answer ends.
+func (w *eventWatch) read() {
+	defer w.end()
+	events := newEvents(w.answer, w.stream)
+	defer events.window.clear()
+	for {
+		what, o, err := events.next()
+		switch o := o.(type) {
+		case *object:
+			w.apply(what, o)
+		case *metav1.Status:
+			w.result <- watch.Event{Type: watch.Error, Object: o}
+			return
+		default:
+			// After a connection that ended, the next watch goes on where this one was; after anything else, the reflector lists.
+			if ended := errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err); !ended {
+				w.result <- watch.Event{Type: watch.Error, Object: apierrors.NewClientErrorReporter(http.StatusInternalServerError, "WATCH", "ClientWatchDecoding").AsObject(err)}
+			}
+			return
+		}
 	}
 }
 
