@@ -68,8 +68,8 @@ var conversions = map[string]struct {
 	},
 	"a webhook that Reloader's chart ignores": {"reloader: {webhookUrl: 'https://example.com/x', custom_annotations: {}}", "{}", "has no effect: - reloader.webhookUrl: Reloader's chart ignores it"},
 
-	"Secrets of registries":        {"global: {imagePullSecrets: [{name: a}, {name: b}]}", "global: {imagePullSecrets: [a, b]}", ""},
-	"Secrets of registries, older": {"reloader: {deployment: {imagePullSecrets: [{name: a}]}}", "imagePullSecrets: [a]", ""},
+	"Secrets of registries":        {"global: {imagePullSecrets: [{name: a}, {name: b}]}", "global: {imagePullSecrets: [{name: a}, {name: b}]}", ""},
+	"Secrets of registries, older": {"reloader: {deployment: {imagePullSecrets: [{name: a}]}}", "imagePullSecrets: [{name: a}]", ""},
 	"an image":                     {"image: {name: stakater/reloader, repository: ghcr.io/stakater/reloader, tag: v1, digest: 'sha256:1', pullPolicy: Never}", "image: {pullPolicy: Never}", "set these yourself: - image.digest, image.name, image.repository, image.tag: this is the image of Reloader"},
 	"an image, older":              {"reloader: {deployment: {image: {name: stakater/reloader, tag: v1, pullPolicy: Always}}}", "image: {pullPolicy: Always}", "- reloader.deployment.image.name, reloader.deployment.image.tag: this"},
 	"replicas":                     {"reloader: {deployment: {replicas: 3}}", "replicas: 3", ""},
@@ -78,7 +78,7 @@ var conversions = map[string]struct {
 		"{global: {imageRegistry: registry.example}, reloader: {logFormat: json, service: {labels: {a: b}, annotations: {c: d}}, deployment: {annotations: {a: b}, pod: {annotations: {c: d}}, " +
 			"containerSecurityContext: {privileged: false}, revisionHistoryLimit: 0, nodeSelector: {a: b}, tolerations: [{key: a}], priorityClassName: high, runtimeClassName: gvisor, schedulerName: other, dnsConfig: {searches: [a]}, hostUsers: false, " +
 			"affinity: {nodeAffinity: {a: b}}, topologySpreadConstraints: [{maxSkew: 1}]}}}",
-		"{global: {imageRegistry: registry.example}, logging: {format: json}, service: {labels: {a: b}, annotations: {c: d}}, deployment: {annotations: {a: b}}, pod: {annotations: {c: d}}, " +
+		"{global: {imageRegistry: registry.example}, logFormat: json, service: {labels: {a: b}, annotations: {c: d}}, deployment: {annotations: {a: b}}, podAnnotations: {c: d}, " +
 			"securityContext: {privileged: false}, revisionHistoryLimit: 0, nodeSelector: {a: b}, tolerations: [{key: a}], priorityClassName: high, runtimeClassName: gvisor, schedulerName: other, dnsConfig: {searches: [a]}, hostUsers: false, " +
 			"affinity: {nodeAffinity: {a: b}}, topologySpreadConstraints: [{maxSkew: 1}]}", "",
 	},
@@ -93,7 +93,7 @@ var conversions = map[string]struct {
 		"reloader: {volumes: [{name: a}], volumeMounts: [{name: a, mountPath: /a}], deployment: {volumes: [{name: b}], volumeMounts: [{name: b, mountPath: /b}]}}",
 		"{extraVolumes: [{name: b}, {name: a}], extraVolumeMounts: [{name: b, mountPath: /b}, {name: a, mountPath: /a}]}", "",
 	},
-	"a level of logs": {"reloader: {logLevel: Debug}", "logging: {verbosity: 4}", ""},
+	"a level of logs": {"reloader: {logLevel: Debug}", "logLevel: 4", ""},
 	"profiles":        {"reloader: {enablePProf: true, pprofAddr: ':6060'}", "pprof: {enabled: true, address: ':6060'}", ""},
 	"probes": {
 		`reloader: {deployment: {livenessProbe: {initialDelaySeconds: 1, timeoutSeconds: 2, failureThreshold: 3, periodSeconds: 4, successThreshold: 1},
@@ -121,9 +121,9 @@ var conversions = map[string]struct {
 
 	"labels": {
 		"reloader: {matchLabels: {a: b}, deployment: {labels: {c: d, provider: stakater, version: v1}}}",
-		"{deployment: {labels: {a: b, c: d}}, pod: {labels: {a: b, c: d}}}", "has no effect: - reloader.deployment.labels.provider, reloader.deployment.labels.version: these labels",
+		"{deployment: {labels: {a: b, c: d}}, podLabels: {a: b, c: d}}", "has no effect: - reloader.deployment.labels.provider, reloader.deployment.labels.version: these labels",
 	},
-	"labels of others":     {"reloader: {deployment: {labels: {version: v1}}}", "{deployment: {labels: {version: v1}}, pod: {labels: {version: v1}}}", ""},
+	"labels of others":     {"reloader: {deployment: {labels: {version: v1}}}", "{deployment: {labels: {version: v1}}, podLabels: {version: v1}}", ""},
 	"no RBAC":              {"reloader: {rbac: {enabled: false, labels: {a: b}}}", "rbac: {create: false}", "set these yourself: - reloader.rbac.labels: commonLabels"},
 	"a ServiceAccount":     {"reloader: {serviceAccount: {create: false, name: mine, labels: {a: b}, annotations: {c: d}}}", "serviceAccount: {create: false, name: mine, labels: {a: b}, annotations: {c: d}}", ""},
 	"the namespace's own":  {"reloader: {serviceAccount: {create: false, name: null}}", "serviceAccount: {create: false, name: default}", "look at these: - reloader.serviceAccount.create: without a name"},
@@ -366,7 +366,7 @@ func TestConvert_Defaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, comment := split(t, output)
-	want, _ := split(t, "{image: {pullPolicy: IfNotPresent}, logging: {verbosity: 2}, rbac: {create: true}, revisionHistoryLimit: 2, serviceAccount: {create: true}}")
+	want, _ := split(t, "{image: {pullPolicy: IfNotPresent}, logLevel: 2, rbac: {create: true}, revisionHistoryLimit: 2, serviceAccount: {create: true}}")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}

@@ -208,7 +208,7 @@ var rules = merged(
 		"reloader.deployment.env.secret":                   typed(secretEnv),
 		"reloader.deployment.env.field":                    typed(fieldEnv),
 		"reloader.deployment.env.existing":                 typed(existingEnv),
-		"reloader.logFormat":                               to("logging.format"),
+		"reloader.logFormat":                               to("logFormat"),
 		"reloader.logLevel":                                typed(logLevel),
 		"reloader.enablePProf":                             ifTrueSets("pprof.enabled", true),
 		"reloader.pprofAddr":                               with("reloader.enablePProf", to("pprof.address")),
@@ -225,7 +225,7 @@ var rules = merged(
 		"reloader.matchLabels":                typed(addLabels),
 		"reloader.deployment.labels":          typed(deploymentLabels),
 		"reloader.deployment.annotations":     to("deployment.annotations"),
-		"reloader.deployment.pod.annotations": to("pod.annotations"),
+		"reloader.deployment.pod.annotations": to("podAnnotations"),
 		"reloader.service.port": says(byHand,
 			"the metrics are on the port of the API, for authorized clients; monitoring.insecurePort serves them to all, at port 9090 of the Service"),
 		"reloader.service.ipFamilies":     says(without, "the Service has the default of the cluster"),
@@ -345,16 +345,16 @@ func webhook(c *conversion, path string, value any) {
 // pullSecrets sets a list of names to those of references to Secrets.
 func pullSecrets(target string) func(c *conversion, path string, references []any) {
 	return func(c *conversion, path string, references []any) {
-		names := []any{}
+		secrets := []any{}
 		for _, reference := range references {
 			m, _ := reference.(map[string]any)
 			if _, is := m["name"].(string); !is {
 				c.fail(path, "must be a list of {name: SECRET}")
 				return
 			}
-			names = append(names, m["name"])
+			secrets = append(secrets, map[string]any{"name": m["name"]})
 		}
-		c.set(target, names)
+		c.set(target, secrets)
 	}
 }
 
@@ -393,7 +393,7 @@ func podSecurity(c *conversion, path string, value any) {
 	c.set("podSecurityContext", value)
 }
 
-// verbosities are the values of logging.verbosity for the levels of Reloader. At 2, what matters is logged.
+// verbosities are the values of logLevel for the levels of Reloader. At 2, what matters is logged.
 var verbosities = map[string]int{"panic": 0, "fatal": 0, "error": 0, "warn": 0, "warning": 0, "info": 2, "debug": 4, "trace": 6}
 
 func logLevel(c *conversion, path, level string) {
@@ -402,11 +402,11 @@ func logLevel(c *conversion, path, level string) {
 		c.fail(path, "must be one of trace, debug, info, warning, error, fatal, panic")
 		return
 	}
-	c.set("logging.verbosity", verbosity)
+	c.set("logLevel", verbosity)
 }
 
 func addLabels(c *conversion, _ string, labels map[string]any) {
-	for _, target := range []string{"deployment.labels", "pod.labels"} {
+	for _, target := range []string{"deployment.labels", "podLabels"} {
 		already, _ := at(c.out, target).(map[string]any)
 		c.set(target, merged(already, labels))
 	}

@@ -41,11 +41,22 @@ func arguments(t *testing.T, objects map[objectKey]*unstructured.Unstructured) [
 // ignored.
 func TestBadValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"image.digst=sha256:1":                      "at '/image': additional properties 'digst' not allowed",
-		"readinessProbe.httpGet.path=/":             "at '/readinessProbe': additional properties",
-		"replicas=two":                              "at '/replicas': got string, want integer",
-		"replicas=0":                                "at '/replicas': minimum",
-		"updateStrategy.rollingUpdate.maxSurge=0":   "updateStrategy.rollingUpdate: maxUnavailable and maxSurge cannot both be 0",
+		"image.digst=sha256:1":                 "at '/image': additional properties 'digst' not allowed",
+		"readinessProbe.httpGet.path=/":        "at '/readinessProbe': additional properties",
+		"replicas=two":                         "at '/replicas': got string, want integer",
+		"replicas=0":                           "at '/replicas': minimum",
+		"replicaCount=3":                       "replicaCount: there is no such value; replicas may be meant",
+		"serviceMonitor.enabled=true":          "serviceMonitor: there is no such value; monitoring.serviceMonitor may be meant",
+		"podLabel.a=b":                         "podLabel: there is no such value; podLabels may be meant",
+		"Tolerations={}":                       "Tolerations: there is no such value; tolerations may be meant",
+		"crds.enabled=true":                    "crds: there is no such value, only global, image, ",
+		"xyz=1":                                "xyz: there is no such value, only global, image, ",
+		"imagePullSecrets={regcred}":           "at '/imagePullSecrets/0': got string, want object",
+		"podDisruptionBudget.maxUnavailable=0": "podDisruptionBudget: with replicas: 2, maxUnavailable: 0 blocks every drain of a node forever",
+		"replicas=1,podDisruptionBudget.minAvailable=1":                                         "podDisruptionBudget: with replicas: 1, minAvailable: 1 blocks every drain of a node forever",
+		"replicas=3,podDisruptionBudget.minAvailable=67%":                                       "podDisruptionBudget: with replicas: 3, minAvailable: 67% blocks every drain of a node forever",
+		"monitoring.serviceMonitor.enabled=true,monitoring.serviceMonitor.namespace=monitoring": "monitoring.serviceMonitor.namespace: needs monitoring.insecurePort",
+		"updateStrategy.rollingUpdate.maxSurge=0":                                               "updateStrategy.rollingUpdate: maxUnavailable and maxSurge cannot both be 0",
 		"namespaces=shop":                           "at '/namespaces': got string, want array",
 		"namespaces={shop,shop}":                    "at '/namespaces': items at 0 and 1 are equal",
 		"namespaces={Shop}":                         "at '/namespaces/0'",
@@ -151,6 +162,19 @@ func TestValuesAreHeeded(t *testing.T) {
 		"another webhook port applies to the pods and does not collide with the Service's port": {
 			set:  []string{"webhook.port=443"},
 			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n  rules:"},
+		},
+		"a ServiceMonitor in another namespace uses the port that needs neither the CA nor a token": {
+			set:  []string{"monitoring.serviceMonitor.enabled=true", "monitoring.serviceMonitor.namespace=prometheus", "monitoring.insecurePort=9090"},
+			want: []string{"namespace: prometheus\n", "namespaceSelector:\n    matchNames: [" + namespace + "]", "path: /metrics\n    port: metrics\n    honorLabels: true"},
+			not:  []string{"bearerTokenFile", "serverName"},
+		},
+		"more objects, as manifests and as texts": {
+			set:  []string{"extraObjects[0].kind=Train", "extraObjects[1]=kind: Boat"},
+			want: []string{"\nkind: Train\n", "\nkind: Boat\n"},
+		},
+		"the name of all objects, of which the full one takes precedence": {
+			set:  []string{"nameOverride=ours"},
+			want: []string{"kind: Deployment\nmetadata:\n  name: ours\n"},
 		},
 		"an existing Secret is not watched": {
 			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine", noPolicies},

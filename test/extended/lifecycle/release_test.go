@@ -107,7 +107,7 @@ func TestLifeOfARelease(t *testing.T) {
 			}
 
 			kept, requests := awaitKept(t, test.filled), poll(t)
-			r.values = append(r.values, "replicas=3", "reload.settle=2s", "logging.verbosity=2", "webhook.timeoutSeconds=2")
+			r.values = append(r.values, "replicas=3", "reload.settle=2s", "logLevel=2", "webhook.timeoutSeconds=2")
 			r.helm(t, "upgrade")
 			deployment := r.deployment(t)
 			if args := deployment.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--settle=2s") || !slices.Contains(args, "--v=2") || *deployment.Spec.Replicas != 3 {

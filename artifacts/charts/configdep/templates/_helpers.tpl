@@ -1,5 +1,5 @@
 {{- define "configdep.name" -}}
-{{- default "configdep-apiserver" .Values.fullnameOverride -}}
+{{- default (default "configdep-apiserver" .Values.nameOverride) .Values.fullnameOverride -}}
 {{- end }}
 
 {{- define "configdep.serviceAccountName" -}}
@@ -83,12 +83,15 @@ configdep-serving-cert
 {{ include "configdep.name" . }}.{{ .Release.Namespace }}.svc
 {{- end }}
 
-{{- /* The endpoint of the monitors, which verify the server's certificate. */ -}}
+{{- /* The endpoint of a monitor, given (dict "root" $ "monitor" its values "insecure" whether it is the port without TLS). */ -}}
 {{- define "configdep.endpoint" -}}
 {{- $root := .root -}}
+path: /metrics
+{{- if .insecure }}
+port: metrics
+{{- else }}
 port: https
 scheme: https
-path: /metrics
 tlsConfig:
   serverName: {{ include "configdep.serverName" $root }}
   ca:
@@ -109,6 +112,7 @@ authorization:
     key: token
 {{- else }}
 bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- end }}
 {{- end }}
 {{- with .monitor.interval }}
 interval: {{ . }}
