@@ -65,18 +65,14 @@ func (s *Source) Remember(previous *Source, g *Graph, at Arrival) {
 	}
 	moved := !s.LastChanged.Equal(&previous.LastChanged)
 	missed := !at.Live && previous.ResourceVersion != s.ResourceVersion
-	before := previous.periods
-	if !g.Used(s.SourceKey) { // what comes to use it a moment later has read no more than the last content
-		before = nil
-	}
 	switch {
 	case slices.EqualFunc(previous.Keys, s.Keys, KeyDigest.same) && (!missed || previous.UID == s.UID && !moved):
 		s.periods, s.after, s.before, s.since = previous.periods, previous.after, previous.before, previous.since
 		return
 	case missed: // it may have had other contents meanwhile
-		s.periods = addPeriods(before, previous.began(), unseen(at.Since, at.Seen))
+		s.periods = addPeriods(previous.periods, previous.began(), unseen(at.Since, at.Seen))
 	default:
-		s.periods = addPeriods(before, previous.began())
+		s.periods = addPeriods(previous.periods, previous.began())
 	}
 	if s.after, s.before = at.from(), at.Seen; previous.UID == s.UID && !moved && !s.sets(previous) || missed && previous.hasOther(s) {
 		s.since = time.Time{} // the removal of a key leaves no time, and a list may show it together with an earlier change

@@ -50,23 +50,6 @@ func (p *periodsOf) use(is bool) {
 	p.g.SetWorkload(w, Patterns{})
 }
 
-// TestPeriods_OfASourceThatNothingUses: most sources of a cluster are not used, and some of them are written all the time.
-func TestPeriods_OfASourceThatNothingUses(t *testing.T) {
-	p := newPeriodsOf(t)
-	p.write(0, "a=1")
-	p.start()
-	p.write(10, "b=2")
-	p.see(10)
-	p.use(false)
-	p.write(20, "c=3")
-	p.see(20)
-	p.use(true)
-	p.expect("b, @10 10 10", "c, @20 20 20")
-	p.write(30, "d=4")
-	p.see(30)
-	p.expect("b, @10 10 10", "c, @20 20 20", "d, @30 30 30")
-}
-
 func second(s int) time.Time { return podTime.Add(time.Duration(s) * time.Second) }
 
 func dataOf(pairs ...string) map[string]string {
