@@ -102,7 +102,7 @@ func (e *Evaluation) recorded(t *tracked) *judge.Recorded {
 	if !known || !e.Comparable() || e.Policy.Mode == policy.Off || scopeIn(entry.Content) != scopeIn(t.Content()) {
 		return nil
 	}
-	out := &judge.Recorded{Same: entry.Content == t.Content(), At: r.At, Proven: entry.Adopted.IsZero(), For: r.For}
+	out := &judge.Recorded{Same: entry.Content == t.Content(), At: r.At, Proven: entry.Adopted.IsZero(), For: r.For, Hash: r.Hash}
 	if !out.Proven {
 		out.At = entry.Adopted
 	}

@@ -34,6 +34,8 @@ type Recorded struct {
 	Proven bool
 	// For is the hash on the pods that the record is about; empty: it is about all pods.
 	For string
+	// Hash is the hash of the content that was recorded, of all sources.
+	Hash string
 }
 
 // Facts are what is known about a workload, besides its pods, at one time.

@@ -214,7 +214,7 @@ func (r *reading) isFirst(first *content, w *window) bool {
 // have read what was there before: unless it is older than this content, and that was done when there had been the same before.
 func (j *Judge) createdFor(p *dependency.Pod, c *dependency.PodContainer, r *reading, recorded *Recorded) bool {
 	hash, at := p.StartedFor(c)
-	if j.Sources[r.source].Unhashed || r.current < len(r.periods)-1 || hash == "" || hash != j.Hash && (recorded == nil || !recorded.Same || recorded.For != hash) {
+	if j.Sources[r.source].Unhashed || r.current < len(r.periods)-1 || hash == "" || hash != j.Hash && (recorded == nil || !recorded.Same || recorded.For != hash && recorded.Hash != hash) {
 		return false
 	}
 	i := slices.IndexFunc(r.periods, func(p content) bool { return p.same })
