@@ -229,7 +229,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.isIgnored(&entry):
 		return false
 	case t.counted.Kind == dependency.SecretProviderClass: // its content is told by the pods alone
-		return v.State == judge.Stale && v.Since.After(entry.Adopted) && !v.Since.Before(e.Record.At.Truncate(time.Second)) || v.Doubt
+		return unread && v.Since.After(entry.Adopted) && !v.Since.Before(e.Record.At.Truncate(time.Second))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope()
 	case entry.Content != t.Content():

@@ -35,7 +35,10 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 	for _, c := range changes {
 		periods := e.graph.Periods(e.sourceKey(&c.counted))
 		changed := periods[len(periods)-1].Before
-		if changed.IsZero() { // before this process began to look
+		switch {
+		case c.counted.Kind == dependency.SecretProviderClass: // as its pods tell, at any time of that second
+			changed = c.since.Add(time.Second)
+		case changed.IsZero(): // before this process began to look
 			changed = periods[len(periods)-1].Written
 		}
 		begun := changed

@@ -77,7 +77,7 @@ func (j *Judge) judge(p *dependency.Pod, c *dependency.PodContainer, r *reading)
 	v := Verdict{State: Unknown, Reason: ReasonSourceMissing}
 	switch {
 	case s.Mounted != nil:
-		v = mounted(c, s.Mounted(p))
+		v = j.mounted(p, c, s.Mounted(p))
 	case r.current >= 0:
 		w := j.window(p, c, r.file)
 		v = j.compare(p, c, r, &w)
@@ -108,11 +108,14 @@ func onlyParts(uses []dependency.Use) bool {
 }
 
 // mounted judges a container by what its pod has mounted of a SecretProviderClass.
-func mounted(c *dependency.PodContainer, m dependency.Mounted) Verdict {
+func (j *Judge) mounted(p *dependency.Pod, c *dependency.PodContainer, m dependency.Mounted) Verdict {
+	w := j.window(p, c, true)
 	switch {
-	case !m.Updated, !c.Started.IsZero() && c.Started.After(m.Written.Add(VolumeMargin)):
+	case !m.Updated, w.from.After(m.Written):
 		return Verdict{State: Current, Reason: ReasonStartedAfter}
-	case c.Started.Add(second + ClockMargin).Before(m.Written):
+	case w.broken:
+		return Verdict{State: Unknown, Reason: ReasonNodeClock, Since: m.Written}
+	case w.to.Before(m.Written):
 		return Verdict{State: Stale, Reason: ReasonStartedBefore, Since: m.Written}
 	default:
 		return Verdict{State: Unknown, Reason: ReasonClockMargin, Doubt: true, Since: m.Written}
