@@ -48,7 +48,7 @@ type agentReport struct {
 	has     bool
 }
 
-var kindNames = map[streamID]string{configMaps: "ConfigMap", secrets: "Secret"}
+var kindNames = map[streamID]string{configMaps: "ConfigMap", secrets: "Secret", podStatuses: "SecretProviderClass"}
 
 // text returns the annotation of a report.
 func (r *agentReport) text(of sourceSet) string {
@@ -168,9 +168,9 @@ func (h *history) addAgents(begin int) {
 	}
 	for i := range h.Workloads {
 		s := &h.Workloads[i]
-		s.Agents = sourceSet(1 + m.IntN(1<<sourceCount-1))
+		s.Agents = sourceSet(1 + m.IntN(1<<firstSources-1))
 		if m.IntN(3) == 0 {
-			s.Required = s.Agents & sourceSet(m.IntN(1<<sourceCount))
+			s.Required = s.Agents & sourceSet(m.IntN(1<<firstSources))
 		}
 		if m.IntN(4) > 0 {
 			s.Variants = [2]int{readsNothing, readsNothing}

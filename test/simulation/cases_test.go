@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,11 @@ func before(then ...operation) []operation {
 }
 
 const s0 = 2
+
+// rotation changes the content of the SecretProviderClass, and lets all drivers update their pods.
+var rotation = []operation{do("rotate", 0, 0), {Do: "poll"}, {Do: "poll", A: 1}, {Do: "poll", A: 2}}
+
+func mounts(h *history) { h.Workloads[0].Mounts = true }
 
 // cases are histories that once revealed a bug, each named after what must or must not happen.
 var cases = map[string]*history{
@@ -242,6 +248,12 @@ var cases = map[string]*history{
 	}),
 	"DoubtEndsWithARestartAlthoughAnotherSourceIsIgnoredLater": one(has(3, 1), birth, lead, create, has(s0, 1), calm, operation{Do: "delete source", A: s0}, wait(time.Minute),
 		operation{Do: "mark source", A: 3}, calm).with(func(h *history) { h.Workloads[0] = opted("Deployment", 4, 4) }),
+	// Containers that start soon after a driver has updated what their pods have mounted.
+	"MountedClassInDoubtIsAdopted": one(before(slices.Concat([]operation{optOut, calm}, rotation, []operation{wait(time.Minute), do("restart container", 0, 0), do("restart container", 0, 1),
+		do("opt in at rest", 0, 0)})...)...).with(mounts),
+	"MountedClassIsReadByARestartInPlace": one(before(slices.Concat(rotation, []operation{calm})...)...).with(mounts).with(func(h *history) {
+		h.Workloads[0].Variants, h.Workloads[0].Annotations[strategyAnnotation] = [2]int{restartable(readsS0), restartable(readsS0)}, "in-place"
+	}),
 	"SettlesInTheSecondOfTheStart": one(birth, lead, has(s0, 1), create, calm, change(s0, 0, 2), wait(500*time.Millisecond), change(s0, 0, 3), calm),
 	"NoReplicas":                   one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...),
 	"NoReplicasOfAStatefulSet":     one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...).with(func(h *history) { h.Workloads[0].Kind = "StatefulSet" }),

@@ -8,20 +8,22 @@ import (
 	"strings"
 )
 
-// There are few sources with simple contents, so that equal content recurs and workloads share sources. The first
-// two are ConfigMaps, the others Secrets.
+// There are few sources with simple contents, so that equal content recurs and workloads share sources. Of the first
+// ones, which most workloads read, two are ConfigMaps and two Secrets; one of each kind follows, and the SecretProviderClass.
 const (
-	sourceCount = 4
-	keyCount    = 3
-	valueCount  = 6 // besides absent
+	firstSources = 4
+	sourceCount  = 6
+	class        = sourceCount
+	keyCount     = 3
+	valueCount   = 6 // besides absent
 )
 
 var (
-	sourceNames = [sourceCount]string{"c0", "c1", "s0", "s1"}
+	sourceNames = [sourceCount + 1]string{"c0", "c1", "s0", "s1", "c2", "s2", "k0"}
 	keyNames    = [keyCount]string{"a", "b", "c"}
 )
 
-func isSecret(source int) bool { return source >= 2 }
+func isSecret(source int) bool { return source == 2 || source == 3 || source == 5 }
 
 // value is the value of one key; 0: the key is absent.
 type value uint8

@@ -21,13 +21,16 @@
 //   - no server writes an object too often, whatever its owner does.
 //
 // Only the documented limits excuse a false verdict: content that was there and back, removed or deleted unseen; a source deleted while no template named it; a
-// late watch of a removal; content and pods of the same second and clocks that differ; and clocks that differ by more than is assumed. With -v, the test prints
-// how often each was the case, and how often a server did not know.
+// late watch of a removal; content and pods of the same second and clocks that differ, or volumes that were set up before; a kubelet whose watch lags; and clocks
+// that differ by more than is assumed. With -v, the test prints how often each was the case, and how often a server did not know.
 //
 // This is the only model of kubelets and containers in one process (kubelet_test.go): the examples of pkg/judge and pkg/policy say what each rule is for, and the
 // histories whether they are true together. In two of three histories, pods start slowly, volumes are refreshed late, variables come from a cache, containers
 // crash for a while, pods end slowly, kubelets forget containers, and clocks of nodes are wrong. Each verdict Unknown needs a cause that the world knows; with -v,
 // the test prints how often each was the case. A release, and opting in, when nothing else happens, restart nothing.
+//
+// In some histories, workloads mount a SecretProviderClass, which the drivers of nodes update at different times (class_test.go), read more sources than others,
+// or are scaled by an autoscaler while their pods are being replaced. Workloads that are custom resources are not simulated.
 //
 // The model is simpler than a cluster: controllers see everything at once, and act at once or every 100 ms.
 //

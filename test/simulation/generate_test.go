@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,7 +36,7 @@ func generate(seedNumber uint64) *history {
 		if m.IntN(4) == 0 {
 			annotation := pick(m, toggled...)
 			s.Annotations[annotation] = pick(m, slices.DeleteFunc(slices.Sorted(maps.Keys(vocabulary[annotation])), func(text string) bool {
-				return text == "in-place" || text == "agent" // see addInPlace and addAgents
+				return text == "in-place" || text == "agent" || strings.HasPrefix(text, "secretproviderclass") // see addInPlace, addAgents and addClass
 			})...)
 		}
 		if m.IntN(10) == 0 {
@@ -45,7 +46,7 @@ func generate(seedNumber uint64) *history {
 		h.Workloads = append(h.Workloads, s)
 	}
 	var first []operation
-	for slot := range sourceCount {
+	for slot := range firstSources {
 		if m.IntN(6) > 0 {
 			first = append(first, operation{Do: "create source", A: slot, Content: m.content()})
 		}
@@ -91,5 +92,34 @@ func generate(seedNumber uint64) *history {
 	h.addKubelets(begin)
 	h.addInPlace(begin)
 	h.addAgents(begin)
+	h.addWide(begin)
+	h.addClass(begin)
 	return h
+}
+
+// addWide gives workloads of an eighth of the histories templates that read all sources, and autoscalers to those of an eighth, which scale them while pods are
+// being replaced.
+func (h *history) addWide(begin int) {
+	m := maker{rand.New(rand.NewPCG(h.Seed, 6)), h}
+	insert := func(at int, operations ...operation) { h.Operations = slices.Insert(h.Operations, at, operations...) }
+	anywhere := func() int { return begin + m.IntN(len(h.Operations)-begin+1) }
+	last := func() int { return firstSources + m.IntN(sourceCount-firstSources) }
+	if slot := m.workload(); m.IntN(8) == 0 && h.Workloads[slot].Agents == 0 && !hasRestarter(h.Workloads[slot].Variants[0]) {
+		h.Workloads[slot].Variants[m.IntN(2)] = widest
+		h.Workloads[slot].Variants[m.IntN(2)] = widest + m.IntN(len(wide))
+		for range 6 + m.IntN(6) {
+			insert(anywhere(), pick(m, operation{Do: "set content", A: last(), Content: m.content()}, operation{Do: "set content", A: m.source(), Content: m.content()},
+				operation{Do: "recreate source", A: last(), B: 1, Content: m.content()}, operation{Do: "mark source", A: last(), B: m.IntN(2)}))
+		}
+		for source := range sourceCount {
+			insert(m.IntN(begin+1), operation{Do: "create source", A: source, Content: m.content()})
+		}
+	}
+	if m.IntN(8) > 0 {
+		return
+	}
+	for range 3 + m.IntN(4) {
+		insert(anywhere(), operation{Do: "set content", A: m.source(), Content: m.content()}, operation{Do: "wait", Wait: pick(m, 0, time.Second, 1500*time.Millisecond)},
+			operation{Do: "autoscale", A: m.workload(), B: 1 + m.IntN(6), C: m.IntN(1000), Wait: pick(m, 50*time.Millisecond, 300*time.Millisecond, 2*time.Second, 15*time.Second)})
+	}
 }

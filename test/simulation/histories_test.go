@@ -213,6 +213,7 @@ func (t tally) check(test *testing.T, histories int) {
 		"restarts in doubt":                      histories / 40,
 		"releases":                               histories / 40,
 		"workloads opted in at rest":             histories / 100,
+		"updates of mounted classes":             histories / 4,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)

@@ -73,7 +73,7 @@ type maker struct {
 	h *history
 }
 
-func (m maker) source() int   { return m.IntN(sourceCount) }
+func (m maker) source() int   { return m.IntN(firstSources) }
 func (m maker) workload() int { return m.IntN(len(m.h.Workloads)) }
 func (m maker) server() int   { return m.IntN(m.h.Servers) }
 
@@ -197,6 +197,9 @@ var actions = map[string]action{
 		func(s *simulation, o operation) bool { return s.world.editSource(o.A, o.B == 1) }},
 	// A source comes back as it was before it was deleted.
 	"return source": {0, none, func(s *simulation, o operation) bool { return s.world.createSource(o.A, s.world.sources[o.A].gone) }},
+	// The content of the SecretProviderClass changes in its store, and the driver of a node looks for that.
+	"rotate": {0, none, func(s *simulation, _ operation) bool { s.world.stored++; return true }},
+	"poll":   {0, none, func(s *simulation, o operation) bool { return s.world.poll(o.A, o.B == 0) }},
 	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
 		func(s *simulation, o operation) bool { return s.world.markSource(o.A, o.B == 1) }},
 
@@ -241,6 +244,15 @@ var actions = map[string]action{
 	"agents": {0, none, onWorkload(func(w *world, d *workload, o operation) bool {
 		return w.setAgents(d, agents{delay: o.Wait, late: time.Duration(o.C) * time.Second, fails: o.B == 1, silent: o.B == 2})
 	})},
+	// An autoscaler changes the replicas again and again. Without a weight: addWide adds it.
+	"autoscale": {0, none, func(s *simulation, o operation) bool {
+		for range o.B {
+			o.C = o.C*5 + 3
+			s.world.scale(o.A, 1+o.C/4%4, false)
+			s.sleep(o.Wait)
+		}
+		return true
+	}},
 	"start run": {2, aWorkload, onWorkload(func(w *world, d *workload, _ operation) bool { return w.startRun(d) })},
 	"end runs":  {1, aWorkload, onWorkload(func(w *world, d *workload, _ operation) bool { return w.endRuns(d) })},
 
@@ -288,11 +300,11 @@ var actions = map[string]action{
 			return w.installed
 		}},
 
-	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(podStatuses))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = true; return true }},
-	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(podStatuses))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = false; return true }},
-	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(podStatuses))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].relist = true; return true }},
 	"impair": {3, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {

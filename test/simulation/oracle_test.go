@@ -97,7 +97,7 @@ type reads struct {
 
 func (r *reads) String() string {
 	return fmt.Sprintf("server %d: container %d of pod %d of %s read %s %v of revision %d, which is %v now", r.id, r.container, r.pod.uid, workloadName(r.m.slot),
-		sourceNames[r.source], r.read.content, r.read.since, r.view.sources[r.source].content)
+		sourceNames[r.source], r.read.content, r.read.since, r.now().content)
 }
 
 // rules returns the rules of a workload as a server has read it.
@@ -118,8 +118,11 @@ func (s *server) eachReads(m *manifest, f func(*reads)) {
 			if p.containers[i].started == 0 || p.template.image == crashing && role != initContainer {
 				continue
 			}
-			for source := range sourceCount {
-				scope := rules.scope(m.template.variant, source, s.view.sources[source].mark)
+			for source := range sourceNames {
+				if source == class && (p.mount == nil || !m.mounts) {
+					continue
+				}
+				scope := rules.scope(m.template.variant, source, s.now(source, p).mark)
 				for _, files := range []bool{false, true} {
 					keys := scope.keys(m.template.variant, i, source, files)
 					r := reads{s, m, &rules, p, i, source, files, scope, keys, keys, p.containers[i].read[asFiles(files)][source]}
@@ -152,7 +155,7 @@ func asFiles(files bool) int {
 // missing reports whether a container of the current template, or of that of its pod, could not be started with what the server, or the container, has read of the source, so that this
 // is no content for it.
 func (r *reads) missing() bool {
-	now := &r.view.sources[r.source]
+	now := r.now()
 	uses := slices.Concat(usesOf(r.m.template.variant), usesOf(r.pod.template.variant))
 	return !r.scope.whole && slices.ContainsFunc(uses, func(u use) bool {
 		return u.source == r.source && (!u.starts(now.present, now.content) || !u.starts(r.read.content != content{}, r.read.content))
@@ -161,7 +164,10 @@ func (r *reads) missing() bool {
 
 // stale reports whether the container has read other content than the server has read last.
 func (r *reads) stale() bool {
-	return r.scope.differ(r.source, r.keys, r.files || r.scope.whole, r.read.content, r.view.sources[r.source].content)
+	if r.source == class { // the server may have yet to read what the container has
+		return r.now().content[0] > r.read.content[0]
+	}
+	return r.scope.differ(r.source, r.keys, r.files || r.scope.whole, r.read.content, r.now().content)
 }
 
 // behind reports whether the server has yet to read what the container has read.
@@ -173,7 +179,7 @@ func (r *reads) behind() bool {
 // isAdopted reports whether the current content was adopted by the container.
 func (r *reads) isAdopted() bool {
 	return slices.ContainsFunc(r.world.oracle.adopted[r.by()], func(c content) bool {
-		return !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, c, r.view.sources[r.source].content)
+		return !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, c, r.now().content)
 	})
 }
 
@@ -181,12 +187,14 @@ func (r *reads) by() adoptedBy {
 	return adoptedBy{r.pod.uid, r.container, r.source, r.pod.containers[r.container].started}
 }
 
-// doubtful reports whether the source changed at about the time when the container started, or unseen.
-func (r *reads) doubtful() bool { return r.isNear() || r.isUnseen() }
+// doubtful reports whether the source changed at about the time when the container started or it was adopted, or unseen, or the kubelet has forgotten the start.
+func (r *reads) doubtful() bool {
+	return r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[r.m.uid]) || r.pod.containers[r.container].at.IsZero()
+}
 
 // margin is by how much the times of a change and a start may differ, with clocks and delays of streams.
 func (r *reads) margin() time.Duration {
-	if r.files {
+	if r.files || r.source == class {
 		return judge.VolumeMargin + 3*time.Second
 	}
 	return judge.ClockMargin + 3*time.Second
@@ -205,7 +213,7 @@ func (r *reads) margins() (from, to time.Time) {
 // isNear reports whether the source changed at about the time when the container started.
 func (r *reads) isNear() bool {
 	from, to := r.margins()
-	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
 		near := ch.at.After(from) && ch.at.Before(to)
 		if at, read := r.view.readAt[r.source][ch.to]; read && !ch.dated { // nothing else tells when it was made
 			if r.pod.created.After(from) {
@@ -220,29 +228,32 @@ func (r *reads) isNear() bool {
 // isUnseen reports whether no event told a change that the container may not have read.
 func (r *reads) isUnseen() bool {
 	from, _ := r.margins()
-	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
 		return !r.view.read[r.source][ch.to] && (!ch.dated || ch.at.After(from))
 	})
 }
 
 // unseen reports whether the server has not read the state of the source that the container has read: it did not run, or read it in a list later.
-func (r *reads) unseen() bool { _, seen := r.view.read[r.source][r.read.since]; return !seen }
+func (r *reads) unseen() bool {
+	_, seen := r.view.read[r.source][r.read.since]
+	return !seen && r.source != class // the last state tells of those before
+}
 
 // wasBefore reports whether the source had the current content before the container read other content.
 func (r *reads) wasBefore() bool {
-	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
-		return ch.from < r.read.since && !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, ch.was, r.view.sources[r.source].content)
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
+		return ch.from < r.read.since && !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, ch.was, r.now().content)
 	})
 }
 
 // undated reports whether a change since then left no time.
 func (r *reads) undated() bool {
-	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool { return ch.from >= r.read.since && !ch.dated })
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.from >= r.read.since && !ch.dated })
 }
 
 // lateUndated reports whether the server has read a change late that left no time, since the container started.
 func (r *reads) lateUndated() bool {
-	return slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
 		at, read := r.view.readAt[r.source][ch.to]
 		return read && !ch.dated && at.Sub(ch.at) > judge.ClockMargin/2
 	})
@@ -276,8 +287,12 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "the source or a key is missing"
 	case v.Reason == judge.ReasonFilesChanged && r.files && r.stale():
 		return "files changed"
+	case v.Reason == judge.ReasonFilesChanged && r.lateUndated():
+		return "late watch"
 	case r.isNear():
 		return "a change at about the time of the start"
+	case r.source == class && (r.lags(podStatuses) || !r.now().present):
+		return "it is not known yet what the pod has mounted"
 	case r.isUnseen():
 		return "a change was not seen, or a list showed it"
 	case r.view.first[r.source].written.After(from):
@@ -299,14 +314,14 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 
 // stuck reports whether a volume kept its files because it could not be refreshed.
 func (r *reads) stuck() bool {
-	return r.files && slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
+	return r.files && slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
 		return ch.to > r.pod.born && slices.ContainsFunc(usesOf(r.m.template.variant), func(u use) bool { return u.source == r.source && u.mounted() && !u.startsWith(reading{ch.is, ch.to}) })
 	})
 }
 
 // flashed reports whether there was content that a volume had no time to show, because it could not be refreshed soon after.
 func (r *reads) flashed() bool {
-	changes := r.world.changes[r.source]
+	changes := r.changes()
 	for i := range changes[:max(0, len(changes)-1)] {
 		ch, next := &changes[i], &changes[i+1]
 		starts := func(c content, since uint64) bool {
@@ -319,12 +334,19 @@ func (r *reads) flashed() bool {
 	return false
 }
 
-// sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one.
+// sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one, or the volumes of the
+// pod had been set up.
 func (r *reads) sameSecond() bool {
 	skews := &r.world.skews
-	return skews.Nodes[r.pod.node()] != skews.API && slices.ContainsFunc(r.world.changes[r.source], func(ch rewriting) bool {
-		return seconds(ch.at.Add(skews.API)).Equal(seconds(r.pod.created))
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
+		return (skews.Nodes[r.pod.node()] != skews.API || r.files && r.pod.setUp.Before(ch.at)) && seconds(ch.at.Add(skews.API)).Equal(seconds(r.pod.created))
 	})
+}
+
+// lagged reports whether the source was written so shortly before the container started that its kubelet may not have seen that.
+func (r *reads) lagged() bool {
+	started := r.pod.containers[r.container].real
+	return !r.files && slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return !ch.at.After(started) && started.Sub(ch.at) <= r.world.kubelets.Lag })
 }
 
 // excuse returns the documented limit because of which a verdict may be wrong; empty: there is none.
@@ -342,6 +364,10 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "there and back unseen"
 	case r.sameSecond():
 		return "same second"
+	case r.source == class && !r.now().present:
+		return "what another pod of the name has mounted"
+	case v.State == judge.Current && r.lagged():
+		return "the kubelet lags"
 	case r.flashed():
 		return "content that went before a volume was refreshed"
 	default:
@@ -370,7 +396,7 @@ func (o *oracle) arrived(s *server) {
 				why.again = why.again || r.pod.identity == m.template.identity()
 			case r.doubtful():
 				why.again = why.again || r.pod.identity == m.template.identity()
-				why.doubts = append(why.doubts, cause{m.uid, r.source, r.view.sources[r.source].changed, *r.rules})
+				why.doubts = append(why.doubts, cause{m.uid, r.source, r.now().changed, *r.rules})
 			}
 		})
 		if before := s.why[slot]; why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
@@ -385,9 +411,9 @@ func (why *reason) add(r *reads) {
 	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
 		why.changed = changed
 	}
-	why.there = why.there || r.view.sources[r.source].present
+	why.there = why.there || r.now().present && r.source != class // which no release writes
 	from, _ := r.margins()
-	for _, ch := range r.world.changes[r.source] {
+	for _, ch := range r.changes() {
 		if (ch.from == r.read.since || ch.at.After(from)) && (why.since.IsZero() || ch.at.Before(why.since)) {
 			why.since = ch.at
 		}
@@ -416,14 +442,14 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
 	switch {
-	case r.reload != nil, m == nil, !s.alive:
+	case r.reload != nil, m == nil, !s.alive, r.late && !rules.managed(): // the namespace did otherwise when it was sent
 	case restarts:
 		if hash := set[hashAnnotation]; r.reload == nil && hash != nil && *hash == d.template.annotations[hashAnnotation] && last.recreating == "" && names == "" &&
 			s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(s, d, m, rules, last, r.terminating && s.view.terminating)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(last.restarted) {
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
@@ -435,7 +461,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			last.by = nil // it was made earlier
 		}
 	}
-	if v, found := set[appliedAnnotation]; found {
+	if v, found := set[appliedAnnotation]; found && ptr.Deref(v, "") != last.sources { // else it was removed, and is restored
 		last.sources, last.rules = ptr.Deref(v, ""), rules
 	}
 	if v, found := set[hashAnnotation]; found {
@@ -455,9 +481,10 @@ func (w *world) onWrongClock(d *workload) bool {
 	return slices.ContainsFunc(d.pods, func(p *pod) bool { return w.skews.wrong(p.node()) })
 }
 
-// changedAfter reports whether content has changed after a time.
-func (w *world) changedAfter(at time.Time) bool {
-	return slices.ContainsFunc(w.changes[:], func(of []rewriting) bool { return len(of) > 0 && of[len(of)-1].at.After(at) })
+// changedAfter reports whether content has changed at or after a time, also what a pod of the workload has mounted.
+func (w *world) changedAfter(d *workload, at time.Time) bool {
+	after := func(of []rewriting) bool { return len(of) > 0 && !of[len(of)-1].at.Before(at) }
+	return slices.ContainsFunc(w.changes[:], after) || slices.ContainsFunc(d.pods, func(p *pod) bool { return p.mount != nil && p.mount.updated(at.Add(-statusMargin)) })
 }
 
 // restarts judges an automatic restart. Terminating: the server knew that the namespace is being deleted.
@@ -467,6 +494,7 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	if release := rules.release; release > 0 && why.there { // owners write content and templates
 		settle, most = release, 4*release
 	}
+	older := slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant })
 	o.tally["restarts"]++
 	if o.lagged[d.uid] = s.lags(pods); rules.inPlace {
 		o.adoptedAt[d.uid] = time.Now()
@@ -485,9 +513,9 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && !why.stale: // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
-	case last.by == s && last.rules == rules && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
+	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && last.recreating == "":
+	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
@@ -495,7 +523,7 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case len(why.doubts) == 0 && s.show(m).kept:
 		o.tally["restarts that give back the template of pods"]++
 		return
-	case len(why.doubts) == 0 && slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant }):
+	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return
 	case len(why.doubts) == 0 && (!o.world.skews.small() || s.lags(pods) || m.kind == "Deployment" && s.lags(replicaSets)):
@@ -532,7 +560,7 @@ func (o *oracle) adopts(s *server, d *workload, rules rules, text, hash string) 
 	o.tally["records"]++
 	last, known := o.recorded[d.uid]
 	may := !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
-	for source := range sourceCount {
+	for source := range sourceNames {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
 		content, _, adopts := strings.Cut(now.Sources[id], "@")
 		if before, _, _ := strings.Cut(was.Sources[id], "@"); !adopts || before == content && keyID(last.hash) == keyID(hash) {
@@ -550,7 +578,7 @@ func (o *oracle) admitted(s *server, d *workload) {
 	var was, now record
 	_ = json.Unmarshal([]byte(o.recorded[d.uid].sources), &was) // empty, if there was none
 	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &now)
-	for source := range sourceCount {
+	for source := range sourceNames {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
 		content, _, adopts := strings.Cut(now.Sources[id], "@")
 		if before, _, _ := strings.Cut(was.Sources[id], "@"); adopts && before != content {
@@ -570,7 +598,7 @@ func (o *oracle) adopt(s *server, d *workload, source int) {
 		for _, p := range of {
 			for i := range p.containers {
 				by := adoptedBy{p.uid, i, source, p.containers[i].started}
-				o.adopted[by] = append(o.adopted[by], s.view.sources[source].content)
+				o.adopted[by] = append(o.adopted[by], s.now(source, p).content)
 			}
 		}
 	}
@@ -616,7 +644,7 @@ func (s *server) show(m *manifest) (out *shown) {
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
 			of := s.view.pods[p.Name]
 			out.kept = out.kept || p.Hash == e.Hash && p.Deleted.IsZero()
-			begun = begun && (p.Hash != w.Marks.TemplateHash || !slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting == "" }))
+			begun = begun && (p.Hash != w.Marks.TemplateHash || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" }))
 			for i := range p.Containers {
 				var n int
 				_, _ = fmt.Sscanf(p.Containers[i].Name, "container-%d", &n)
@@ -705,6 +733,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	switch {
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
+	case r.updatedAround(o.adoptedAt[d.uid]):
+		o.tally["not applied, updated as content was adopted"]++
 	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < r.margin():
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins

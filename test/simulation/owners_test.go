@@ -178,6 +178,9 @@ func (w *world) scale(slot, replicas int, owner bool) bool {
 	if owner {
 		manager, d.holder.replicas = "owner", replicas
 	}
+	if s := d.set(d.largest); d.kind == "Deployment" && 0 < d.replicas && d.replicas < replicas && s != nil && d.hasPods(s) {
+		w.addPod(d, s, 0) // in a rollout, ReplicaSets are scaled in proportion
+	}
 	return w.write(d, manager, func(m *manifest) { m.replicas = replicas })
 }
 

@@ -28,6 +28,7 @@ type pod struct {
 	version      uint64               // the revision of its last change
 	changed      bool                 // since then
 	mounted      bool                 // whether its volumes are set up
+	mount        *mount               // the volume of the SecretProviderClass; nil: it is not set up, or there is none
 	files        [sourceCount]reading // the content with which its volumes were set up
 	terminating  bool                 // it is being deleted
 	setUp, told  time.Time            // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
@@ -42,11 +43,11 @@ type pod struct {
 
 // container is what the oracle must know: with what content it was started.
 type container struct {
-	started uint64                  // the revision of the world; 0: not started
-	real    time.Time               // when that was
-	at      time.Time               // the same by the clock of the node; zero: its kubelet has forgotten it
-	read    [2][sourceCount]reading // as variables, and as files
-	until   time.Time               // it does not start earlier
+	started uint64                      // the revision of the world; 0: not started
+	real    time.Time                   // when that was
+	at      time.Time                   // the same by the clock of the node; zero: its kubelet has forgotten it
+	read    [2][sourceCount + 1]reading // as variables, and as files
+	until   time.Time                   // it does not start earlier
 	// restarts is how often it was started again.
 	restarts int32
 	ran      bool
@@ -155,6 +156,9 @@ func (w *world) startAll(d *workload, p *pod) {
 		for s := range p.files {
 			p.files[s] = w.reading(s)
 		}
+		if d.mounts {
+			w.mount(p)
+		}
 	}
 	for i := range spec {
 		if p.containers[i].started == 0 && w.canStart(p, i) {
@@ -194,6 +198,9 @@ func (w *world) startContainer(d *workload, p *pod, i int) {
 		if u.mounted() {
 			c.read[1][u.source] = w.file(p, u)
 		}
+	}
+	if p.mount != nil {
+		c.read[0][class], c.read[1][class] = p.mount.reading(), p.mount.reading()
 	}
 	p.start(i, c)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
@@ -253,6 +260,7 @@ func (w *world) end(d *workload, p *pod) {
 	d.pods = slices.DeleteFunc(slices.Clone(d.pods), func(o *pod) bool { return o == p })
 	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
 	w.tellPod(d, p, true)
+	w.tellMount(p, true)
 }
 
 // drainPod deletes one of the pods, or makes its node lost.
@@ -279,6 +287,9 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 // object returns a pod as an API object.
 func (p *pod) object() *corev1.Pod {
 	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
+	if p.mount != nil {
+		addClass(&t.Spec)
+	}
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: p.name, UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: p.labels, ResourceVersion: fmt.Sprint(p.version),
 		Annotations: merged(t.Annotations, p.annotations), CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{p.owner},

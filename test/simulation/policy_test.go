@@ -50,17 +50,19 @@ var vocabulary = map[string]map[string]meaning{
 	reloadAnnotation: {"auto": {mode: "auto"}, "matched": {mode: "matched"}, "listed": {mode: "listed"}, "off": {mode: "off"}},
 	excludeAnnotation: {
 		"configmap/c0":           {sources: 0b0001},
-		"secret/*":               {sources: 0b1100},
+		"secret/*":               {sources: 0b101100},
 		"configmap/c1,secret/s0": {sources: 0b0110},
 	},
-	kindsAnnotation: {"configmap": {sources: 0b0011}, "secret": {sources: 0b1100}},
+	kindsAnnotation: {"configmap": {sources: 0b010011}, "secret": {sources: 0b101100}, "secretproviderclass": {sources: 1 << class}},
 	liveAnnotation:  {"true": {yes: true}, "false": {}},
 	sourcesAnnotation: {
-		"configmap/c*":       {sources: 0b0011},
+		"configmap/c*":       {sources: 0b010011},
 		"secret/s1":          {sources: 0b1000},
-		"secret/s?":          {sources: 0b1100},
+		"secret/s?":          {sources: 0b101100},
 		"configmap/c1":       {sources: 0b0010},
 		"configmap/c0-other": {other: true},
+
+		"secretproviderclass/k?": {sources: 1 << class},
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
@@ -85,7 +87,7 @@ func (r *rules) managed() bool { return r.mode != "off" && !r.invalid }
 
 // rulesOf reads the annotations of a workload and of its namespace.
 func rulesOf(workload, namespace map[string]string, server defaults) rules {
-	r := rules{mode: server.Mode, kinds: 0b1111, settle: time.Second, release: server.ReleaseSettle}
+	r := rules{mode: server.Mode, kinds: 0b1111111, settle: time.Second, release: server.ReleaseSettle}
 	read := func(annotation string, apply func(meaning)) {
 		text, found := workload[annotation]
 		if !found {
@@ -133,6 +135,9 @@ func (r *rules) scope(variant, source int, m mark) scope {
 		return scope{}
 	}
 	var read, kept bool
+	if source == class { // only of workloads that mount it
+		read, kept = true, false
+	}
 	for _, u := range allUses[variant] {
 		if u.source == source {
 			read, kept = true, kept || !u.live()
@@ -161,6 +166,8 @@ func (s *scope) keys(variant, container, source int, files bool) (keys keySet) {
 		return 0
 	case s.whole:
 		return allKeys
+	case source == class && files && !s.kept && container == len(variants[variant])-1:
+		return 1
 	}
 	for _, u := range variants[variant][container].uses {
 		if u.source == source && u.mounted() == files && (!s.kept || !u.live()) {

@@ -72,14 +72,15 @@ type view struct {
 	terminating bool              // the namespace
 	sources     [sourceCount]source
 	// read are the states of sources, by the revision since which they had them, and whether an event told them.
-	read      [sourceCount]map[uint64]bool
-	readAt    [sourceCount]map[uint64]time.Time
-	heard     [sourceCount]map[uint64]time.Time // when the server had last heard of the resource before
-	first     [sourceCount]source               // as they were when the server had read everything
-	changed   [sourceCount]time.Time            // when the server last saw their content change
-	unnamed   [sourceCount]bool                 // they were deleted while no template named them
+	read      [sourceCount + 1]map[uint64]bool
+	readAt    [sourceCount + 1]map[uint64]time.Time
+	heard     [sourceCount + 1]map[uint64]time.Time // when the server had last heard of the resource before
+	first     [sourceCount + 1]source               // as they were when the server had read everything
+	changed   [sourceCount + 1]time.Time            // when the server last saw their content change
+	unnamed   [sourceCount + 1]bool                 // they were deleted while no template named them
 	workloads map[int]*manifest
 	pods      map[string]*pod
+	mounts    map[string]*mount // by the names of their pods
 }
 
 // keyOf returns one of the keys of the hash.
@@ -99,7 +100,7 @@ func (s *server) birth() {
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.Within(ingest.Scope{})
+	s.index.Within(ingest.Scope{PodStatuses: true})
 	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second, ReleaseSettle: s.world.defaults.ReleaseSettle})
 	s.streams = [streamCount]stream{}
 	s.read()
@@ -112,7 +113,7 @@ func (s *server) client(request *reloadRequest) workloads.Client {
 // read starts to read the world with the current key.
 func (s *server) read() {
 	s.digester, s.key = dependency.NewDigester(keyOf(s.world.key)), s.world.key
-	s.view = view{workloads: map[int]*manifest{}, pods: map[string]*pod{}}
+	s.view = view{workloads: map[int]*manifest{}, pods: map[string]*pod{}, mounts: map[string]*mount{}}
 	for slot := range s.view.read {
 		s.view.heard[slot] = map[uint64]time.Time{}
 		s.view.read[slot], s.view.readAt[slot] = map[uint64]bool{0: false}, map[uint64]time.Time{} // 0: that it has never been there
@@ -211,6 +212,9 @@ func (s *server) list(id streamID) {
 	if id == pods {
 		clear(s.view.pods)
 	}
+	if id == podStatuses {
+		clear(s.view.mounts)
+	}
 	for i := range events {
 		s.look(&events[i], true)
 		found[events[i].slot] = true
@@ -233,9 +237,9 @@ func (s *server) list(id streamID) {
 	s.sync()
 }
 
-// sync notes that the last of the first lists has been read.
+// sync notes that the last of the first lists has been read. None waits for statuses, whose resource is optional.
 func (s *server) sync() {
-	if s.view.synced || slices.ContainsFunc(s.streams[:], func(st stream) bool { return !st.listed }) {
+	if s.view.synced || slices.ContainsFunc(s.streams[:podStatuses], func(st stream) bool { return !st.listed }) {
 		return
 	}
 	s.view.synced, s.view.began = true, time.Now()
@@ -258,6 +262,10 @@ func (s *server) look(e *event, byList bool) {
 		delete(v.pods, e.pod.name)
 	case e.pod != nil:
 		v.pods[e.pod.name] = e.pod
+	case e.mount != nil && e.deleted:
+		delete(v.mounts, e.mount.pod)
+	case e.mount != nil:
+		v.look(e.mount)
 	case e.namespace != nil:
 		v.annotations, v.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
 	case e.source != nil:

@@ -78,14 +78,17 @@ type containerSpec struct {
 
 func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
 
-// variants are the pods of templates, init containers first: the ordinary ones, the same with a restarter, and one that reads nothing itself.
-var variants = slices.Concat(ordinary, withRestarter(ordinary), [][]containerSpec{pod1()})
+// variants are the pods of templates, init containers first: the ordinary ones, the same with a restarter, one that reads nothing itself, and those that read all sources.
+var variants = slices.Concat(ordinary, withRestarter(ordinary), [][]containerSpec{pod1()}, wide)
 
 // ordinaryVariants is their number.
 var ordinaryVariants = len(ordinary)
 
 // readsNothing is the variant of which only an agent reads sources.
 var readsNothing = 2 * ordinaryVariants
+
+// widest is the first variant that reads all sources.
+var widest = readsNothing + 1
 
 // restartable is the number of an ordinary variant with a restarter.
 func restartable(variant int) int { return ordinaryVariants + variant }
@@ -116,6 +119,14 @@ var ordinary = [][]containerSpec{
 	{{role: sidecar, uses: []use{{source: 1, how: env, key: 1}}}, {uses: []use{{source: 2, how: env, key: 0}, {source: 0, how: env, key: 1, optional: true}}}},
 	{{uses: []use{{source: 0, how: envFrom}, {source: 3, how: volume}}}, {uses: []use{{source: 1, how: envFrom, optional: true}, {source: 2, how: env, key: 0}}}},
 	{{role: sidecar, uses: []use{{source: 2, how: envFrom}}}, {role: initContainer, uses: []use{{source: 1, how: envFrom}}}, {uses: []use{{source: 0, how: envFrom}}}},
+}
+
+var wide = [][]containerSpec{
+	pod1(use{source: 0, how: envFrom}, use{source: 1, how: volume}, use{source: 2, how: env, key: 0}, use{source: 3, how: env, key: 1, optional: true},
+		use{source: 4, how: envFrom}, use{source: 5, how: volume}),
+	{{role: initContainer, uses: []use{{source: 4, how: env, key: 0}, {source: 5, how: envFrom}}},
+		{uses: []use{{source: 0, how: env, key: 1, optional: true}, {source: 1, how: envFrom, optional: true}, {source: 5, how: subPath, key: 2}}},
+		{uses: []use{{source: 2, how: envFrom, optional: true}, {source: 3, how: projected}, {source: 4, how: projected}}}},
 }
 
 // Variants by their characteristics, for histories that are written by hand.

@@ -55,6 +55,7 @@ type manifest struct {
 	partition   int  // of a StatefulSet
 	onDelete    bool // pods are not replaced
 	unavailable int  // maxUnavailable, as in a seed
+	mounts      bool // as in a seed
 	deleting    bool // in the foreground
 	managers    []entry
 	progress    progress
@@ -117,6 +118,9 @@ func (m *manifest) object() runtime.Object {
 		meta.ManagedFields = append(meta.ManagedFields, fields(e.manager, e.at, raw))
 	}
 	t := podTemplate(m.template.variant, m.template.image, maps.Clone(m.template.annotations))
+	if m.mounts {
+		addClass(&t.Spec)
+	}
 	p := &m.progress
 	all, updated, ready := int32(p.all), int32(p.updated), int32(p.ready)
 	replicas := new(int32(m.replicas))
@@ -186,7 +190,7 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime()
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, templates: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable,
+		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
 	w.workloads[slot] = d
@@ -210,6 +214,7 @@ func (w *world) deleteWorkload(slot int) bool {
 	}
 	for _, p := range d.pods {
 		w.tellPod(d, p, true)
+		w.tellMount(p, true)
 	}
 	return true
 }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/ingest"
 )
 
 const (
@@ -32,6 +34,8 @@ type seed struct {
 	// Agents are the sources that config agents in its pods apply, and Required those without which they apply nothing.
 	Agents   sourceSet `json:"agents,omitempty"`
 	Required sourceSet `json:"required,omitempty"`
+	// Mounts: its pods mount the SecretProviderClass.
+	Mounts bool `json:"mounts,omitempty"`
 }
 
 // world is the cluster: the objects that kube-apiserver stores, and the effects of the other controllers. Its
@@ -42,6 +46,7 @@ type world struct {
 	pace     time.Duration // of the other controllers; 0: they act at once
 	kubelets kubelets
 	uids     int
+	stored   int // how often the content of the SecretProviderClass has changed in its store
 	defaults defaults
 	seeds    []seed
 
@@ -108,19 +113,24 @@ const (
 	replicaSets
 	jobs
 	cronJobs
+	podStatuses
 	streamCount
 )
 
 // streamNames are the names of the streams in the index.
-var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs"}
+var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs", ingest.PodStatuses}
 
 func (s streamID) String() string { return streamNames[s] }
 
 func sourceStream(slot int) streamID {
-	if isSecret(slot) {
+	switch {
+	case slot == class:
+		return podStatuses
+	case isSecret(slot):
 		return secrets
+	default:
+		return configMaps
 	}
-	return configMaps
 }
 
 var workloadStreams = map[string]streamID{
@@ -138,6 +148,7 @@ type event struct {
 	source    *source
 	namespace *corev1.Namespace
 	pod       *pod
+	mount     *mount
 	other     runtime.Object // a ReplicaSet, or a Job of a CronJob
 }
 
@@ -149,6 +160,8 @@ func (e *event) object() runtime.Object {
 		return e.source.object(e.slot)
 	case e.pod != nil:
 		return e.pod.object()
+	case e.mount != nil:
+		return e.mount.object()
 	case e.other != nil:
 		return e.other.DeepCopyObject()
 	default:
@@ -202,6 +215,12 @@ func (w *world) list(id streamID) (events []event) {
 		case id == pods:
 			for _, p := range d.pods {
 				events = append(events, event{stream: id, slot: slot, pod: p.snapshot()})
+			}
+		case id == podStatuses:
+			for _, p := range d.pods {
+				if p.mount != nil {
+					events = append(events, event{stream: id, slot: class, mount: p.mount.snapshot()})
+				}
 			}
 		case id == replicaSets && d.kind == "Deployment":
 			for _, s := range d.sets {
