@@ -27,7 +27,7 @@ type Judgement struct {
 	Reason string
 	// Local: a process that began to read the sources at another time may judge otherwise.
 	Local bool
-	// Again: a restart is due for a pod that has the hash of the current content.
+	// Again: a pod has the hash of the current content, and may not have read it. A template with this hash alone could keep it.
 	Again bool
 
 	due     []*due          // in the order of the sources
@@ -136,12 +136,12 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 				return
 			}
 			out.unread[t.id] = true
+			out.Again = out.Again || p.Hash == e.Hash
 			if e.isDue(j, p, c, t, &s) {
 				if found[t] == nil {
 					found[t] = &due{tracked: t, doubt: true}
 				}
 				found[t].doubt, found[t].since = found[t].doubt && s.Doubt, judge.Earlier(found[t].since, s.Since)
-				out.Again = out.Again || p.Hash == e.Hash
 			}
 		})
 		for i, is := range stale {

@@ -56,6 +56,7 @@ type cause struct {
 	workload, source int
 	since            uint64
 	rules            rules
+	unsure           bool
 }
 
 // reason is why a workload may be restarted.
@@ -251,6 +252,12 @@ func (r *reads) undated() bool {
 	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.from >= r.read.since && !ch.dated })
 }
 
+// unsure reports whether only the clock of the server tells when the last change was made, and it differs from that of the API server, by which pods are created.
+func (r *reads) unsure() bool {
+	changes, skews := r.changes(), &r.world.skews
+	return len(changes) > 0 && !changes[len(changes)-1].dated && skews.Servers[r.id] != skews.API
+}
+
 // lateUndated reports whether the server has read a change late that left no time, since the container started.
 func (r *reads) lateUndated() bool {
 	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
@@ -396,7 +403,7 @@ func (o *oracle) arrived(s *server) {
 				why.again = why.again || r.pod.identity == m.template.identity()
 			case r.doubtful():
 				why.again = why.again || r.pod.identity == m.template.identity()
-				why.doubts = append(why.doubts, cause{m.uid, r.source, r.now().changed, *r.rules})
+				why.doubts = append(why.doubts, cause{m.uid, r.source, r.now().changed, *r.rules, r.unsure()})
 			}
 		})
 		if before := s.why[slot]; why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
@@ -534,9 +541,10 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 		return
 	}
 	o.tally["restarts in doubt"]++
-	known := o.world.leaders() == 1 && d.template.annotations[hashAnnotation] == last.hash // else the last restart has been reverted
+	// Else the last restart has been reverted.
+	known := o.world.leaders() == 1 && d.template.annotations[hashAnnotation] == last.hash && d.annotations[lastReloadAnnotation] == last.last
 	for _, c := range why.doubts {
-		known = known && o.doubts[c]
+		known = known && o.doubts[c] && !c.unsure
 		o.doubts[c] = o.doubts[c] || o.world.leaders() == 1
 	}
 	if known {
@@ -768,7 +776,7 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 // checkAgents checks that no workload is shown as in sync of which an agent has not applied content that the server has read.
 func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 	d := o.world.workloads[m.slot]
-	if d == nil || !got.rules.agent || got.State != decide.InSync || got.Reason == decide.ReasonTerminating {
+	if d == nil || d.uid != m.uid || !got.rules.agent || got.State != decide.InSync || got.Reason == decide.ReasonTerminating {
 		return
 	}
 	if got.Reason == decide.ReasonNoPods {
