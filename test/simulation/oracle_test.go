@@ -198,7 +198,7 @@ func (r *reads) margin() time.Duration {
 	if r.files || r.source == class {
 		return judge.VolumeMargin + 3*time.Second
 	}
-	return judge.ClockMargin + 3*time.Second
+	return judge.ClockMargin + 4*time.Second // two clocks that differ by a second each, in whole seconds
 }
 
 // margins returns when the container may have read the source at the earliest, and when it certainly had.
@@ -356,6 +356,12 @@ func (r *reads) lagged() bool {
 	return !r.files && slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return !ch.at.After(started) && started.Sub(ch.at) <= r.world.kubelets.Lag })
 }
 
+// gone reports whether the pod has been deleted, which the server has yet to read.
+func (r *reads) gone() bool {
+	d := r.world.workloads[r.m.slot]
+	return d == nil || !slices.ContainsFunc(d.pods, func(p *pod) bool { return p.uid == r.pod.uid })
+}
+
 // excuse returns the documented limit because of which a verdict may be wrong; empty: there is none.
 func (r *reads) excuse(v *judge.SourceVerdict) string {
 	switch {
@@ -373,6 +379,8 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "same second"
 	case r.source == class && !r.now().present:
 		return "what another pod of the name has mounted"
+	case r.gone():
+		return "the pod is gone, and another server has recorded that"
 	case v.State == judge.Current && r.lagged():
 		return "the kubelet lags"
 	case r.flashed():
