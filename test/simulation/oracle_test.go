@@ -193,12 +193,15 @@ func (r *reads) doubtful() bool {
 	return r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[r.m.uid]) || r.pod.containers[r.container].at.IsZero()
 }
 
+// slack is what two clocks that differ by a second each, in whole seconds, add to the margins of the judge.
+const slack = 4 * time.Second
+
 // margin is by how much the times of a change and a start may differ, with clocks and delays of streams.
 func (r *reads) margin() time.Duration {
 	if r.files || r.source == class {
-		return judge.VolumeMargin + 3*time.Second
+		return judge.VolumeMargin + slack
 	}
-	return judge.ClockMargin + 4*time.Second // two clocks that differ by a second each, in whole seconds
+	return judge.ClockMargin + slack
 }
 
 // margins returns when the container may have read the source at the earliest, and when it certainly had.
@@ -208,7 +211,7 @@ func (r *reads) margins() (from, to time.Time) {
 	if c.at.IsZero() { // it started at any time before the others did
 		last = r.pod.firstStart()
 	}
-	return c.real.Add(-r.margin()), last.Add(judge.ClockMargin + 3*time.Second)
+	return c.real.Add(-r.margin()), last.Add(judge.ClockMargin + slack)
 }
 
 // isNear reports whether the source changed at about the time when the container started.
@@ -218,7 +221,7 @@ func (r *reads) isNear() bool {
 		near := ch.at.After(from) && ch.at.Before(to)
 		if at, read := r.view.readAt[r.source][ch.to]; read && !ch.dated { // nothing else tells when it was made
 			if r.pod.created.After(from) {
-				from = r.pod.created.Add(-judge.ClockMargin - 3*time.Second)
+				from = r.pod.created.Add(-judge.ClockMargin - slack)
 			}
 			near = near || at.After(from) && r.view.heard[r.source][ch.to].Before(to.Add(judge.ClockMargin+time.Second))
 		}
