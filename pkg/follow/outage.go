@@ -20,8 +20,8 @@ import (
 // retry is how often it is tried to begin a watch while connections are refused.
 var retry = wait.Backoff{Duration: time.Second, Factor: 1.25, Jitter: 0.5, Steps: math.MaxInt, Cap: 10 * time.Second}
 
-// IsEmpty reports whether a watch is that of client-go for a connection that has ended without an answer, or timed out.
-func IsEmpty(w watch.Interface) bool {
+// isEmpty reports whether a watch is that of client-go for a connection that has ended without an answer, or timed out.
+func isEmpty(w watch.Interface) bool {
 	return reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch())
 }
 
@@ -54,7 +54,7 @@ func ListAfterOutage(begin WatchFunc) WatchFunc {
 			case err != nil:
 				refused = refused && apierrors.IsTooManyRequests(err) // otherwise the reflector lists now
 				return nil, err
-			case IsEmpty(w):
+			case isEmpty(w):
 				refused = false
 				return nil, io.EOF
 			case refused:

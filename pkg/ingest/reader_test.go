@@ -193,7 +193,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	}
 }
 
-// Whoever lists after a watch has the newer state, so no event may follow.
+// A reflector lists after it has stopped a watch. What it lists is newer, so that no event of the watch may follow.
 func TestWatch_AppliesNothingAfterStop(t *testing.T) {
 	event := frame(t, watch.Added, inProtobuf(t, secretWith(password)))
 	synctest.Test(t, func(t *testing.T) {
