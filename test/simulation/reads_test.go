@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/judge"
 )
 
-// use is what a container reads of a source, as far as it counts for its workload.
+// reads is what a container has read of a source, as far as it counts for its workload.
 type reads struct {
 	*server
 	m         *manifest
