@@ -173,8 +173,8 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 	}
 	d := w.workloads[r.slot]
 	switch r.verb() {
-	case "get deployments", "get statefulsets", "get daemonsets":
-		if d == nil || workloadStreams[d.kind].String() != resource.Resource {
+	case "get deployments", "get statefulsets", "get daemonsets", "get rollouts":
+		if d == nil || kindOf(d.kind).Resource.GroupResource() != resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return d.object(), nil
@@ -184,8 +184,8 @@ func (w *world) handle(r *request) (runtime.Object, error) {
 		return w.tell(r, d, resource)
 	case "create pods/eviction":
 		return nil, w.evictFor(r, d, resource)
-	case "patch deployments", "patch statefulsets", "patch daemonsets":
-		if d == nil || workloadStreams[d.kind].String() != resource.Resource {
+	case "patch deployments", "patch statefulsets", "patch daemonsets", "patch rollouts":
+		if d == nil || kindOf(d.kind).Resource.GroupResource() != resource {
 			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return w.patch(r, d, resource)
@@ -213,10 +213,9 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	return nil
 }
 
-var apiVersions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Job": "batch/v1", "CronJob": "batch/v1"}
-
 func (d *workload) owner() metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: apiVersions[d.kind], Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
+	apiVersion, kind := kindOf(d.kind).GroupVersionKind().ToAPIVersionAndKind()
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }
 
 // patchBody contains all fields that a patch of a server may set.
@@ -227,8 +226,9 @@ type patchBody struct {
 		Annotations     map[string]*string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Paused   *bool `json:"paused"`
-		Template struct {
+		Paused    *bool   `json:"paused"`
+		RestartAt *string `json:"restartAt"`
+		Template  struct {
 			Metadata struct {
 				Annotations map[string]*string `json:"annotations"`
 			} `json:"metadata"`
@@ -264,6 +264,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
 		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
+		m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt)
 	})
 	if !wrote {
 		return d.object(), nil

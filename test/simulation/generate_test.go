@@ -94,6 +94,7 @@ func generate(seedNumber uint64) *history {
 	h.addAgents(begin)
 	h.addWide(begin)
 	h.addClass(begin)
+	h.addCustom(begin)
 	return h
 }
 

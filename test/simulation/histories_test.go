@@ -214,6 +214,7 @@ func (t tally) check(test *testing.T, histories int) {
 		"releases":                               histories / 40,
 		"workloads opted in at rest":             histories / 100,
 		"updates of mounted classes":             histories / 4,
+		"restarts of custom resources":           histories / 40,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)

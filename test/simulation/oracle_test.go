@@ -132,13 +132,14 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	last := o.recorded[d.uid]
 	rules := s.rules(&d.manifest)
 	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
-	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || set[lastReloadAnnotation] != nil && names != "" &&
+	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
 	switch {
 	case r.reload != nil, m == nil, !s.alive, r.late && !rules.managed(): // the namespace did otherwise when it was sent
 	case restarts:
+		// A template that is borrowed has the hash of its lender.
 		if hash := set[hashAnnotation]; r.reload == nil && hash != nil && *hash == d.template.annotations[hashAnnotation] && last.recreating == "" && names == "" &&
-			s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
+			!m.borrows && s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(s, d, m, rules, last, r.terminating && s.view.terminating)
@@ -189,6 +190,9 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	}
 	older := slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant })
 	o.tally["restarts"]++
+	if customKinds[d.kind] != nil {
+		o.tally["restarts of custom resources"]++
+	}
 	if o.lagged[d.uid] = s.lags(pods); rules.inPlace {
 		o.adoptedAt[d.uid] = time.Now()
 	}
@@ -215,6 +219,9 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 		return
 	case len(why.doubts) == 0 && s.show(m).kept:
 		o.tally["restarts that give back the template of pods"]++
+		return
+	case len(why.doubts) == 0 && s.seesNone(m):
+		o.tally["restarts of custom resources of which no pod is seen"]++
 		return
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++

@@ -66,7 +66,9 @@ func (w *world) react(d *workload) {
 		w.rewrite(d.slot, true, true, -1)
 	case heals:
 		w.write(d, "owner", func(m *manifest) {
-			m.template.image, m.template.variant = d.holder.image, d.holder.variant
+			if !m.borrows {
+				m.template.image, m.template.variant = d.holder.image, d.holder.variant
+			}
 			if m.kind != "DaemonSet" {
 				m.replicas = d.holder.replicas
 			}
@@ -119,7 +121,7 @@ func (w *world) annotate(slot int, annotation, text string) bool {
 // clients stay.
 func (w *world) setTemplate(slot, variant, image int) bool {
 	d := w.workloads[slot]
-	if d == nil || d.kind == "Job" {
+	if d == nil || d.kind == "Job" || d.borrows {
 		return false
 	}
 	d.holder.variant, d.holder.image = variant, image
@@ -130,7 +132,7 @@ func (w *world) setTemplate(slot, variant, image int) bool {
 // as kubectl replace does. The image -1 is the current one.
 func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 	d := w.workloads[slot]
-	if d == nil || d.kind == "Job" && (spec || image >= 0) {
+	if d == nil || d.kind == "Job" && (spec || image >= 0) || d.borrows && image >= 0 {
 		return false
 	}
 	if image >= 0 {
@@ -141,6 +143,9 @@ func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 			m.annotations = d.owned
 		}
 		if spec {
+			m.restartAt = ""
+		}
+		if spec && !m.borrows {
 			m.template.annotations = nil
 		}
 		if image >= 0 {
@@ -187,7 +192,7 @@ func (w *world) scale(slot, replicas int, owner bool) bool {
 // hold sets a partition, or the update strategy OnDelete.
 func (w *world) hold(slot, partition int, onDelete bool) bool {
 	d := w.workloads[slot]
-	return d != nil && (d.kind == "StatefulSet" || d.kind == "DaemonSet" && partition == 0) && w.write(d, "owner", func(m *manifest) {
+	return d != nil && (d.ordered() || d.kind == "DaemonSet" && partition == 0) && w.write(d, "owner", func(m *manifest) {
 		m.partition, m.onDelete = partition, onDelete
 		if onDelete {
 			m.partition = 0
@@ -199,7 +204,7 @@ func (w *world) hold(slot, partition int, onDelete bool) bool {
 // does nothing if the template is already the same.
 func (w *world) undo(slot int) bool {
 	d := w.workloads[slot]
-	if d == nil || d.paused || d.runs() || len(d.sets) < 2 {
+	if d == nil || d.paused || d.runs() || d.borrows || len(d.sets) < 2 {
 		return false
 	}
 	sorted := slices.SortedFunc(slices.Values(d.sets), func(a, b *set) int { return int(b.number - a.number) })
@@ -217,7 +222,7 @@ func (w *world) undo(slot int) bool {
 // restart is kubectl rollout restart.
 func (w *world) restart(slot int) bool {
 	d := w.workloads[slot]
-	return d != nil && !d.paused && !d.runs() && w.write(d, "kubectl-rollout", func(m *manifest) {
+	return d != nil && !d.paused && !d.runs() && !d.borrows && w.write(d, "kubectl-rollout", func(m *manifest) {
 		m.template.annotations = with(m.template.annotations, "kubectl.kubernetes.io/restartedAt", time.Now().Format(time.RFC3339Nano))
 	})
 }

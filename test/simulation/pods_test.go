@@ -93,7 +93,10 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 	case "Deployment":
 		p.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
 		p.labels["pod-template-hash"] = s.hash()
-	case "StatefulSet":
+	case rollout:
+		p.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
+		p.labels["rollouts-pod-template-hash"] = s.hash()
+	case "StatefulSet", advanced:
 		p.name = fmt.Sprint(workloadName(d.slot), "-", ordinal)
 		p.labels["controller-revision-hash"] = s.name(d)
 	case "DaemonSet":

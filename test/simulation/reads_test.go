@@ -42,7 +42,7 @@ func (s *server) rules(m *manifest) rules {
 func (s *server) eachReads(m *manifest, f func(*reads)) {
 	rules := s.rules(m)
 	for _, p := range s.podsOf(m.slot) {
-		if p.terminating {
+		if p.terminating || m.bare {
 			continue
 		}
 		for i := range p.containers {

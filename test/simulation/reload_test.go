@@ -25,10 +25,11 @@ type views struct {
 
 // Lookup implements reload.Views.
 func (v views) Lookup(string, string) (*v1alpha1.ConfigDependency, error) {
+	owner := v.d.owner()
 	return &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v.d.key().ViewName(), UID: "view"},
 		Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{
-			APIVersion: apiVersions[v.d.kind], Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
+			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}},
 	}, nil
 }
 

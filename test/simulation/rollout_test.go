@@ -182,7 +182,7 @@ func (w *world) step(d *workload) bool {
 
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
-	if d.kind == "CronJob" {
+	if d.kind == "CronJob" || d.bare {
 		return false
 	}
 	switch s := d.newest(); {
@@ -202,7 +202,7 @@ func (w *world) stepPods(d *workload) bool {
 		return true
 	}
 	switch d.kind {
-	case "Deployment":
+	case "Deployment", rollout:
 		return w.stepDeployment(d)
 	case "Job":
 		if d.ended || len(d.pods) > 0 {
@@ -210,7 +210,7 @@ func (w *world) stepPods(d *workload) bool {
 		}
 		w.addPod(d, d.newest(), 0)
 		return true
-	case "StatefulSet":
+	case "StatefulSet", advanced:
 		return w.stepStatefulSet(d)
 	default:
 		return w.stepDaemonSet(d)
@@ -270,6 +270,8 @@ func (w *world) stepDeployment(d *workload) bool {
 		w.remove(d, first(now))
 	case len(old) > 0 && (!first(old).ready() || ready(now, old) > d.replicas):
 		w.remove(d, first(old))
+	case len(old) == 0 && d.toRestart() != nil && ready(now) >= d.replicas:
+		return w.restartByTime(d)
 	default:
 		return false
 	}
@@ -379,6 +381,8 @@ type progress struct {
 	desired, misscheduled int
 	update, current       string // the revisions of a StatefulSet
 	failed                bool   // a Deployment has exceeded its deadline
+	hash                  string // of the ReplicaSet of a Rollout
+	restarted             bool   // none of its pods is older than its time of a restart
 }
 
 // status writes the status, if it has changed.
@@ -404,8 +408,8 @@ func (w *world) status(d *workload) {
 	}
 	p := progress{observed: d.generation, number: d.newest().number, all: len(now) + len(old), updated: len(now),
 		ready: ready(now, old), updatedReady: ready(now), desired: desired, misscheduled: misscheduled,
-		update: d.newest().name(d)}
-	if d.kind == "StatefulSet" {
+		update: d.newest().name(d), hash: d.newest().hash(), restarted: d.toRestart() == nil}
+	if d.ordered() {
 		p.all = len(d.pods) // including terminating pods
 	}
 	p.current = p.update
@@ -429,7 +433,7 @@ func (w *world) status(d *workload) {
 func (w *world) watchDeadline(d *workload, p *progress) {
 	before := &d.progress
 	switch {
-	case d.kind != "Deployment" || w.kubelets.Deadline == 0 || d.paused:
+	case !d.surges() || w.kubelets.Deadline == 0 || d.paused:
 		d.deadline = time.Time{}
 	case p.updated >= d.replicas && p.all <= p.updated && p.updatedReady >= d.replicas:
 		d.deadline = time.Time{}
@@ -454,5 +458,5 @@ func (m *manifest) wanted() int {
 // unfinished reports whether the status shows an incomplete rollout.
 func (m *manifest) unfinished() bool {
 	p := &m.progress
-	return p.observed < m.generation || p.updated < m.replicas || p.all > p.updated && m.kind == "Deployment" || p.updatedReady < m.replicas
+	return p.observed < m.generation || p.updated < m.replicas || p.all > p.updated && m.surges() || p.updatedReady < m.replicas
 }

@@ -100,14 +100,16 @@ func (s *server) birth() {
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.Within(ingest.Scope{PodStatuses: true})
+	s.index.Within(ingest.Scope{Kinds: kinds, PodStatuses: true})
 	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second, ReleaseSettle: s.world.defaults.ReleaseSettle})
 	s.streams = [streamCount]stream{}
 	s.read()
 }
 
 func (s *server) client(request *reloadRequest) workloads.Client {
-	return workloadtest.Client(client{server: s, reload: request})
+	c := workloadtest.Client(client{server: s, reload: request})
+	c.Kinds, c.Objects = kinds, objects{c.Objects, s, request}
+	return c
 }
 
 // read starts to read the world with the current key.
@@ -230,6 +232,7 @@ func (s *server) list(id streamID) {
 			delete(s.view.workloads, slot)
 		}
 	}
+	s.view.borrow()
 	if again {
 		s.must(s.replay.Probe(quiet, streamNames[id], s.world.revision)) // a watch has ended, before which the version is probed
 	}
@@ -239,8 +242,13 @@ func (s *server) list(id streamID) {
 
 // sync notes that the last of the first lists has been read. None waits for statuses, whose resource is optional.
 func (s *server) sync() {
-	if s.view.synced || slices.ContainsFunc(s.streams[:podStatuses], func(st stream) bool { return !st.listed }) {
+	if s.view.synced {
 		return
+	}
+	for id := range streamCount {
+		if id != podStatuses && !s.streams[id].listed {
+			return
+		}
 	}
 	s.view.synced, s.view.began = true, time.Now()
 	s.world.logf("    server %d has read everything", s.id)
@@ -256,8 +264,10 @@ func (s *server) look(e *event, byList bool) {
 	switch {
 	case e.workload != nil && e.deleted:
 		delete(v.workloads, e.slot)
+		v.borrow()
 	case e.workload != nil:
 		v.workloads[e.slot] = e.workload
+		v.borrow()
 	case e.pod != nil && e.deleted:
 		delete(v.pods, e.pod.name)
 	case e.pod != nil:

@@ -86,7 +86,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
 	}
-	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale && !got.kept {
+	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale && !got.kept && !s.seesNone(m) {
 		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
 	}
 	o.checkAgents(s, m, got)

@@ -51,7 +51,7 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 // admit calls the webhook for a workload that is about to be written by a client other than a server.
 func (w *world) admit(d *workload, before *manifest) {
 	s := w.servers[w.webhook.server%len(w.servers)]
-	if !w.webhook.installed || w.webhook.down || !s.alive || d.deleting || d.runs() {
+	if !w.webhook.installed || w.webhook.down || !s.alive || d.deleting || d.runs() || customKinds[d.kind] != nil {
 		return
 	}
 	operation := admissionv1.Create

@@ -50,13 +50,16 @@ type manifest struct {
 	template    template
 	templates   int64 // how often the template of a DaemonSet was written, as the API server counts it
 	paused      bool
-	replicas    int  // for a DaemonSet: the nodes that should have a pod
-	tainted     bool // pods of a DaemonSet stay on other nodes
-	partition   int  // of a StatefulSet
-	onDelete    bool // pods are not replaced
-	unavailable int  // maxUnavailable, as in a seed
-	mounts      bool // as in a seed
-	deleting    bool // in the foreground
+	replicas    int    // for a DaemonSet: the nodes that should have a pod
+	tainted     bool   // pods of a DaemonSet stay on other nodes
+	partition   int    // of a StatefulSet
+	onDelete    bool   // pods are not replaced
+	unavailable int    // maxUnavailable, as in a seed
+	mounts      bool   // as in a seed
+	borrows     bool   // as in a seed
+	bare        bool   // it borrows from none
+	restartAt   string // of a Rollout
+	deleting    bool   // in the foreground
 	managers    []entry
 	progress    progress
 }
@@ -125,40 +128,48 @@ func (m *manifest) object() runtime.Object {
 	all, updated, ready := int32(p.all), int32(p.updated), int32(p.ready)
 	replicas := new(int32(m.replicas))
 	switch m.kind {
-	case "Deployment":
+	case "Deployment", rollout:
 		if meta.Annotations == nil {
 			meta.Annotations = map[string]string{}
 		}
-		if p.number > 0 {
+		if p.number > 0 && m.kind == "Deployment" {
 			meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(p.number)
 		}
 		var conditions []appsv1.DeploymentCondition
 		if p.failed {
 			conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 		}
-		return &appsv1.Deployment{
+		d := &appsv1.Deployment{
 			ObjectMeta: meta,
 			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector, Strategy: m.strategy()},
 			Status: appsv1.DeploymentStatus{Conditions: conditions, ObservedGeneration: p.observed, Replicas: all,
 				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
+		if m.kind == rollout {
+			return described(rollout, d, m.asRollout)
+		}
+		return d
 	case "Job":
 		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Template: t, Selector: selector}, Status: batchv1.JobStatus{Active: all}}
 	case "CronJob":
 		return &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: t}}}}
-	case "StatefulSet":
-		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
+	case "StatefulSet", advanced:
+		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready, AvailableReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
 		strategy := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(m.partition)), MaxUnavailable: m.maxUnavailable()}}
 		if m.onDelete {
 			strategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 		}
-		return &appsv1.StatefulSet{
+		set := &appsv1.StatefulSet{
 			ObjectMeta: meta,
 			Spec:       appsv1.StatefulSetSpec{Replicas: replicas, Template: t, Selector: selector, UpdateStrategy: strategy},
 			Status:     status,
 		}
+		if m.kind == advanced {
+			return described(advanced, set, func(_, _ map[string]any) {})
+		}
+		return set
 	default:
 		strategy := appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType}
 		if field := m.maxUnavailable(); field != nil {
@@ -190,9 +201,14 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime()
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, templates: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts,
+		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts, borrows: seed.Borrows,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
+	if from := w.workloads[lender]; d.borrows {
+		if d.bare = from == nil || from.kind != "Deployment"; !d.bare {
+			d.template = from.template
+		}
+	}
 	w.workloads[slot] = d
 	w.admit(d, nil)
 	w.wroteWorkload(d)
@@ -241,7 +257,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	}
 	templateTook, templateLost := compareTemplates(&before.template, &now.template)
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
-	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete
+	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete || now.restartAt != before.restartAt
 	metaTook = metaTook || now.label != before.label || spec
 	if !templateTook && !templateLost && !metaTook && !metaLost {
 		d.manifest = before
@@ -302,6 +318,7 @@ func (w *world) wroteWorkload(d *workload) {
 		s.annotations = merged(s.annotations, d.annotations) // annotations of sets are never removed
 	}
 	w.rollSoon(d)
+	w.lend(d)
 }
 
 func merged(a, b map[string]string) map[string]string {

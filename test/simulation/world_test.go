@@ -36,6 +36,8 @@ type seed struct {
 	Required sourceSet `json:"required,omitempty"`
 	// Mounts: its pods mount the SecretProviderClass.
 	Mounts bool `json:"mounts,omitempty"`
+	// Borrows: it is a Rollout that has the template of the first workload.
+	Borrows bool `json:"borrows,omitempty"`
 }
 
 // world is the cluster: the objects that kube-apiserver stores, and the effects of the other controllers. Its
@@ -114,11 +116,14 @@ const (
 	jobs
 	cronJobs
 	podStatuses
+	advancedStatefulSets
+	rollouts
 	streamCount
 )
 
 // streamNames are the names of the streams in the index.
-var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs", ingest.PodStatuses}
+var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs", ingest.PodStatuses,
+	ingest.StreamOf(customKinds[advanced]), ingest.StreamOf(customKinds[rollout])}
 
 func (s streamID) String() string { return streamNames[s] }
 
@@ -135,6 +140,7 @@ func sourceStream(slot int) streamID {
 
 var workloadStreams = map[string]streamID{
 	"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets, "Job": jobs, "CronJob": cronJobs,
+	advanced: advancedStatefulSets, rollout: rollouts,
 }
 
 // event is a change of an object, as in a watch event.
