@@ -193,7 +193,8 @@ func (g *Graph) Pods() int { return g.pods.byName.len() }
 // PodsOf calls f for the pods of a workload, by the names of its runs and their own, until it returns false: also for those that are being deleted.
 func (g *Graph) PodsOf(w *Workload, f func(*Pod) bool) {
 	if !w.Recurring {
-		g.podsOf(w.WorkloadKey, func(p *Pod) bool { return !p.belongsTo(w) || f(p) })
+		newest := g.newestReplicaSet(w)
+		g.podsOf(w.WorkloadKey, func(p *Pod) bool { return !p.belongsTo(w, newest) || f(p) })
 		return
 	}
 	related(g.runs.of, w.WorkloadKey, func(key WorkloadKey) (more bool) {
@@ -213,12 +214,14 @@ func (g *Graph) podsOf(key WorkloadKey, f func(*Pod) bool) {
 	g.pods.byWorkload.from(podOf{workload: &key}, func(of *podOf, p *Pod) bool { return *of.workload == key && f(p) })
 }
 
-// belongsTo reports whether a pod under the key of a workload belongs to it, and not to an earlier one of the same name.
-func (p *Pod) belongsTo(w *Workload) bool {
+// belongsTo reports whether a pod under the key of a workload belongs to it, and not to an earlier one of the same name. Newest is the newest ReplicaSet of the
+// workload, or nil.
+func (p *Pod) belongsTo(w *Workload, newest *ReplicaSet) bool {
 	if p.Owner != "" && p.Workload == w.WorkloadKey {
 		return p.Owner == w.UID
 	}
-	return !p.Created.Before(w.Created.Time) // between them is a ReplicaSet, or something that is not read
+	// Between them is a ReplicaSet, or something that is not read. A Deployment adopts the pods of one that was deleted without them, or that a backup has restored before.
+	return !p.Created.Before(w.Created.Time) || newest != nil && p.Revision == newest.Revision
 }
 
 // Judges reports whether it makes a difference what the pods of a workload run with: it consumes sources.

@@ -45,10 +45,15 @@ func TestPodsOf_AreThoseOfTheWorkload(t *testing.T) {
 	for _, p := range []*Pod{old, podFor("web-2", web, ""), labelled, ending, podFor("db-2", db, "u2"), podFor("x", shopKey(Deployment, "wea"), "")} {
 		g.SetPod(p)
 	}
+	adopts := workloadAt(web, "d2", podTime)
+	adopts.Revision, old.Revision = "1", "x"
+	g.SetReplicaSet(&ReplicaSet{Namespace: "shop", Name: "web-x", Owner: "d2", Number: 1, Revision: "x", Deployment: "web"})
+	g.SetPod(old)
 	for name, tt := range map[string]struct {
 		of   *Workload
 		want string
 	}{
+		"of a Deployment that has adopted a pod": {adopts, "web-0 web-2 web-3"},
 		"of a Deployment":                        {workloadAt(web, "d", podTime.Add(-2*time.Hour)), "web-0 web-2 web-3"},
 		"of a Deployment that was created again": {workloadAt(web, "d", podTime), "web-2 web-3"},
 		"of a StatefulSet":                       {workloadAt(db, "u1", podTime.Add(time.Hour)), "db-1"},

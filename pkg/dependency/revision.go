@@ -4,6 +4,7 @@
 package dependency
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,14 +24,22 @@ type ReplicaSet struct {
 // replicaSets are those with the highest numbers of each Deployment, by their owners. Those of Deployments that are gone stay until they are deleted
 // themselves.
 type replicaSets struct {
-	newest tree[types.UID, *ReplicaSet]
+	newest tree[ownerKey, *ReplicaSet]
 	names  tree[PodKey, types.UID] // the owners of these, by their own names
+}
+
+// ownerKey identifies a Deployment. In another namespace, a ReplicaSet that names its UID is not one of its own.
+type ownerKey struct {
+	namespace string
+	uid       types.UID
 }
 
 func newReplicaSets() replicaSets {
 	return replicaSets{
-		newest: newTree[types.UID, *ReplicaSet](func(a, b *types.UID) int { return strings.Compare(string(*a), string(*b)) }),
-		names:  newTree[PodKey, types.UID](comparePodKeys),
+		newest: newTree[ownerKey, *ReplicaSet](func(a, b *ownerKey) int {
+			return cmp.Or(strings.Compare(string(a.uid), string(b.uid)), strings.Compare(a.namespace, b.namespace))
+		}),
+		names: newTree[PodKey, types.UID](comparePodKeys),
 	}
 }
 
@@ -40,7 +49,8 @@ func (r replicaSets) clone() replicaSets {
 
 // SetReplicaSet notes a ReplicaSet, and reports whether it is the newest of its Deployment and was not known as that.
 func (g *Graph) SetReplicaSet(r *ReplicaSet) (changed bool) {
-	before := g.replicaSets.newest.get(r.Owner)
+	owner := ownerKey{r.Namespace, r.Owner}
+	before := g.replicaSets.newest.get(owner)
 	if before != nil && (before.Number > r.Number || *before == *r) {
 		return false
 	}
@@ -49,7 +59,7 @@ func (g *Graph) SetReplicaSet(r *ReplicaSet) (changed bool) {
 	}
 	g.DeleteReplicaSet(r.Namespace, r.Name) // of an earlier Deployment
 	next := *r
-	g.replicaSets.newest.set(&next.Owner, &next)
+	g.replicaSets.newest.set(&owner, &next)
 	g.replicaSets.names.set(&PodKey{r.Namespace, r.Name}, r.Owner)
 	return true
 }
@@ -58,8 +68,8 @@ func (g *Graph) SetReplicaSet(r *ReplicaSet) (changed bool) {
 // or writes one.
 func (g *Graph) DeleteReplicaSet(namespace, name string) *ReplicaSet {
 	key := PodKey{namespace, name}
-	owner := g.replicaSets.names.get(key)
-	if owner == "" {
+	owner := ownerKey{namespace, g.replicaSets.names.get(key)}
+	if owner.uid == "" {
 		return nil
 	}
 	r := g.replicaSets.newest.get(owner)
@@ -77,8 +87,16 @@ func (g *Graph) CurrentRevision(w *Workload) string {
 	if w.TemplateRevision != "" || w.Revision == "" || w.Rollout.Reason == ReasonNotObserved || w.Paused && w.Rollout.Phase == RolloutHeld {
 		return w.TemplateRevision
 	}
-	if r := g.replicaSets.newest.get(w.UID); r != nil && r.Number == ParseVersion(w.Revision) {
+	if r := g.newestReplicaSet(w); r != nil && r.Number == ParseVersion(w.Revision) {
 		return r.Revision
 	}
 	return ""
+}
+
+// newestReplicaSet returns the newest ReplicaSet of a Deployment; nil: it is not known.
+func (g *Graph) newestReplicaSet(w *Workload) *ReplicaSet {
+	if w.Revision == "" {
+		return nil
+	}
+	return g.replicaSets.newest.get(ownerKey{w.Namespace, w.UID})
 }

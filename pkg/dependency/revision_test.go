@@ -71,13 +71,15 @@ func TestSetReplicaSet_OfADeploymentCreatedAgain(t *testing.T) {
 	g := NewGraph()
 	g.SetReplicaSet(replicaSet("a", "d1", 7))
 	g.SetReplicaSet(replicaSet("a", "d2", 1))
-	d := &Workload{UID: "d2", Status: Status{Revision: "1"}}
+	g.SetReplicaSet(&ReplicaSet{Namespace: "other", Name: "web-a", Owner: "d2", Number: 9, Revision: "x", Deployment: "web"}) // is none of its own
+	d := &Workload{WorkloadKey: WorkloadKey{Namespace: "shop"}, UID: "d2", Status: Status{Revision: "1"}}
 	if got := g.CurrentRevision(d); got != "a" {
 		t.Errorf("revision %q", got)
 	}
 	n := 0
 	g.EachReplicaSet(func(*ReplicaSet) { n++ })
-	if g.DeleteReplicaSet("shop", "web-a"); n != 1 || g.replicaSets.newest.len()+g.replicaSets.names.len() != 0 {
+	g.DeleteReplicaSet("other", "web-a")
+	if g.DeleteReplicaSet("shop", "web-a"); n != 2 || g.replicaSets.newest.len()+g.replicaSets.names.len() != 0 {
 		t.Errorf("%d ReplicaSets, and something is left: %+v", n, g.replicaSets)
 	}
 }
