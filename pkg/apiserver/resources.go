@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 )
 
@@ -39,9 +40,9 @@ type resource struct {
 type resources map[string]resource
 
 // newResources returns the resources of the API group, without subresources.
-func newResources(dependencies *configdependency.Views) resources {
+func newResources(dependencies *configdependency.Views, kinds kind.Table) resources {
 	return resources{
-		"configdependencies": {dependencies, configdependency.NewREST(dependencies)},
+		"configdependencies": {dependencies, configdependency.NewREST(dependencies, kinds)},
 	}
 }
 

@@ -66,7 +66,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads,
 	})
 	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, clock.RealClock{})
-	s.resources = newResources(s.dependencies)
+	s.resources = newResources(s.dependencies, c.Scope.Kinds)
 	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
 	s.index.SetDefaults(c.Reload)
 	s.index.Within(c.Scope)

@@ -68,12 +68,12 @@ func deploymentRollout(o *appsv1.Deployment) dependency.Rollout {
 		return unobserved
 	case deadlineExceeded(s.Conditions):
 		return dependency.Rollout{
-			Phase: dependency.RolloutFailed, Reason: "ProgressDeadlineExceeded",
+			Phase: dependency.RolloutFailed, Reason: deadlineReason,
 			Message: dependency.SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the progress deadline has passed",
 		}
 	case s.UpdatedReplicas < replicas && o.Spec.Paused:
 		return dependency.Rollout{
-			Phase: dependency.RolloutHeld, Reason: "Paused",
+			Phase: dependency.RolloutHeld, Reason: reasonPaused,
 			Message: dependency.SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the Deployment is paused",
 		}
 	case s.UpdatedReplicas < replicas:

@@ -5,6 +5,7 @@ package kind
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -12,7 +13,24 @@ import (
 
 // Rollouts are read by the same rules as in kubectl rollout status.
 
-const reasonUpdating = "PodsUpdating"
+// The reasons of rollouts. Those of custom resources have others besides.
+const (
+	reasonUpdating  = "PodsUpdating"
+	reasonPaused    = "Paused"
+	reasonOnDelete  = "OnDelete"
+	reasonPartition = "Partition"
+)
+
+// RolloutReasons returns the reasons that rollouts of workloads of the kind can have.
+func (k *Kind) RolloutReasons() []string {
+	out := []string{dependency.ReasonNotObserved, reasonUpdating, deadlineReason, reasonPaused, reasonOnDelete, reasonPartition}
+	if k.layout != nil && k.layout.status != nil {
+		for _, t := range slices.Concat(k.layout.status.failed, k.layout.status.held) {
+			out = append(out, t.word())
+		}
+	}
+	return out
+}
 
 var (
 	complete   = dependency.Rollout{Phase: dependency.RolloutComplete}
@@ -36,7 +54,7 @@ func oldPods(n int32) string {
 
 func onDelete(updated, all int32) dependency.Rollout {
 	return dependency.Rollout{
-		Phase: dependency.RolloutHeld, Reason: "OnDelete",
+		Phase: dependency.RolloutHeld, Reason: reasonOnDelete,
 		Message: dependency.SomePods(updated, all, "up to date") + ", and the update strategy is OnDelete: delete the other pods to replace them",
 	}
 }

@@ -72,7 +72,7 @@ func statefulSetRollout(o *appsv1.StatefulSet) dependency.Rollout {
 		return r
 	case updated < replicas:
 		return dependency.Rollout{
-			Phase: dependency.RolloutHeld, Reason: "Partition",
+			Phase: dependency.RolloutHeld, Reason: reasonPartition,
 			Message: dependency.SomePods(updated, replicas, "up to date") + belowPartition(partition),
 		}
 	default:

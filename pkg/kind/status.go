@@ -145,7 +145,7 @@ func (l *layout) rollout(c *custom, n counts) dependency.Rollout {
 		}
 		return s.orHeld(c, n, upToDate, r)
 	case updating && n.updated < n.replicas:
-		r := dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Partition", Message: upToDate + belowPartition(n.partition)}
+		r := dependency.Rollout{Phase: dependency.RolloutHeld, Reason: reasonPartition, Message: upToDate + belowPartition(n.partition)}
 		return s.orHeld(c, n, upToDate, r)
 	case updating && !s.total.IsZero() && n.total > n.updated:
 		r := dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: oldPods(n.total - n.updated)}
@@ -163,7 +163,7 @@ func (l *layout) rollout(c *custom, n counts) dependency.Rollout {
 // orHeld returns what the rollout of an object waits for, or another state of it. Message says how far it is.
 func (s *status) orHeld(c *custom, n counts, message string, otherwise dependency.Rollout) dependency.Rollout {
 	if n.paused {
-		return dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Paused", Message: message + ", and the workload is paused"}
+		return dependency.Rollout{Phase: dependency.RolloutHeld, Reason: reasonPaused, Message: message + ", and the workload is paused"}
 	}
 	if t := s.held.first(c); t != nil {
 		return dependency.Rollout{Phase: dependency.RolloutHeld, Reason: t.word(), Message: message + ", and " + t.String()}

@@ -83,7 +83,7 @@ func unsynced(t testing.TB, objects ...ingesttest.Object) *cluster {
 	views := NewViews(0, nil, clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
-	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views)}
+	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views, nil)}
 	c.Version -= uint64(len(objects))
 	for _, o := range objects {
 		c.Set(o)

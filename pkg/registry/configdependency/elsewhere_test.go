@@ -79,7 +79,7 @@ func (c *cluster) replica(t *testing.T) *cluster {
 	views := NewViews(0, nil, c.clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
-	r := &cluster{c.Cluster, c.clock, views, NewREST(views)}
+	r := &cluster{c.Cluster, c.clock, views, NewREST(views, nil)}
 	r.start(ingest.Scope{})
 	r.sync(t)
 	return r

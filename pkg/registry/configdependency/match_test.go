@@ -115,7 +115,7 @@ func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
 		v1alpha1.FieldName, v1alpha1.FieldNamespace, v1alpha1.FieldState, v1alpha1.FieldReason, v1alpha1.FieldMode, v1alpha1.FieldWorkloadKind,
 		v1alpha1.FieldWorkloadName, v1alpha1.FieldSource, "spec.reload", "status", "spec.sources",
 	} {
-		value := map[string]string{v1alpha1.FieldState: "Stale", v1alpha1.FieldMode: "Auto"}[field]
+		value := map[string]string{v1alpha1.FieldState: "Stale", v1alpha1.FieldReason: "Held", v1alpha1.FieldMode: "Auto"}[field]
 		value = stdcmp.Or(value, "Secret/x")
 		selector, schemeErr := parseFields(t, field+"="+value)
 		if schemeErr != nil {

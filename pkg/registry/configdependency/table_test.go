@@ -62,7 +62,7 @@ func rendered(t *testing.T) *v1alpha1.ConfigDependencyList {
 
 func convert(t *testing.T, object, options runtime.Object) *metav1.Table {
 	t.Helper()
-	table, err := NewREST(nil).ConvertToTable(t.Context(), object, options)
+	table, err := NewREST(nil, nil).ConvertToTable(t.Context(), object, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestTableHeaders(t *testing.T) {
 }
 
 func TestNoTableOfAnythingElse(t *testing.T) {
-	if table, err := NewREST(nil).ConvertToTable(t.Context(), &v1alpha1.Reload{}, nil); err == nil {
+	if table, err := NewREST(nil, nil).ConvertToTable(t.Context(), &v1alpha1.Reload{}, nil); err == nil {
 		t.Errorf("got %v", table)
 	}
 }

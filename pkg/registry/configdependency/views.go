@@ -35,8 +35,12 @@ func NewViews(historyBytes int, kinds kind.Table, c clock.WithTicker) *Views {
 	})
 }
 
-// NewREST returns a REST that serves from views.
-func NewREST(views *Views) *REST { return view.NewREST(views, &resource) }
+// NewREST returns a REST that serves from views of workloads of some kinds.
+func NewREST(views *Views, kinds kind.Table) *REST {
+	of := resource
+	of.Allows = reasonsOf(kinds)
+	return view.NewREST(views, &of)
+}
 
 // renderer implements view.Renderer. Its items are workloads.
 type renderer struct{ kinds kind.Table }

@@ -67,6 +67,11 @@ func newMatcher[O any, P Object[O]](r *Resource[O], label labels.Selector, field
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label %q has a value of %d bytes, which cannot match: at most %d are allowed, for a name of %d and its kind",
 				f.Field, len(f.Value), maxFieldValue, validation.DNS1123SubdomainMaxLength))
 		}
+		if r.Allows != nil {
+			if err := r.Allows(f.Field, f.Value); err != nil {
+				return nil, apierrors.NewBadRequest(err.Error())
+			}
+		}
 		i := slices.IndexFunc(m.fields, func(g fieldRequirements) bool { return g.field == f.Field })
 		if i < 0 {
 			i, m.fields = len(m.fields), append(m.fields, fieldRequirements{field: f.Field})

@@ -24,6 +24,8 @@ type Resource[O any] struct {
 	// Field returns a function that reports whether a field of an object has a value (some have several), or nil
 	// for a field that cannot be selected.
 	Field func(object *O, field string) func(value string) bool
+	// Allows returns an error that lists what is allowed if no object can have a value of a field; nil: all values are allowed.
+	Allows func(field, value string) error
 	// Own reports whether a field follows from the item alone, as labels do, and not from what else
 	// the object shows: no replica can have shown another value of it. Such fields and labels are what
 	// Renderer.Alike is about.

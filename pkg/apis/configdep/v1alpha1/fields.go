@@ -28,19 +28,17 @@ var selectableFields = []string{
 }
 
 // convertFieldLabel accepts the selectable fields and brings their values into the
-// form in which they are compared. The generic API server answers 400 with its error.
+// form in which they are compared. Which reasons there are depends on the kinds of workloads. The generic API server answers 400 with its error.
 func convertFieldLabel(label, value string) (string, string, error) {
 	if !slices.Contains(selectableFields, label) {
 		return "", "", fmt.Errorf("field label %q is not supported; use one of %s", label, strings.Join(selectableFields, ", "))
 	}
 	switch {
-	case value == "":
-		return label, value, nil
 	case label == FieldState:
 		return oneOf(label, value, States)
 	case label == FieldMode:
 		return oneOf(label, value, ReloadModes)
-	case label != FieldSource:
+	case label != FieldSource, value == "":
 		return label, value, nil
 	}
 	kind, name, found := strings.Cut(value, "/")

@@ -21,7 +21,7 @@ func TestFieldSelectors(t *testing.T) {
 		"a namespace":                          {"metadata.namespace", "shop", "shop", ""},
 		"a state":                              {"status.state", "Stale", "Stale", ""},
 		"a state in lower case":                {"status.state", "rollingout", "RollingOut", ""},
-		"no state":                             {"status.state", "", "", ""},
+		"no state":                             {"status.state", "", "", "use one of Blocked"},
 		"an unknown state":                     {"status.state", "Unmanaged", "", "use one of Blocked, Failed, InSync, Pending, RollingOut, Settling, Stale, Unknown"},
 		"a reason":                             {"status.reason", "AnyWord", "AnyWord", ""},
 		"a mode":                               {"spec.reload.mode", "auto", "Auto", ""},
