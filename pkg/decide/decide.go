@@ -75,8 +75,13 @@ func (e *Evaluation) decide(j *Judgement, now time.Time) Decision {
 		return d
 	}
 	if e.graph.Terminating(w) {
-		d := e.told(j)
-		d.State, d.Reason = InSync, ReasonTerminating
+		d := Decision{State: InSync, Reason: ReasonTerminating, Stale: j.Stale > 0}
+		switch {
+		case d.Stale:
+			d.State = Stale
+		case j.Unknown > 0:
+			d.State = Unknown
+		}
 		d.Message = fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", w.Kind)
 		return d
 	}
@@ -108,7 +113,11 @@ func (e *Evaluation) decide(j *Judgement, now time.Time) Decision {
 	}
 	changes := e.changes(j)
 	if missing, _ := e.Missing(); len(missing) > 0 {
-		return e.missing(len(changes) > 0 || e.superseded() != nil)
+		d := e.missing(len(changes) > 0 || e.superseded() != nil)
+		if !e.Comparable() { // it has just opted in: what changes from now on restarts it, once all is there
+			d.Action, d.Record = WriteRecord, e.nextWithoutMissing(j, now)
+		}
+		return d
 	}
 	if d, decided := e.decideFields(now, len(changes) > 0); decided {
 		return d
@@ -305,7 +314,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 		d.State, d.Reason = Failed, rollout.Reason
 		d.Message = "The rollout is not progressing: " + rollout.Message + "."
 		return d
-	case rollout.Phase == dependency.RolloutRunning:
+	case rollout.Phase == dependency.RolloutRunning && j.Stale <= j.excused: // it replaces all pods that are stale
 		d.State, d.Reason = RollingOut, rollout.Reason
 		d.Message = "The rollout is not complete: " + rollout.Message + "."
 		return d
@@ -322,12 +331,16 @@ func (e *Evaluation) told(j *Judgement) Decision {
 	case len(e.Sources) == 0 && e.Agents.pods == 0:
 		d.Reason, d.Message = ReasonNothingRead, "It consumes no ConfigMap or Secret."
 		return d
+	case j.Total == 0 && j.pending == 0 && len(e.Sources) > 0 && w.Replicas > 0 && rollout.Phase == dependency.RolloutComplete && !e.byRecord(j):
+		d.State, d.Reason = Unknown, ReasonPodsNotFound
+		d.Message = fmt.Sprintf("The %s reports that its pods are up to date, but none of them is found. Pods belong to a workload by their owner; those of a Deployment by the name of their ReplicaSet.", w.Kind)
+		return d
 	case j.Total == 0 && len(e.Sources) > 0 && (w.Recurring && !w.UnknownPods || !e.byRecord(j)):
 		d.Reason, d.Message = ReasonNoPods, "No pods run; new pods read the current content."
 		if w.Recurring {
 			d.Reason, d.Message = ReasonNextRunReadsContent, "No run is active; the next run reads the current content."
 		}
-	case j.Total > 0 && j.NotStarted == j.Total:
+	case j.Total > 0 && j.NotStarted == j.Total && !j.started:
 		d.Reason, d.Message = ReasonNotStarted, "No container has started yet. They read the current content when they start."
 	case w.RecordDropped:
 		d.Reason = ReasonRecordRemoved
@@ -456,6 +469,8 @@ func (e *Evaluation) unknown(j *Judgement) string {
 		why = "a source is missing"
 	case judge.ReasonOlderTemplate:
 		why = "they have an older pod template"
+	case judge.ReasonTooManyPods:
+		why = "so many pods with so many sources are not all looked at"
 	}
 	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names))
 }

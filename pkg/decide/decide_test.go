@@ -165,7 +165,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 		"it is being deleted": {
 			both(earlier, func(x *world) { x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: x.now} }) }),
-			decide.Decision{State: decide.InSync, Reason: decide.ReasonTerminating, Stale: true, Message: "The Deployment or its namespace is being deleted, so it will not be restarted."},
+			decide.Decision{State: decide.Stale, Reason: decide.ReasonTerminating, Stale: true, Message: "The Deployment or its namespace is being deleted, so it will not be restarted."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

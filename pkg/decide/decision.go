@@ -50,7 +50,9 @@ const (
 	ReasonNotStarted          = "NotStarted"          // InSync: no container has started yet
 	ReasonSuspended           = "Suspended"           // InSync: the workload is suspended, so that changes start no run
 	ReasonNextRunReadsContent = "NextRunReadsContent" // InSync: no run is active, and the next one reads the current content
-	ReasonTerminating         = "Terminating"         // InSync: the workload or its namespace is being deleted
+	ReasonTerminating         = "Terminating"         // InSync, Stale or Unknown: the workload or its namespace is being deleted
+
+	ReasonPodsNotFound = "PodsNotFound" // Unknown: the workload reports pods, and none is found
 
 	ReasonNotOptedIn      = "NotOptedIn"      // Stale: automatic restarts are off
 	ReasonOptedInStale    = "OptedInStale"    // Stale: the content was old when the workload opted in

@@ -54,6 +54,8 @@ type Evaluation struct {
 	graph    *dependency.Graph
 	defaults policy.Defaults
 	tracked  []tracked
+
+	scopeText string // see scope
 }
 
 // Evaluator applies policies to the workloads of a graph. It must not be used after the graph has changed.

@@ -128,11 +128,11 @@ func (h *harbor) want(state decide.State, reason string, action decide.Action) d
 func TestFields_Missing(t *testing.T) {
 	h := newHarbor(t)
 	h.content = ""
-	if d := h.want(decide.Blocked, decide.ReasonSourceMissing, decide.None); !strings.HasPrefix(d.Message, "Secret bucket is missing: fields cannot be set. ") {
+	if d := h.want(decide.Blocked, decide.ReasonSourceMissing, decide.WriteRecord); !strings.HasPrefix(d.Message, "Secret bucket is missing: fields cannot be set. ") {
 		t.Errorf("message = %s", d.Message)
 	}
 	h.content, h.marks = "AKIA", annotations{policy.FieldsAnnotation: "spec.s3.accessKey = secret/bucket#other"}
-	if d := h.want(decide.Blocked, decide.ReasonKeyMissing, decide.None); !strings.HasPrefix(d.Message, "Secret bucket lacks the key other: fields cannot be set. ") {
+	if d := h.want(decide.Blocked, decide.ReasonKeyMissing, decide.WriteRecord); !strings.HasPrefix(d.Message, "Secret bucket lacks the key other: fields cannot be set. ") {
 		t.Errorf("message = %s", d.Message)
 	}
 }

@@ -37,6 +37,8 @@ type Judgement struct {
 	waiting bool            // a container has yet to start, perhaps with files that were mounted earlier
 	former  int             // current pods that have the hash of the current content, and an older template
 	taken   bool            // a container of the current template has started
+	started bool            // a container has started
+	limited bool            // not all pods were judged
 }
 
 // due is a source for whose content a restart is due.
@@ -77,6 +79,8 @@ func (e *Evaluation) facts(s *Source) judge.Source {
 		return out
 	}
 	if s.tracked != nil {
+		_, known := e.Record.Sources[s.tracked.id]
+		out.New = !known && e.Comparable() && e.Policy.Mode != policy.Off && e.Record.Scope == e.scope()
 		out.Reference, out.Recorded = s.tracked.counted, e.recorded(s.tracked)
 	} else if s.Reason == policy.ReasonIgnored || s.Reason == policy.ReasonExcluded || s.Reason == policy.ReasonNotObserved {
 		out.Uses = nil
@@ -114,6 +118,9 @@ func (e *Evaluation) Comparable() bool {
 	return e.Record.Sources != nil && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
+// maxJudged limits how often a container is compared with a source in one judgement. Pods beyond, in the order of their names, are not judged.
+const maxJudged = 500_000
+
 // judge judges all pods of the workload.
 func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 	out := &Judgement{StalePods: make([]int, len(e.Sources)), unread: map[string]bool{}, Reason: judge.ReasonNothingRead}
@@ -122,10 +129,15 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 	}
 	worst := judge.Verdict{State: judge.Current, Reason: judge.ReasonNothingRead}
 	found := map[*tracked]*due{}
-	stale := make([]bool, len(e.Sources))
+	stale, left := make([]bool, len(e.Sources)), maxJudged
 	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
 		if !p.Deleted.IsZero() {
 			out.pending++
+			return true
+		}
+		if left -= j.Cost(p); left < 0 {
+			out.limited = true
+			out.count(p, &judge.Verdict{State: judge.Unknown})
 			return true
 		}
 		clear(stale)
@@ -157,14 +169,19 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		} else if v.State == judge.Current && p.Hash == e.Hash {
 			out.former++
 		}
-		out.waiting = out.waiting || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" })
+		for i := range p.Containers {
+			waits := p.Containers[i].Waiting != ""
+			out.waiting, out.started = out.waiting || waits, out.started || !waits
+		}
 		if v.Compare(&worst) > 0 {
 			worst = v
 		}
 		out.Local = out.Local || v.Local
 		return true
 	})
-	out.Reason = worst.Reason
+	if out.Reason = worst.Reason; out.limited && worst.State != judge.Stale {
+		out.Reason = judge.ReasonTooManyPods
+	}
 	for i := range e.Sources {
 		if d := found[e.Sources[i].tracked]; d != nil {
 			out.due = append(out.due, d)
@@ -236,7 +253,8 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	case !entry.Adopted.IsZero() && !changedAfter(v, e.Record.AdoptedBy(&entry)), !v.Since.IsZero() && !v.Since.After(entry.Adopted):
+	case !entry.Adopted.IsZero() && (c.Started.Before(entry.Adopted.Add(-judge.ClockMargin)) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
+		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
 		// What it has not read was adopted, or was the reason for the last restart. Only a controller that was told and did nothing is told again.
 		told := e.toldAt(&entry)
 		return !told.IsZero() && v.State == judge.Stale && c.Started.Before(told) && !j.Now.Before(told.Add(controllerTime))
@@ -267,10 +285,11 @@ func (e *Evaluation) restartedAt(entry *record.Entry) time.Time {
 }
 
 // isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what
-// frees that rollout.
+// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read; but a DaemonSet can have pods where it should have none.
 func (e *Evaluation) isExcused(j *judge.Judge, p *dependency.Pod) bool {
 	w := e.Workload
-	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash)
+	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash) ||
+		j.IsOlder(p) && w.Rollout.Phase == dependency.RolloutComplete && !w.PerNode
 }
 
 // RestartHelps reports whether pods are known to run with old content, and are not about to be replaced anyway.
@@ -327,7 +346,7 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
-	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
+	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && !j.limited && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
 	changed = adopts || e.Workload.RecordDropped
 	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {
@@ -368,6 +387,17 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 		}
 	}
 	return next, changed
+}
+
+// nextWithoutMissing returns the record of a workload that has none, without what is missing: that is told by the pods, once it is there.
+func (e *Evaluation) nextWithoutMissing(j *Judgement, now time.Time) record.Record {
+	next, _ := e.Next(j, now)
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Missing && s.tracked != nil {
+			delete(next.Sources, s.tracked.id)
+		}
+	}
+	return next
 }
 
 // Present returns the record which says that the pods run with the current content.

@@ -90,8 +90,7 @@ func TestOwner_CoversSources(t *testing.T) {
 			}
 			owned := &dependency.Object{
 				Kind: kind.Deployment, Template: template, Owner: f.of, Traits: kind.Table(nil).Of(kind.Deployment).Traits,
-				Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
-				Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
+				Meta: &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Annotations: annotations{policy.ReloadAnnotation: "auto"}},
 			}
 			owned.Traits.Custom = f.custom
 

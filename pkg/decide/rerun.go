@@ -49,6 +49,12 @@ func (e *Evaluation) decideRerun(j *Judgement, now time.Time) (d Decision, decid
 	default:
 		d = Decision{State: InSync, Reason: ReasonSuspended,
 			Message: "The " + string(w.Kind) + " is suspended. What it runs after that reads the current content, so changes until then start nothing."}
+		switch { // of a run that is active
+		case j.Stale > 0:
+			e.tellStale(&d, j)
+		case j.Unknown > 0:
+			d.State, d.Reason, d.Message = Unknown, j.Reason, e.unknown(j)
+		}
 		underWay = underWay || e.Record.Hash != e.Hash || e.Record.Sources == nil
 	}
 	if underWay {

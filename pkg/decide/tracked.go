@@ -136,8 +136,11 @@ func keysOf(r *dependency.Reference) string {
 	return record.Checksum(keys)
 }
 
-// scope identifies what the policy, and the flags of the server, say about which sources count.
+// scope identifies what the policy, and the flags of the server, say about which sources count. It is computed on first use.
 func (e *Evaluation) scope() string {
+	if e.scopeText != "" {
+		return e.scopeText
+	}
 	p, h := &e.Policy, fnv.New64a()
 	fmt.Fprint(h, p.Mode, p.Kinds, p.Sources, p.Exclude, p.LiveVolumes, p.IgnoreCreated, p.IgnoreDeleted)
 	for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret, dependency.SecretProviderClass} {
@@ -146,5 +149,6 @@ func (e *Evaluation) scope() string {
 	for i := range p.Fields {
 		fmt.Fprint(h, p.Fields[i].Kind, p.Fields[i].Name, p.Fields[i].Key, p.Fields[i].Path.String())
 	}
-	return fmt.Sprintf("%016x", h.Sum64())
+	e.scopeText = fmt.Sprintf("%016x", h.Sum64())
+	return e.scopeText
 }

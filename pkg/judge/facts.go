@@ -20,6 +20,8 @@ type Source struct {
 	Mounted func(*dependency.Pod) dependency.Mounted
 	// Recorded is what the record of the workload says about the source; nil: nothing that can be compared.
 	Recorded *Recorded
+	// New: there is a record, and it does not know the source, so that pods of an older template may not read it.
+	New bool
 	// Unhashed: its content is not part of Facts.Hash.
 	Unhashed bool
 }

@@ -33,23 +33,35 @@ func (j *Judge) Container(p *dependency.Pod, c *dependency.PodContainer, f func(
 	if c.Waiting != "" {
 		return Verdict{State: NotStarted, Reason: c.Waiting}
 	}
-	named := j.reads[c.Name]
-	all := named
-	if len(j.any) > 0 && c.Role != dependency.InitContainer {
-		all = append(slices.Clip(named), j.any...)
+	some := [][]reading{j.reads[c.Name], j.any}
+	if c.Role == dependency.InitContainer {
+		some = some[:1]
 	}
 	if j.Containers != nil && c.Role == dependency.RegularContainer && j.IsOlder(p) && !slices.Contains(j.Containers, c.Name) {
 		out = Verdict{State: Unknown, Reason: ReasonOlderTemplate}
 	}
-	for i := range all {
-		r := &all[i]
-		v := j.judge(p, c, r)
-		out.worsen(v)
-		if f != nil {
-			f(SourceVerdict{v, &j.Sources[r.source], r.source, r.file})
+	for _, readings := range some {
+		for i := range readings {
+			r := &readings[i]
+			v := j.judge(p, c, r)
+			if j.Sources[r.source].New && (v.State == Stale || v.Doubt) && j.IsOlder(p) {
+				v = Verdict{State: Unknown, Reason: ReasonOlderTemplate, Local: v.Local}
+			}
+			out.worsen(v)
+			if f != nil {
+				f(SourceVerdict{v, &j.Sources[r.source], r.source, r.file})
+			}
 		}
 	}
 	return out
+}
+
+// Cost returns how many times a pod has something to compare: each of its containers with each source that it reads.
+func (j *Judge) Cost(p *dependency.Pod) (n int) {
+	for i := range p.Containers {
+		n += len(j.reads[p.Containers[i].Name]) + len(j.any)
+	}
+	return n
 }
 
 // IsOlder reports whether a pod has an older template than the current one, as far as that is known.

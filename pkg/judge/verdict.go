@@ -36,6 +36,7 @@ const (
 	ReasonNodeClock         = "NodeClock"         // Unknown: the clock of its node is wrong
 	ReasonSourceMissing     = "SourceMissing"     // Unknown: the source does not exist, or lacks a key that the container needs
 	ReasonOlderTemplate     = "OlderTemplate"     // Unknown: its pod has an older pod template, of which it is not known what the container reads
+	ReasonTooManyPods       = "TooManyPods"       // Unknown: the workload has so many pods and sources that not all pods are judged
 )
 
 // Verdict is a verdict on a container, or on one source that it reads.

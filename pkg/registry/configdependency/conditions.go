@@ -94,11 +94,11 @@ func sourcesResolved(e *decide.Evaluation, since metav1.Time) metav1.Condition {
 func inSync(e *decide.Evaluation, d decide.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionInSync, LastTransitionTime: since, Reason: d.Reason, Message: d.Message}
 	switch {
-	case d.State == decide.InSync:
-		c.Status = metav1.ConditionTrue
 	case d.Pods.Stale > 0:
 		c.Status = metav1.ConditionFalse
-	case d.Pods.Unknown > 0, d.Reason == decide.ReasonAgentsSilent, e.Workload.Truncated:
+	case d.State == decide.InSync:
+		c.Status = metav1.ConditionTrue
+	case d.Pods.Unknown > 0, d.State == decide.Unknown, d.Reason == decide.ReasonAgentsSilent, e.Workload.Truncated:
 		c.Status = metav1.ConditionUnknown
 	case d.Stale, e.Policy.Strategy == record.Agent && e.Policy.Mode != policy.Off:
 		c.Status = metav1.ConditionFalse

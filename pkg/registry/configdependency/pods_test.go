@@ -71,7 +71,8 @@ func TestRender_Message(t *testing.T) {
 		"current, and off": {
 			pod: secondOf(4), off: true, want: "The pods run with the current content. Automatic restarts are off.",
 		},
-		"no pod": {want: "No pods run; new pods read the current content."},
+		"no pod": {want: "The Deployment reports that its pods are up to date, but none of them is found. Pods belong to a workload by their owner; " +
+			"those of a Deployment by the name of their ReplicaSet."},
 		"unknown": {
 			pod: secondOf(2), off: true, want: "It is not known whether 1 of 1 pod runs with the current content, because a source was written after they started, " +
 				"before configdep began to read it (Secret/db at 2026-02-01T03:00:00Z): web-1. The subresource pods says more.",
