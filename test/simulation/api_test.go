@@ -59,7 +59,9 @@ type request struct {
 	noted  bool
 	// terminating: the server knew when it sent the request that the namespace is being deleted.
 	terminating bool
-	reply       chan answer
+	// kept: the server then had a reason to give back the template of pods; see shown.
+	kept  bool
+	reply chan answer
 	// ghost: no client waits for the answer.
 	ghost bool
 	// late: it has waited in the network.

@@ -142,7 +142,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			!m.borrows && s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
-		o.restarts(s, d, m, rules, last, r.terminating && s.view.terminating)
+		o.restarts(r, d, m, rules, last)
 		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
@@ -181,8 +181,9 @@ func (w *world) changedAfter(d *workload, at time.Time) bool {
 	return slices.ContainsFunc(w.changes[:], after) || slices.ContainsFunc(d.pods, func(p *pod) bool { return p.mount != nil && p.mount.updated(at.Add(-statusMargin)) })
 }
 
-// restarts judges an automatic restart. Terminating: the server knew that the namespace is being deleted.
-func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last recorded, terminating bool) {
+// restarts judges an automatic restart.
+func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, last recorded) {
+	s := r.server
 	name, why := workloadName(d.slot), s.why[d.slot]
 	settle, most := rules.settle, 10*rules.settle
 	if release := rules.release; release > 0 && why.there { // owners write content and templates
@@ -199,7 +200,7 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	switch {
 	case !rules.managed():
 		o.fail("%s is restarted, although it has not opted in", name)
-	case d.deleting || terminating:
+	case d.deleting || r.terminating && s.view.terminating:
 		o.fail("%s is restarted, although it is being deleted", name)
 	case d.paused:
 		o.fail("%s is restarted, although it is paused", name)
@@ -217,7 +218,7 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
 		return
-	case len(why.doubts) == 0 && s.show(m).kept:
+	case len(why.doubts) == 0 && r.kept:
 		o.tally["restarts that give back the template of pods"]++
 		return
 	case len(why.doubts) == 0 && s.seesNone(m):
@@ -226,8 +227,8 @@ func (o *oracle) restarts(s *server, d *workload, m *manifest, rules rules, last
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return
-	case len(why.doubts) == 0 && (!o.world.skews.small() || s.lags(pods) || m.kind == "Deployment" && s.lags(replicaSets)):
-		o.tally["restarts with wrong clocks, or while pods or revisions are not known"]++
+	case len(why.doubts) == 0 && (!o.world.skews.small() || m.kind == "Deployment" && s.lags(replicaSets)):
+		o.tally["restarts with wrong clocks, or while revisions are not known"]++
 		return
 	case len(why.doubts) == 0:
 		o.fail("%s is restarted by server %d, although its containers have read the current content", name, s.id)

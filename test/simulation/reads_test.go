@@ -242,7 +242,7 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "the record is about other content, and a key may have been removed unseen"
 	case r.stuck():
 		return "a volume could not be refreshed"
-	case r.pod.template.variant != r.m.template.variant:
+	case r.pod.template.variant != r.m.template.variant, v.Reason == judge.ReasonOlderTemplate && (r.pod.identity != r.m.template.identity() || r.lags(workloadStreams[r.m.kind])):
 		return "an older template"
 	case len(v.Periods) >= dependency.MaxPeriods:
 		return "too many changes"

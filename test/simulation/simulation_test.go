@@ -105,6 +105,10 @@ func (s *simulation) note() {
 			s.world.logf("%v", r)
 			if r.patch() != nil && r.reload == nil {
 				s.world.oracle.patches++
+				if m := r.server.view.workloads[r.slot]; m != nil {
+					got := r.server.show(m)
+					r.kept = got != nil && got.kept
+				}
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	stale := false // as servers see it, or in doubt
 	for _, v := range got.verdicts {
 		stale = stale || v.State == judge.Stale || v.Doubt || v.Reason == judge.ReasonNodeClock // of which the record tells
-		if got.State == decide.InSync && got.Reason != decide.ReasonTerminating && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
+		if got.State == decide.InSync && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
 	}
