@@ -113,7 +113,7 @@ func (v *view) borrow() {
 
 // seesNone reports whether the record alone tells what the pods of a custom resource run with, because there should be some and the server sees none.
 func (s *server) seesNone(m *manifest) bool {
-	return customKinds[m.kind] != nil && m.wanted() > 0 && len(s.podsOf(m.slot)) == 0
+	return customKinds[m.kind] != nil && m.wanted() > 0 && !slices.ContainsFunc(s.podsOf(m.slot), func(p *pod) bool { return !p.created.Before(m.created) })
 }
 
 // toRestart returns a pod that is older than the time of a restart, or nil.

@@ -124,13 +124,16 @@ func (why *reason) add(r *reads) {
 
 // patched judges a patch of a workload that is about to be carried out.
 func (o *oracle) patched(r *request, d *workload, body *patchBody) {
-	if r.ghost {
-		return
-	}
 	s, m := r.server, r.server.view.workloads[d.slot]
 	set := body.Metadata.Annotations
 	last := o.recorded[d.uid]
 	rules := s.rules(&d.manifest)
+	if r.ghost {
+		if text := set[appliedAnnotation]; text != nil {
+			o.adopts(r, d, rules, *text, ptr.Deref(set[hashAnnotation], last.hash))
+		}
+		return
+	}
 	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
@@ -147,7 +150,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
-		o.adopts(s, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
+		o.adopts(r, d, rules, *set[appliedAnnotation], ptr.Deref(set[hashAnnotation], last.hash))
 	}
 	if restarts && r.reload == nil {
 		o.restarted[d.uid]++
@@ -213,7 +216,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && !older && last.recreating == "":
+	case o.world.skews.small() && !r.late && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
@@ -223,6 +226,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case len(why.doubts) == 0 && s.seesNone(m):
 		o.tally["restarts of custom resources of which no pod is seen"]++
+		return
+	case len(why.doubts) == 0 && d.borrows && d.newest().identity != d.template.identity():
+		o.tally["restarts while the template that is borrowed changes, which the Rollout does not tell"]++
 		return
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
@@ -249,11 +255,12 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 
 // record is what counts of the annotation applied-sources.
 type record struct {
+	At      time.Time         `json:"at"` // by the clock of a server
 	Sources map[string]string `json:"sources"`
 }
 
 // adopts judges a record that restarts nothing: it may adopt content that containers have not read if the workload has just opted in, or the record was lost.
-func (o *oracle) adopts(s *server, d *workload, rules rules, text, hash string) {
+func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string) {
 	var was, now record
 	if json.Unmarshal([]byte(text), &now) != nil {
 		o.fail("an invalid record: %s", text)
@@ -261,7 +268,7 @@ func (o *oracle) adopts(s *server, d *workload, rules rules, text, hash string) 
 	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &was) // empty, or not ours
 	o.tally["records"]++
 	last, known := o.recorded[d.uid]
-	may := !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
+	may := r.ghost || !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
 	for source := range sourceNames {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
 		content, _, adopts := strings.Cut(now.Sources[id], "@")
@@ -271,7 +278,7 @@ func (o *oracle) adopts(s *server, d *workload, rules rules, text, hash string) 
 		if !may {
 			o.fail("%s: a record adopts %s without a cause", workloadName(d.slot), id)
 		}
-		o.adopt(s, d, source)
+		o.adopt(r.server, d, source, now.At)
 	}
 }
 
@@ -284,7 +291,7 @@ func (o *oracle) admitted(s *server, d *workload) {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
 		content, _, adopts := strings.Cut(now.Sources[id], "@")
 		if before, _, _ := strings.Cut(was.Sources[id], "@"); adopts && before != content {
-			o.adopt(s, d, source)
+			o.adopt(s, d, source, now.At)
 		}
 	}
 }
@@ -292,10 +299,10 @@ func (o *oracle) admitted(s *server, d *workload) {
 // keyID identifies the key of a hash.
 func keyID(hash string) string { return hash[:min(len(hash), len("v1.12345678"))] }
 
-// adopt notes that the containers of a workload count as having read the content of a source.
-func (o *oracle) adopt(s *server, d *workload, source int) {
+// adopt notes that the containers of a workload count as having read the content of a source, since a server decided that.
+func (o *oracle) adopt(s *server, d *workload, source int, at time.Time) {
 	o.tally["sources that were adopted"]++
-	o.adoptedAt[d.uid] = time.Now()
+	o.adoptedAt[d.uid] = at.Add(-s.world.skews.Servers[s.id])
 	for _, of := range [][]*pod{d.pods, s.podsOf(d.slot)} {
 		for _, p := range of {
 			for i := range p.containers {
