@@ -253,7 +253,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	case !entry.Adopted.IsZero() && (c.Started.Before(entry.Adopted.Add(-judge.ClockMargin)) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
+	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
 		// What it has not read was adopted, or was the reason for the last restart. Only a controller that was told and did nothing is told again.
 		told := e.toldAt(&entry)
@@ -261,6 +261,15 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
 	}
+}
+
+// ranBefore reports whether a container certainly ran at a time of configdep's clock.
+func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool {
+	started := c.Started
+	if started.IsZero() { // its kubelet does not know any longer
+		started = p.Created
+	}
+	return started.Before(at.Add(-judge.ClockMargin))
 }
 
 // controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
