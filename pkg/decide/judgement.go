@@ -263,7 +263,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	}
 }
 
-// ranBefore reports whether a container certainly ran at a time of configdep's clock.
+// ranBefore reports whether a container had started long before a time of configdep's clock.
 func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool {
 	started := c.Started
 	if started.IsZero() { // its kubelet does not know any longer

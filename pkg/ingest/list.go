@@ -118,7 +118,7 @@ const maxObject = 64 << 20
 // take returns the next bytes. They may be changed, and are valid until the next call.
 func (w *window) take(n int) ([]byte, error) {
 	if n > maxObject {
-		return nil, errTooLarge
+		return nil, fmt.Errorf("%w: it has %d", errTooLarge, n)
 	}
 	if err := w.fill(n); err != nil {
 		return nil, err
