@@ -95,7 +95,26 @@ func generate(seedNumber uint64) *history {
 	h.addWide(begin)
 	h.addClass(begin)
 	h.addCustom(begin)
+	h.addRare(begin)
 	return h
+}
+
+// addRare lets pods fail and stay in an eighth of the histories, and makes sources immutable.
+func (h *history) addRare(begin int) {
+	m := maker{rand.New(rand.NewPCG(h.Seed, 9)), h}
+	if m.IntN(8) > 0 {
+		return
+	}
+	begin = min(begin, len(h.Operations))
+	for range 3 + m.IntN(4) {
+		at, source := begin+m.IntN(len(h.Operations)-begin+1), m.source()
+		wait := operation{Do: "wait", Wait: pick(m, 0, time.Second, 3*time.Second, time.Minute)}
+		if m.IntN(2) == 0 {
+			h.Operations = slices.Insert(h.Operations, at, operation{Do: "fail pod", A: m.workload(), C: m.IntN(6)}, wait, operation{Do: "set content", A: source, Content: m.content()})
+			continue
+		}
+		h.Operations = slices.Insert(h.Operations, at, operation{Do: "make immutable", A: source}, wait, operation{Do: "recreate source", A: source, B: 1, Content: m.content()}, wait)
+	}
 }
 
 // addWide gives workloads of an eighth of the histories templates that read all sources, and autoscalers to those of an eighth, which scale them while pods are

@@ -215,6 +215,8 @@ func (t tally) check(test *testing.T, histories int) {
 		"workloads opted in at rest":             histories / 100,
 		"updates of mounted classes":             histories / 4,
 		"restarts of custom resources":           histories / 40,
+		"pods that failed":                       histories / 20,
+		"sources that became immutable":          histories / 20,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)

@@ -30,7 +30,8 @@ type pod struct {
 	mounted      bool                 // whether its volumes are set up
 	mount        *mount               // the volume of the SecretProviderClass; nil: it is not set up, or there is none
 	files        [sourceCount]reading // the content with which its volumes were set up
-	terminating  bool                 // it is being deleted
+	terminating  bool                 // it is being deleted, or has failed
+	failed       bool                 // it has failed, and stays
 	setUp, told  time.Time            // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
 	wakes        time.Time            // when its kubelet can start the next container; zero: it waits for something else
 	ends         time.Time            // when it has ended; zero: it runs, or its node is lost, so that it never ends
@@ -69,11 +70,11 @@ func (p *pod) snapshot() *pod {
 	return &out
 }
 
-// tellPod emits the event of a pod.
+// tellPod emits the event of a pod. Servers read those alone that have not finished.
 func (w *world) tellPod(d *workload, p *pod, deleted bool) {
 	w.revision++
 	p.version, p.changed = w.revision, false
-	w.emit(event{stream: pods, slot: d.slot, pod: p.snapshot(), deleted: deleted})
+	w.emit(event{stream: pods, slot: d.slot, pod: p.snapshot(), deleted: deleted || p.failed})
 }
 
 // ready reports whether all containers run, with an image that becomes ready.
@@ -284,6 +285,23 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
 		w.rollSoon(d)
 	}
+	return true
+}
+
+// failPod lets a pod fail, as one that its kubelet has evicted. Only what comes of a ReplicaSet stays.
+func (w *world) failPod(d *workload, n int) bool {
+	if !d.surges() || len(d.pods) == 0 {
+		return false
+	}
+	p := d.pods[n%len(d.pods)]
+	if p.terminating {
+		return false
+	}
+	p.terminating, p.failed, p.wakes = true, true, time.Time{}
+	w.logf("    %s: pod %d fails", workloadName(d.slot), p.uid)
+	w.oracle.tally["pods that failed"]++
+	w.tellPod(d, p, false)
+	w.rollSoon(d)
 	return true
 }
 

@@ -300,7 +300,7 @@ func (s *server) look(e *event, byList bool) {
 // uses reports whether a template uses a source.
 func (v *view) uses(source int) bool {
 	for _, m := range v.workloads {
-		if slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return u.source == source }) {
+		if !m.bare && slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return u.source == source }) {
 			return true
 		}
 	}

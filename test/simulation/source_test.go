@@ -27,6 +27,7 @@ type source struct {
 	written, labelled time.Time
 	label, note       int
 	gone              content // the content with which it was last deleted
+	immutable         bool
 }
 
 // rewriting is a change of the content of a source, or of its presence: from the state of one revision to that of another.
@@ -56,8 +57,12 @@ func (s *source) object(slot int) runtime.Object {
 	if !s.labelled.IsZero() {
 		m.ManagedFields = append(m.ManagedFields, fields("labeller", s.labelled, `{"f:metadata":{"f:labels":{"f:label":{}}}}`))
 	}
+	var immutable *bool
+	if s.immutable {
+		immutable = new(true)
+	}
 	if isSecret(slot) {
-		o := &corev1.Secret{ObjectMeta: m, Data: map[string][]byte{}}
+		o := &corev1.Secret{ObjectMeta: m, Data: map[string][]byte{}, Immutable: immutable}
 		for k, v := range s.content {
 			if v != 0 {
 				o.Data[keyNames[k]] = []byte{'0' + byte(v)}
@@ -65,7 +70,7 @@ func (s *source) object(slot int) runtime.Object {
 		}
 		return o
 	}
-	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}, BinaryData: map[string][]byte{}}
+	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: immutable}
 	for k, v := range s.content {
 		switch {
 		case v == 0:
@@ -106,7 +111,7 @@ func (w *world) deleteSource(slot int) bool {
 		return false
 	}
 	was := s.content
-	s.mark, s.content, s.gone = mark{}, content{}, was
+	s.mark, s.content, s.gone, s.immutable = mark{}, content{}, was, false
 	w.wroteSource(slot, was, true, false)
 	return true
 }
@@ -115,7 +120,7 @@ func (w *world) deleteSource(slot int) bool {
 // change if keys are only removed, unless the write is a server-side apply.
 func (w *world) setContent(slot int, c content, applied bool) bool {
 	s := &w.sources[slot]
-	if !s.present || s.content == c || c == (content{}) {
+	if !s.present || s.content == c || c == (content{}) || s.immutable {
 		return false
 	}
 	dated := applied
@@ -144,6 +149,18 @@ func (w *world) editSource(slot int, owner bool) bool {
 		s.label++
 		s.labelled = w.apiTime()
 	}
+	w.wroteSource(slot, s.content, true, true)
+	return true
+}
+
+// makeImmutable keeps the content of a source as it is until it is deleted.
+func (w *world) makeImmutable(slot int) bool {
+	s := &w.sources[slot]
+	if !s.present || s.immutable {
+		return false
+	}
+	s.immutable, s.written = true, w.apiTime()
+	w.oracle.tally["sources that became immutable"]++
 	w.wroteSource(slot, s.content, true, true)
 	return true
 }

@@ -220,7 +220,9 @@ func (w *world) list(id streamID) (events []event) {
 			events = append(events, event{stream: id, slot: slot, workload: &m})
 		case id == pods:
 			for _, p := range d.pods {
-				events = append(events, event{stream: id, slot: slot, pod: p.snapshot()})
+				if !p.failed {
+					events = append(events, event{stream: id, slot: slot, pod: p.snapshot()})
+				}
 			}
 		case id == podStatuses:
 			for _, p := range d.pods {
