@@ -122,9 +122,6 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 	}
 }
 
-// TellsOfSources implements ingest.Sink.
-func (*Controller) TellsOfSources() bool { return false }
-
 // Progressed implements ingest.Sink.
 func (*Controller) Progressed(dependency.Progress) {}
 

@@ -36,6 +36,4 @@ type Delta struct {
 	// Workloads are workloads in the graph, or just deleted from it. A workload is named whenever something that it
 	// depends on was written, even if the workload has not changed.
 	Workloads []WorkloadKey
-	// Sources are the sources that were written, created or deleted.
-	Sources []SourceKey
 }

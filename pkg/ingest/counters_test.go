@@ -18,9 +18,6 @@ type heard struct{ at []dependency.Progress }
 
 func (h *heard) Synced(_ decide.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
 
-// TellsOfSources implements Sink.
-func (*heard) TellsOfSources() bool { return false }
-
 func (h *heard) Changed(_ decide.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	h.at = append(h.at, at)
 }

@@ -210,8 +210,6 @@ func (s *states) Progressed(at dependency.Progress) {
 	s.at = at
 }
 
-func (*states) TellsOfSources() bool { return false }
-
 func (s *states) show() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,9 +45,6 @@ func (b *blocked) Changed(known decide.Evaluator, _ dependency.Progress, delta d
 	}
 }
 
-// TellsOfSources implements Sink.
-func (*blocked) TellsOfSources() bool { return false }
-
 func (*blocked) Progressed(dependency.Progress) {}
 
 // If a namespace has too many globs, the workloads that have any are blocked, and report why, until there is room again.

@@ -5,7 +5,6 @@ package ingest
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,25 +25,20 @@ type Sink interface {
 	// etcd was found to be restored (then at.Restored has grown). There are no other
 	// notifications before that.
 	Synced(now decide.Evaluator, at dependency.Progress)
-	// Changed is called after each change that affects workloads, or sources if TellsOfSources.
+	// Changed is called after each change that affects workloads.
 	Changed(now decide.Evaluator, at dependency.Progress, delta dependency.Delta)
 	// Progressed is called when there is progress without such a change.
 	Progressed(at dependency.Progress)
-	// TellsOfSources reports whether the sink must be notified of changes of sources that affect no workload. Each of
-	// these then costs a snapshot.
-	TellsOfSources() bool
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
 type Index struct {
-	sinks []Sink
-	// tellsOfSources: one of the sinks is notified of all changes of sources.
-	tellsOfSources bool
-	clock          clock.PassiveClock
-	defaults       policy.Defaults
-	scope          Scope    // what is read
-	resources      []string // that are awaited, by the names of their streams
-	batch          int      // the objects of a turn
+	sinks     []Sink
+	clock     clock.PassiveClock
+	defaults  policy.Defaults
+	scope     Scope    // what is read
+	resources []string // that are awaited, by the names of their streams
+	batch     int      // the objects of a turn
 
 	// reading is held while a snapshot is read, so that the key of the digests is not replaced in the
 	// meantime.
@@ -84,7 +78,6 @@ func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	x := &Index{sinks: sinks, clock: c, resources: resources, batch: turnObjects}
 	x.optional.denied = newDenied(nil)
-	x.tellsOfSources = slices.ContainsFunc(sinks, Sink.TellsOfSources)
 	x.Reset()
 	return x
 }

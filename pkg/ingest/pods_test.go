@@ -72,7 +72,6 @@ func (f *fleet) tick() { f.clock.SetTime(f.clock.Now().Add(10 * time.Second)) }
 
 func (*fleet) Synced(decide.Evaluator, dependency.Progress) {}
 func (*fleet) Progressed(dependency.Progress)               {}
-func (*fleet) TellsOfSources() bool                         { return false }
 func (f *fleet) Changed(_ decide.Evaluator, _ dependency.Progress, delta dependency.Delta) {
 	f.told = append(f.told, delta.Workloads...)
 }

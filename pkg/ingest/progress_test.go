@@ -46,9 +46,6 @@ func (p *progressOf) Changed(_ decide.Evaluator, at dependency.Progress, _ depen
 	p.note("changed", at)
 }
 
-// TellsOfSources implements Sink.
-func (*progressOf) TellsOfSources() bool { return false }
-
 func (p *progressOf) Progressed(at dependency.Progress) { p.note("progressed", at) }
 
 func (p *progressOf) told() []string {

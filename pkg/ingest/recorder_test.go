@@ -53,9 +53,6 @@ func (r *recorder) Changed(known decide.Evaluator, at dependency.Progress, delta
 	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
 }
 
-// TellsOfSources implements Sink.
-func (*recorder) TellsOfSources() bool { return false }
-
 func (r *recorder) Progressed(at dependency.Progress) {
 	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
 }

@@ -74,9 +74,6 @@ func (n *notifier) Changed(known decide.Evaluator, _ dependency.Progress, _ depe
 	n.send(g)
 }
 
-// TellsOfSources implements Sink.
-func (*notifier) TellsOfSources() bool { return false }
-
 func (n *notifier) Progressed(dependency.Progress) {}
 
 func runSecret(value string) *corev1.Secret {

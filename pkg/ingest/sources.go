@@ -74,9 +74,6 @@ func (x *Index) users(key dependency.SourceKey) (what touched) {
 	if len(x.waiting) > 0 { // the sinks are told nothing before everything has been read
 		return what
 	}
-	if x.tellsOfSources {
-		what.changed = []dependency.SourceKey{key}
-	}
 	if x.graph.Used(key) {
 		what.sources = []dependency.SourceKey{key}
 	}

@@ -15,15 +15,12 @@ type touched struct {
 	workloads []dependency.WorkloadKey
 	sources   []dependency.SourceKey
 	globs     dependency.Globs
-	// changed are sources that have changed, whether or not they are used.
-	changed []dependency.SourceKey
 }
 
 func (t *touched) add(other touched) {
 	t.workloads = append(t.workloads, other.workloads...)
 	t.sources = append(t.sources, other.sources...)
 	t.globs = append(t.globs, other.globs...)
-	t.changed = append(t.changed, other.changed...)
 }
 
 // reset makes it empty. What was added before may still be read.
@@ -72,7 +69,7 @@ func (x *Index) note(what touched) {
 		return
 	}
 	n := news{at: x.announce(), touched: what}
-	if !what.empty() || len(what.changed) > 0 && x.tellsOfSources {
+	if !what.empty() {
 		n.graph = x.snapshot()
 	}
 	x.news = append(x.news, n)
@@ -90,13 +87,13 @@ func (x *Index) tellSinks() {
 		n := &all[i]
 		var delta dependency.Delta
 		if n.graph != nil && !n.synced {
-			delta.Workloads, delta.Sources = n.touched.in(n.graph), n.touched.changed
+			delta.Workloads = n.touched.in(n.graph)
 		}
 		for _, s := range x.sinks {
 			switch {
 			case n.synced:
 				s.Synced(x.evaluator(n.graph), n.at)
-			case len(delta.Workloads) > 0, len(delta.Sources) > 0 && s.TellsOfSources():
+			case len(delta.Workloads) > 0:
 				s.Changed(x.evaluator(n.graph), n.at, delta)
 			default:
 				s.Progressed(n.at)

@@ -45,8 +45,6 @@ func NewREST(views *Views, kinds kind.Table) *REST {
 // renderer implements view.Renderer. Its items are workloads.
 type renderer struct{ kinds kind.Table }
 
-func (renderer) TellsOfSources() bool { return false }
-
 func (renderer) Concerned(_ decide.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
 	return change.Workloads
 }

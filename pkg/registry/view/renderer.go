@@ -30,8 +30,6 @@ type Rendered[O any] struct {
 // what identifies it. All methods may be called at any time and must not keep the evaluator. Objects must not
 // be changed once they have been returned.
 type Renderer[K comparable, O any] interface {
-	// TellsOfSources reports whether Concerned depends on sources that no workload uses; see ingest.Sink.
-	TellsOfSources() bool
 	// Concerned returns the items that a change concerns, which may be items that have just gone. It is
 	// called while the index waits.
 	Concerned(now decide.Evaluator, change dependency.Delta) []K

@@ -49,9 +49,6 @@ func (v *View[K, O, P]) Changed(now decide.Evaluator, at dependency.Progress, de
 	v.push(&step[K]{now: now, at: at, items: items})
 }
 
-// TellsOfSources implements ingest.Sink.
-func (v *View[K, O, P]) TellsOfSources() bool { return v.renderer.TellsOfSources() }
-
 // Progressed implements ingest.Sink.
 func (v *View[K, O, P]) Progressed(at dependency.Progress) {
 	v.mu.Lock()

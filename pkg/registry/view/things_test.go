@@ -39,9 +39,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const until = "until"
 
-type renderer struct{ sources bool }
-
-func (r renderer) TellsOfSources() bool { return r.sources }
+type renderer struct{}
 
 func (renderer) Concerned(_ decide.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
 	return change.Workloads
