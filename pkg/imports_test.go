@@ -62,8 +62,9 @@ var mayImport = map[string][]string{
 	// Where it sends to, from a file and the environment.
 	"pkg/notify/destination": {"pkg/notify", "pkg/notify/webhook"},
 	// For tests alone; see testPackages.
-	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest"},
-	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
+	"pkg/dependency/dependencytest": {"pkg/dependency"},
+	"pkg/ingest/ingesttest":         {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest"},
+	"pkg/workload/workloadtest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
 	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/registry/view"},
 	// They serve objects of any type.
@@ -100,7 +101,7 @@ var mayImport = map[string][]string{
 }
 
 // testPackages are those that only tests may import, and each other.
-var testPackages = []string{"pkg/ingest/ingesttest", "pkg/workload/workloadtest"}
+var testPackages = []string{"pkg/dependency/dependencytest", "pkg/ingest/ingesttest", "pkg/workload/workloadtest"}
 
 // mustNotNeed names modules that packages must not need, not even by way of others: the
 // core knows no client, and our types can be vendored.

@@ -89,21 +89,6 @@ func (d *Digester) Content(value []byte) Digest {
 	return out
 }
 
-// ConfigHash is a hash of the content that a workload consumes: each key that its pods
-// read, present or absent, with its digest. Names and keys are ordered and their lengths
-// are part of the input, so that different contents have different inputs. Metadata is
-// not part of the input, and an absent source is the same as one without the keys: the
-// pods see no difference. The namespace is part of it, so that users cannot test the
-// content of a Secret with one of the same name in another namespace. Its form is v1.<key
-// id>.<digest>.
-func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source) string {
-	var b []byte
-	for i := range references {
-		b = AppendContent(b, &references[i], lookup(references[i].Kind, references[i].Name))
-	}
-	return d.ContentHash(namespace, b)
-}
-
 // KeyOf returns the prefix of a hash: v1.<key id>. with the dot. Hashes with different prefixes
 // cannot be compared.
 func KeyOf(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }
@@ -123,7 +108,13 @@ func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	return appendAll(b, sight, source)
 }
 
-// ContentHash is ConfigHash for the result of AppendContent for each reference, in order.
+// ContentHash is a hash of the content that a workload consumes, given the result of
+// AppendContent for each of its references, in order: each key that its pods read, present or
+// absent, with its digest. Names and keys are ordered and their lengths are part of the input,
+// so that different contents have different inputs. Metadata is not part of the input, and an
+// absent source is the same as one without the keys: the pods see no difference. The namespace
+// is part of it, so that users cannot test the content of a Secret with one of the same name in
+// another namespace. Its form is v1.<key id>.<digest>.
 func (d *Digester) ContentHash(namespace string, content []byte) string {
 	sum := d.ContentDigest(namespace, content)
 	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])

@@ -159,11 +159,6 @@ func (g *Graph) Source(key SourceKey) *Source {
 	return g.sources.get(key)
 }
 
-// Sources returns a lookup of the sources of one namespace.
-func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
-	return func(kind SourceKind, name string) *Source { return g.Source(SourceKey{kind, namespace, name}) }
-}
-
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
 

@@ -175,7 +175,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		if diff := cmp.Diff(want, sortedKeys(g.Users(key))); diff != "" {
 			t.Fatalf("step %d: users of %v (-want +got):\n%s", step, key, diff)
 		}
-		if g.Source(key) != n.sources[key] || g.Sources(key.Namespace)(key.Kind, key.Name) != n.sources[key] {
+		if g.Source(key) != n.sources[key] {
 			t.Fatalf("step %d: source %v is not the one that was set last", step, key)
 		}
 		if g.Workload(w) != n.workloads[w] {

@@ -214,7 +214,7 @@ func hashOf(d *Digester, references []Reference, w world) (string, func(SourceKi
 		sources[id] = c.source(d, id)
 	}
 	lookup := func(kind SourceKind, name string) *Source { return sources[sourceID{kind, name}] }
-	return d.ConfigHash("shop", references, lookup), lookup
+	return configHash(d, "shop", references, lookup), lookup
 }
 
 // source returns the source with the content, kind and name.

@@ -36,6 +36,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -58,7 +59,7 @@ func (n *notifier) ready(d *dependency.Digester) { n.digester.Store(d) }
 func (n *notifier) send(g *dependency.Graph) {
 	out := map[string]string{}
 	g.EachWorkload(func(w *dependency.Workload) {
-		out[w.ViewName()] = n.digester.Load().ConfigHash(w.Namespace, w.References, g.Sources(w.Namespace))
+		out[w.ViewName()] = dependencytest.ConfigHash(n.digester.Load(), g, w.Namespace, w.References)
 	})
 	n.views <- out
 }
@@ -86,7 +87,7 @@ func runSecret(value string) *corev1.Secret {
 func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
 	g.SetSource(dependency.FromSecret(d, runSecret(value), dependency.SourceMarks{}))
-	return d.ConfigHash("shop", workloadtest.Read(webDeployment()).References, g.Sources("shop"))
+	return dependencytest.ConfigHash(d, g, "shop", workloadtest.Read(webDeployment()).References)
 }
 
 func webDeployment() *appsv1.Deployment {

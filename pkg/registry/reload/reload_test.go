@@ -23,6 +23,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -395,7 +396,7 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := digester.ConfigHash("shop", workloadtest.Read(live).References, graph.Sources("shop"))
+	want := dependencytest.ConfigHash(digester, graph, "shop", workloadtest.Read(live).References)
 	if got.Status.ConfigHash != want || want == present {
 		t.Errorf("hash = %s, want %s (and not %s)", got.Status.ConfigHash, want, present)
 	}

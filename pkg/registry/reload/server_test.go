@@ -101,7 +101,7 @@ type stubGraph decide.Evaluator
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
-	present  = digester.ConfigHash("shop", nil, nil) // the hash of a workload without sources
+	present  = digester.ContentHash("shop", nil) // the hash of a workload without sources
 	stale    = present[:len(present)-4] + "beef"
 	now      = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 )
