@@ -26,6 +26,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -71,7 +72,7 @@ func secret(name, key, value string) *corev1.Secret { return ingesttest.Secret(n
 // lookedUp returns the result of a look-up of a Secret.
 func lookedUp(s *corev1.Secret) *dependency.Source {
 	s.Namespace = namespace
-	return dependency.FromSecret(ingesttest.DigesterOf(0), s, policy.Dialects(nil).ReadSource(s.Annotations))
+	return dependencytest.Source(ingesttest.DigesterOf(0), s, policy.Dialects(nil).ReadSource(s.Annotations))
 }
 
 // Read implements policy.Index.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -87,7 +88,7 @@ func FuzzWebhookRequests(f *testing.F) {
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	graph := dependency.NewGraph()
 	graph.SetDigester(digester)
-	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}, dependency.SourceMarks{}))
+	graph.SetSource(dependencytest.Source(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}, dependency.SourceMarks{}))
 
 	for _, namespace := range []string{"shop", "x/../kube-system", "..", "../../../apis/anything.example.com/v1", "../watch", "shop?watch=1#", "%2e%2e", "SHOP", ""} {
 		f.Add(namespace, "cache", "auto", "secret/extra, configmap/other", []byte(`{"containers": [{"envFrom": [{"secretRef": {"name": "cache"}}, {"configMapRef": {"name": "settings", "optional": true}}]}]}`))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -53,7 +54,7 @@ func (h *harbor) evaluate() *decide.Evaluation {
 	g.SetDigester(h.digester)
 	if h.content != "" {
 		bucket := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"key": []byte(h.content)}}
-		s := dependency.FromSecret(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed}))
+		s := dependencytest.Source(h.digester, bucket, policy.Dialects(nil).ReadSource(annotations{policy.AllowFieldsAnnotation: h.allowed}))
 		if !h.changed.IsZero() {
 			s.Remember(nil, g, dependency.Arrival{Live: true, Seen: h.changed})
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -285,7 +286,7 @@ func TestDecide_RecordBeforeTheControllerHasSeenIt(t *testing.T) {
 		g := dependency.NewGraph()
 		digester := dependency.NewDigester(make([]byte, 32))
 		g.SetDigester(digester)
-		g.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: "5"}}, dependency.SourceMarks{}))
+		g.SetSource(dependencytest.Source(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: "5"}}, dependency.SourceMarks{}))
 		w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
 			Kind: kind.DaemonSet, Template: &corev1.PodTemplateSpec{Spec: podOf(envFrom(dependency.Secret, "db"))}, Traits: kind.Table(nil).Of(kind.DaemonSet).Traits,
 			Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Annotations: annotations{policy.ReloadAnnotation: "auto"}},

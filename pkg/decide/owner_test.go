@@ -14,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -98,7 +99,7 @@ func TestOwner_CoversSources(t *testing.T) {
 			digester := dependency.NewDigester(make([]byte, 32))
 			g.SetDigester(digester)
 			db := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: "5"}, Data: map[string][]byte{"password": nil, "user": nil}}
-			g.SetSource(dependency.FromSecret(digester, db, dependency.SourceMarks{AllowFields: f.allow}))
+			g.SetSource(dependencytest.Source(digester, db, dependency.SourceMarks{AllowFields: f.allow}))
 			var w *dependency.Workload
 			for _, o := range []*dependency.Object{f.owner, owned} {
 				if o == f.owner && f.absent {
@@ -146,7 +147,7 @@ func TestOwner_OptsInWhileARestartIsDue(t *testing.T) {
 	g.SetComplete(epoch)
 	var before *dependency.Source
 	write := func(password string, at time.Time) {
-		s := dependency.FromSecret(digester, &corev1.Secret{
+		s := dependencytest.Source(digester, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "s", ResourceVersion: password}, Data: map[string][]byte{"password": []byte(password)},
 		}, dependency.SourceMarks{})
 		s.Remember(before, g, dependency.Arrival{Live: true, Seen: at})

@@ -145,7 +145,7 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := testDigester()
 			hashOf := func(c *corev1.ConfigMap) string {
-				return configHash(d, "shop", []Reference{tt.reference}, only(FromConfigMap(d, c, SourceMarks{})))
+				return configHash(d, "shop", []Reference{tt.reference}, only(read(d, c)))
 			}
 			changed := base()
 			tt.change(changed)
@@ -160,7 +160,7 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 // For pods, an absent source is the same as a source without the keys.
 func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 	d := testDigester()
-	empty := only(FromConfigMap(d, configMap("app", nil), SourceMarks{}))
+	empty := only(read(d, configMap("app", nil)))
 	for name, reference := range map[string]Reference{
 		"whole": whole(ConfigMap, "app"),
 		"keys":  named(ConfigMap, "app", "a", "b"),
@@ -175,8 +175,8 @@ func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 // A Secret and a ConfigMap with the same name are different sources, even with equal content.
 func TestConfigHashTellsKindsApart(t *testing.T) {
 	d := testDigester()
-	cm := FromConfigMap(d, configMap("app", map[string]string{"a": "1"}), SourceMarks{})
-	secret := FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{})
+	cm := read(d, configMap("app", map[string]string{"a": "1"}))
+	secret := read(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}})
 	if diff := gocmp.Diff(cm.Keys, secret.Keys); diff != "" {
 		t.Errorf("digests of the same bytes differ (-want +got):\n%s", diff)
 	}
@@ -192,7 +192,7 @@ func TestConfigHashTellsKindsApart(t *testing.T) {
 func TestConfigHashTellsNamespacesApart(t *testing.T) {
 	d := testDigester()
 	references := []Reference{whole(Secret, "app")}
-	sources := only(FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{}))
+	sources := only(read(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}))
 	if configHash(d, "shop", references, sources) == configHash(d, "mine", references, sources) {
 		t.Error("hashes of two namespaces are equal, want them to differ")
 	}
@@ -303,7 +303,7 @@ func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
 	}
 	var hashes []string
 	for range 20 {
-		hashes = append(hashes, configHash(d, "shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data), SourceMarks{}))))
+		hashes = append(hashes, configHash(d, "shop", []Reference{whole(ConfigMap, "a")}, only(read(d, configMap("a", data)))))
 	}
 	if slices.Sort(hashes); len(slices.Compact(hashes)) != 1 {
 		t.Errorf("the same content has several hashes")

@@ -228,9 +228,9 @@ func (c *content) source(d *Digester, id sourceID) *Source {
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: id.name}
 	if id.kind == Secret {
-		return FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: bytesOf(c.data)}, SourceMarks{})
+		return read(d, &corev1.Secret{ObjectMeta: meta, Data: bytesOf(c.data)})
 	}
-	return FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data, BinaryData: bytesOf(c.binaryData)}, SourceMarks{})
+	return read(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data, BinaryData: bytesOf(c.binaryData)})
 }
 
 var (

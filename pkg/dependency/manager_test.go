@@ -65,10 +65,10 @@ func TestLastWriteBy(t *testing.T) {
 	version := 0
 	configMap := func(namespace, manager, value string, seen time.Time) FieldManager {
 		version++
-		s := FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		s := read(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "settings", UID: "u", ResourceVersion: strconv.Itoa(version), CreationTimestamp: at(0),
 			ManagedFields: managed(manager, `{"f:data":{}}`),
-		}, Data: map[string]string{"a": value}}, SourceMarks{})
+		}, Data: map[string]string{"a": value}})
 		s.Remember(g.Source(s.SourceKey), g, Arrival{Live: !seen.IsZero(), Seen: seen})
 		g.SetSource(s)
 		return s.ChangedBy

@@ -80,7 +80,7 @@ func (p *periodsOf) read(at Arrival) {
 		Namespace: "shop", Name: "a", UID: p.uid, ResourceVersion: fmt.Sprint(p.version), CreationTimestamp: metav1.NewTime(podTime.Add(-time.Hour)),
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 	}, Data: maps.Clone(p.content)}
-	s := FromConfigMap(p.digester(), cm, SourceMarks{})
+	s := read(p.digester(), cm)
 	s.Remember(p.g.Source(periodSource), p.g, at)
 	p.g.SetSource(s)
 }

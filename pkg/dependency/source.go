@@ -10,10 +10,8 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // SourceKey names a source in the cluster.
@@ -103,41 +101,10 @@ func (s *Source) sets(other *Source) bool {
 	})
 }
 
-// FromConfigMap digests a ConfigMap and overwrites its content where possible.
-func FromConfigMap(d *Digester, cm *corev1.ConfigMap, marks SourceMarks) *Source {
-	s := newSource(ConfigMap, &cm.ObjectMeta, marks, len(cm.Data)+len(cm.BinaryData))
-	for key, value := range cm.Data {
-		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.digest([]byte(value))})
-	}
-	for key, value := range cm.BinaryData {
-		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value), Binary: true})
-	}
-	s.Immutable = ptr.Deref(cm.Immutable, false)
-	s.complete()
-	return s
-}
-
-// FromSecret digests a Secret and overwrites its content.
-func FromSecret(d *Digester, secret *corev1.Secret, marks SourceMarks) *Source {
-	s := newSource(Secret, &secret.ObjectMeta, marks, len(secret.Data))
-	for key, value := range secret.Data {
-		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value)})
-	}
-	s.Immutable = ptr.Deref(secret.Immutable, false)
-	s.complete()
-	return s
-}
-
-// NewSource returns a source with keys that have been digested already, in any order.
+// NewSource returns a source with keys that have been digested, which it sorts.
 func NewSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys []KeyDigest) *Source {
-	s := newSource(kind, m, marks, 0)
-	s.Keys = keys
-	s.complete()
-	return s
-}
-
-func newSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys int) *Source {
 	changed, by := contentChanged(m)
+	slices.SortFunc(keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
 	return &Source{
 		SourceKey:       SourceKey{kind, m.Namespace, m.Name},
 		UID:             m.UID,
@@ -146,13 +113,8 @@ func newSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys in
 		LastChanged:     changed,
 		ChangedBy:       by,
 		SourceMarks:     marks,
-		Keys:            make([]KeyDigest, 0, keys),
+		Keys:            keys,
 	}
-}
-
-// complete sorts the keys.
-func (s *Source) complete() {
-	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // contentChanged returns when a field manager that owns content last wrote the object, and

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -97,7 +98,13 @@ func checkList(t *testing.T, r *rand.Rand, resource string, typed runtime.Object
 	}
 	var want []*object
 	if err := meta.EachListItem(typed, func(o runtime.Object) error {
-		reduced, err := s.reduce(o.(metav1.Object))
+		m, read := o.(metav1.Object), s.read
+		if _, is := s.part.(sourcePart); is {
+			read = func(metav1.Object) (any, error) {
+				return dependencytest.Source(testDigester(), o, everything.Dialects.ReadSource(m.GetAnnotations())), nil
+			}
+		}
+		reduced, err := reduced(m, read)
 		want = append(want, reduced)
 		return err
 	}); err != nil {

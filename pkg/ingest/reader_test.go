@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -169,7 +170,7 @@ func TestEventsOnTheWire(t *testing.T) {
 		event := <-wire.events
 		o, ok := event.Object.(*object)
 		if !ok || event.Type != typ || sourceOf(o) == nil || o.Name != "db" || o.ResourceVersion != "7" || len(sourceOf(o).Keys) != 1 ||
-			sourceOf(o).Keys[0] != dependency.FromSecret(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
+			sourceOf(o).Keys[0] != dependencytest.Source(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
 			t.Errorf("%s: event %s with %+v", typ, event.Type, event.Object)
 		}
 	}

@@ -86,7 +86,7 @@ func runSecret(value string) *corev1.Secret {
 
 func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
-	g.SetSource(dependency.FromSecret(d, runSecret(value), dependency.SourceMarks{}))
+	g.SetSource(dependencytest.Source(d, runSecret(value), dependency.SourceMarks{}))
 	return dependencytest.ConfigHash(d, g, "shop", workloadtest.Read(webDeployment()).References)
 }
 

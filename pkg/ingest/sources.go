@@ -16,7 +16,7 @@ type sourcePart dependency.SourceKind
 // secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
 // type. The API server selects by type, so it sends no content of those that are not read.
 func (c Scope) secrets(digester *dependency.Digester) []*stream {
-	whole := newSources(c, dependency.Secret, "secrets", digester, dependency.FromSecret)
+	whole := c.sources(dependency.Secret, "secrets", digester)
 	all := []*stream{whole}
 	read := make([]fields.Selector, len(c.UnreadTypes))
 	for i, typ := range c.UnreadTypes {
@@ -27,13 +27,9 @@ func (c Scope) secrets(digester *dependency.Digester) []*stream {
 	return all
 }
 
-// newSources returns a stream of a kind of sources.
-func newSources[T any, P message[T]](
-	c Scope, source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
-) *stream {
-	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, sourcePart(source), func(p P) any {
-		return from(digester, p, c.Dialects.ReadSource(p.GetAnnotations()))
-	})
+// sources returns a stream of a kind of sources.
+func (c Scope) sources(source dependency.SourceKind, resource string, digester *dependency.Digester) *stream {
+	s := &stream{name: resource, resource: corev1.SchemeGroupVersion.WithResource(resource), kind: string(source), part: sourcePart(source)}
 	s.decode = (&sourceDecoder{source, c.Dialects, digester}).decode
 	if c.SourceSelector != nil {
 		s.labels = c.SourceSelector.String()

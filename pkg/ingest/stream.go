@@ -129,7 +129,7 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	}
 	all = append(all, c.pods())
 	if !c.WithoutConfigMaps {
-		all = append(all, newSources(c, dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap))
+		all = append(all, c.sources(dependency.ConfigMap, "configmaps", digester))
 	}
 	if !c.WithoutSecrets {
 		all = append(all, c.secrets(digester)...)

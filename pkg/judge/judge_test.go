@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/judge"
 )
 
@@ -39,7 +40,7 @@ func period(content string, written, after, before float64) dependency.Period {
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}, Data: data}
 	return dependency.Period{
-		Source: dependency.FromConfigMap(digester, object, dependency.SourceMarks{}), Written: at(written), After: at(after), Before: at(before),
+		Source: dependencytest.Source(digester, object, dependency.SourceMarks{}), Written: at(written), After: at(after), Before: at(before),
 	}
 }
 
@@ -248,7 +249,7 @@ func TestJudge_ManyContainersOfALargeSource(t *testing.T) {
 			data[fmt.Sprint("key-", i)] = ""
 		}
 		p := period("", from, 0, 0)
-		p.Source = dependency.FromConfigMap(dependency.NewDigester(make([]byte, 32)), &corev1.ConfigMap{Data: data}, dependency.SourceMarks{})
+		p.Source = dependencytest.Source(dependency.NewDigester(make([]byte, 32)), &corev1.ConfigMap{Data: data}, dependency.SourceMarks{})
 		return p
 	}
 	f := judge.Facts{Now: at(1000), Sources: []judge.Source{{Periods: []dependency.Period{large("1", 10), large("2", 100)}}}}

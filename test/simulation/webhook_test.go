@@ -18,6 +18,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -40,9 +41,9 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 		}
 		switch o := s.object(slot).(type) {
 		case *corev1.ConfigMap:
-			return dependency.FromConfigMap(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
+			return dependencytest.Source(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
 		case *corev1.Secret:
-			return dependency.FromSecret(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
+			return dependencytest.Source(digester, o, policy.Dialects(nil).ReadSource(o.Annotations)), nil
 		}
 	}
 	return nil, nil //nolint:nilnil // no source, as admission.Finder has it

@@ -4,7 +4,42 @@
 // Package dependencytest makes what tests need of a graph. Only tests may import it.
 package dependencytest
 
-import "github.com/configdep/configdep/pkg/dependency"
+import (
+	"bytes"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Source returns what is kept of a ConfigMap or a Secret, which stays as it is.
+func Source(d *dependency.Digester, o runtime.Object, marks dependency.SourceMarks) *dependency.Source {
+	var s *dependency.Source
+	var keys []dependency.KeyDigest
+	add := func(key string, value []byte, binary bool) {
+		keys = append(keys, dependency.KeyDigest{Key: key, Digest: d.Content(bytes.Clone(value)), Binary: binary})
+	}
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		for key, value := range o.Data {
+			add(key, []byte(value), false)
+		}
+		for key, value := range o.BinaryData {
+			add(key, value, true)
+		}
+		s = dependency.NewSource(dependency.ConfigMap, &o.ObjectMeta, marks, keys)
+		s.Immutable = ptr.Deref(o.Immutable, false)
+	case *corev1.Secret:
+		for key, value := range o.Data {
+			add(key, value, false)
+		}
+		s = dependency.NewSource(dependency.Secret, &o.ObjectMeta, marks, keys)
+		s.Immutable = ptr.Deref(o.Immutable, false)
+	}
+	return s
+}
 
 // ConfigHash returns the hash of the content that references in a namespace read.
 func ConfigHash(d *dependency.Digester, g *dependency.Graph, namespace string, references []dependency.Reference) string {

@@ -24,6 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/dependency/dependencytest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
@@ -59,7 +60,7 @@ func withDB() *dependency.Graph {
 // write writes the Secret db at a time.
 func write(graph *dependency.Graph, written time.Time, at dependency.Arrival, password string) {
 	at.Live = !at.Seen.IsZero()
-	s := dependency.FromSecret(digester, &corev1.Secret{
+	s := dependencytest.Source(digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "db", ResourceVersion: strconv.FormatInt(written.Unix(), 10),
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "owner", Time: new(metav1.NewTime(written)), FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
