@@ -48,9 +48,9 @@ func (g *Graph) useGlob(id *globID, key WorkloadKey) {
 	before := s.work
 	s.globs[*id], s.work = struct{}{}, s.work+id.work()
 	switch {
-	case s.work <= g.bounds.globWork:
+	case s.work <= g.globWork:
 		g.admit(id)
-	case before <= g.bounds.globWork:
+	case before <= g.globWork:
 		s.each(g.refuse)
 	}
 }
@@ -71,7 +71,7 @@ func (g *Graph) disuseGlob(id *globID, key WorkloadKey) {
 	if s.work -= id.work(); len(s.globs) == 0 {
 		delete(g.globSpaces, id.namespace)
 	}
-	if before > g.bounds.globWork && s.work <= g.bounds.globWork {
+	if before > g.globWork && s.work <= g.globWork {
 		s.each(g.admit)
 	}
 }

@@ -21,8 +21,8 @@ func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 5, admitsGlobs) }
 
 func admitsGlobs(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	b := bounds{globWork: 3 + r.Intn(20)}
-	g, known := newGraph(b), map[string]bool{}
+	g, known := NewGraph(), map[string]bool{}
+	g.globWork = 3 + r.Intn(20)
 	impossible := strings.Repeat("?", MaxWorkOfGlob)
 	refused := false
 	for step := range 600 {
@@ -44,7 +44,7 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		g.UsersOfGlobs(g.TakeChangedGlobs(), func(w WorkloadKey) { changed[w] = true })
 		got := map[string]bool{}
 		g.EachWorkload(func(w *Workload) { got[fmt.Sprint(w.WorkloadKey)] = g.Admitted(w.WorkloadKey) })
-		if diff := gocmp.Diff(admittedIn(g, b.globWork), got, cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(admittedIn(g, g.globWork), got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("step %d (-want +got):\n%s", step, diff)
 		}
 		g.EachWorkload(func(w *Workload) {

@@ -52,7 +52,8 @@ type Graph struct {
 	// buried are the periods of deleted sources, and graves their order; snapshots have no graves.
 	buried tree[SourceKey, *[]Period]
 	graves *lru.Cache
-	bounds bounds
+	// globWork limits the work of the globs of a namespace.
+	globWork int
 	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
@@ -65,13 +66,8 @@ type namespace struct {
 	terminating bool              // it is being deleted
 }
 
-// bounds are those of what is done at once.
-type bounds struct{ globWork int }
-
 // NewGraph returns an empty graph.
-func NewGraph() *Graph { return newGraph(bounds{MaxGlobWork}) }
-
-func newGraph(b bounds) *Graph {
+func NewGraph() *Graph {
 	g := &Graph{
 		workloads:   newTree[WorkloadKey, *Workload](compareWorkloads),
 		sources:     newTree[SourceKey, *Source](compareSources),
@@ -92,7 +88,7 @@ func newGraph(b bounds) *Graph {
 		buried:      newTree[SourceKey, *[]Period](compareSources),
 
 		globSpaces: map[string]*globSpace{},
-		bounds:     b,
+		globWork:   MaxGlobWork,
 	}
 	g.graves = g.newGraves()
 	return g
