@@ -6,7 +6,6 @@ package decide
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,30 +24,9 @@ type Agents struct {
 	unnamed int
 	// The others, by their names.
 	behind, silent, incomplete, failed []string
-	// ahead are those that report a newer version of a source than has been read.
-	ahead []aheadPod
 	// message is that of the first that is incomplete, or failed.
 	incompleteMessage, failedMessage string
 }
-
-// aheadPod is a pod whose agent is believed until a time.
-type aheadPod struct {
-	name  string
-	until time.Time
-}
-
-// aheadFor is how long an agent is believed that reports a newer version than has been read: its watch may be faster. After that, the version
-// is of another history, as after a restore of etcd.
-const aheadFor = 30 * time.Second
-
-// freshness is how what an agent has applied compares with what has been read.
-type freshness int
-
-const (
-	outdated freshness = iota
-	newer
-	current
-)
 
 // AgentSource is a source that agents have applied.
 type AgentSource struct {
@@ -64,19 +42,19 @@ func (e *Evaluation) completeAgents() {
 	}
 	a := &e.Agents
 	compared := 0
-	results := map[*dependency.AgentSource]freshness{} // by the first of the sources, which pods share that have applied the same
+	results := map[*dependency.AgentSource]bool{} // whether they are current, by the first of the sources, which pods share that have applied the same
 	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
 		report := p.Agent
 		if report == nil || !p.Deleted.IsZero() {
 			return true
 		}
 		a.pods++
-		fresh := current
+		current := true
 		if len(report.Sources) > 0 {
 			var found bool
-			if fresh, found = results[&report.Sources[0]]; !found && compared < maxAgentSources {
-				fresh = e.freshnessOf(report.Sources)
-				results[&report.Sources[0]], compared = fresh, compared+len(report.Sources)
+			if current, found = results[&report.Sources[0]]; !found && compared < maxAgentSources {
+				current = e.areCurrent(report.Sources)
+				results[&report.Sources[0]], compared = current, compared+len(report.Sources)
 				a.add(report.Sources)
 			}
 		}
@@ -85,13 +63,10 @@ func (e *Evaluation) completeAgents() {
 			if len(report.Sources) == 0 {
 				a.unnamed++
 			}
-			switch fresh {
-			case outdated:
-				a.behind = append(a.behind, p.Name)
-			case newer:
-				a.ahead = append(a.ahead, aheadPod{p.Name, report.Seen.Add(aheadFor)})
-			case current:
+			if current {
 				a.applied++
+			} else {
+				a.behind = append(a.behind, p.Name)
 			}
 		case dependency.AgentApplying:
 			a.behind = append(a.behind, p.Name)
@@ -134,9 +109,9 @@ func (a *Agents) add(sources []dependency.AgentSource) {
 	}
 }
 
-// freshnessOf compares the state in which sources have been applied with the current state, as far as that is read.
-func (e *Evaluation) freshnessOf(sources []dependency.AgentSource) freshness {
-	out := current
+// areCurrent reports whether sources have been applied in the current state, as far as that is read. A version that is newer than the one that has
+// been read is not current until it has been read, too: it may be from before a restore of etcd.
+func (e *Evaluation) areCurrent(sources []dependency.AgentSource) bool {
 	for i := range sources {
 		s := &sources[i]
 		key := dependency.SourceKey{Kind: s.Kind, Namespace: e.Workload.Namespace, Name: s.Name}
@@ -149,48 +124,20 @@ func (e *Evaluation) freshnessOf(sources []dependency.AgentSource) freshness {
 		} else if !e.graph.Observes(s.Kind) || e.graph.SelectedByLabel() { // it may be there, and not read
 			continue
 		}
-		switch {
-		case s.UID != uid, s.Version < version:
-			return outdated
-		case s.Version > version && uid != "":
-			out = newer
+		if s.UID != uid || uid != "" && s.Version != version {
+			return false
 		}
 	}
-	return out
-}
-
-// judge returns what the agents say at a time. Pods that report newer versions count as applied for a while; the time until which the first of
-// them is believed is zero if none is.
-func (a Agents) judge(now time.Time) (_ Agents, until time.Time) {
-	if len(a.ahead) == 0 {
-		return a, until
-	}
-	a.behind = slices.Clone(a.behind)
-	for _, p := range a.ahead {
-		if !now.Before(p.until) {
-			a.behind = append(a.behind, p.name)
-			continue
-		}
-		a.applied++
-		if until.IsZero() || p.until.Before(until) {
-			until = p.until
-		}
-	}
-	slices.Sort(a.behind)
-	return a, until
+	return true
 }
 
 // askAgents changes the decision about a workload whose agents apply what changes: it is in sync once they say that they have. Every
 // replica reads the same of them, at its time.
-func (e *Evaluation) askAgents(d *Decision, now time.Time) {
+func (e *Evaluation) askAgents(d *Decision) {
 	if e.Policy.Strategy != record.Agent || d.State != InSync && d.State != Unknown || d.Reason == ReasonNoPods {
 		return
 	}
-	a, until := e.Agents.judge(now)
-	if !until.IsZero() && (d.RecheckAt.IsZero() || until.Before(d.RecheckAt)) {
-		d.RecheckAt = until
-	}
-	d.Timed = d.Timed || len(a.ahead) > 0
+	a := e.Agents
 	total := a.pods
 	if !e.Workload.Custom { // of others, it may not be how many there should be
 		total = max(total, int(e.Workload.Replicas))

@@ -26,7 +26,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	e.sayNotInPlace(&d)
 	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State)
-	e.askAgents(&d, now)
+	e.askAgents(&d)
 	return d
 }
 

@@ -8,15 +8,12 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // AgentReport is what the config agent of a pod says that it has applied.
 type AgentReport struct {
-	// Seen is when it was first read that the pod says this.
-	Seen  time.Time
 	State AgentState
 	// Message says why content is not applied.
 	Message string

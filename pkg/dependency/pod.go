@@ -237,12 +237,8 @@ func (g *Graph) SetPod(p *Pod) (changed []WorkloadKey) {
 		next.Workload = w.WorkloadKey // whose texts are in memory already
 	}
 	g.pods.shareAgent(&next)
-	same := before != nil && before.says(&next)
-	if same && next.Agent != nil {
-		next.Agent.Seen = before.Agent.Seen
-	}
 	g.replacePod(before, &next)
-	if same {
+	if before != nil && before.says(&next) {
 		return nil
 	}
 	changed = next.workloads()

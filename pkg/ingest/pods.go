@@ -230,20 +230,14 @@ func (podPart) holds(g *dependency.Graph, o *object) bool {
 
 func (podPart) put(x *Index, o *object, at dependency.Arrival) touched {
 	read := o.value.(*readPod)
-	pod := *read.Pod
-	if pod.Agent != nil {
-		report := *pod.Agent
-		report.Seen = x.clock.Now()
-		pod.Agent = &report
-	}
 	agents := x.graph.HasAgents()
-	what := x.known(x.graph.SetPod(&pod), agents)
+	what := x.known(x.graph.SetPod(read.Pod), agents)
 	if read.workload != nil {
 		own := *o
 		own.value = read.workload
 		what.add(workloadPart(kind.Pod).put(x, &own, at))
 	} else { // it may have got a controller
-		what.add(workloadPart(kind.Pod).drop(x, pod.Namespace, pod.Name, at))
+		what.add(workloadPart(kind.Pod).drop(x, read.Namespace, read.Name, at))
 	}
 	return what
 }
