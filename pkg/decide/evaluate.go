@@ -98,11 +98,6 @@ func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 // Complete evaluates the sources.
 func (e *Evaluation) Complete() {
 	g, w, p := e.graph, e.Workload, &e.Policy
-	whole := p.Sources
-	defer func() { p.Sources = whole }()
-	p.ExpandClasses(w.References)
-	unseen := func(x dependency.Pattern) bool { return x.Glob() && x.Kind.Observed() && !g.Observes(x.Kind) }
-	p.Sources = slices.DeleteFunc(slices.Clone(p.Sources), unseen)
 	references, matchers := g.References(w, append(e.expand(), p.Sources...)), p.Matchers()
 	e.Sources = make([]Source, len(references))
 	e.tracked = make([]tracked, 0, len(references)) // as many as there may be, because sources point to them
@@ -115,11 +110,6 @@ func (e *Evaluation) Complete() {
 		n = matchers.Of(s.Kind, s.Name, n)
 		s.DeclaredBy = matchers.DeclaredBy(s.Kind, s.Name, &n)
 		content = e.evaluate(s, n, owner, content)
-	}
-	for _, x := range whole {
-		if unseen(x) {
-			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude), false})
-		}
 	}
 	slices.SortFunc(e.Globs, func(a, b Glob) int { return strings.Compare(idOf(a.Kind, a.Name), idOf(b.Kind, b.Name)) })
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)

@@ -75,11 +75,14 @@ func (e *Evaluation) expand() (names []dependency.Pattern) {
 	p := &e.Policy
 	for i := range p.Sources {
 		glob := &p.Sources[i]
-		if !glob.Glob() {
+		if !glob.Glob() || !glob.Kind.Observed() { // of classes that no pod of the workload mounts, nothing is known that concerns it
 			continue
 		}
-		m := e.graph.Matched(e.Workload.Namespace, *glob, p.Exclude)
-		e.Globs = append(e.Globs, Glob{*glob, m, true})
+		m, observed := e.graph.Matched(e.Workload.Namespace, *glob, p.Exclude), e.graph.Observes(glob.Kind)
+		e.Globs = append(e.Globs, Glob{*glob, m, observed})
+		if !observed {
+			continue
+		}
 		if m.Count > dependency.MaxMatched || len(names)+m.Count > dependency.MaxMatched {
 			p.Problems = append(p.Problems, fmt.Sprintf("the patterns in %s match more than %d ConfigMaps and Secrets", policy.SourcesAnnotation, dependency.MaxMatched))
 			p.TooManyPatterns = true

@@ -64,7 +64,7 @@ func TestEvaluate_Unread(t *testing.T) {
 		}, nil, "Changes of Secret/other are not seen: " + noSecrets},
 		"no Secrets, and patterns": {true, []string{policy.SourcesAnnotation, "secret/d*,configmap/s*", policy.KindsAnnotation, "configmap"}, map[string]sight{
 			"ConfigMap/settings": seen, "ConfigMap/some": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
-		}, nil, "Changes of Secret/d* are not seen: " + noSecrets},
+		}, nil, "Changes of Secret/db and Secret/d* are not seen: " + noSecrets},
 		"no Secrets, and only these count": {true, []string{policy.KindsAnnotation, "secret"}, map[string]sight{
 			"ConfigMap/settings": {Reason: policy.ReasonKindNotWatched}, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "No ConfigMap or Secret restarts this workload automatically; spec.sources says why. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},

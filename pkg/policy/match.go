@@ -173,31 +173,3 @@ func (p *Policy) Counts(n Naming, r *dependency.Reference, source *dependency.So
 	out.Uses = append(slices.Clone(out.Uses), slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !isField(u) })...)
 	return out, true, ""
 }
-
-// ExpandClasses replaces globs of SecretProviderClasses by those of the classes that the template names: of what no pod of the workload mounts, nothing is
-// known that concerns it.
-func (p *Policy) ExpandClasses(references []dependency.Reference) {
-	isGlob := func(x dependency.Pattern) bool { return x.Kind == dependency.SecretProviderClass && x.Glob() }
-	if !slices.ContainsFunc(p.Sources, isGlob) {
-		return
-	}
-	var out []dependency.Pattern
-	for _, x := range p.Sources {
-		if !isGlob(x) {
-			out = append(out, x)
-			continue
-		}
-		for i := range references {
-			r := &references[i]
-			if !x.Matches(r.Kind, r.Name) {
-				continue
-			}
-			name := dependency.Pattern{Kind: r.Kind, Name: r.Name}
-			out = append(out, name)
-			if by := p.NamedBy[x]; by != "" {
-				p.NamedBy = p.NamedBy.add([]dependency.Pattern{name}, by)
-			}
-		}
-	}
-	p.Sources = out
-}
