@@ -80,11 +80,8 @@ func (s *step) pod(name string) *dependency.Pod {
 func (c *Controller) recordProgress(ctx context.Context, s *step, next *strategy.Next) error {
 	progress := next.InPlace.Progress
 	data, err := progress.ProgressPatch(s.workload)
-	if err == nil {
-		s.progress = progress.Text()
-		err = c.patch(ctx, s, data)
-	}
-	if err != nil {
+	s.progress = progress.Text()
+	if err := c.patch(ctx, s, data, err); err != nil {
 		return fmt.Errorf("recording how far the restart is: %w", err)
 	}
 	c.tellPods(s, next.InPlace.Pods)
@@ -125,10 +122,7 @@ func (c *Controller) tellWaits(s *step, by record.Strategy, what, why string) {
 
 func (c *Controller) endRestart(ctx context.Context, s *step) error {
 	data, err := record.EndPatch(s.workload)
-	if err == nil {
-		err = c.patch(ctx, s, data)
-	}
-	if err != nil {
+	if err := c.patch(ctx, s, data, err); err != nil {
 		return fmt.Errorf("recording that the restart is complete: %w", err)
 	}
 	return nil

@@ -58,8 +58,5 @@ func (c *Controller) releaseFields(ctx context.Context, s *step) error {
 
 func (c *Controller) recordFields(ctx context.Context, s *step, applied *record.AppliedFields) error {
 	data, err := record.FieldsPatch(s.workload, applied)
-	if err != nil {
-		return err
-	}
-	return c.patch(ctx, s, data)
+	return c.patch(ctx, s, data, err)
 }

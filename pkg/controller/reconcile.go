@@ -40,10 +40,6 @@ type step struct {
 	pods     []*dependency.Pod
 	revision string
 	graph    *dependency.Graph
-	// data is the patch, or err is why there is none, for actions that need the
-	// evaluation to create it.
-	data []byte
-	err  error
 	// progress is how far a restart in place is, if that is written.
 	progress string
 }
@@ -103,9 +99,9 @@ func (c *Controller) act(ctx context.Context, s *step) (after time.Duration, err
 	case decide.Observe:
 		c.observe(s)
 	case decide.Resume:
-		if err = s.err; err == nil {
-			err = c.patch(ctx, s, s.data)
-		}
+		var data []byte
+		data, err = s.policy.Pause.ResumePatch(s.workload)
+		err = c.patch(ctx, s, data, err)
 	case decide.Continue:
 		after, err = c.continueRestart(ctx, s)
 	}
@@ -145,10 +141,7 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 		if s.Action == decide.Continue || s.Action == decide.RollOut {
 			s.pods, s.revision, s.graph = strategy.PodsOf(g, w), g.CurrentRevision(w), g
 		}
-		switch s.Action {
-		case decide.Resume:
-			s.data, s.err = e.ResumePatch()
-		case decide.RollOut:
+		if s.Action == decide.RollOut {
 			s.changed, s.only = e.Changed(&s.Decision), s.FieldsOnly()
 		}
 		s.fields = e.FieldsRecorder()
@@ -162,9 +155,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	if s.Action == decide.Forget {
 		data, err = record.ForgetPatch(s.workload)
 	}
-	if err == nil {
-		err = c.patch(ctx, s, data)
-	}
+	err = c.patch(ctx, s, data, err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
@@ -220,9 +211,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 		restart.Pods, restart.Unfit = strategy.Names(by, s.pods)
 		data, err = c.restartPatch(s, w, &restart)
 	}
-	if err == nil {
-		err = c.patch(ctx, s, data)
-	}
+	err = c.patch(ctx, s, data, err)
 	restarted := notify.Event{Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt}
 	switch {
 	case err == nil && s.only:
@@ -267,8 +256,11 @@ func restartedBecause(s *step) string {
 	}
 }
 
-// patch sends a patch and notes its version.
-func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
+// patch sends a patch and notes its version, or returns the error that occurred when the patch was made.
+func (c *Controller) patch(ctx context.Context, s *step, data []byte, err error) error {
+	if err != nil {
+		return err
+	}
 	w := s.workload
 	// If revisions go back during the request, all notes are dropped. Then the version of this
 	// patch is written to a note that is not used.

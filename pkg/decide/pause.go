@@ -33,6 +33,3 @@ func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 	}
 	return d, true
 }
-
-// ResumePatch returns the JSON merge patch that ends the pause of a Deployment.
-func (e *Evaluation) ResumePatch() ([]byte, error) { return e.Policy.Pause.ResumePatch(e.Workload) }

@@ -85,7 +85,8 @@ func TestDecide_Pause(t *testing.T) {
 			}
 			switch {
 			case d.Action == decide.Resume:
-				data, err := x.evaluate().ResumePatch()
+				e := x.evaluate()
+				data, err := e.Policy.Pause.ResumePatch(e.Workload)
 				if err != nil || strings.Contains(string(data), `"spec"`) != (tt.spec != "") || !strings.Contains(string(data), tt.spec) {
 					t.Fatalf("patch = %s, %v, want %s", data, err, tt.spec)
 				}
