@@ -300,27 +300,26 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
 }
 
-// whyOff says which object turned automatic restarts off, by what declared the mode before and now.
+// whyOff says what declares that automatic restarts are off, and what declared the mode before, if that was something else.
 func whyOff(w *dependency.Workload, before, now string) string {
-	was, wasOnNamespace := strings.CutPrefix(before, policy.DeclaredByNamespace)
-	is, isOnNamespace := strings.CutPrefix(now, policy.DeclaredByNamespace)
-	var what string
+	if before == now {
+		return fmt.Sprintf("the mode comes from %s.", declarer(w, now))
+	}
+	return fmt.Sprintf("the mode comes from %s, and came from %s before.", declarer(w, now), declarer(w, before))
+}
+
+func declarer(w *dependency.Workload, by string) string {
+	key, onNamespace := strings.CutPrefix(by, policy.DeclaredByNamespace)
 	switch {
-	case now == policy.DeclaredBySelector:
-		return fmt.Sprintf("%s does not select Namespace %s.", now, w.Namespace)
-	case now != policy.DeclaredByDefault && !isOnNamespace:
-		what = fmt.Sprintf("%s is set to off on the %s.", is, w.Kind)
-	case before != policy.DeclaredByDefault && !wasOnNamespace:
-		what = fmt.Sprintf("%s was removed from the %s.", was, w.Kind)
-	case now == policy.DeclaredByDefault:
-		return fmt.Sprintf("%s was removed from Namespace %s.", was, w.Namespace)
+	case by == policy.DeclaredByDefault:
+		return "the server's defaults"
+	case by == policy.DeclaredBySelector:
+		return by
+	case onNamespace:
+		return key + " on Namespace " + w.Namespace
 	default:
-		return fmt.Sprintf("%s is set to off on Namespace %s.", is, w.Namespace)
+		return key + " on the " + string(w.Kind)
 	}
-	if w.UndoRestores {
-		what += " (kubectl rollout undo restores the annotations of the older revision.)"
-	}
-	return what
 }
 
 // tellBlocked sends an event when automatic restarts of a workload are blocked, once for each

@@ -25,8 +25,8 @@ func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 		c.expectEvents("a workload that has never opted in")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = nil })
 		c.advance(time.Minute)
-		c.expectEvents("undone", "Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: configdep.io/reload was removed from the Deployment. "+
-			"(kubectl rollout undo restores the annotations of the older revision.)")
+		c.expectEvents("undone", "Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: "+
+			"the mode comes from the server's defaults, and came from configdep.io/reload on the Deployment before.")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ })
 		c.set(secret("db", "2"))
 		c.advance(time.Hour)
@@ -40,14 +40,11 @@ func TestWhyOff_NamesTheObjectAndTheAnnotation(t *testing.T) {
 	const key, onNamespace = "example.com/restart", policy.DeclaredByNamespace + "example.com/restart"
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.StatefulSet, Namespace: "shop", Name: "db"}}
 	for _, tc := range []struct{ before, now, want string }{
-		{key, policy.DeclaredByDefault, key + " was removed from the StatefulSet."},
-		{key, onNamespace, key + " was removed from the StatefulSet."}, // which is off anyway
-		{onNamespace, policy.DeclaredByDefault, key + " was removed from Namespace shop."},
-		{policy.DeclaredByDefault, key, key + " is set to off on the StatefulSet."},
-		{onNamespace, key, key + " is set to off on the StatefulSet."},
-		{policy.DeclaredByDefault, onNamespace, key + " is set to off on Namespace shop."},
-		{key, policy.DeclaredBySelector, "--namespace-selector does not select Namespace shop."},
-		{policy.DeclaredByDefault, policy.DeclaredBySelector, "--namespace-selector does not select Namespace shop."},
+		{key, key, "the mode comes from " + key + " on the StatefulSet."},
+		{key, policy.DeclaredByDefault, "the mode comes from the server's defaults, and came from " + key + " on the StatefulSet before."},
+		{onNamespace, key, "the mode comes from " + key + " on the StatefulSet, and came from " + key + " on Namespace shop before."},
+		{policy.DeclaredByDefault, onNamespace, "the mode comes from " + key + " on Namespace shop, and came from the server's defaults before."},
+		{key, policy.DeclaredBySelector, "the mode comes from --namespace-selector, and came from " + key + " on the StatefulSet before."},
 	} {
 		if got := whyOff(w, tc.before, tc.now); got != tc.want {
 			t.Errorf("from %q to %q: %s, want %s", tc.before, tc.now, got, tc.want)
