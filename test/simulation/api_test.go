@@ -60,8 +60,10 @@ type request struct {
 	// terminating: the server knew when it sent the request that the namespace is being deleted.
 	terminating bool
 	// kept: the server then had a reason to give back the template of pods; see shown.
-	kept  bool
-	reply chan answer
+	kept bool
+	// hidden: a container may have read content that has changed since by the removal of a key, as the record is about other content.
+	hidden bool
+	reply  chan answer
 	// ghost: no client waits for the answer.
 	ghost bool
 	// late: it has waited in the network.

@@ -227,6 +227,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && s.seesNone(m):
 		o.tally["restarts of custom resources of which no pod is seen"]++
 		return
+	case len(why.doubts) == 0 && r.hidden:
+		o.tally["restarts in doubt because of a record of other content"]++
+		return
 	case len(why.doubts) == 0 && d.borrows && d.newest().identity != d.template.identity():
 		o.tally["restarts while the template that is borrowed changes, which the Rollout does not tell"]++
 		return

@@ -106,8 +106,9 @@ func (s *simulation) note() {
 			if r.patch() != nil && r.reload == nil {
 				s.world.oracle.patches++
 				if m := r.server.view.workloads[r.slot]; m != nil {
-					got := r.server.show(m)
-					r.kept = got != nil && got.kept
+					if got := r.server.show(m); got != nil {
+						r.kept, r.hidden = got.kept, got.hidden()
+					}
 				}
 			}
 		}

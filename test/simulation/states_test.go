@@ -59,6 +59,16 @@ func (s *server) show(m *manifest) (out *shown) {
 	return out
 }
 
+// hidden reports whether there is a doubt about what a container has read because of a record of other content.
+func (got *shown) hidden() bool {
+	for _, v := range got.verdicts {
+		if v.Doubt && v.Recorded != nil && !v.Recorded.Same {
+			return true
+		}
+	}
+	return false
+}
+
 // check checks what servers show. Calm: nothing is due any longer.
 func (o *oracle) check(calm bool) {
 	for _, s := range o.world.servers {
