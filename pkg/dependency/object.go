@@ -68,8 +68,6 @@ type Traits struct {
 	Reruns bool
 	// PerNode: a pod runs on each node, so that one may start at any moment although none runs now.
 	PerNode bool
-	// CountsAll: a rollout is complete only when no pod of another template is left.
-	CountsAll bool
 	// ReplacesTerminating: a pod that is terminating is replaced at once, and not when it is gone.
 	ReplacesTerminating bool
 	// UndoRestores: kubectl rollout undo restores the annotations of the workload, too.

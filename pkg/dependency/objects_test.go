@@ -56,7 +56,7 @@ func readDeployment(o *appsv1.Deployment) *Workload {
 	}
 	return NewWorkload(&Object{
 		Kind: Deployment, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: s,
-		Traits: Traits{Rollable: true, CountsAll: true, ReplacesTerminating: true},
+		Traits: Traits{Rollable: true, ReplacesTerminating: true},
 	}, marksOf(o.Annotations, o.Spec.Template.Annotations))
 }
 

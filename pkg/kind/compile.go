@@ -56,7 +56,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		Name: dependency.WorkloadKind(d.Kind), Optional: true, Versions: slices.Clone(d.Versions),
 		Resource: schema.GroupVersionResource{Group: d.Group, Version: d.Versions[0], Resource: d.Resource},
 		Traits: dependency.Traits{
-			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, CountsAll: l.countsAll(), RestartsAt: d.RestartAt,
+			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, RestartsAt: d.RestartAt,
 			Restart: c.restart, UnknownPods: d.Pods == nil || d.Pods.Controller == ControlledByAny && d.Pods.Labels == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
 		},
 		New:    func() Object { return &custom{layout: l} },

@@ -19,7 +19,7 @@ var deployment = &Kind{
 	Name:     Deployment,
 	Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
 	Traits: dependency.Traits{
-		Rollable: true, CountsAll: true, ReplacesTerminating: true, UndoRestores: true, Pausable: true,
+		Rollable: true, ReplacesTerminating: true, UndoRestores: true, Pausable: true,
 	},
 	New:       func() Object { return &appsv1.Deployment{} },
 	Revisions: ReplicaSets,

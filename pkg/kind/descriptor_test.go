@@ -376,9 +376,6 @@ func TestStatus(t *testing.T) {
 			if diff := cmp.Diff(tt.progress, k.Progress(o)); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
-			if counts := tt.d.Status != nil && tt.d.Status.Total != ""; k.Traits.CountsAll != counts {
-				t.Errorf("CountsAll = %v", k.Traits.CountsAll)
-			}
 		})
 	}
 }

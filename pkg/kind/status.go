@@ -41,9 +41,6 @@ var (
 	conditionReason = statusPath("reason")
 )
 
-// countsAll reports whether a rollout is complete only when no pod of another template is left.
-func (l *layout) countsAll() bool { return l.status != nil && !l.status.total.IsZero() }
-
 // isObserved reports whether the controller of an object has seen its latest change, as far as that is known.
 func (l *layout) isObserved(c *custom) bool {
 	if l.status == nil || l.status.observed.IsZero() {
