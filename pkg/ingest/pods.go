@@ -120,8 +120,7 @@ const maxTold = 64 << 10
 
 // inPlace returns what a restart in place has to know about a pod.
 func inPlace(p *corev1.Pod) *dependency.PodInPlace {
-	r, _ := kind.RestarterOf(&p.Spec)
-	out := &dependency.PodInPlace{Restarter: dependency.Intern(r.Name), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
+	out := &dependency.PodInPlace{Restarter: dependency.Intern(kind.RestarterOf(&p.Spec)), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
 	if value, restarting := bounded(p.Annotations[record.RestartAnnotation]), p.Annotations[record.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
 		out.Told = map[string]string{record.RestartAnnotation: value, record.RestartingAnnotation: restarting}
 		if told, valid := record.ToldLast(out.Told); valid {

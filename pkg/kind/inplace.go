@@ -14,8 +14,8 @@ func notInPlace(o *dependency.Object) string {
 	if o.Template == nil {
 		return noRestarter
 	}
-	switch _, found := RestarterOf(&o.Template.Spec); {
-	case !found:
+	switch {
+	case RestarterOf(&o.Template.Spec) == "":
 		return noRestarter
 	case o.MaxUnavailable == 0:
 		return "its update strategy lets no pod be unavailable"

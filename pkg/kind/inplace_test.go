@@ -99,54 +99,54 @@ func TestRead_WhetherThereIsARestarter(t *testing.T) {
 	first := func(p *corev1.PodSpec) *corev1.Container { return &p.InitContainers[0] }
 	for name, tc := range map[string]struct {
 		change func(*corev1.PodSpec)
-		want   kind.Restarter // zero: there is none
+		want   string // "": there is none
 	}{
-		"a sidecar": {func(*corev1.PodSpec) {}, kind.Restarter{Name: "restarter", Sidecar: true}},
+		"a sidecar": {func(*corev1.PodSpec) {}, "restarter"},
 		"a regular container": {func(p *corev1.PodSpec) {
 			c := *first(p)
 			c.RestartPolicy = nil
 			p.InitContainers, p.Containers = nil, append(p.Containers, c)
-		}, kind.Restarter{Name: "restarter"}},
+		}, "restarter"},
 		"a projected volume": {func(p *corev1.PodSpec) {
 			items := p.Volumes[0].DownwardAPI.Items
 			p.Volumes[0].VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 				{}, {DownwardAPI: &corev1.DownwardAPIProjection{Items: items}},
 			}}}
-		}, kind.Restarter{Name: "restarter", Sidecar: true}},
-		"an init container that ends": {func(p *corev1.PodSpec) { first(p).RestartPolicy = nil }, kind.Restarter{}},
-		"one that restarts never":     {func(p *corev1.PodSpec) { first(p).RestartPolicy = new(corev1.ContainerRestartPolicyNever) }, kind.Restarter{}},
-		"no rule":                     {func(p *corev1.PodSpec) { first(p).RestartPolicyRules = nil }, kind.Restarter{}},
+		}, "restarter"},
+		"an init container that ends": {func(p *corev1.PodSpec) { first(p).RestartPolicy = nil }, ""},
+		"one that restarts never":     {func(p *corev1.PodSpec) { first(p).RestartPolicy = new(corev1.ContainerRestartPolicyNever) }, ""},
+		"no rule":                     {func(p *corev1.PodSpec) { first(p).RestartPolicyRules = nil }, ""},
 		"a rule for itself": {func(p *corev1.PodSpec) {
 			first(p).RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestart
-		}, kind.Restarter{}},
-		"no mount":                 {func(p *corev1.PodSpec) { first(p).VolumeMounts = nil }, kind.Restarter{}},
-		"another mount":            {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].Name = "other" }, kind.Restarter{}},
-		"a file of the volume":     {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPath = "restart" }, kind.Restarter{}},
-		"a file, by an expression": {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(FILE)" }, kind.Restarter{}},
+		}, ""},
+		"no mount":                 {func(p *corev1.PodSpec) { first(p).VolumeMounts = nil }, ""},
+		"another mount":            {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].Name = "other" }, ""},
+		"a file of the volume":     {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPath = "restart" }, ""},
+		"a file, by an expression": {func(p *corev1.PodSpec) { first(p).VolumeMounts[0].SubPathExpr = "$(FILE)" }, ""},
 		"the volume, and a file of it": {func(p *corev1.PodSpec) {
 			first(p).VolumeMounts = append([]corev1.VolumeMount{{Name: "restart", MountPath: "/file", SubPath: "restart"}}, first(p).VolumeMounts...)
-		}, kind.Restarter{Name: "restarter", Sidecar: true}},
+		}, "restarter"},
 		"another annotation": {func(p *corev1.PodSpec) {
 			p.Volumes[0].DownwardAPI.Items[0].FieldRef.FieldPath = "metadata.annotations['x']"
-		}, kind.Restarter{}},
-		"a resource": {func(p *corev1.PodSpec) { p.Volumes[0].DownwardAPI.Items[0].FieldRef = nil }, kind.Restarter{}},
+		}, ""},
+		"a resource": {func(p *corev1.PodSpec) { p.Volumes[0].DownwardAPI.Items[0].FieldRef = nil }, ""},
 		"another volume": {func(p *corev1.PodSpec) {
 			p.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
-		}, kind.Restarter{}},
-		"an empty pod": {func(p *corev1.PodSpec) { *p = corev1.PodSpec{} }, kind.Restarter{}},
+		}, ""},
+		"an empty pod": {func(p *corev1.PodSpec) { *p = corev1.PodSpec{} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := inPlace()
 			tc.change(&pod)
-			if got, found := kind.RestarterOf(&pod); got != tc.want || found != (tc.want != kind.Restarter{}) {
-				t.Errorf("restarter = %+v, %v, want %+v", got, found, tc.want)
+			if got := kind.RestarterOf(&pod); got != tc.want {
+				t.Errorf("restarter = %q, want %q", got, tc.want)
 			}
 			d := ingesttest.Deployment("web", pod)
 			read, err := kind.Table(nil).OfObject(d).Read(d)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := read.NotInPlace == ""; got != (tc.want != kind.Restarter{}) {
+			if got := read.NotInPlace == ""; got != (tc.want != "") {
 				t.Errorf("not in place: %q", read.NotInPlace)
 			}
 		})

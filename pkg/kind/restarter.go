@@ -11,28 +11,22 @@ import (
 	agentstatus "github.com/configdep/configdep/pkg/agent/status"
 )
 
-// Restarter is the container of a pod that restarts all of them in place; see package pkg/agent/restarter.
-type Restarter struct {
-	Name string
-	// Sidecar: it is an init container that keeps running, so that it starts before the regular containers.
-	Sidecar bool
-}
-
-// RestarterOf returns the restarter of a pod. It returns false if there is none: a container with a rule to restart all containers, and with
-// a volume in which it sees status.RestartAnnotation.
-func RestarterOf(pod *corev1.PodSpec) (r Restarter, found bool) {
+// RestarterOf returns the name of the container of a pod that restarts all of them in place (see package pkg/agent/restarter): one with a rule
+// to restart all containers, and with a volume in which it sees status.RestartAnnotation. Of init containers, only one that keeps running
+// counts. It returns "" if there is none.
+func RestarterOf(pod *corev1.PodSpec) string {
 	for i := range pod.InitContainers {
 		c := &pod.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && restartsAll(c) && seesRestart(pod, c) {
-			return Restarter{c.Name, true}, true
+			return c.Name
 		}
 	}
 	for i := range pod.Containers {
 		if c := &pod.Containers[i]; restartsAll(c) && seesRestart(pod, c) {
-			return Restarter{c.Name, false}, true
+			return c.Name
 		}
 	}
-	return Restarter{}, false
+	return ""
 }
 
 func restartsAll(c *corev1.Container) bool {
