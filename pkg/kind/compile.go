@@ -74,10 +74,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		k.Name, k.Kind = dependency.WorkloadKind(d.Alias), d.Kind
 	}
 	if d.Pods != nil {
-		k.selector, k.RevisionLabel = l.selectorOf, d.Pods.RevisionLabel
-		if d.Pods.Controller == ControlledByReplicaSet {
-			k.Revisions = ReplicaSets
-		}
+		k.selector, k.RevisionLabel, k.ByReplicaSets = l.selectorOf, d.Pods.RevisionLabel, d.Pods.Controller == ControlledByReplicaSet
 	}
 	return k, nil
 }

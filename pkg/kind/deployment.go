@@ -21,10 +21,10 @@ var deployment = &Kind{
 	Traits: dependency.Traits{
 		Rollable: true, ReplacesTerminating: true, UndoRestores: true, Pausable: true,
 	},
-	New:       func() Object { return &appsv1.Deployment{} },
-	Revisions: ReplicaSets,
-	From:      typed(readDeployment),
-	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.Deployment).Spec.Selector },
+	New:           func() Object { return &appsv1.Deployment{} },
+	ByReplicaSets: true,
+	From:          typed(readDeployment),
+	selector:      func(o Object) *metav1.LabelSelector { return o.(*appsv1.Deployment).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.Deployment)
 		if r := d.Spec.Strategy.RollingUpdate; r != nil {

@@ -59,8 +59,8 @@ type Kind struct {
 	Decode func(raw []byte) (Object, error)
 	// From reads an object of the type that New returns and that is not Hidden; see Read.
 	From func(Object) (*dependency.Object, error)
-	// Revisions says which objects hold the current and earlier pod templates of the workload.
-	Revisions Revisions
+	// ByReplicaSets: its controller has a ReplicaSet for each pod template of a workload, which controls the pods.
+	ByReplicaSets bool
 	// RevisionLabel is the label of pods that identifies their template; empty: it is that of apps/v1.
 	RevisionLabel string
 
@@ -73,15 +73,6 @@ type Kind struct {
 
 	served atomic.Pointer[schema.GroupVersionResource] // see Served
 }
-
-// Revisions is the type of the objects in which a controller keeps the pod templates of a workload.
-type Revisions uint8
-
-// The values of Revisions.
-const (
-	NoRevisions Revisions = iota
-	ReplicaSets
-)
 
 // Progress is the part of the progress of a rollout that is read only from live objects, for an answer to a user.
 type Progress struct {
@@ -270,7 +261,7 @@ func (t Table) WorkloadOf(pod metav1.Object) (key dependency.WorkloadKey, uid ty
 	if owner.Kind == "ReplicaSet" {
 		for _, k := range t.All() {
 			hash := pod.GetLabels()[cmp.Or(k.RevisionLabel, appsv1.DefaultDeploymentUniqueLabelKey)]
-			if name, is := strings.CutSuffix(owner.Name, "-"+hash); k.Revisions == ReplicaSets && hash != "" && is {
+			if name, is := strings.CutSuffix(owner.Name, "-"+hash); k.ByReplicaSets && hash != "" && is {
 				return dependency.WorkloadKey{Kind: k.Name, Namespace: pod.GetNamespace(), Name: name}, "", true
 			}
 		}
