@@ -226,14 +226,14 @@ func (e *Evaluation) invalid(j *Judgement) Decision {
 	return Decision{State: Blocked, Reason: reason, Stale: j.Stale > 0, Message: e.problems() + " " + onHold}
 }
 
-// missing decides while something is missing that pods need. Stale: pods run with other content.
+// missing decides while something is missing that pods need. Stale: pods run with other content, if there should be any.
 func (e *Evaluation) missing(stale bool) Decision {
 	missing, absent := e.Missing()
 	reason := ReasonKeyMissing
 	if absent {
 		reason = ReasonSourceMissing
 	}
-	return Decision{State: Blocked, Reason: reason, Stale: stale && !e.Workload.Idle,
+	return Decision{State: Blocked, Reason: reason, Stale: stale && (e.Workload.Replicas > 0 || e.reruns()),
 		Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + onHold}
 }
 

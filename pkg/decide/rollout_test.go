@@ -243,6 +243,11 @@ func TestDecide_NoReplicas(t *testing.T) {
 	if d := x.decide(); d.Action != decide.Continue {
 		t.Errorf("pods were being evicted: decision = %+v, want Continue", d)
 	}
+	x.annotate(policy.StrategyAnnotation, "annotation", record.RecreatingAnnotation, "none")
+	x.remove(dependency.Secret, "db")
+	if d := x.decide(); d.State != decide.Blocked || d.Stale {
+		t.Errorf("something is missing: decision = %+v, want Blocked, and not stale", d)
+	}
 }
 
 // A StatefulSet or DaemonSet whose pods a user replaces is patched once for each content. The message names what frees them, and a container that crashes and

@@ -131,8 +131,6 @@ type Status struct {
 	MinReady time.Duration
 	// Paused: the owner has stopped the rollouts.
 	Paused bool
-	// Idle: no pod runs, and none is created until the object is written again.
-	Idle bool
 	// Suspended: nothing of it runs until its owner resumes it.
 	Suspended bool
 	// Owned: another object has created it, and may create it again.

@@ -51,9 +51,6 @@ func readDeployment(o *appsv1.Deployment) *Workload {
 	default:
 		s.Rollout.Phase = RolloutComplete
 	}
-	if status.ObservedGeneration >= o.Generation {
-		s.Idle = s.Replicas == 0 && status.Replicas == 0
-	}
 	return NewWorkload(&Object{
 		Kind: Deployment, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: s,
 		Traits: Traits{Rollable: true, ReplacesTerminating: true},

@@ -47,17 +47,13 @@ var deployment = &Kind{
 const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
 func readDeployment(o *appsv1.Deployment) *dependency.Object {
-	out := &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
+	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
 		Rollout:  deploymentRollout(o),
 		Replicas: replicasOf(o.Spec.Replicas),
 		Paused:   o.Spec.Paused,
 		Revision: o.Annotations[RevisionAnnotation],
 		MinReady: seconds(o.Spec.MinReadySeconds),
 	}, InPlace: dependency.InPlace{Deadline: seconds(ptr.Deref(o.Spec.ProgressDeadlineSeconds, 0))}}
-	if o.Status.ObservedGeneration >= o.Generation {
-		out.Idle = out.Replicas == 0 && o.Status.Replicas == 0
-	}
-	return out
 }
 
 func deploymentRollout(o *appsv1.Deployment) dependency.Rollout {

@@ -301,7 +301,7 @@ func TestStatus(t *testing.T) {
 		},
 		"a later generation was observed": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":0},"status":{"observed":"3","total":0}}`,
-			dependency.Status{Rollout: done, Idle: true}, Progress{Observed: true, Caveat: "it has no replicas now"},
+			dependency.Status{Rollout: done}, Progress{Observed: true, Caveat: "it has no replicas now"},
 		},
 		"idle, but not observed": {
 			known, `{"metadata":{"generation":2},"spec":{"replicas":0},"status":{"observed":1,"total":0}}`, dependency.Status{Rollout: unobserved},
@@ -345,7 +345,7 @@ func TestStatus(t *testing.T) {
 		},
 		"odd numbers": {
 			known, `{"spec":{"replicas":-5,"partition":-1},"status":{"observed":0,"total":"3","updated":1.5,"ready":99999999999}}`,
-			dependency.Status{Rollout: done, Idle: true}, Progress{Observed: true, Caveat: "it has no replicas now"},
+			dependency.Status{Rollout: done}, Progress{Observed: true, Caveat: "it has no replicas now"},
 		},
 		"more new ones than it should have, not all ready": {
 			known, `{"spec":{"replicas":1},"status":{"observed":0,"total":2,"updated":2,"ready":1}}`,

@@ -143,22 +143,6 @@ func TestControlledObjectsAreNotShown(t *testing.T) {
 	}
 }
 
-// A StatefulSet is idle if it has no pods, should have none, and its controller has observed that.
-func TestRead_IdleStatefulSet(t *testing.T) {
-	for _, tt := range []struct {
-		wanted, there int32
-		generation    int64 // the observed one is 2
-		want          bool
-	}{{0, 0, 2, true}, {0, 0, 1, true}, {0, 0, 3, false}, {0, 1, 2, false}, {1, 0, 2, false}} {
-		o := &appsv1.StatefulSet{}
-		o.Generation, o.Status.ObservedGeneration = tt.generation, 2
-		o.Spec.Replicas, o.Status.Replicas = &tt.wanted, tt.there
-		if got := workloadtest.Read(o).Idle; got != tt.want {
-			t.Errorf("%+v: Idle = %v", tt, got)
-		}
-	}
-}
-
 // Pods on nodes that should have none count as replicas, too.
 func TestRead_ReplicasOfADaemonSet(t *testing.T) {
 	o := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 2, NumberMisscheduled: 4}}

@@ -40,15 +40,13 @@ var statefulSet = &Kind{
 }
 
 func readStatefulSet(o *appsv1.StatefulSet) *dependency.Object {
-	replicas := replicasOf(o.Spec.Replicas)
-	observed, revision := o.Status.ObservedGeneration >= o.Generation, ""
-	if observed {
+	revision := ""
+	if o.Status.ObservedGeneration >= o.Generation {
 		revision = o.Status.UpdateRevision
 	}
 	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
 		Rollout:  statefulSetRollout(o),
-		Replicas: replicas,
-		Idle:     replicas == 0 && o.Status.Replicas == 0 && observed,
+		Replicas: replicasOf(o.Spec.Replicas),
 		MinReady: seconds(o.Spec.MinReadySeconds), TemplateRevision: revision,
 	}}
 }

@@ -116,12 +116,7 @@ func (l *layout) statusOf(c *custom) dependency.Status {
 		return dependency.Status{Rollout: complete, Replicas: 1}
 	}
 	n := s.counts(c)
-	out := dependency.Status{Rollout: l.rollout(c, n), Replicas: n.replicas, Paused: n.paused}
-	if s.total.IsZero() || !l.isObserved(c) {
-		return out
-	}
-	out.Idle = n.replicas == 0 && n.total == 0 && !s.observed.IsZero()
-	return out
+	return dependency.Status{Rollout: l.rollout(c, n), Replicas: n.replicas, Paused: n.paused}
 }
 
 // rollout follows the rules of kubectl rollout status for a Deployment, as far as the status is known.
