@@ -326,7 +326,7 @@ func TestSelector(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, tt := range presetObjects {
-		f.Add(objectOf(new(testing.T), OfPreset("argo-rollout"), tt.object))
+		f.Add(objectOf(new(testing.T), ofPreset(f, "argo-rollout"), tt.object))
 	}
 	f.Add([]byte(`{"spec":{"users":[{"secret":{"name":"a"}}],"db":{"secretRef":"\ud800"}},"metadata":{"name":"x"}}`))
 	d := harbor()

@@ -4,9 +4,7 @@
 package kind
 
 import (
-	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -206,19 +204,3 @@ func updatesInPlace(path string) []FieldTest {
 
 // Presets returns the descriptors that come with configdep, in the order of their names. Callers must not modify them.
 func Presets() []Preset { return slices.Clone(presets) }
-
-// presetKinds makes the kinds of the presets when they are first asked for.
-var presetKinds = sync.OnceValue(func() map[string]*Kind {
-	kinds := make(map[string]*Kind, len(presets))
-	for i := range presets {
-		k, errs := New(presets[i].Descriptor, nil)
-		if len(errs) > 0 {
-			panic(fmt.Sprintf("the preset %s: %v", presets[i].Name, errs.ToAggregate())) // a test makes all of them
-		}
-		kinds[presets[i].Name] = k
-	}
-	return kinds
-})
-
-// OfPreset returns the kind that a preset describes, always the same one; nil: there is no preset of the name.
-func OfPreset(name string) *Kind { return presetKinds()[name] }

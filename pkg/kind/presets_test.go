@@ -259,6 +259,12 @@ status: {observedGeneration: 2, pods: 2, readyPods: 2, currentPods: 2}`,
 	},
 }
 
+// ofPreset returns the kind that a preset describes.
+func ofPreset(t testing.TB, name string) *Kind {
+	t.Helper()
+	return mustNew(t, presets[slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })].Descriptor)
+}
+
 // objectOf returns an object of a kind in JSON, with some parts replaced.
 func objectOf(t *testing.T, k *Kind, texts ...string) []byte {
 	t.Helper()
@@ -323,9 +329,9 @@ func TestPresets(t *testing.T) {
 	shown := map[dependency.WorkloadKind]bool{}
 	for _, p := range Presets() {
 		names = append(names, p.Name)
-		k := OfPreset(p.Name)
-		if k == nil || k != OfPreset(p.Name) || shown[k.Name] {
-			t.Fatalf("%s: no kind, or not always the same, or one with the name of another", p.Name)
+		k := ofPreset(t, p.Name)
+		if shown[k.Name] {
+			t.Fatalf("%s: a kind with the name of another", p.Name)
 		}
 		shown[k.Name] = true
 		t.Run(p.Name, func(t *testing.T) {
@@ -365,9 +371,6 @@ func TestPresets(t *testing.T) {
 	if !slices.IsSorted(names) || len(names) != len(presetObjects) {
 		t.Errorf("presets = %v", names)
 	}
-	if OfPreset("other") != nil {
-		t.Error("a preset that does not exist")
-	}
 }
 
 // Knative refuses another template under the name of a revision.
@@ -375,7 +378,7 @@ func TestPresets_NotReloaded(t *testing.T) {
 	for preset, part := range map[string]string{
 		"knative-service": "spec: {template: {metadata: {name: web-v1}}}",
 	} {
-		k, tt := OfPreset(preset), presetObjects[preset]
+		k, tt := ofPreset(t, preset), presetObjects[preset]
 		_, read := decode(t, k, objectOf(t, k, tt.object, part))
 		if w := dependency.NewWorkload(read, dependency.Annotations{}); w.Rollable || !k.Traits.Rollable {
 			t.Errorf("%s: rollable: %v, the kind: %v", preset, w.Rollable, k.Traits.Rollable)
@@ -401,7 +404,7 @@ func TestPresets_KeepPods(t *testing.T) {
 		{"openshift-deploymentconfig", "spec: {triggers: [{type: ImageChange, imageChangeParams: {}}]}", ".spec.triggers[*].type is not ConfigChange"},
 		{"openshift-deploymentconfig", "spec: {triggers: []}", ".spec.triggers[*].type is not ConfigChange"},
 	} {
-		k := OfPreset(tt.preset)
+		k := ofPreset(t, tt.preset)
 		_, read := decode(t, k, objectOf(t, k, presetObjects[tt.preset].object, tt.part))
 		if got := read.Traits.KeepsPods; got != tt.want {
 			t.Errorf("%s, %s: %q, want %q", tt.preset, tt.part, got, tt.want)
@@ -414,7 +417,7 @@ func TestPresets_KeepPods(t *testing.T) {
 
 // A Rollout may have the template of another workload. A restart is then a field of its own.
 func TestPresets_TemplateOfAnother(t *testing.T) {
-	k, tt := OfPreset("argo-rollout"), presetObjects["argo-rollout"]
+	k, tt := ofPreset(t, "argo-rollout"), presetObjects["argo-rollout"]
 	for part, want := range map[string]*dependency.TemplateReference{
 		"spec: {template: null, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}}": {APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		"spec: {workloadRef: {apiVersion: example.com/v1, kind: Thing, name: web}}":               {APIVersion: "example.com/v1", Kind: "Thing", Name: "web"},
@@ -443,7 +446,7 @@ func TestPresets_TemplateOfAnother(t *testing.T) {
 
 // All kinds of descriptors have one Go type.
 func TestTable_OfObject(t *testing.T) {
-	rollout, service := OfPreset("argo-rollout"), OfPreset("knative-service")
+	rollout, service := ofPreset(t, "argo-rollout"), ofPreset(t, "knative-service")
 	table := Table{deployment, rollout, service, pod}
 	o, _ := decode(t, service, objectOf(t, service, presetObjects["knative-service"].object))
 	for want, o := range map[*Kind]runtime.Object{service: o, rollout: rollout.New(), pod: pod.New()} {

@@ -24,6 +24,16 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
+// rollout is a kind of custom resources.
+func rollout(t *testing.T) *kind.Kind {
+	t.Helper()
+	table, err := kind.NewTable([]string{"argo-rollout"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table.Of("Rollout")
+}
+
 const secret = "s3cr3t"
 
 // Neither errors nor warnings of the API server on objects whose fields can be set are passed on: they may quote values. Those on others are.
@@ -38,7 +48,7 @@ func TestPatch_Quiet(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "7"},
 		})
 		if strings.HasSuffix(r.URL.Path, "/denied") {
-			refused := apierrors.NewInvalid(kind.OfPreset("argo-rollout").GroupVersionKind().GroupKind(), "web", nil).ErrStatus
+			refused := apierrors.NewInvalid(rollout(t).GroupVersionKind().GroupKind(), "web", nil).ErrStatus
 			refused.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 			refused.Message, refused.Details.Causes = secret, []metav1.StatusCause{{Message: secret}}
 			refused.Details.RetryAfterSeconds = 3
@@ -62,9 +72,9 @@ func TestPatch_Quiet(t *testing.T) {
 		klog.SetOutput(os.Stderr)
 	}()
 	for _, quiet := range []bool{true, false} {
-		k := *kind.OfPreset("argo-rollout")
+		k := rollout(t)
 		k.Traits.Fields = quiet
-		client.Kinds = kind.Table{&k}
+		client.Kinds = kind.Table{k}
 		log.Reset()
 		key := dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}
 		if o, err := Patch(t.Context(), client, key, []byte("{}"), nil); err != nil || o.GetResourceVersion() != "7" {
@@ -86,7 +96,7 @@ func TestPatch_Quiet(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	err := Quiet("reading it", apierrors.NewNotFound(kind.OfPreset("argo-rollout").Resource.GroupResource(), secret))
+	err := Quiet("reading it", apierrors.NewNotFound(rollout(t).Resource.GroupResource(), secret))
 	if !apierrors.IsNotFound(err) || err.Error() != "reading it failed: Not Found" {
 		t.Errorf("error = %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // update writes what is generated: go test ./test/documents -run TestDescriptorsOfPresets -update.
@@ -47,7 +48,7 @@ func TestDescriptorsOfPresets(t *testing.T) {
 		fmt.Fprintf(&want, "### `%s`\n\n```yaml\n%s```\n\n", p.Name, descriptor)
 		file := fmt.Sprintf("apiVersion: %s\nkind: %s\nkinds:\n%s", kind.FileAPIVersion, kind.FileKind, descriptor)
 		kinds, errs := kind.ParseFile([]byte(file))
-		if len(errs) > 0 || len(kinds) != 1 || kinds[0].Name != kind.OfPreset(p.Name).Name {
+		if len(errs) > 0 || len(kinds) != 1 || kinds[0].Name != workloadtest.Preset(p.Name).Name {
 			t.Errorf("%s cannot be read from a file: %v", p.Name, errs)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // projects are the definitions of other projects, by the names of their files in testdata. The files have what the definitions say of fields,
@@ -39,8 +40,8 @@ var projects = map[string]definition{
 // project returns the definition of another project, with its kind in configdep.
 func project(name string) definition {
 	d := projects[name]
-	if k := kind.OfPreset(name); k != nil {
-		d.as = string(k.Name)
+	if slices.Contains(kind.PresetNames(), name) {
+		d.as = string(workloadtest.Preset(name).Name)
 	}
 	return d
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // The table of the chart says the same about each preset as the server, as far as rights, webhooks and admission policies depend on it.
@@ -197,7 +198,7 @@ func TestChangeOfKindsReplacesThePods(t *testing.T) {
 func TestRightsOnKinds(t *testing.T) {
 	var presets []*kind.Kind
 	for _, name := range kind.PresetNames() {
-		presets = append(presets, kind.OfPreset(name))
+		presets = append(presets, workloadtest.Preset(name))
 	}
 	for file, kinds := range map[string][]*kind.Kind{"default.yaml": presets, "kinds.yaml": chartKinds(t)} {
 		t.Run(file, func(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 const customPolicy = "custom-resources"
@@ -60,7 +61,7 @@ func chartKinds(t *testing.T) map[string]*kind.Kind {
 	t.Helper()
 	all := map[string]*kind.Kind{}
 	for _, name := range []string{"argo-rollout", "leaderworkerset", "strimzi-podset"} {
-		k := kind.OfPreset(name)
+		k := workloadtest.Preset(name)
 		all[k.Resource.GroupResource().String()] = k
 	}
 	for _, document := range documents(t, withKinds) {
@@ -86,7 +87,7 @@ func chartKinds(t *testing.T) map[string]*kind.Kind {
 func presets() map[string]*kind.Kind {
 	all := map[string]*kind.Kind{}
 	for _, name := range kind.PresetNames() {
-		k := kind.OfPreset(name)
+		k := workloadtest.Preset(name)
 		all[k.Resource.GroupResource().String()] = k
 	}
 	return all

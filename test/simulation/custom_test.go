@@ -20,6 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	workloads "github.com/configdep/configdep/pkg/workload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // Workloads that are custom resources: AdvancedStatefulSets, which are managed as StatefulSets are, and Rollouts, which are managed as Deployments are,
@@ -30,7 +31,7 @@ const (
 	rollout  = "Rollout"
 )
 
-var customKinds = map[string]*kind.Kind{advanced: kind.OfPreset("kruise-statefulset"), rollout: kind.OfPreset("argo-rollout")}
+var customKinds = map[string]*kind.Kind{advanced: workloadtest.Preset("kruise-statefulset"), rollout: workloadtest.Preset("argo-rollout")}
 
 var kinds = kind.Table(append(kind.BuiltIn(), customKinds[advanced], customKinds[rollout]))
 

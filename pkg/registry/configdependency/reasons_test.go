@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // Each reason of a decision can be selected.
@@ -49,7 +50,7 @@ func TestReasons_AreAllThereAre(t *testing.T) {
 }
 
 func TestReasonsOf(t *testing.T) {
-	allows := reasonsOf(append(kind.BuiltIn(), kind.OfPreset("argo-rollout")))
+	allows := reasonsOf(append(kind.BuiltIn(), workloadtest.Preset("argo-rollout")))
 	for _, reason := range []string{"OptedInStale", "ProgressDeadlineExceeded", "NotObserved", "FilesChanged", "Degraded"} {
 		if err := allows(v1alpha1.FieldReason, reason); err != nil {
 			t.Error(err)
