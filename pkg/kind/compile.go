@@ -57,7 +57,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		Resource: schema.GroupVersionResource{Group: d.Group, Version: d.Versions[0], Resource: d.Resource},
 		Traits: dependency.Traits{
 			Rollable: d.Reload.By != ByNone, PerNode: d.PerNode, RestartsAt: d.RestartAt,
-			Restart: c.restart, UnknownPods: d.Pods == nil || d.Pods.Controller == ControlledByAny && d.Pods.Labels == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
+			Restart: c.restart, UnknownPods: d.Pods == nil, PodsByLabels: d.Pods != nil && d.Pods.Controller == ControlledByAny, Custom: true, Fields: d.Fields,
 		},
 		New:    func() Object { return &custom{layout: l} },
 		From:   l.read,
@@ -74,7 +74,7 @@ func New(d Descriptor, at *field.Path) (*Kind, field.ErrorList) {
 		k.Name, k.Kind = dependency.WorkloadKind(d.Alias), d.Kind
 	}
 	if d.Pods != nil {
-		k.selector, k.RevisionLabel, k.ByReplicaSets = l.selectorOf, d.Pods.RevisionLabel, d.Pods.Controller == ControlledByReplicaSet
+		k.RevisionLabel, k.ByReplicaSets = d.Pods.RevisionLabel, d.Pods.Controller == ControlledByReplicaSet
 	}
 	return k, nil
 }
@@ -271,19 +271,11 @@ func (c *compiler) pods(p *Pods, at *field.Path) {
 	if p == nil {
 		return
 	}
-	c.layout.looksUp = true
-	switch {
-	case p.Selector == "" && len(p.Labels) == 0:
-		c.errs = append(c.errs, field.Required(at.Child("selector"), "the path of a label selector; or set labels"))
-	case p.Selector != "" && len(p.Labels) > 0:
-		c.errs = append(c.errs, field.Forbidden(at.Child("labels"), "cannot be set together with selector"))
-	}
-	if path, ok := c.path(p.Selector, at.Child("selector")); ok {
-		if _, err := path.Names(); err != nil {
-			c.invalid(at.Child("selector"), p.Selector, err.Error())
-		}
-		c.layout.selector = path
-		c.layout.tree.at(path).selector = true
+	switch byLabels := p.Controller == ControlledByAny; {
+	case byLabels && len(p.Labels) == 0:
+		c.errs = append(c.errs, field.Required(at.Child("labels"), "they alone say which pods are its own if controller is Any"))
+	case !byLabels && len(p.Labels) > 0:
+		c.errs = append(c.errs, field.Forbidden(at.Child("labels"), "has no meaning unless controller is Any"))
 	}
 	if c.bounded(at.Child("labels"), len(p.Labels), maxPodLabels) {
 		for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
@@ -448,7 +440,7 @@ func (c *compiler) restartField(at *field.Path) {
 	nodes, within := []*node{c.layout.tree}, false
 	c.layout.tree.follow(names, member, func(next []*node) bool {
 		nodes = next
-		within = slices.ContainsFunc(next, func(n *node) bool { return n.value || n.selector || n.template > 0 })
+		within = slices.ContainsFunc(next, func(n *node) bool { return n.value || n.template > 0 })
 		return !within
 	})
 	leads := slices.ContainsFunc(nodes, func(n *node) bool { return len(n.names) > 0 || n.all != nil })

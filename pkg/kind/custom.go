@@ -22,9 +22,8 @@ const (
 	maxTemplates = 256
 	// maxValues is how many values are kept.
 	maxValues = 20_000
-	// maxText is the size of the longest text that counts as a value, and maxSelector the same for a label selector in JSON.
-	maxText     = 4 << 10
-	maxSelector = 64 << 10
+	// maxText is the size of the longest text that counts as a value.
+	maxText = 4 << 10
 )
 
 // custom is an object of a kind that a Descriptor describes: its metadata, and what the descriptor names.
@@ -88,8 +87,6 @@ type node struct {
 	all   *node
 	// value: a text, number or boolean is kept.
 	value bool
-	// selector: whatever is there is kept.
-	selector bool
 	// template is the number of the path of pod templates that ends here, from 1; 0: none does.
 	template int
 }
@@ -121,7 +118,7 @@ func (n *node) at(p Path) *node {
 // lists.
 func (n *node) reads(names []string, entry func(i int) bool) (found bool) {
 	n.follow(names, entry, func(at []*node) bool {
-		found = slices.ContainsFunc(at, func(n *node) bool { return n.value || n.selector })
+		found = slices.ContainsFunc(at, func(n *node) bool { return n.value })
 		return !found
 	})
 	return found
@@ -180,14 +177,8 @@ func (r *reader) walk(nodes []*node, member func(name string, value []byte)) (va
 		value, kept = r.list(nodes)
 	default:
 		r.skip()
-		if is(func(n *node) bool { return n.value || n.selector }) {
+		if is(func(n *node) bool { return n.value }) {
 			value, kept = r.scalar(r.raw[start:r.at])
-		}
-	}
-	if is(func(n *node) bool { return n.selector }) && r.at-start <= maxSelector {
-		var whole any
-		if utiljson.Unmarshal(r.raw[start:r.at], &whole) == nil {
-			value, kept = whole, whole != nil
 		}
 	}
 	for _, n := range nodes {
@@ -343,6 +334,18 @@ func scalarOf(raw []byte) (value any, kept bool) {
 		return f, err == nil
 	default:
 		return nil, false
+	}
+}
+
+// textFrom returns a value as a text: labels of custom resources without a schema may be numbers.
+func textFrom(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case bool, int64, float64:
+		return fmt.Sprint(v)
+	default:
+		return ""
 	}
 }
 

@@ -280,58 +280,12 @@ func TestDecode_Bounds(t *testing.T) {
 	}
 }
 
-func TestSelector(t *testing.T) {
-	d := harbor()
-	d.Pods = &Pods{Selector: ".spec.selector"}
-	bySelector := mustNew(t, d)
-	d.Pods = &Pods{Labels: map[string]string{"app": "x-$(name)", "part": "core"}}
-	byLabels := mustNew(t, d)
-	for name, tt := range map[string]struct {
-		k      *Kind
-		object string
-		want   string
-	}{
-		"labels":             {byLabels, `{"metadata":{"name":"web"}}`, "app=x-web,part=core"},
-		"a label selector":   {bySelector, `{"spec":{"selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"c","operator":"NotIn","values":["d"]}]}}}`, "a=b,c notin (d)"},
-		"expressions":        {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Exists"}]}}}`, "c"},
-		"a map of labels":    {bySelector, `{"spec":{"selector":{"a":"b","n":7}}}`, "a=b,n=7"},
-		"a text":             {bySelector, `{"spec":{"selector":"a=b,c in (d)"}}`, "a=b,c in (d)"},
-		"a name too long":    {byLabels, `{"metadata":{"name":"` + strings.Repeat("x", 63) + `"}}`, "nothing"},
-		"an odd label":       {bySelector, `{"spec":{"selector":{"a b":"c"}}}`, "nothing"},
-		"an odd operator":    {bySelector, `{"spec":{"selector":{"matchExpressions":[{"key":"c","operator":"Near"}]}}}`, "nothing"},
-		"an odd expression":  {bySelector, `{"spec":{"selector":{"matchExpressions":["c"]}}}`, "nothing"},
-		"a text that is odd": {bySelector, `{"spec":{"selector":"a=b=c"}}`, "nothing"},
-		"an empty text":      {bySelector, `{"spec":{"selector":""}}`, "nothing"},
-		"an empty one":       {bySelector, `{"spec":{"selector":{}}}`, "nothing"},
-		"an empty list":      {bySelector, `{"spec":{"selector":{"matchExpressions":[]}}}`, "nothing"},
-		"a list":             {bySelector, `{"spec":{"selector":["a"]}}`, "nothing"},
-		"none":               {bySelector, `{}`, "nothing"},
-		"after much else":    {bySelector, `{"data":"` + strings.Repeat("x", maxSelector) + `","spec":{"selector":{"a":"b"}}}`, "a=b"},
-		"too large":          {bySelector, `{"spec":{"selector":{"a":"` + strings.Repeat("x", maxSelector) + `"}}}`, "nothing"},
-	} {
-		o, _ := decode(t, tt.k, []byte(tt.object))
-		got := "nothing"
-		if selector := tt.k.Selector(o); selector != nil {
-			selects, err := metav1.LabelSelectorAsSelector(selector) // as those do who look up pods
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			got = selects.String()
-		}
-		if got != tt.want || !tt.k.Selects() {
-			t.Errorf("%s: %s, want %s", name, got, tt.want)
-		}
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, tt := range presetObjects {
 		f.Add(objectOf(new(testing.T), ofPreset(f, "argo-rollout"), tt.object))
 	}
 	f.Add([]byte(`{"spec":{"users":[{"secret":{"name":"a"}}],"db":{"secretRef":"\ud800"}},"metadata":{"name":"x"}}`))
-	d := harbor()
-	d.Pods = &Pods{Selector: ".spec.selector"}
-	k := mustNew(f, d)
+	k := mustNew(f, harbor())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o, err := k.Decode(bytes.Clone(raw))
 		if err != nil {
@@ -342,7 +296,6 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		dependency.NewWorkload(read, dependency.Annotations{})
-		k.Selector(o)
 		k.Progress(o)
 		// The same as without pruning. Of members with one name, that counts only the last.
 		var whole any
@@ -414,7 +367,7 @@ func FuzzParseFile(f *testing.F) {
 	object := string(large())
 	for _, seed := range []string{
 		"- {group: a.io, kind: A, resource: as, versions: [v1], reload: {by: Event}, sources: [{kind: Secret, name: '.spec.db.secretRef', keyName: x}], fields: true}\n",
-		"- {group: a.io, kind: A, resource: as, versions: [v1], podTemplates: [{path: '.spec.t[*].x'}], pods: {selector: .spec.s}, reload: {by: TemplateAnnotation, path: '.spec.t[*].x'}}\n",
+		"- {group: a.io, kind: A, resource: as, versions: [v1], podTemplates: [{path: '.spec.t[*].x'}], pods: {}, reload: {by: TemplateAnnotation, path: '.spec.t[*].x'}}\n",
 		"- {group: a.io, kind: A, resource: as, versions: [v1], reload: {by: Field, path: .spec.x}, status: {complete: [{condition: Ready}], failed: [{path: .status.p, value: x}], replicas: .spec.r}}\n",
 	} {
 		f.Add([]byte(head+seed), []byte(object))
@@ -442,9 +395,6 @@ func FuzzParseFile(f *testing.F) {
 			}
 			dependency.NewWorkload(read, dependency.Annotations{})
 			k.Progress(o)
-			if k.Selects() {
-				k.Selector(o)
-			}
 		}
 	})
 }

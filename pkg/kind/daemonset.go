@@ -5,7 +5,6 @@ package kind
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -21,7 +20,6 @@ var daemonSet = &Kind{
 	// The revision of a pod is the number of the template, which the DaemonSet has as well.
 	podRevision: templateGenerationLabel,
 	From:        typed(readDaemonSet),
-	selector:    func(o Object) *metav1.LabelSelector { return o.(*appsv1.DaemonSet).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.DaemonSet)
 		// The API server keeps the field when the type becomes OnDelete, for which it says nothing.

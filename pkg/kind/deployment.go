@@ -6,7 +6,6 @@ package kind
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -24,7 +23,6 @@ var deployment = &Kind{
 	New:           func() Object { return &appsv1.Deployment{} },
 	ByReplicaSets: true,
 	From:          typed(readDeployment),
-	selector:      func(o Object) *metav1.LabelSelector { return o.(*appsv1.Deployment).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		d := o.(*appsv1.Deployment)
 		if r := d.Spec.Strategy.RollingUpdate; r != nil {

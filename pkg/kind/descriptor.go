@@ -65,14 +65,12 @@ type SourceFields struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Pods says which pods belong to a workload: those with labels, and with a controller.
+// Pods says which pods belong to a workload: those with a controller, or with labels.
 type Pods struct {
-	// Selector is the path of a label selector: an object with matchLabels and matchExpressions, a map of labels, or a text.
-	Selector string `json:"selector,omitempty"`
-	// Labels are labels with their values, in which $(name) stands for the name of the workload.
-	Labels map[string]string `json:"labels,omitempty"`
 	// Controller is what controls the pods; default: Workload.
 	Controller PodController `json:"controller,omitempty"`
+	// Labels are labels with their values, in which $(name) stands for the name of the workload, if Controller is Any.
+	Labels map[string]string `json:"labels,omitempty"`
 	// RevisionLabel is the label that tells pods of different pod templates apart; Revision is the path of its value for pods of the
 	// current one.
 	RevisionLabel string `json:"revisionLabel,omitempty"`

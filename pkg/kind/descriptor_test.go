@@ -33,7 +33,7 @@ func TestNew(t *testing.T) {
 	if diff := cmp.Diff(want, k.Traits); diff != "" {
 		t.Errorf("traits (-want +got):\n%s", diff)
 	}
-	if !k.Optional || k.Name != "Harbor" || k.Kind != "HarborCluster" || !slices.Equal(k.Versions, d.Versions) || k.Selects() {
+	if !k.Optional || k.Name != "Harbor" || k.Kind != "HarborCluster" || !slices.Equal(k.Versions, d.Versions) {
 		t.Errorf("%+v", k)
 	}
 	if got := k.Served().String(); got != "goharbor.io/v1beta1, Resource=harborclusters" {
@@ -140,23 +140,23 @@ func TestNew_Errors(t *testing.T) {
 			`kinds[2].sources[0].namespace: Invalid value: "[*].ns": each [*] must be the same as in name`,
 			`kinds[2].sources[0].key: Invalid value: ".spec.others[*].key": each [*] must be the same as in name`,
 		}},
-		"a key of the object":   {beside(func(s *SourceFields) { s.Key, s.Namespace, s.KeyName = ".spec.key", ".spec.users[*].ns", "a.b" }), nil},
-		"an invalid key":        {beside(func(s *SourceFields) { s.KeyName = "a/b" }), []string{`kinds[2].sources[0].keyName: Invalid value: "a/b": a valid config key`}},
-		"an invalid path":       {beside(func(s *SourceFields) { s.Key = "x" }), []string{`kinds[2].sources[0].key: Invalid value: "x": at byte 1: ` + syntax + `; this is "x"`}},
-		"many sources":          {sources(slices.Repeat([]SourceFields{secret}, 65)...), []string{"kinds[2].sources: Too many: 65: must have at most 64 items"}},
-		"64 sources":            {sources(slices.Repeat([]SourceFields{secret}, 64)...), nil},
-		"pods without anything": {pods(Pods{}), []string{"kinds[2].pods.selector: Required value: the path of a label selector; or set labels"}},
-		"a selector and labels": {pods(Pods{Selector: ".spec.selector", Labels: map[string]string{"a": "b"}}), []string{"kinds[2].pods.labels: Forbidden: cannot be set together with selector"}},
-		"selectors":             {pods(Pods{Selector: ".spec.selectors[*]"}), []string{`kinds[2].pods.selector: Invalid value: ".spec.selectors[*]": must not contain [*]`}},
-		"labels": {pods(Pods{Labels: map[string]string{"a b": "c", "d": "$(name)-x", "e": "$(namespace)"}}),
+		"a key of the object":            {beside(func(s *SourceFields) { s.Key, s.Namespace, s.KeyName = ".spec.key", ".spec.users[*].ns", "a.b" }), nil},
+		"an invalid key":                 {beside(func(s *SourceFields) { s.KeyName = "a/b" }), []string{`kinds[2].sources[0].keyName: Invalid value: "a/b": a valid config key`}},
+		"an invalid path":                {beside(func(s *SourceFields) { s.Key = "x" }), []string{`kinds[2].sources[0].key: Invalid value: "x": at byte 1: ` + syntax + `; this is "x"`}},
+		"many sources":                   {sources(slices.Repeat([]SourceFields{secret}, 65)...), []string{"kinds[2].sources: Too many: 65: must have at most 64 items"}},
+		"64 sources":                     {sources(slices.Repeat([]SourceFields{secret}, 64)...), nil},
+		"pods of its own":                {pods(Pods{}), nil},
+		"pods by labels, without labels": {pods(Pods{Controller: ControlledByAny}), []string{"kinds[2].pods.labels: Required value: they alone say which pods are its own if controller is Any"}},
+		"labels without a meaning":       {pods(Pods{Labels: map[string]string{"a": "b"}}), []string{"kinds[2].pods.labels: Forbidden: has no meaning unless controller is Any"}},
+		"labels": {pods(Pods{Controller: ControlledByAny, Labels: map[string]string{"a b": "c", "d": "$(name)-x", "e": "$(namespace)"}}),
 			[]string{`kinds[2].pods.labels: Invalid value: "a b": name part must consist`, `kinds[2].pods.labels[e]: Invalid value: "$(namespace)": a valid label`}},
-		"many labels": {pods(Pods{Labels: manyLabels(17)}), []string{"kinds[2].pods.labels: Too many: 17: must have at most 16 items"}},
-		"16 labels":   {pods(Pods{Labels: manyLabels(16)}), nil},
-		"a controller": {pods(Pods{Selector: ".spec.selector", Controller: "StatefulSet"}),
+		"many labels": {pods(Pods{Controller: ControlledByAny, Labels: manyLabels(17)}), []string{"kinds[2].pods.labels: Too many: 17: must have at most 16 items"}},
+		"16 labels":   {pods(Pods{Controller: ControlledByAny, Labels: manyLabels(16)}), nil},
+		"a controller": {pods(Pods{Controller: "StatefulSet"}),
 			[]string{`kinds[2].pods.controller: Unsupported value: "StatefulSet": supported values: "Workload", "ReplicaSet", "Any"`}},
-		"ReplicaSets without a revision": {pods(Pods{Selector: ".spec.selector", Controller: ControlledByReplicaSet}), []string{"kinds[2].pods.revisionLabel: Required value: to find the current ReplicaSet"}},
-		"a revision without a label":     {pods(Pods{Selector: ".spec.selector", Revision: ".status.hash"}), []string{"kinds[2].pods.revisionLabel: Required value: revisionLabel and revision must be set together"}},
-		"a revision of many": {pods(Pods{Selector: ".spec.selector", Revision: ".status.hashes[*]", RevisionLabel: "a b"}),
+		"ReplicaSets without a revision": {pods(Pods{Controller: ControlledByReplicaSet}), []string{"kinds[2].pods.revisionLabel: Required value: to find the current ReplicaSet"}},
+		"a revision without a label":     {pods(Pods{Revision: ".status.hash"}), []string{"kinds[2].pods.revisionLabel: Required value: revisionLabel and revision must be set together"}},
+		"a revision of many": {pods(Pods{Revision: ".status.hashes[*]", RevisionLabel: "a b"}),
 			[]string{`kinds[2].pods.revisionLabel: Invalid value: "a b": name part must consist`, `kinds[2].pods.revision: Invalid value: ".status.hashes[*]": must not contain [*]`}},
 
 		"another way":          {reload(Reload{By: "Restart"}), []string{`kinds[2].reload.by: Unsupported value: "Restart": supported values: "TemplateAnnotation", "Annotation", "Field", "Event", "None"`}},
@@ -274,7 +274,7 @@ func TestDescriptor_JSON(t *testing.T) {
 // What status reports, without a preset that has all of it.
 func TestStatus(t *testing.T) {
 	d := harbor()
-	d.Pods = &Pods{Selector: ".spec.selector"}
+	d.Pods = &Pods{}
 	known := d
 	known.Status = &StatusPaths{
 		ObservedGeneration: ".status.observed", Replicas: ".spec.replicas", Total: ".status.total", Updated: ".status.updated", Ready: ".status.ready",

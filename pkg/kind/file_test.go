@@ -24,7 +24,7 @@ func TestParseFile(t *testing.T) {
   resource: deployments
   versions: [v2, v1]
   podTemplates: [{path: .spec.template}]
-  pods: {selector: .spec.selector}
+  pods: {}
   reload: {by: TemplateAnnotation}
 `))
 	if len(errs) > 0 || len(kinds) != 2 {

@@ -27,7 +27,6 @@ func newJob(traits dependency.Traits) *Kind {
 		ListedOnly: true,
 		New:        func() Object { return &batchv1.Job{} },
 		From:       typed(readJob),
-		selector:   func(o Object) *metav1.LabelSelector { return o.(*batchv1.Job).Spec.Selector },
 	}
 }
 

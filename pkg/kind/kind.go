@@ -64,8 +64,7 @@ type Kind struct {
 	// RevisionLabel is the label of pods that identifies their template; empty: it is that of apps/v1.
 	RevisionLabel string
 
-	layout   *layout                            // of a kind that a Descriptor describes
-	selector func(Object) *metav1.LabelSelector // nil: see Selects
+	layout   *layout // of a kind that a Descriptor describes
 	progress func(Object) Progress
 	// maxUnavailable returns InPlace.MaxUnavailable; nil: it is 1.
 	maxUnavailable func(Object) int32
@@ -213,8 +212,6 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 	switch {
 	case read.TemplateFrom != nil:
 		read.Traits.Restart = dependency.RestartAt
-		// Its controller may take the selector of the other workload, too, which is not known here.
-		read.Traits.UnknownPods = !k.Selects() || k.selector(o) == nil
 	case k.layout != nil && k.layout.isFixed(o):
 		read.Traits.Rollable = false
 	case k.layout != nil && k.layout.lacksTemplate(o):
@@ -333,13 +330,6 @@ func (k *Kind) IsHidden(o metav1.Object) bool {
 	controller := metav1.GetControllerOfNoCopy(o)
 	return controller != nil && k.Hidden(controller)
 }
-
-// Selects reports whether workloads of the kind select their pods by labels. A Pod does not, and a kind that is
-// Recurring has the pods of its runs.
-func (k *Kind) Selects() bool { return k.selector != nil }
-
-// Selector returns the selector for the pods of a workload; nil: it selects none. The kind must be one that Selects.
-func (k *Kind) Selector(o Object) *metav1.LabelSelector { return k.selector(o) }
 
 // Progress returns the progress of the rollout of a workload.
 func (k *Kind) Progress(o Object) Progress {

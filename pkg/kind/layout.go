@@ -24,8 +24,6 @@ type layout struct {
 	unless         Path
 	noRollout      []fieldTest
 	from           *templateFrom // nil: pods have the object's own template
-	looksUp        bool          // its pods can be looked up
-	selector       Path
 	labels         map[string]string
 	revision       Path
 }
@@ -156,6 +154,15 @@ func (s *source) isElsewhere(c *custom, within []any) bool {
 	}
 	namespace, _ := s.namespace.getWithin(within).(string)
 	return namespace != "" && namespace != c.Namespace
+}
+
+// revisionOf returns the label of the pods that have the current template; empty: it is not known.
+func (l *layout) revisionOf(o Object) string {
+	c := o.(*custom)
+	if l.revision.IsZero() || !l.isObserved(c) {
+		return ""
+	}
+	return textFrom(l.revision.get(c.values))
 }
 
 // isFixed reports whether an object cannot be reloaded.

@@ -18,7 +18,6 @@ type Preset struct {
 
 const (
 	specTemplate       = ".spec.template"
-	specSelector       = ".spec.selector"
 	specReplicas       = ".spec.replicas"
 	specPaused         = ".spec.paused"
 	observedGeneration = ".status.observedGeneration"
@@ -46,8 +45,7 @@ var presets = []Preset{
 		Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Versions: []string{"v1alpha1"},
 		PodTemplates: inTemplate,
 		Pods: &Pods{
-			Selector: specSelector, Controller: ControlledByReplicaSet,
-			RevisionLabel: "rollouts-pod-template-hash", Revision: ".status.currentPodHash",
+			Controller: ControlledByReplicaSet, RevisionLabel: "rollouts-pod-template-hash", Revision: ".status.currentPodHash",
 		},
 		Reload: onTemplate, RestartAt: true,
 		TemplateFrom: &TemplateFrom{APIVersion: ".spec.workloadRef.apiVersion", Kind: ".spec.workloadRef.kind", Name: ".spec.workloadRef.name"},
@@ -77,7 +75,7 @@ var presets = []Preset{
 	{"kruise-cloneset", Descriptor{
 		Group: "apps.kruise.io", Kind: "CloneSet", Resource: "clonesets", Versions: []string{"v1alpha1", "v1beta1"},
 		PodTemplates: inTemplate,
-		Pods:         &Pods{Selector: specSelector},
+		Pods:         &Pods{},
 		Reload:       onTemplateUnless(updatesInPlace(".spec.updateStrategy.type")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
@@ -87,7 +85,7 @@ var presets = []Preset{
 	{"kruise-daemonset", Descriptor{
 		Group: "apps.kruise.io", Kind: "DaemonSet", Alias: "AdvancedDaemonSet", Resource: "daemonsets", Versions: []string{"v1alpha1", "v1beta1"},
 		PodTemplates: inTemplate, PerNode: true,
-		Pods:   &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: ".status.daemonSetHash"},
+		Pods:   &Pods{RevisionLabel: revisionHash, Revision: ".status.daemonSetHash"},
 		Reload: onTemplateUnless(updatesInPlace(".spec.updateStrategy.rollingUpdate.rollingUpdateType")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: ".status.desiredNumberScheduled",
@@ -98,7 +96,7 @@ var presets = []Preset{
 	{"kruise-statefulset", Descriptor{
 		Group: "apps.kruise.io", Kind: "StatefulSet", Alias: "AdvancedStatefulSet", Resource: "statefulsets", Versions: []string{"v1beta1"},
 		PodTemplates: inTemplate,
-		Pods:         &Pods{Selector: specSelector, RevisionLabel: revisionHash, Revision: updateRevision},
+		Pods:         &Pods{RevisionLabel: revisionHash, Revision: updateRevision},
 		Reload:       onTemplateUnless(updatesInPlace(".spec.updateStrategy.rollingUpdate.podUpdatePolicy")...),
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
@@ -146,7 +144,7 @@ var presets = []Preset{
 			variableOf(".spec.gcsFaultToleranceOptions.redisUsername"), variableOf(".spec.gcsFaultToleranceOptions.redisPassword"),
 			[]SourceFields{{Kind: dependency.Secret, Name: ".spec.authOptions.secretName", KeyName: "auth_token"}},
 		),
-		Pods:   &Pods{Labels: map[string]string{"ray.io/cluster": nameVariable}},
+		Pods:   &Pods{},
 		Reload: Reload{By: ByEvent},
 	}},
 	// Slinky slurm-operator 1.0. The containers slurmd and logfile are described outside of the template. With the later
@@ -158,7 +156,7 @@ var presets = []Preset{
 			[]SourceFields{{Kind: dependency.Secret, Name: ".spec.ssh.sssdConfRef.name", Key: ".spec.ssh.sssdConfRef.key"}},
 			environmentOf(".spec.slurmd"), environmentOf(".spec.logfile"),
 		),
-		Pods:   &Pods{Selector: ".status.selector", RevisionLabel: revisionHash, Revision: ".status.nodeSetHash"},
+		Pods:   &Pods{RevisionLabel: revisionHash, Revision: ".status.nodeSetHash"},
 		Reload: onTemplate,
 		Status: &StatusPaths{
 			ObservedGeneration: observedGeneration, Replicas: specReplicas, Total: statusReplicas, Updated: statusUpdated, Ready: statusAvailable,
@@ -169,7 +167,7 @@ var presets = []Preset{
 	{"strimzi-podset", Descriptor{
 		Group: "core.strimzi.io", Kind: "StrimziPodSet", Resource: "strimzipodsets", Versions: []string{"v1beta2", "v1"},
 		PodTemplates: []TemplatePath{{Path: ".spec.pods[*]"}},
-		Pods:         &Pods{Selector: specSelector},
+		Pods:         &Pods{},
 		Reload:       Reload{By: ByNone},
 	}},
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -23,7 +22,6 @@ type presetObject struct {
 	references []string
 	// states are what the rollout is with other parts of the object in place.
 	states   map[string]presetState
-	selector string // of its pods; "": they are not looked up
 	revision string
 	restart  *dependency.Restart
 	view     string // default: the kind in lower case
@@ -64,7 +62,7 @@ spec:
   strategy: {canary: {steps: [{setWeight: 25}, {pause: {}}]}}
   template:` + withDB + `
 status: {observedGeneration: "2", replicas: 4, updatedReplicas: 4, readyReplicas: 4, availableReplicas: 4, phase: Healthy, currentPodHash: 6f7d, stableRS: 6f7d}`,
-		references: []string{dbReference}, selector: "app=web", revision: "6f7d",
+		references: []string{dbReference}, revision: "6f7d",
 		states: map[string]presetState{
 			"done":         {"", complete},
 			"not observed": {`status: {observedGeneration: "1"}`, unobserved},
@@ -88,7 +86,7 @@ spec:
   template:` + withDB + `
   traffic: [{latestRevision: true, percent: 100}]
 status: {observedGeneration: 2, conditions: [{type: ConfigurationsReady, status: "True"}, {type: Ready, status: "True"}, {type: RoutesReady, status: "True"}]}`,
-		references: []string{dbReference}, selector: "serving.knative.dev/service=web", view: "knativeservice",
+		references: []string{dbReference}, view: "knativeservice",
 		states: map[string]presetState{
 			"done":         {"", complete},
 			"not observed": {`status: {observedGeneration: 1}`, unobserved},
@@ -108,7 +106,7 @@ spec:
   updateStrategy: {type: InPlaceIfPossible}
   template:` + withDB + `
 status: {observedGeneration: 2, replicas: 5, readyReplicas: 5, availableReplicas: 5, updatedReplicas: 5, updatedReadyReplicas: 5, updateRevision: web-6f7d}`,
-		references: []string{dbReference}, selector: "app=web,tier in (a,b)",
+		references: []string{dbReference},
 		states: map[string]presetState{
 			"done":             {"", complete},
 			"some are new":     {`status: {updatedReplicas: 2}`, running2("2 of 5 pods are up to date")},
@@ -125,7 +123,7 @@ spec:
   updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: Surging}}
   template:` + withDB + `
 status: {observedGeneration: 2, currentNumberScheduled: 3, desiredNumberScheduled: 3, numberAvailable: 3, numberReady: 3, updatedNumberScheduled: 3, daemonSetHash: 7c9}`,
-		references: []string{dbReference}, selector: "app=web", revision: "7c9", view: "advanceddaemonset",
+		references: []string{dbReference}, revision: "7c9", view: "advanceddaemonset",
 		states: map[string]presetState{
 			"done":          {"", complete},
 			"some are new":  {`status: {updatedNumberScheduled: 1}`, running2("1 of 3 pods is up to date")},
@@ -142,7 +140,7 @@ spec:
   updateStrategy: {rollingUpdate: {podUpdatePolicy: ReCreate}}
   template:` + withDB + `
 status: {observedGeneration: 2, replicas: 1, readyReplicas: 1, availableReplicas: 1, updatedReplicas: 1, updateRevision: web-6f7d}`,
-		references: []string{dbReference}, selector: "app=web", revision: "web-6f7d", view: "advancedstatefulset",
+		references: []string{dbReference}, revision: "web-6f7d", view: "advancedstatefulset",
 		states: map[string]presetState{
 			"done, with one replica by default": {"", complete},
 			"none is new":                       {`status: {updatedReplicas: 0}`, running2("0 of 1 pod is up to date")},
@@ -158,8 +156,8 @@ spec:
     leaderTemplate: {spec: {containers: [{name: leader, envFrom: [{configMapRef: {name: leader}}]}]}}
     workerTemplate: {spec: {containers: [{name: worker, envFrom: [{configMapRef: {name: worker}}]}]}}
 status: {observedGeneration: 2, replicas: 2, readyReplicas: 2, updatedReplicas: 2, conditions: [{type: Available, status: "True"}]}`,
-		references: []string{"ConfigMap/leader EnvFrom leader *", "ConfigMap/worker EnvFrom worker *"}, selector: "leaderworkerset.sigs.k8s.io/name=web",
-		restart: &dependency.Restart{Template: []string{"spec", "leaderWorkerTemplate", "workerTemplate"}},
+		references: []string{"ConfigMap/leader EnvFrom leader *", "ConfigMap/worker EnvFrom worker *"},
+		restart:    &dependency.Restart{Template: []string{"spec", "leaderWorkerTemplate", "workerTemplate"}},
 		states: map[string]presetState{
 			"done":         {"", complete},
 			"some are new": {`status: {updatedReplicas: 1}`, running2("1 of 2 pods is up to date")},
@@ -177,7 +175,7 @@ spec:
   triggers: [{type: ConfigChange}]
   template:` + withDB + `
 status: {observedGeneration: 2, latestVersion: 3, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2, conditions: [{type: Progressing, status: "True", reason: NewReplicationControllerAvailable}]}`,
-		references: []string{dbReference}, selector: "deploymentconfig=web",
+		references: []string{dbReference},
 		states: map[string]presetState{
 			"done":   {"", complete},
 			"paused": {"spec: {paused: true}\nstatus: {updatedReplicas: 0}", held("Paused", "0 of 2 pods are up to date, and the workload is paused")},
@@ -210,8 +208,8 @@ status: {state: ready}`,
 			"Secret/redis Object .spec.gcsFaultToleranceOptions.redisPassword.valueFrom.secretKeyRef.name password",
 			"Secret/token Object .spec.authOptions.secretName auth_token", "Secret/workers EnvFrom ray-worker *",
 		},
-		selector: "ray.io/cluster=web", restart: &dependency.Restart{EventOnly: true},
-		states: map[string]presetState{"its status does not tell": {"", complete}},
+		restart: &dependency.Restart{EventOnly: true},
+		states:  map[string]presetState{"its status does not tell": {"", complete}},
 	},
 	"slurm-nodeset": {
 		object: `
@@ -231,7 +229,7 @@ status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 
 			"ConfigMap/settings Object .spec.slurmd.env[*].valueFrom.configMapKeyRef.name b", "Secret/all Object .spec.slurmd.envFrom[*].secretRef.name *", dbReference,
 			"Secret/slurm Object .spec.slurmd.env[*].valueFrom.secretKeyRef.name a", "Secret/sssd Object .spec.ssh.sssdConfRef.name sssd.conf",
 		},
-		selector: "app.kubernetes.io/instance=web,app.kubernetes.io/name=slurmd", revision: "5f6", view: "nodeset",
+		revision: "5f6", view: "nodeset",
 		states: map[string]presetState{
 			"done":       {"", complete},
 			"draining":   {`status: {updatedReplicas: 1}`, running2("1 of 2 pods is up to date")},
@@ -254,8 +252,8 @@ spec:
     spec: {volumes: [{name: certs, secret: {secretName: web-1}}], containers: [{name: kafka, volumeMounts: [{name: certs, mountPath: /certs}], envFrom: [{configMapRef: {name: common}}]}]}
 status: {observedGeneration: 2, pods: 2, readyPods: 2, currentPods: 2}`,
 		references: []string{"ConfigMap/common EnvFrom kafka *", "Secret/web-0 Volume kafka /certs *", "Secret/web-1 Volume kafka /certs *"},
-		selector:   "strimzi.io/name=web-kafka", viewOnly: true,
-		states: map[string]presetState{"its status does not count": {"", complete}},
+		viewOnly:   true,
+		states:     map[string]presetState{"its status does not count": {"", complete}},
 	},
 }
 
@@ -339,7 +337,7 @@ func TestPresets(t *testing.T) {
 			if !found || len(tt.states) == 0 {
 				t.Fatal("there is no object of it")
 			}
-			o, read := decode(t, k, objectOf(t, k, tt.object))
+			_, read := decode(t, k, objectOf(t, k, tt.object))
 			w := dependency.NewWorkload(read, dependency.Annotations{})
 			if diff := cmp.Diff(tt.references, usesOf(w)); diff != "" {
 				t.Errorf("references (-want +got):\n%s", diff)
@@ -354,8 +352,8 @@ func TestPresets(t *testing.T) {
 			if diff := cmp.Diff(tt.restart, w.Restart); diff != "" {
 				t.Errorf("restart (-want +got):\n%s", diff)
 			}
-			if got := metav1.FormatLabelSelector(k.Selector(o)); got != tt.selector || w.UnknownPods {
-				t.Errorf("selector = %s, want %s", got, tt.selector)
+			if w.UnknownPods {
+				t.Error("its pods cannot be looked up")
 			}
 			if got := w.TemplateRevision; got != tt.revision {
 				t.Errorf("revision = %s, want %s", got, tt.revision)
@@ -431,6 +429,9 @@ func TestPresets_TemplateOfAnother(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, read.TemplateFrom); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", part, diff)
+		}
+		if read.Traits.UnknownPods { // its ReplicaSets have its name
+			t.Errorf("%s: its pods cannot be looked up", part)
 		}
 		restart := read.Traits.Restart
 		if byField := restart != nil && slices.Equal(restart.Field, []string{"spec", "restartAt"}); byField != (want != nil) {

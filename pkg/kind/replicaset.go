@@ -5,7 +5,6 @@ package kind
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -23,5 +22,4 @@ var replicaSet = &Kind{
 	From: typed(func(o *appsv1.ReplicaSet) *dependency.Object {
 		return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
 	}),
-	selector: func(o Object) *metav1.LabelSelector { return o.(*appsv1.ReplicaSet).Spec.Selector },
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -21,7 +20,6 @@ var statefulSet = &Kind{
 	Traits:   dependency.Traits{Rollable: true},
 	New:      func() Object { return &appsv1.StatefulSet{} },
 	From:     typed(readStatefulSet),
-	selector: func(o Object) *metav1.LabelSelector { return o.(*appsv1.StatefulSet).Spec.Selector },
 	maxUnavailable: func(o Object) int32 {
 		s := o.(*appsv1.StatefulSet)
 		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {

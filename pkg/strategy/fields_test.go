@@ -103,7 +103,7 @@ func TestFields_InUse(t *testing.T) {
 			{Kind: dependency.Secret, Name: ".spec.passwordRef"},
 			{Kind: dependency.Secret, Name: ".spec.extra[*].name", Key: ".spec.extra[*].key", Namespace: ".spec.extra[*].in"},
 		},
-		Pods: &kind.Pods{Selector: ".spec.selector"}, RestartAt: true,
+		Pods: &kind.Pods{}, RestartAt: true,
 		TemplateFrom: &kind.TemplateFrom{APIVersion: ".spec.ref.apiVersion", Kind: ".spec.ref.kind", Name: ".spec.ref.name"},
 		Status:       &kind.StatusPaths{Replicas: ".spec.replicas"},
 	}, nil)
@@ -116,22 +116,21 @@ func TestFields_InUse(t *testing.T) {
 	}
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
 	for path, refused := range map[string]bool{
-		"spec.passwordRef":              true,
-		"spec.passwordRef.x":            true,
-		"spec['passwordRef']":           true,
-		"spec.extra[id=1].name":         true,
-		"spec.extra[id=1].key":          true,
-		"spec.extra.any.in":             true, // of a map
-		"spec.selector.matchLabels.app": true,
-		"spec.ref.name":                 true,
-		"spec.replicas":                 true,
-		"spec.restartedAt":              true,
-		"spec.restartAt":                true,
-		"spec.passwordRef2":             false,
-		"spec.extra[id=1].value":        false,
-		"spec[passwordRef=a].b":         false,
-		"spec.ref.other":                false,
-		"spec.restarted":                false,
+		"spec.passwordRef":       true,
+		"spec.passwordRef.x":     true,
+		"spec['passwordRef']":    true,
+		"spec.extra[id=1].name":  true,
+		"spec.extra[id=1].key":   true,
+		"spec.extra.any.in":      true, // of a map
+		"spec.ref.name":          true,
+		"spec.replicas":          true,
+		"spec.restartedAt":       true,
+		"spec.restartAt":         true,
+		"spec.passwordRef2":      false,
+		"spec.extra[id=1].value": false,
+		"spec[passwordRef=a].b":  false,
+		"spec.ref.other":         false,
+		"spec.restarted":         false,
 	} {
 		assignments, err := setfields.Parse(path + " = secret/bucket#x")
 		if err != nil {
