@@ -38,7 +38,7 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	switch {
 	case p.Regexp():
 		re := compile(p.Name)
-		return re.Regexp != nil && re.MatchString(name)
+		return re != nil && re.MatchString(name)
 	case !p.Glob():
 		return p.Name == name
 	}
@@ -47,12 +47,12 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 }
 
 // Work returns the relative cost of matching a name: 0 for a plain name, 1 for a glob with only stars, else 1 plus its
-// length, because path.Match reads it again from each place where it may begin. For a regular expression it is 1 plus about
-// the number of its instructions.
+// length, because path.Match reads it again from each place where it may begin, and as long as a regular expression is the
+// program that it is compiled to.
 func (p Pattern) Work() int {
 	switch {
 	case p.Regexp():
-		return 1 + compile(p.Name).size
+		return 1 + len(p.Name) - len(regexpPrefix+regexpSuffix)
 	case !p.Glob():
 		return 0
 	case strings.ContainsAny(p.Name, beyondStars):
@@ -111,7 +111,7 @@ type globMatcher struct {
 
 func newGlobMatcher(p Pattern) globMatcher {
 	if p.Regexp() {
-		return globMatcher{Pattern: p, regexp: compile(p.Name).Regexp}
+		return globMatcher{Pattern: p, regexp: compile(p.Name)}
 	}
 	m := globMatcher{Pattern: p, prefix: p.Name[:strings.IndexAny(p.Name, meta)]}
 	if !strings.ContainsAny(p.Name, beyondStars) {

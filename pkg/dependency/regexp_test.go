@@ -1,72 +1,67 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dependency_test
+package dependency
 
 import (
+	"regexp/syntax"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/configdep/configdep/pkg/dependency"
 )
 
-func TestPatternsOfRegexp(t *testing.T) {
-	for expression, want := range map[string][]string{
-		"db":                      {"db"},
-		"^db$":                    {"db"},
-		"app|web":                 {"app", "web"},
-		"(app|web)-config":        {"app-config", "web-config"},
-		"app-config-.*":           {"app-config-*"},
-		"app-.+":                  {"app-?*"},
-		".*":                      {"*"},
-		"app-?":                   {"app", "app-"},
-		"app-[ab]":                {"app-a", "app-b"},
-		"app.config":              {"app?config"},
-		"a{2}":                    {"^(?:a{2})$"},
-		"app-[0-9]+":              {"^(?:app-[0-9]+)$"},
-		"a.*b.*c.*d.*e.*":         {"^(?:a.*b.*c.*d.*e.*)$"},
-		`app\*`:                   {`^(?:app\*)$`},
-		"[a-f][a-f][a-f]":         {"^(?:[a-f][a-f][a-f])$"},
-		"app$|web":                {"^(?:app$|web)$"},
-		"":                        {""},
-		strings.Repeat("a", 247):  {strings.Repeat("a", 247)},
-		"(app|web)?-(config|env)": {"-config", "-env", "app-config", "app-env", "web-config", "web-env"},
+func TestRegexpPattern(t *testing.T) {
+	for expression, want := range map[string]string{
+		"(app|web)-config":      "^(?:(app|web)-config)$",
+		"app-[0-9]+":            "^(?:app-[0-9]+)$",
+		"":                      "^(?:)$",
+		strings.Repeat("a", 99): "^(?:" + strings.Repeat("a", 99) + ")$",
 	} {
-		patterns, err := dependency.PatternsOfRegexp(dependency.Secret, expression)
-		if err != nil {
-			t.Errorf("%s: %v", expression, err)
-			continue
-		}
-		var names []string
-		for _, p := range patterns {
-			names = append(names, p.Name)
-			if p.Kind != dependency.Secret {
-				t.Errorf("%s: a pattern of a %s, want a Secret", expression, p.Kind)
-			}
-		}
-		if diff := cmp.Diff(want, names); diff != "" {
-			t.Errorf("patterns of %q (-want +got):\n%s", expression, diff)
+		p, err := RegexpPattern(Secret, expression)
+		if err != nil || p != (Pattern{Secret, want}) || p.Work() != 1+len(expression) {
+			t.Errorf("%s: %+v, which counts as %d, error %v", expression, p, p.Work(), err)
 		}
 	}
 }
 
-func TestPatternsOfRegexp_Invalid(t *testing.T) {
+func TestRegexpPattern_Invalid(t *testing.T) {
 	for expression, want := range map[string]string{
-		"app-(":                       "is not a regular expression: missing closing )",
-		"*app":                        "is not a regular expression: missing argument to repetition operator",
-		"(?i)app":                     "must not have the flag i: names are in lower case",
-		"a(?si:b)":                    "must not have the flag i: names are in lower case",
-		`\pL+`:                        "is not a regular expression: invalid escape sequence",
-		"(a{1000}){2}":                "is not a regular expression: invalid repeat count",
-		strings.Repeat("a{1000}", 35): "is too complex: it counts as 35003, and no pattern may count as more than 100",
-		"(?=app)":                     "is not a regular expression: invalid or unsupported Perl syntax",
-		strings.Repeat("a", 248):      "must not have more than 247 bytes",
-		"[a-z0-9]{50}-[a-z]{50}":      "is too complex: it counts as 104, and no pattern may count as more than 100",
+		"app-(":                  "is not a regular expression: missing closing )",
+		"*app":                   "is not a regular expression: missing argument to repetition operator",
+		"a**":                    "is not a regular expression: invalid nested repetition operator",
+		"(?i)app":                "must not have the flag i: names are in lower case",
+		"a(?si:b)":               "must not have the flag i: names are in lower case",
+		`\pL+`:                   "is not a regular expression: invalid escape sequence",
+		"a{2}":                   "must not have a {: write out what is repeated, or use * or +",
+		`\x{61}`:                 "must not have a {: write out what is repeated, or use * or +",
+		"(?=app)":                "is not a regular expression: invalid or unsupported Perl syntax",
+		strings.Repeat("a", 100): "must not have more than 99 bytes",
 	} {
-		if _, err := dependency.PatternsOfRegexp(dependency.Secret, expression); err == nil || err.Error() != want {
-			t.Errorf("patterns of %q: %v, want %s", expression, err, want)
+		if _, err := RegexpPattern(Secret, expression); err == nil || err.Error() != want {
+			t.Errorf("pattern of %q: %v, want %s", expression, err, want)
 		}
 	}
+}
+
+// What is compiled is not much longer than the text, which is what a pattern counts as.
+func FuzzRegexpPattern(f *testing.F) {
+	for _, expression := range []string{"app|web", "((a*)*)*", "()()*()*", "(|()(|()))", `[^a][\w-][[:^alpha:]]`, "(((((a)?)?)?)?)?", `\ba$|^b`, "(?s-m:.)"} {
+		f.Add(expression)
+	}
+	f.Fuzz(func(t *testing.T, expression string) {
+		p, err := RegexpPattern(Secret, expression)
+		if err != nil {
+			return
+		}
+		parsed, err := syntax.Parse(p.Name, syntax.Perl)
+		if err != nil {
+			return // as \Q quotes what is behind the expression, too
+		}
+		program, err := syntax.Compile(parsed.Simplify())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(program.Inst); n > 10+2*len(expression) {
+			t.Errorf("%q has %d instructions", expression, n)
+		}
+	})
 }

@@ -150,16 +150,17 @@ func TestReloader_InvalidAnnotations(t *testing.T) {
 		workload annotations
 		want     string
 	}{
-		"auto":                            {annotations{reloaderAuto: "yes"}, `invalid annotation reloader.stakater.com/auto="yes": must be "true" or "false"`},
-		"a regular expression":            {annotations{secretList: "app,app-("}, `invalid annotation secret.reloader.stakater.com/reload="app,app-(": "app-(" is not a regular expression: missing closing )`},
-		"a comma in one":                  {annotations{secretList: "a{1,2}b("}, `invalid annotation secret.reloader.stakater.com/reload="a{1,2}b(": "2}b(" is not a regular expression: missing closing )`},
-		"a long list":                     {annotations{configMapList: strings.Repeat("a", policy.MaxValue+1)}, "must not have more than 67584 bytes"},
-		"many patterns":                   {annotations{configMapList: manyNames(33, ".*")}, "must not have more than 32 regular expressions"},
-		"many patterns of one expression": {annotations{configMapList: "[a-z0-9]x.*"}, "must not have more than 32 patterns"},
-		"many parts that name nothing":    {annotations{configMapList: strings.Repeat("a..b,", 257)}, "must not name more than 256 sources"},
-		"many names":                      {annotations{excludeSecret: manyNames(257, ""), reloaderAuto: "true"}, "must not name more than 256 sources"},
-		"a pause":                         {annotations{pausePeriod: "soon", reloaderAuto: "true"}, `invalid annotation deployment.reloader.stakater.com/pause-period="soon": must be a duration that is not negative, such as "30s" or "5m"`},
-		"a negative pause":                {annotations{pausePeriod: "-1ns", reloaderAuto: "true"}, `must be a duration that is not negative, such as "30s" or "5m"`},
+		"auto":                         {annotations{reloaderAuto: "yes"}, `invalid annotation reloader.stakater.com/auto="yes": must be "true" or "false"`},
+		"a regular expression":         {annotations{secretList: "app,app-("}, `invalid annotation secret.reloader.stakater.com/reload="app,app-(": "app-(" is not a regular expression: missing closing )`},
+		"a comma in one":               {annotations{secretList: "(a,b)"}, `invalid annotation secret.reloader.stakater.com/reload="(a,b)": "(a" is not a regular expression: missing closing )`},
+		"a repetition by a number":     {annotations{secretList: "app-[0-9]{4}"}, `invalid annotation secret.reloader.stakater.com/reload="app-[0-9]{4}": "app-[0-9]{4}" must not have a {: write out what is repeated, or use * or +`},
+		"a long expression":            {annotations{secretList: "app|" + strings.Repeat("a", 96)}, "must not have more than 99 bytes"},
+		"a long list":                  {annotations{configMapList: strings.Repeat("a", policy.MaxValue+1)}, "must not have more than 67584 bytes"},
+		"many patterns":                {annotations{configMapList: manyNames(33, ".*")}, "must not have more than 32 regular expressions"},
+		"many parts that name nothing": {annotations{configMapList: strings.Repeat("a..b,", 257)}, "must not name more than 256 sources"},
+		"many names":                   {annotations{excludeSecret: manyNames(257, ""), reloaderAuto: "true"}, "must not name more than 256 sources"},
+		"a pause":                      {annotations{pausePeriod: "soon", reloaderAuto: "true"}, `invalid annotation deployment.reloader.stakater.com/pause-period="soon": must be a duration that is not negative, such as "30s" or "5m"`},
+		"a negative pause":             {annotations{pausePeriod: "-1ns", reloaderAuto: "true"}, `must be a duration that is not negative, such as "30s" or "5m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, policy.Defaults{Mode: policy.Off})

@@ -6,6 +6,7 @@ package policy
 import (
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
 )
 
@@ -69,6 +71,30 @@ func FuzzParsePatterns(f *testing.F) {
 		again, err := parsePatterns(strings.Join(texts, ","))
 		if err != nil || !cmp.Equal(patterns, again) {
 			t.Errorf("%q is parsed as %v, which is written and parsed again as %v, %v", value, patterns, again, err)
+		}
+	})
+}
+
+// The pattern of a regular expression matches the same names, also if it is a glob.
+func FuzzRegexpsOfKind(f *testing.F) {
+	for _, expression := range []string{"app|web", "app-.*", "app-.+", "a?b", "^a.*-.*b$", "^a$", "(a|b)(c|d)", "a.c-.*", ".*.*.*.*.*", `\x61`, "a$b", "(|a)b", "-.*"} {
+		for _, name := range []string{"app", "web", "app-", "app-x", "b", "ab", "a-b", "a", "bd", "a.c", "a.c-1", "abc-1"} {
+			f.Add(expression, name)
+		}
+	}
+	f.Fuzz(func(t *testing.T, expression, name string) {
+		patterns, err := regexpsOfKind(dependency.Secret, expression)
+		if err != nil || strings.Contains(expression, ",") || strings.TrimSpace(expression) != expression || plainName.MatchString(expression) ||
+			!PossibleName(name) || strings.Contains(name, "*") {
+			return
+		}
+		re, err := regexp.Compile("^(?:" + expression + ")$")
+		if err != nil {
+			return // the parentheses of the expression do not match those around it
+		}
+		matcher := dependency.NewMatcher(patterns)
+		if got, want := matcher.Matches(dependency.Secret, name), re.MatchString(name); got != want {
+			t.Errorf("%q matches %q: %t, want %t; patterns %v", expression, name, got, want, patterns)
 		}
 	})
 }

@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -36,6 +37,10 @@ func named(kind dependency.SourceKind, name string) []dependency.Pattern {
 // user who writes app.config does not mean app-config.
 var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
 
+// globLike matches regular expressions that are globs: .* is their *. With another dot they are none, because it matches any
+// character, and not only a dot as in a plain name: app.config-.* names app-config-1, too.
+var globLike = regexp.MustCompile(`^\^?((?:[a-z0-9-]|\.\*)+)\$?$`)
+
 // regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. It leaves out
 // those that match no name of an object, as far as that is seen.
 func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
@@ -48,11 +53,16 @@ func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Patte
 			if expressions++; expressions > maxGlobs {
 				return nil, fmt.Errorf("must not have more than %d regular expressions", maxGlobs)
 			}
-			patterns, err := dependency.PatternsOfRegexp(kind, part)
+			if match := globLike.FindStringSubmatch(part); match != nil {
+				if glob := strings.ReplaceAll(match[1], ".*", "*"); strings.Count(glob, "*") <= maxStars {
+					return []dependency.Pattern{{Kind: kind, Name: glob}}, nil
+				}
+			}
+			p, err := dependency.RegexpPattern(kind, part)
 			if err != nil {
 				return nil, fmt.Errorf("%q %w", abbreviate(part), err)
 			}
-			return patterns, nil
+			return []dependency.Pattern{p}, nil
 		})
 	})
 }
