@@ -108,7 +108,7 @@ func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 			}),
 		},
 		"listed by a glob": {
-			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/extra-*,secret/p?ll,configmap/no-*"},
+			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/extra-*,secret/p*ll,configmap/no-*"},
 			all(policy.ReasonNotListed, map[string]sight{"Secret/extra-1": yes, "Secret/extra-2": yes, "Secret/pull": yes}),
 		},
 		"a name with the other kind matches nothing": {
@@ -197,7 +197,7 @@ func TestEvaluate_WhichKeysCount(t *testing.T) {
 		"a pull secret, named":               {parts: []part{pullSecret("s")}, policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
 		"a pull secret, named by a glob":     {parts: []part{pullSecret("s")}, policy: []string{policy.SourcesAnnotation, "secret/*"}, counts: "abc"},
 		"nothing, named":                     {policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
-		"nothing, named by a glob":           {policy: []string{policy.SourcesAnnotation, "secret/?"}, counts: "abc"},
+		"nothing, named by a glob":           {policy: []string{policy.SourcesAnnotation, "secret/*"}, counts: "abc"},
 		"a variable and a pull secret":       {parts: []part{env(dependency.Secret, "s", "a"), pullSecret("s")}, counts: "a"},
 		"a variable, excluded":               {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ExcludeAnnotation, "secret/s"}},
 		"a variable, of another kind":        {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.KindsAnnotation, "configmap"}},

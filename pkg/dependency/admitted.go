@@ -18,8 +18,8 @@ const (
 	MaxWorkOfGlob = 100
 )
 
-// work returns the cost of matching a source against a glob, and of keeping what it names: 1, unless it has other
-// wildcards than stars, or exceptions that are globs, or is long.
+// work returns the cost of matching a source against a glob, and of keeping what it names: 1, unless it is a regular
+// expression, has exceptions that are globs, or is long.
 func (id *globID) work() int {
 	n := id.Work() + (len(id.Name)+len(id.except))/256
 	for name := range strings.SplitSeq(id.except, ",") {

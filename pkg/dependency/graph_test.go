@@ -277,7 +277,7 @@ func TestReferencesByPatterns(t *testing.T) {
 		{Kind: Secret, Name: "db", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
 		{Kind: Secret, Name: "feature-a", Uses: named},
 	}
-	patterns := []Pattern{{Secret, "feature-*"}, {Secret, "db"}, {ConfigMap, "absent"}, {Secret, "feature-a"}, {Secret, "nothing-?"}}
+	patterns := []Pattern{{Secret, "feature-*"}, {Secret, "db"}, {ConfigMap, "absent"}, {Secret, "feature-a"}, {Secret, "nothing-*"}}
 	if diff := cmp.Diff(want, g.References(w, patterns)); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
 	}

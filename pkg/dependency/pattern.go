@@ -4,7 +4,6 @@
 package dependency
 
 import (
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,52 +12,37 @@ import (
 // Pattern names sources of the namespace of a workload: one, or all that a glob matches.
 type Pattern struct {
 	Kind SourceKind
-	// Name is the name of a source, a glob as in path.Match, or a regular expression that begins with ^, which no name
-	// does. What is said of globs holds for regular expressions too.
+	// Name is the name of a source, a glob, in which each * stands for any characters, or a regular expression that begins
+	// with ^, which no name does. What is said of globs holds for regular expressions too.
 	Name string
 }
 
-// meta are the characters with a special meaning in a glob, and beyondStars those of them that need path.Match.
-const (
-	meta        = "*" + beyondStars
-	beyondStars = `?[\`
-)
-
 // Glob reports whether the pattern may name several sources.
-func (p Pattern) Glob() bool { return p.Regexp() || strings.ContainsAny(p.Name, meta) }
+func (p Pattern) Glob() bool { return p.Regexp() || strings.Contains(p.Name, "*") }
 
 // Regexp reports whether the pattern is a regular expression.
 func (p Pattern) Regexp() bool { return strings.HasPrefix(p.Name, "^") }
 
-// Matches reports whether the pattern names a source. A glob that is malformed names none.
+// Matches reports whether the pattern names a source. A regular expression that is malformed names none.
 func (p Pattern) Matches(kind SourceKind, name string) bool {
-	if p.Kind != kind {
-		return false
+	if !p.Glob() {
+		return p.Kind == kind && p.Name == name
 	}
-	switch {
-	case p.Regexp():
-		re := compile(p.Name)
-		return re != nil && re.MatchString(name)
-	case !p.Glob():
-		return p.Name == name
-	}
-	matched, err := path.Match(p.Name, name)
-	return err == nil && matched
+	m := newGlobMatcher(p)
+	return m.matches(kind, name)
 }
 
-// Work returns the relative cost of matching a name: 0 for a plain name, 1 for a glob with only stars, else 1 plus its
-// length, because path.Match reads it again from each place where it may begin, and as long as a regular expression is the
-// program that it is compiled to.
+// Work returns the relative cost of matching a name: 0 for a plain name, 1 for a glob, and 1 plus its length for a regular
+// expression, because about as long is the program that it is compiled to.
 func (p Pattern) Work() int {
 	switch {
 	case p.Regexp():
 		return 1 + len(p.Name) - len(regexpPrefix+regexpSuffix)
 	case !p.Glob():
 		return 0
-	case strings.ContainsAny(p.Name, beyondStars):
-		return 1 + len(p.Name)
+	default:
+		return 1
 	}
-	return 1
 }
 
 // Matcher matches many sources against patterns. Its zero value names none.
@@ -101,34 +85,30 @@ func (m *Matcher) Globs(kind SourceKind, name string, found []int) []int {
 	return found
 }
 
-// globMatcher matches as path.Match does, which reads the whole glob for each name, or package regexp.
+// globMatcher matches names against a glob or a regular expression.
 type globMatcher struct {
-	Pattern
-	regexp *regexp.Regexp // nil: it is none
+	kind   SourceKind
+	regexp *regexp.Regexp // nil: it is a glob, or malformed
 	prefix string
-	parts  []string // behind the prefix, between stars; nil: there is more to the glob than stars
+	parts  []string // of a glob: behind the prefix, between stars
 }
 
 func newGlobMatcher(p Pattern) globMatcher {
 	if p.Regexp() {
-		return globMatcher{Pattern: p, regexp: compile(p.Name)}
+		return globMatcher{kind: p.Kind, regexp: compile(p.Name)}
 	}
-	m := globMatcher{Pattern: p, prefix: p.Name[:strings.IndexAny(p.Name, meta)]}
-	if !strings.ContainsAny(p.Name, beyondStars) {
-		m.parts = strings.Split(p.Name, "*")[1:]
-	}
-	return m
+	parts := strings.Split(p.Name, "*")
+	return globMatcher{kind: p.Kind, prefix: parts[0], parts: parts[1:]}
 }
 
 func (m *globMatcher) matches(kind SourceKind, name string) bool {
-	if m.Kind != kind || !strings.HasPrefix(name, m.prefix) {
+	switch {
+	case m.kind != kind || !strings.HasPrefix(name, m.prefix):
 		return false
-	}
-	if m.regexp != nil {
+	case m.regexp != nil:
 		return m.regexp.MatchString(name)
-	}
-	if m.parts == nil || strings.IndexByte(name, '/') >= 0 {
-		return m.Matches(kind, name)
+	case m.parts == nil:
+		return false
 	}
 	rest, last := name[len(m.prefix):], len(m.parts)-1
 	for _, part := range m.parts[:last] {

@@ -6,8 +6,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +114,7 @@ func keep(value string) string {
 var parsed = lru.New(64)
 
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
-// NAME may be a glob as in path.Match. The patterns must not be changed.
+// NAME may be a glob with *. The patterns must not be changed.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
 	if len(value) < 256 {
 		return parseListedPatterns(value)
@@ -158,7 +156,7 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 			continue
 		}
 		if !PossibleName(name) {
-			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names", abbreviate(name))
+			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names, in which only * is a wildcard", abbreviate(name))
 		}
 		known[p] = true
 		if len(patterns) == maxPatterns {
@@ -166,7 +164,7 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 		}
 		if p.Glob() {
 			if globs++; globs > maxGlobs {
-				return nil, fmt.Errorf("must not have more than %d patterns with *, ? or [ ]", maxGlobs)
+				return nil, fmt.Errorf("must not have more than %d patterns", maxGlobs)
 			}
 			if strings.Count(name, "*") > maxStars {
 				return nil, fmt.Errorf("%q must not have more than %d *", abbreviate(name), maxStars)
@@ -177,25 +175,10 @@ func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 	return patterns, nil
 }
 
-// wildcards are the parts of a glob that do not stand for themselves: characters after a backslash, sets, * and ?.
-var wildcards = regexp.MustCompile(`\\.|\[(?:\\.|[^\\\]])*\]|[*?]`)
-
-// PossibleName reports whether an object can have a name, or a name that a glob matches. Wildcards count as
-// letters, because no other character is valid in more places of a name.
+// PossibleName reports whether an object can have a name, or a name that a glob matches. A * counts as a
+// letter, because no other character is valid in more places of a name.
 func PossibleName(name string) bool {
-	if len(name) > maxPattern {
-		return false
-	}
-	if _, err := path.Match(name, ""); err != nil {
-		return false
-	}
-	name = wildcards.ReplaceAllStringFunc(name, func(part string) string {
-		if escaped, found := strings.CutPrefix(part, `\`); found {
-			return escaped
-		}
-		return "a"
-	})
-	return len(validation.IsDNS1123Subdomain(name)) == 0
+	return len(name) <= maxPattern && len(validation.IsDNS1123Subdomain(strings.ReplaceAll(name, "*", "a"))) == 0
 }
 
 // listed yields the parts of a comma-separated list, trimmed, without empty ones.

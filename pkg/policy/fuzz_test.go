@@ -5,7 +5,6 @@ package policy
 
 import (
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ func FuzzParseDuration(f *testing.F) {
 }
 
 func FuzzParsePatterns(f *testing.F) {
-	for _, seed := range []string{"secret/db", "configmap/*, secret/[a-z]?", "secret/a/b", `secret/\`, "secret/[", ",,"} {
+	for _, seed := range []string{"secret/db", "configmap/*, secret/a-*-b, secret/[a-z]?", "secret/a/b", `secret/\`, "secret/[", ",,"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -59,9 +58,6 @@ func FuzzParsePatterns(f *testing.F) {
 		for _, p := range patterns {
 			if !p.Kind.Observed() || p.Name == "" || strings.ContainsAny(p.Name, "/,") {
 				t.Errorf("parsing %q returned the invalid pattern %+v", value, p)
-			}
-			if _, err := path.Match(p.Name, "anything"); err != nil {
-				t.Errorf("parsing %q returned the malformed glob %q", value, p.Name)
 			}
 			if !p.Glob() && !p.Matches(p.Kind, p.Name) {
 				t.Errorf("pattern %+v does not match its own name", p)

@@ -200,7 +200,7 @@ func (p *Policy) Bound(sources int) {
 	if work*sources <= maxComparisons {
 		return
 	}
-	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, which count as %d (one with ? or [ ] counts as 1 plus its length); multiplied by the %d sources that the pod template and %[1]s name, this exceeds %[6]d",
+	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, which count as %d (a regular expression counts as 1 plus its length); multiplied by the %d sources that the pod template and %[1]s name, this exceeds %[6]d",
 		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
 }
 
@@ -225,7 +225,7 @@ func (p *Policy) boundNames() {
 
 // RefuseGlobs adds a problem for globs that the graph does not admit.
 func (p *Policy) RefuseGlobs() {
-	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count)",
+	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, a regular expression as 1 plus its length, and each pattern in %s adds its own count)",
 		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
 }
 

@@ -166,7 +166,7 @@ func (h *history) addClass(begin int) {
 			case 0:
 				s.Annotations[kindsAnnotation] = "secretproviderclass"
 			case 1:
-				s.Annotations[reloadAnnotation], s.Annotations[sourcesAnnotation] = "listed", "secretproviderclass/k?"
+				s.Annotations[reloadAnnotation], s.Annotations[sourcesAnnotation] = "listed", "secretproviderclass/k*"
 			}
 		}
 	}

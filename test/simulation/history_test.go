@@ -110,7 +110,7 @@ var toggles = map[string][]string{
 	excludeAnnotation:     {"configmap/c0", "secret/*", "configmap/c1,secret/s0", "", "", "c0"},
 	kindsAnnotation:       {"configmap", "secret", "", "pods"},
 	liveAnnotation:        {"true", "", "false", "yes"},
-	sourcesAnnotation:     {"configmap/c*", "secret/s1", "secret/s?", "configmap/c1", "configmap/c0-other", "", ""},
+	sourcesAnnotation:     {"configmap/c*", "secret/s1", "secret/s*", "configmap/c1", "configmap/c0-other", "", ""},
 	settleAnnotation:      {"0", "500ms", "5s", "", "soon"},
 	minIntervalAnnotation: {"0", "10s", "1m", "", "often"},
 	strategyAnnotation:    {"recreate", "recreate", "annotation", "", "delete"},

@@ -58,11 +58,11 @@ var vocabulary = map[string]map[string]meaning{
 	sourcesAnnotation: {
 		"configmap/c*":       {sources: 0b010011},
 		"secret/s1":          {sources: 0b1000},
-		"secret/s?":          {sources: 0b101100},
+		"secret/s*":          {sources: 0b101100},
 		"configmap/c1":       {sources: 0b0010},
 		"configmap/c0-other": {other: true},
 
-		"secretproviderclass/k?": {sources: 1 << class},
+		"secretproviderclass/k*": {sources: 1 << class},
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},

@@ -716,7 +716,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 					},
 					"pattern": {
 						SchemaProps: spec.SchemaProps{
-							Description: "pattern is a name with *, ? and [ ], or a regular expression that begins with ^.",
+							Description: "pattern is a name with *, or a regular expression that begins with ^.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1132,7 +1132,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "exclude are the sources that never restart the workload automatically, from the annotation configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].",
+							Description: "exclude are the sources that never restart the workload automatically, from the annotation configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

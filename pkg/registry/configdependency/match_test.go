@@ -130,7 +130,7 @@ func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
 // A pattern matches the names of sources, present or not, that are not excluded.
 func TestSelectors_Patterns(t *testing.T) {
 	o := &v1alpha1.ConfigDependency{}
-	o.Status.Patterns = []v1alpha1.PatternStatus{{Kind: "Secret", Pattern: "feature-*"}, {Kind: "ConfigMap", Pattern: "a?"}}
+	o.Status.Patterns = []v1alpha1.PatternStatus{{Kind: "Secret", Pattern: "feature-*"}, {Kind: "ConfigMap", Pattern: "a*"}}
 	o.Spec.Reload.Exclude = []string{"Secret/feature-x*", "ConfigMap/feature-1"}
 	for source, want := range map[string]bool{
 		"Secret/feature-1": true, "Secret/feature-x1": false, "Secret/feature": false, "ConfigMap/feature-1": false,

@@ -117,7 +117,7 @@ func generate(seed uint64) *history {
 			})
 			last := workloads[i]
 			last.reload = pick(m, last.mode, last.mode, last.mode, "")
-			if last.listed = pick(m, "", "", "secret/s?"); last.mode == "listed" {
+			if last.listed = pick(m, "", "", "secret/s*"); last.mode == "listed" {
 				last.listed = pick(m, "configmap/c0,secret/s0", "configmap/c*", "secret/*,configmap/c1")
 			}
 		}

@@ -165,7 +165,7 @@ type ReloadPolicy struct {
 	// +optional
 	PausePeriod *metav1.Duration `json:"pausePeriod,omitempty"`
 	// exclude are the sources that never restart the workload automatically, from the annotation
-	// configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].
+	// configdep.io/exclude and those of other tools. Each is KIND/NAME, where NAME may be a pattern with *.
 	// +optional
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
@@ -464,7 +464,7 @@ type SourceStatus struct {
 type PatternStatus struct {
 	// kind is the kind of the sources: ConfigMap or Secret.
 	Kind SourceKind `json:"kind"`
-	// pattern is a name with *, ? and [ ], or a regular expression that begins with ^.
+	// pattern is a name with *, or a regular expression that begins with ^.
 	Pattern string `json:"pattern"`
 	// count is how many sources it matches.
 	Count int64 `json:"count"`
