@@ -116,10 +116,11 @@ var parsed = lru.New(64)
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
 // NAME may be a glob with *. The patterns must not be changed.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
+	parse := func() ([]dependency.Pattern, error) { return patternsOf(value, parsePattern) }
 	if len(value) < 256 {
-		return parseListedPatterns(value)
+		return parse()
 	}
-	return remembered(value, func() ([]dependency.Pattern, error) { return parseListedPatterns(value) })
+	return remembered(value, parse)
 }
 
 // remembered returns what parse returned for a list before, if it is one of the last. The patterns must not be changed.
@@ -138,41 +139,53 @@ func remembered(list string, parse func() ([]dependency.Pattern, error)) ([]depe
 	return r.patterns, r.err
 }
 
-func parseListedPatterns(value string) ([]dependency.Pattern, error) {
+// patternsOf parses the parts of a comma-separated list. A part without a pattern names nothing. It counts as a source as well,
+// because it costs as much.
+func patternsOf(value string, parse func(part string) (dependency.Pattern, error)) ([]dependency.Pattern, error) {
+	if len(value) > maxValue {
+		return nil, fmt.Errorf("must not have more than %d bytes", maxValue)
+	}
 	var patterns []dependency.Pattern
-	known := map[dependency.Pattern]bool{}
-	globs := 0
+	known, globs := map[string]bool{}, 0
 	for part := range listed(value) {
-		kind, name, found := strings.Cut(part, "/")
-		if !found || name == "" {
-			return nil, fmt.Errorf("%q is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME", abbreviate(part))
-		}
-		k, err := parseKind(kind)
-		if err != nil {
-			return nil, err
-		}
-		p := dependency.Pattern{Kind: k, Name: name}
-		if known[p] {
+		if known[part] {
 			continue
 		}
-		if !PossibleName(name) {
-			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names, in which only * is a wildcard", abbreviate(name))
-		}
-		known[p] = true
-		if len(patterns) == maxPatterns {
+		if known[part] = true; len(known) > maxPatterns {
 			return nil, fmt.Errorf("must not name more than %d sources", maxPatterns)
 		}
-		if p.Glob() {
+		p, err := parse(part)
+		switch {
+		case err != nil:
+			return nil, err
+		case p.Name == "", slices.Contains(patterns, p):
+			continue
+		case p.Glob():
 			if globs++; globs > maxGlobs {
 				return nil, fmt.Errorf("must not have more than %d patterns", maxGlobs)
-			}
-			if strings.Count(name, "*") > maxStars {
-				return nil, fmt.Errorf("%q must not have more than %d *", abbreviate(name), maxStars)
 			}
 		}
 		patterns = append(patterns, p)
 	}
 	return patterns, nil
+}
+
+func parsePattern(part string) (p dependency.Pattern, err error) {
+	kind, name, found := strings.Cut(part, "/")
+	if !found || name == "" {
+		return p, fmt.Errorf("%q is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME", abbreviate(part))
+	}
+	if p.Kind, err = parseKind(kind); err != nil {
+		return p, err
+	}
+	if !PossibleName(name) {
+		return p, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names, in which only * is a wildcard", abbreviate(name))
+	}
+	if strings.Count(name, "*") > maxStars {
+		return p, fmt.Errorf("%q must not have more than %d *", abbreviate(name), maxStars)
+	}
+	p.Name = name
+	return p, nil
 }
 
 // PossibleName reports whether an object can have a name, or a name that a glob matches. A * counts as a

@@ -52,10 +52,10 @@ func (wave) Declare(d *Declaration) {
 // waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: a user who may edit a
 // workload could find out when the Secrets of others change.
 func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependency.Pattern, error) {
-	return patternsOfKind(value, func(part string) ([]dependency.Pattern, error) {
+	return patternsOf(value, func(part string) (dependency.Pattern, error) {
 		if of, name, found := strings.Cut(part, "/"); found {
 			if of != namespace {
-				return nil, fmt.Errorf("%q is in another namespace: only sources in the namespace of the workload restart it", abbreviate(part))
+				return dependency.Pattern{}, fmt.Errorf("%q is in another namespace: only sources in the namespace of the workload restart it", abbreviate(part))
 			}
 			part = name
 		}
