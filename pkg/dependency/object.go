@@ -70,8 +70,6 @@ type Traits struct {
 	PerNode bool
 	// ReplacesTerminating: a pod that is terminating is replaced at once, and not when it is gone.
 	ReplacesTerminating bool
-	// UndoRestores: kubectl rollout undo restores the annotations of the workload, too.
-	UndoRestores bool
 	// Pausable: rollouts can be paused by spec.paused.
 	Pausable bool
 	// RestartsAt: a time in spec.restartAt replaces the pods.

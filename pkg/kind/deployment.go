@@ -18,7 +18,7 @@ var deployment = &Kind{
 	Name:     Deployment,
 	Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
 	Traits: dependency.Traits{
-		Rollable: true, ReplacesTerminating: true, UndoRestores: true, Pausable: true,
+		Rollable: true, ReplacesTerminating: true, Pausable: true,
 	},
 	New:           func() Object { return &appsv1.Deployment{} },
 	ByReplicaSets: true,
