@@ -74,7 +74,9 @@ func (s *Source) Remember(previous *Source, g *Graph, at Arrival) {
 	default:
 		s.periods = addPeriods(previous.periods, previous.began())
 	}
-	if s.after, s.before = at.from(), at.Seen; previous.UID == s.UID && !moved && !s.sets(previous) || missed && previous.hasOther(s) {
+	// The time goes back if nothing is left of what the last manager has set, or the fields of managers were emptied.
+	untimed := previous.UID == s.UID && (s.LastChanged.Before(&previous.LastChanged) || !moved && !s.sets(previous))
+	if s.after, s.before = at.from(), at.Seen; untimed || missed && previous.hasOther(s) {
 		s.since = time.Time{} // the removal of a key leaves no time, and a list may show it together with an earlier change
 	}
 }

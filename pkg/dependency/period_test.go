@@ -216,6 +216,24 @@ func TestPeriods(t *testing.T) {
 			p.see(20)
 			p.expect("a,b, @1 - -", "a, 11 11")
 		},
+		"a removal of the only key that its manager has set, of which nothing is left": func(p *periodsOf) {
+			p.write(1, "a=1")
+			p.start()
+			p.write(10, "a=1", "b=1")
+			p.see(10)
+			p.write(20, "a=1")
+			p.written = 1
+			p.see(20)
+			p.expect("a, @1 - -", "a,b, @10 10 10", "a, 20 20")
+		},
+		"a change by a client that empties the fields of managers": func(p *periodsOf) {
+			p.write(10, "a=1")
+			p.start()
+			p.write(20, "a=2")
+			p.written = 1
+			p.see(20)
+			p.expect("a, @10 - -", "a, 20 20")
+		},
 		"a removal of a key, as a list shows": func(p *periodsOf) {
 			p.write(1, "a=1", "b=1")
 			p.start()
