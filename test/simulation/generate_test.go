@@ -99,7 +99,7 @@ func generate(seedNumber uint64) *history {
 	return h
 }
 
-// addRare lets pods fail and stay in an eighth of the histories, and makes sources immutable.
+// addRare lets pods fail and stay in an eighth of the histories, makes sources immutable, and lets another client set and remove keys.
 func (h *history) addRare(begin int) {
 	m := maker{rand.New(rand.NewPCG(h.Seed, 9)), h}
 	if m.IntN(8) > 0 {
@@ -111,6 +111,11 @@ func (h *history) addRare(begin int) {
 		wait := operation{Do: "wait", Wait: pick(m, 0, time.Second, 3*time.Second, time.Minute)}
 		if m.IntN(2) == 0 {
 			h.Operations = slices.Insert(h.Operations, at, operation{Do: "fail pod", A: m.workload(), C: m.IntN(6)}, wait, operation{Do: "set content", A: source, Content: m.content()})
+			continue
+		}
+		if m.IntN(2) == 0 {
+			patch := operation{Do: "patch key", A: source, B: m.IntN(keyCount), C: 1 + m.IntN(4)}
+			h.Operations = slices.Insert(h.Operations, at, operation{Do: "remove key", A: source, B: patch.B}, wait, patch, wait, patch, wait)
 			continue
 		}
 		h.Operations = slices.Insert(h.Operations, at, operation{Do: "make immutable", A: source}, wait, operation{Do: "recreate source", A: source, B: 1, Content: m.content()}, wait)

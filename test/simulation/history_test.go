@@ -200,6 +200,7 @@ var actions = map[string]action{
 	// The content of the SecretProviderClass changes in its store, and the driver of a node looks for that.
 	"rotate":         {0, none, func(s *simulation, _ operation) bool { s.world.stored++; return true }},
 	"poll":           {0, none, func(s *simulation, o operation) bool { return s.world.poll(o.A, o.B == 0) }},
+	"patch key":      {0, none, func(s *simulation, o operation) bool { return s.world.patchKey(o.A, o.B, value(o.C)) }},
 	"make immutable": {0, none, func(s *simulation, o operation) bool { return s.world.makeImmutable(o.A) }},
 	"fail pod":       {0, none, onWorkload(func(w *world, d *workload, o operation) bool { return w.failPod(d, o.C) })},
 	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },

@@ -25,9 +25,12 @@ type source struct {
 	// written and labelled are the times in managedFields of the last write by the owner, who sets the content,
 	// and by a client that only sets labels.
 	written, labelled time.Time
-	label, note       int
-	gone              content // the content with which it was last deleted
-	immutable         bool
+	// patched is when another client last set a key besides the owner's, and patchedKey is that key; zero: nothing is left of that.
+	patched     time.Time
+	patchedKey  int
+	label, note int
+	gone        content // the content with which it was last deleted
+	immutable   bool
 }
 
 // rewriting is a change of the content of a source, or of its presence: from the state of one revision to that of another.
@@ -54,6 +57,9 @@ func (s *source) object(slot int) runtime.Object {
 		m.Annotations[matchAnnotation] = "true"
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{fields("owner", s.written, `{"f:data":{".":{}}}`)}
+	if !s.patched.IsZero() {
+		m.ManagedFields = append(m.ManagedFields, fields("patcher", s.patched, `{"f:data":{"f:`+keyNames[s.patchedKey]+`":{}}}`))
+	}
 	if !s.labelled.IsZero() {
 		m.ManagedFields = append(m.ManagedFields, fields("labeller", s.labelled, `{"f:metadata":{"f:labels":{"f:label":{}}}}`))
 	}
@@ -136,6 +142,33 @@ func (w *world) setContent(slot int, c content, applied bool) bool {
 	return true
 }
 
+// patchKey lets another client set a key that is not there, or remove it again, after which managedFields say nothing of that client.
+func (w *world) patchKey(slot, key int, v value) bool {
+	s := &w.sources[slot]
+	was := s.content
+	switch {
+	case !s.present || s.immutable:
+		return false
+	case s.patched.IsZero() && was[key] == 0:
+		s.content[key], s.patched, s.patchedKey = v, w.apiTime(), key
+	case !s.patched.IsZero() && was[s.patchedKey] != 0:
+		s.content[s.patchedKey], s.patched = 0, time.Time{}
+	default:
+		return false
+	}
+	w.oracle.tally["keys set and removed by another client"]++
+	w.wroteSource(slot, was, true, !s.patched.IsZero())
+	return true
+}
+
+// lastWritten is when the content was last written, as managedFields say.
+func (s *source) lastWritten() time.Time {
+	if s.patched.After(s.written) {
+		return s.patched
+	}
+	return s.written
+}
+
 // editSource writes metadata of a source, as its owner or another client.
 func (w *world) editSource(slot int, owner bool) bool {
 	s := &w.sources[slot]
@@ -189,8 +222,8 @@ func (w *world) wroteSource(slot int, was content, present, dated bool) {
 	s.version = w.revision
 	changed := s.content != was || s.present != present
 	if changed {
-		dated = dated && (!present || !seconds(s.written).Equal(w.dates[slot]))
-		w.dates[slot] = seconds(s.written)
+		dated = dated && (!present || !seconds(s.lastWritten()).Equal(w.dates[slot]))
+		w.dates[slot] = seconds(s.lastWritten())
 		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content})
 		s.changed = w.revision
 	}
