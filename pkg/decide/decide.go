@@ -186,6 +186,9 @@ func (e *Evaluation) tooManySources() string {
 		what, dependency.MaxSources, dependency.MaxUses)
 }
 
+// nodeClockTime is after which time pods are judged again that started when it cannot have been.
+const nodeClockTime = 10 * time.Minute
+
 // decideKnown decides for a workload that has opted in, and of which all is known.
 func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) Decision {
 	w := e.Workload
@@ -199,6 +202,9 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 	if underWay := record.UnderWay(w); underWay != nil {
 		d.Action = Continue
 		return d
+	}
+	if j.Reason == judge.ReasonNodeClock && d.RecheckAt.IsZero() { // a clock that is ahead tells when the time has come
+		d.RecheckAt = now.Add(nodeClockTime)
 	}
 	if w.Rollout.Reason == dependency.ReasonNotObserved && e.Comparable() { // it is about to be known whether a restart is due
 		return d

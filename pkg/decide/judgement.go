@@ -80,7 +80,7 @@ func (e *Evaluation) facts(s *Source) judge.Source {
 	}
 	if s.tracked != nil {
 		_, known := e.Record.Sources[s.tracked.id]
-		out.New = !known && e.Comparable() && e.Policy.Mode != policy.Off && e.Record.Scope == e.scope()
+		out.New = !known && e.Comparable() && e.Policy.Mode != policy.Off && e.Record.Scope == e.scope() && !e.Workload.PerNode // a DaemonSet numbers templates
 		out.Reference, out.Recorded = s.tracked.counted, e.recorded(s.tracked)
 	} else if s.Reason == policy.ReasonIgnored || s.Reason == policy.ReasonExcluded || s.Reason == policy.ReasonNotObserved {
 		out.Uses = nil
@@ -245,8 +245,10 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return (unread || t.matched) && !t.isIgnored(nil)
 	case t.isIgnored(&entry):
 		return false
-	case t.counted.Kind == dependency.SecretProviderClass: // its content is told by the pods alone
-		return unread && v.Since.After(entry.Adopted) && !v.Since.Before(e.Record.At.Truncate(time.Second))
+	case t.counted.Kind == dependency.SecretProviderClass && !entry.Adopted.IsZero(): // its content is told by the pods alone
+		return unread && v.Since.After(entry.Adopted)
+	case t.counted.Kind == dependency.SecretProviderClass:
+		return unread && !v.Since.Before(e.Record.At.Truncate(time.Second))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope()
 	case entry.Content != t.Content():

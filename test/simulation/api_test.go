@@ -59,6 +59,8 @@ type request struct {
 	noted  bool
 	// terminating: the server knew when it sent the request that the namespace is being deleted.
 	terminating bool
+	// managed: the workload had opted in, as the server knew then.
+	managed bool
 	// kept: the server then had a reason to give back the template of pods; see shown.
 	kept bool
 	// hidden: a container may have read content that has changed since by the removal of a key, as the record is about other content.

@@ -137,6 +137,9 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
+	if restarts && r.reload != nil && rules.inPlace {
+		o.adoptedAt[d.uid] = time.Now()
+	}
 	switch {
 	case r.reload != nil, m == nil, !s.alive, r.late && !rules.managed(): // the namespace did otherwise when it was sent
 	case restarts:
@@ -201,7 +204,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		o.adoptedAt[d.uid] = time.Now()
 	}
 	switch {
-	case !rules.managed():
+	case !rules.managed() && !r.managed:
 		o.fail("%s is restarted, although it has not opted in", name)
 	case d.deleting || r.terminating && s.view.terminating:
 		o.fail("%s is restarted, although it is being deleted", name)

@@ -280,7 +280,7 @@ func (r *reads) flashed() bool {
 func (r *reads) sameSecond() bool {
 	skews := &r.world.skews
 	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
-		return (skews.Nodes[r.pod.node()] != skews.API || r.files && r.pod.setUp.Before(ch.at)) && seconds(ch.at.Add(skews.API)).Equal(seconds(r.pod.created))
+		return (skews.Nodes[r.pod.node()] != skews.API || r.files && !r.pod.setUp.After(ch.at)) && seconds(ch.at.Add(skews.API)).Equal(seconds(r.pod.created))
 	})
 }
 

@@ -106,6 +106,8 @@ func (s *simulation) note() {
 			if r.patch() != nil && r.reload == nil {
 				s.world.oracle.patches++
 				if m := r.server.view.workloads[r.slot]; m != nil {
+					rules := r.server.rules(m)
+					r.managed = rules.managed()
 					if got := r.server.show(m); got != nil {
 						r.kept, r.hidden = got.kept, got.hidden()
 					}

@@ -30,7 +30,7 @@ func TestReasons_AreAllThereAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, o := range parsed.Scope.Objects { //nolint:staticcheck // constants of a file need no types
+		for name, o := range parsed.Scope.Objects {
 			spec, is := o.Decl.(*ast.ValueSpec)
 			if !is || o.Kind != ast.Con || !strings.HasPrefix(name, "Reason") {
 				continue
