@@ -219,7 +219,7 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	return nil
 }
 
-func (d *workload) owner() metav1.OwnerReference {
+func (d *manifest) owner() metav1.OwnerReference {
 	apiVersion, kind := kindOf(d.kind).GroupVersionKind().ToAPIVersionAndKind()
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }

@@ -114,7 +114,9 @@ func (v *view) borrow() {
 
 // seesNone reports whether the record alone tells what the pods of a custom resource run with, because there should be some and the server sees none.
 func (s *server) seesNone(m *manifest) bool {
-	return customKinds[m.kind] != nil && m.wanted() > 0 && !slices.ContainsFunc(s.podsOf(m.slot), func(p *pod) bool { return !p.created.Before(m.created) })
+	return customKinds[m.kind] != nil && m.wanted() > 0 && !slices.ContainsFunc(s.podsOf(m.slot), func(p *pod) bool {
+		return !p.created.Before(m.created) && (m.kind == rollout || p.owner.UID == m.owner().UID)
+	})
 }
 
 // toRestart returns a pod that is older than the time of a restart, or nil.

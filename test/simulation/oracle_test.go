@@ -230,6 +230,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && s.seesNone(m):
 		o.tally["restarts of custom resources of which no pod is seen"]++
 		return
+	case len(why.doubts) == 0 && m.bare:
+		o.tally["restarts for what an annotation names, without a template"]++
+		return
 	case len(why.doubts) == 0 && r.hidden:
 		o.tally["restarts in doubt because of a record of other content"]++
 		return

@@ -234,6 +234,8 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "a change at about the time of the start"
 	case r.source == class && (r.lags(podStatuses) || !r.now().present):
 		return "it is not known yet what the pod has mounted"
+	case from.Before(r.view.complete):
+		return "not all has been read"
 	case r.isUnseen():
 		return "a change was not seen, or a list showed it"
 	case r.view.first[r.source].written.After(from):

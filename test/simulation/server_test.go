@@ -68,6 +68,7 @@ type stream struct {
 type view struct {
 	synced      bool
 	began       time.Time         // when it was synced
+	complete    time.Time         // when it had read the statuses of classes, too
 	annotations map[string]string // of the namespace
 	terminating bool              // the namespace
 	sources     [sourceCount]source
@@ -216,6 +217,9 @@ func (s *server) list(id streamID) {
 	}
 	if id == podStatuses {
 		clear(s.view.mounts)
+		if !again {
+			s.view.complete = time.Now()
+		}
 	}
 	for i := range events {
 		s.look(&events[i], true)
