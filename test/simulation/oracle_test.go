@@ -113,7 +113,8 @@ func (why *reason) add(r *reads) {
 	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
 		why.changed = changed
 	}
-	why.there = why.there || r.now().present && r.source != class // which no release writes
+	byOwner := r.source != class && !slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.other && ch.from >= r.read.since })
+	why.there = why.there || r.now().present && byOwner // no release writes the others
 	from, _ := r.margins()
 	for _, ch := range r.changes() {
 		if (ch.from == r.read.since || ch.at.After(from)) && (why.since.IsZero() || ch.at.Before(why.since)) {

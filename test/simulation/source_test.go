@@ -39,6 +39,7 @@ type rewriting struct {
 	at       time.Time
 	dated    bool
 	was, is  content
+	other    bool // by another client than the owner
 }
 
 func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
@@ -158,6 +159,7 @@ func (w *world) patchKey(slot, key int, v value) bool {
 	}
 	w.oracle.tally["keys set and removed by another client"]++
 	w.wroteSource(slot, was, true, !s.patched.IsZero())
+	w.changes[slot][len(w.changes[slot])-1].other = true
 	return true
 }
 
@@ -224,7 +226,7 @@ func (w *world) wroteSource(slot int, was content, present, dated bool) {
 	if changed {
 		dated = dated && (!present || !seconds(s.lastWritten()).Equal(w.dates[slot]))
 		w.dates[slot] = seconds(s.lastWritten())
-		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content})
+		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content, false})
 		s.changed = w.revision
 	}
 	copied := *s
