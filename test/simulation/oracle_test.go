@@ -215,7 +215,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		o.fail("%s is restarted, although it has no pods", name)
 	case rules.agent && last.recreating == "" && d.annotations[recreatingAnnotation] == "": // else it ends what another strategy has begun
 		o.fail("%s is restarted, although its agents apply what changes", name)
-	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && !why.stale: // it ends what has begun
+	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && (!why.stale || o.world.hasImmutable()): // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds

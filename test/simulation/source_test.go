@@ -5,6 +5,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -198,6 +199,11 @@ func (w *world) makeImmutable(slot int) bool {
 	w.oracle.tally["sources that became immutable"]++
 	w.wroteSource(slot, s.content, true, true)
 	return true
+}
+
+// hasImmutable reports whether a source is immutable: with one that it reads, no workload is restarted in place.
+func (w *world) hasImmutable() bool {
+	return slices.ContainsFunc(w.sources[:], func(s source) bool { return s.immutable })
 }
 
 // markSource toggles an annotation of a source.
