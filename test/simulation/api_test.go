@@ -59,6 +59,8 @@ type request struct {
 	noted  bool
 	// terminating: the server knew when it sent the request that the namespace is being deleted.
 	terminating bool
+	// lagged: the stream of pods lagged then.
+	lagged bool
 	// managed: the workload had opted in, as the server knew then.
 	managed bool
 	// kept: the server then had a reason to give back the template of pods; see shown.

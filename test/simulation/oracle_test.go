@@ -201,7 +201,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	if customKinds[d.kind] != nil {
 		o.tally["restarts of custom resources"]++
 	}
-	if o.lagged[d.uid] = s.lags(pods); rules.inPlace {
+	if o.lagged[d.uid] = r.lagged; rules.inPlace {
 		o.adoptedAt[d.uid] = time.Now()
 	}
 	switch {

@@ -101,7 +101,7 @@ func (s *simulation) note() {
 	defer s.network.mu.Unlock()
 	for _, r := range sorted(s.network.requests) {
 		if !r.noted {
-			r.noted, r.terminating = true, r.server.view.terminating
+			r.noted, r.terminating, r.lagged = true, r.server.view.terminating, r.server.lags(pods)
 			s.world.logf("%v", r)
 			if r.patch() != nil && r.reload == nil {
 				s.world.oracle.patches++
