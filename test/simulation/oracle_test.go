@@ -59,6 +59,7 @@ type cause struct {
 type reason struct {
 	stale  bool    // a container has not read the current content
 	there  bool    // of a source that exists
+	other  bool    // by another client than the owner, which releases nothing
 	again  bool    // a pod of the current template is a reason
 	doubts []cause // a container may not have
 	what   string
@@ -113,8 +114,8 @@ func (why *reason) add(r *reads) {
 	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
 		why.changed = changed
 	}
-	byOwner := r.source != class && !slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.other && ch.from >= r.read.since })
-	why.there = why.there || r.now().present && byOwner // no release writes the others
+	why.there = why.there || r.now().present && r.source != class // which no release writes
+	why.other = why.other || slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.other && ch.from >= r.read.since })
 	from, _ := r.margins()
 	for _, ch := range r.changes() {
 		if (ch.from == r.read.since || ch.at.After(from)) && (why.since.IsZero() || ch.at.Before(why.since)) {
@@ -193,7 +194,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	s := r.server
 	name, why := workloadName(d.slot), s.why[d.slot]
 	settle, most := rules.settle, 10*rules.settle
-	if release := rules.release; release > 0 && why.there { // owners write content and templates
+	if release := rules.release; release > 0 && why.there && !why.other { // owners write content and templates
 		settle, most = release, 4*release
 	}
 	older := slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant })
