@@ -139,7 +139,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		return
 	}
 	switch {
-	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut:
+	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut || got.Reason == decide.ReasonMinInterval:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case r.updatedAround(o.adoptedAt[d.uid]):
 		o.tally["not applied, updated as content was adopted"]++
