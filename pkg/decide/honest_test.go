@@ -124,7 +124,7 @@ func TestDecide_OlderPodsAndANewSource(t *testing.T) {
 	}
 }
 
-// Of a workload that is being deleted, or suspended, it is said what its pods run with.
+// Of a workload that is being deleted, it is said what its pods run with.
 func TestDecide_StaleUntilItsEnd(t *testing.T) {
 	x := offWith(t)
 	x.tick(time.Hour)

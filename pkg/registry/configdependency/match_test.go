@@ -6,9 +6,11 @@ package configdependency
 import (
 	stdcmp "cmp"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -123,6 +125,17 @@ func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
 		}
 		if _, err := c.rest.List(in(""), &metainternalversion.ListOptions{FieldSelector: selector}); (err == nil) != (schemeErr == nil) {
 			t.Errorf("%s: the scheme says %v, the storage %v", field, schemeErr, err)
+		}
+	}
+}
+
+// A reason that no workload can have is a mistake, and not an empty list.
+func TestList_UnknownReason(t *testing.T) {
+	c := newCluster(t)
+	for _, selector := range []fields.Selector{fields.OneTermEqualSelector(v1alpha1.FieldReason, "OptedInStal"), fields.OneTermNotEqualSelector(v1alpha1.FieldReason, "")} {
+		_, err := c.rest.List(in(""), &metainternalversion.ListOptions{FieldSelector: selector})
+		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "OptedInStale") {
+			t.Errorf("%s: error %v", selector, err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -93,8 +94,12 @@ func TestRender_Message(t *testing.T) {
 			if !tt.pod.IsZero() {
 				c.startPod("web-1", tt.pod)
 			}
-			if got := c.render(w, 1).Status.Message; got != tt.want {
+			o := c.render(w, 1)
+			if got := o.Status.Message; got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
+			}
+			if got := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionInSync).Status; (got == metav1.ConditionUnknown) != (o.Status.State == v1alpha1.StateUnknown) {
+				t.Errorf("the condition InSync is %s in the state %s", got, o.Status.State)
 			}
 		})
 	}

@@ -28,7 +28,8 @@ var selectableFields = []string{
 }
 
 // convertFieldLabel accepts the selectable fields and brings their values into the
-// form in which they are compared. Which reasons there are depends on the kinds of workloads. The generic API server answers 400 with its error.
+// form in which they are compared. Reasons are checked later, because they depend on the
+// kinds of workloads. The generic API server answers 400 with its error.
 func convertFieldLabel(label, value string) (string, string, error) {
 	if !slices.Contains(selectableFields, label) {
 		return "", "", fmt.Errorf("field label %q is not supported; use one of %s", label, strings.Join(selectableFields, ", "))
