@@ -46,14 +46,14 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 		c.tellPods(s, found.Pods)
 	}
 	switch {
+	case next.Done, next.RollOut && s.workload.Replicas == 0:
+		return 0, c.endRestart(ctx, s)
 	case next.RollOut:
 		s.Action = decide.RollOut
 		if next.Because != "" {
 			s.Because = next.Because
 		}
 		return c.rollOut(ctx, s)
-	case next.Done:
-		return 0, c.endRestart(ctx, s)
 	case next.Failed != "":
 		c.notify(s.workload, notify.RestartFailed, next.Failed)
 	case next.Waits != "":

@@ -203,7 +203,7 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 		d.Action = Continue
 		return d
 	}
-	if j.Reason == judge.ReasonNodeClock && d.RecheckAt.IsZero() { // a clock that is ahead tells when the time has come
+	if j.clock && d.RecheckAt.IsZero() { // a clock that is ahead tells when the time has come
 		d.RecheckAt = now.Add(nodeClockTime)
 	}
 	if w.Rollout.Reason == dependency.ReasonNotObserved && e.Comparable() { // it is about to be known whether a restart is due
@@ -438,8 +438,8 @@ func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
 			continue
 		}
 		if entry, known := e.Record.Sources[t.id]; known {
-			if told := e.toldAt(&entry); !told.IsZero() {
-				until = later(until, told.Add(controllerTime))
+			if told, missed := e.missedBy(&entry); missed.After(told) {
+				until = later(until, missed)
 			}
 		}
 	}

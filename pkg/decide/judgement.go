@@ -39,6 +39,7 @@ type Judgement struct {
 	taken   bool            // a container of the current template has started
 	started bool            // a container has started
 	limited bool            // not all pods were judged
+	clock   bool            // a container started when it cannot have been
 }
 
 // due is a source for whose content a restart is due.
@@ -143,6 +144,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		clear(stale)
 		v := j.Pod(p, func(c *dependency.PodContainer, s judge.SourceVerdict) {
 			stale[s.Index] = stale[s.Index] || s.State == judge.Stale
+			out.clock = out.clock || s.Reason == judge.ReasonNodeClock
 			t := e.Sources[s.Index].tracked
 			if t == nil || s.State != judge.Stale && s.State != judge.Unknown {
 				return
@@ -246,9 +248,9 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.isIgnored(&entry):
 		return false
 	case t.counted.Kind == dependency.SecretProviderClass && !entry.Adopted.IsZero(): // its content is told by the pods alone
-		return unread && v.Since.After(entry.Adopted)
+		return unread && v.Since.After(entry.Adopted) || e.isMissed(j, c, v, &entry)
 	case t.counted.Kind == dependency.SecretProviderClass:
-		return unread && !v.Since.Before(e.Record.At.Truncate(time.Second))
+		return unread && !e.isRestarted(c, v)
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope()
 	case entry.Content != t.Content():
@@ -257,9 +259,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return false
 	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
-		// What it has not read was adopted, or was the reason for the last restart. Only a controller that was told and did nothing is told again.
-		told := e.toldAt(&entry)
-		return !told.IsZero() && v.State == judge.Stale && c.Started.Before(told) && !j.Now.Before(told.Add(controllerTime))
+		return e.isMissed(j, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
 	}
@@ -277,13 +277,24 @@ func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool
 // controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
 const controllerTime = 10 * time.Minute
 
-// toldAt returns when the controller of the workload was told to restart the pods, if the content was adopted with that; zero: it was not. Others can undo what
-// tells it, such as a field of its specification.
-func (e *Evaluation) toldAt(entry *record.Entry) time.Time {
-	if s := e.Policy.RestartsBy(e.Workload); !record.IsOfKind(s) || s.MarksTemplate() {
-		return time.Time{}
+// isMissed reports whether a container is still stale, although the workload was restarted for that.
+func (e *Evaluation) isMissed(j *judge.Judge, c *dependency.PodContainer, v *judge.SourceVerdict, entry *record.Entry) bool {
+	began, missed := e.missedBy(entry)
+	return !began.IsZero() && v.State == judge.Stale && c.Started.Before(began) && !j.Now.Before(missed)
+}
+
+// missedBy returns when the last restart began that is no rollout, if the content was adopted with it, and from when on a pod of before counts as missed; zero:
+// none does. A restart that names pods misses those that were not known yet. Others can undo what tells a controller, such as a field of its specification.
+func (e *Evaluation) missedBy(entry *record.Entry) (began, missed time.Time) {
+	began = e.restartedAt(entry)
+	switch s := e.Policy.RestartsBy(e.Workload); {
+	case began.IsZero(), s.MarksTemplate(), record.UnderWay(e.Workload) != nil:
+		return time.Time{}, time.Time{}
+	case record.IsOfKind(s):
+		return began, began.Add(controllerTime)
+	default:
+		return began, began
 	}
-	return e.restartedAt(entry)
 }
 
 // restartedAt returns when the workload was last restarted, if the content was adopted with that; zero: it was not.
