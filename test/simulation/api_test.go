@@ -8,11 +8,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,6 +63,8 @@ type request struct {
 	terminating bool
 	// lagged: the stream of pods lagged then.
 	lagged bool
+	// behind: a stream of sources lagged then.
+	behind bool
 	// managed: the workload had opted in, as the server knew then.
 	managed bool
 	// kept: the server then had a reason to give back the template of pods; see shown.
@@ -211,6 +215,8 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	switch {
 	case i < 0:
 		return apierrors.NewNotFound(resource, r.name)
+	case !d.pods[i].evictedBy(r):
+		return apierrors.NewConflict(resource, r.name, errors.New("another pod has this name"))
 	case d.pods[i].terminating:
 		return nil
 	case d.pdb:
@@ -219,6 +225,16 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	w.oracle.tally["evictions"]++
 	w.evict(d, d.pods[i])
 	return nil
+}
+
+// evictedBy reports whether an eviction is about this pod, and no other of the same name.
+func (p *pod) evictedBy(r *request) bool {
+	a, ok := r.action.(clienttesting.CreateAction)
+	if !ok {
+		return false
+	}
+	e, ok := a.GetObject().(*policyv1.Eviction)
+	return ok && e.DeleteOptions != nil && e.DeleteOptions.Preconditions != nil && ptr.Deref(e.DeleteOptions.Preconditions.UID, "") == p.object().UID
 }
 
 func (d *manifest) owner() metav1.OwnerReference {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/judge"
 )
 
 // oracle compares what each container has read with what servers say and do.
@@ -25,7 +27,7 @@ type oracle struct {
 	adoptedAt map[int]time.Time       // by the UIDs of workloads
 	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
 	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
-	doubts    map[cause]bool          // restarts in doubt
+	doubts    map[cause]int           // twice the number of restarts in doubt
 	restarted map[int]int             // how often servers restarted them, by the UIDs of workloads
 }
 
@@ -45,6 +47,7 @@ type recorded struct {
 	rules            rules
 	restarted        time.Time
 	by               *server
+	behind           bool // it was written by a server whose stream of sources lagged
 }
 
 // cause is a change of a source that may be a reason to restart a workload.
@@ -68,7 +71,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]bool{}, restarted: map[int]int{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -99,7 +102,9 @@ func (o *oracle) arrived(s *server) {
 				why.again = why.again || r.pod.identity == m.template.identity()
 			case r.doubtful():
 				why.again = why.again || r.pod.identity == m.template.identity()
-				why.doubts = append(why.doubts, cause{m.uid, r.source, r.now().changed, *r.rules, r.unsure()})
+				if c := (cause{m.uid, r.source, r.now().changed, *r.rules, r.unsure()}); !slices.Contains(why.doubts, c) {
+					why.doubts = append(why.doubts, c)
+				}
 			}
 		})
 		if before := s.why[slot]; why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
@@ -138,8 +143,8 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	}
 	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
-		(names != last.recreating || *set[lastReloadAnnotation] != last.last)
-	if restarts && r.reload != nil && rules.inPlace {
+		(names != last.recreating || *set[lastReloadAnnotation] != last.last || ptr.Deref(set[hashAnnotation], last.hash) != last.hash)
+	if restarts && r.reload != nil && (rules.inPlace || customKinds[d.kind] != nil) {
 		o.adoptedAt[d.uid] = time.Now()
 	}
 	switch {
@@ -151,7 +156,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(r, d, m, rules, last)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by != nil && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
@@ -164,7 +169,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 		}
 	}
 	if v, found := set[appliedAnnotation]; found && ptr.Deref(v, "") != last.sources { // else it was removed, and is restored
-		last.sources, last.rules = ptr.Deref(v, ""), rules
+		last.sources, last.rules, last.behind = ptr.Deref(v, ""), rules, r.behind
 	}
 	if v, found := set[hashAnnotation]; found {
 		last.hash = ptr.Deref(v, "")
@@ -221,7 +226,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && !r.late && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most && len(why.doubts) == 0 && !older && last.recreating == "":
+	case o.world.skews.small() && !r.late && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
@@ -255,11 +260,17 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	// Else the last restart has been reverted.
 	known := o.world.leaders() == 1 && d.template.annotations[hashAnnotation] == last.hash && d.annotations[lastReloadAnnotation] == last.last
 	for _, c := range why.doubts {
-		known = known && o.doubts[c] && !c.unsure
-		o.doubts[c] = o.doubts[c] || o.world.leaders() == 1
+		known = known && o.doubts[c] >= 2 && !c.unsure
+		if o.world.leaders() == 1 {
+			o.doubts[c]++
+			if c.source == class || len(o.world.changes[c.source]) == 0 || time.Since(o.world.changes[c.source][len(o.world.changes[c.source])-1].at) > judge.ClockMargin+slack { // else new pods are in doubt
+				o.doubts[c]++
+			}
+		}
 	}
-	if known {
-		o.fail("%s is restarted again because of the same doubts", name)
+	replaced := rules.inPlace || slices.ContainsFunc(d.pods, func(p *pod) bool { return p.identity == d.template.identity() })
+	if known && replaced {
+		o.fail("%s is restarted again because of the same doubts: %v", name, why.doubts)
 	}
 	s.why[d.slot] = reason{}
 }
@@ -272,18 +283,22 @@ type record struct {
 
 // adopts judges a record that restarts nothing: it may adopt content that containers have not read if the workload has just opted in, or the record was lost.
 func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string) {
-	var was, now record
+	var was, written, now record
 	if json.Unmarshal([]byte(text), &now) != nil {
 		o.fail("an invalid record: %s", text)
 	}
 	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &was) // empty, or not ours
 	o.tally["records"]++
 	last, known := o.recorded[d.uid]
+	_ = json.Unmarshal([]byte(last.sources), &written)
 	may := r.ghost || !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
 	for source := range sourceNames {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
 		content, _, adopts := strings.Cut(now.Sources[id], "@")
-		if before, _, _ := strings.Cut(was.Sources[id], "@"); !adopts || before == content && keyID(last.hash) == keyID(hash) {
+		if !adopts && content != "" {
+			o.forget(d, source)
+		}
+		if before, _, _ := strings.Cut(was.Sources[id], "@"); !adopts || written.Sources[id] == now.Sources[id] || before == content && keyID(last.hash) == keyID(hash) {
 			continue
 		}
 		if !may {
@@ -319,7 +334,19 @@ func (o *oracle) adopt(s *server, d *workload, source int, at time.Time) {
 			for i := range p.containers {
 				by := adoptedBy{p.uid, i, source, p.containers[i].started}
 				o.adopted[by] = append(o.adopted[by], s.now(source, p).content)
+				if source == class && p.mount != nil { // as it is told by its time
+					o.adopted[by] = append(o.adopted[by], p.mount.content)
+				}
 			}
+		}
+	}
+}
+
+// forget notes that the containers of a workload have read what is recorded of a source, so that what was adopted earlier is a change if it comes back.
+func (o *oracle) forget(d *workload, source int) {
+	for by := range o.adopted {
+		if by.source == source && slices.ContainsFunc(d.pods, func(p *pod) bool { return p.uid == by.pod }) {
+			delete(o.adopted, by)
 		}
 	}
 }

@@ -28,8 +28,12 @@ type reads struct {
 }
 
 func (r *reads) String() string {
-	return fmt.Sprintf("server %d: container %d of pod %d of %s read %s %v of revision %d, which is %v now", r.id, r.container, r.pod.uid, workloadName(r.m.slot),
-		sourceNames[r.source], r.read.content, r.read.since, r.now().content)
+	what := "variables"
+	if r.files {
+		what = "files"
+	}
+	return fmt.Sprintf("server %d: container %d of pod %d of %s read %s as %s %v of revision %d, which is %v now", r.id, r.container, r.pod.uid, workloadName(r.m.slot),
+		sourceNames[r.source], what, r.read.content, r.read.since, r.now().content)
 }
 
 // rules returns the rules of a workload as a server has read it.
@@ -129,7 +133,7 @@ const slack = 4 * time.Second
 
 // margin is by how much the times of a change and a start may differ, with clocks and delays of streams.
 func (r *reads) margin() time.Duration {
-	if r.files || r.source == class {
+	if r.files || r.scope.whole || r.source == class {
 		return judge.VolumeMargin + slack
 	}
 	return judge.ClockMargin + slack
@@ -165,6 +169,15 @@ func (r *reads) isUnseen() bool {
 	from, _ := r.margins()
 	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
 		return !r.view.read[r.source][ch.to] && (!ch.dated || ch.at.After(from))
+	})
+}
+
+// isListed reports whether the server has read a change late, at about the time when the container started: there may have been others before.
+func (r *reads) isListed() bool {
+	from, _ := r.margins()
+	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
+		at, read := r.view.readAt[r.source][ch.to]
+		return read && at.Sub(ch.at) > judge.ClockMargin && at.After(from)
 	})
 }
 
@@ -236,7 +249,7 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "it is not known yet what the pod has mounted"
 	case from.Before(r.view.complete):
 		return "not all has been read"
-	case r.isUnseen():
+	case r.isUnseen(), r.isListed():
 		return "a change was not seen, or a list showed it"
 	case r.view.first[r.source].written.After(from):
 		return "written before the server began to read it"
@@ -244,7 +257,7 @@ func (r *reads) cause(v *judge.SourceVerdict) string {
 		return "the record is about other content, and a key may have been removed unseen"
 	case r.stuck():
 		return "a volume could not be refreshed"
-	case r.pod.template.variant != r.m.template.variant, v.Reason == judge.ReasonOlderTemplate && (r.pod.identity != r.m.template.identity() || r.lags(workloadStreams[r.m.kind])):
+	case r.pod.template.variant != r.m.template.variant, v.Reason == judge.ReasonOlderTemplate && (r.m.borrows || r.m.deleting || r.pod.identity != r.m.template.identity() || r.lags(workloadStreams[r.m.kind])):
 		return "an older template"
 	case len(v.Periods) >= dependency.MaxPeriods:
 		return "too many changes"
@@ -292,10 +305,12 @@ func (r *reads) lagged() bool {
 	return !r.files && slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return !ch.at.After(started) && started.Sub(ch.at) <= r.world.kubelets.Lag })
 }
 
-// gone reports whether the pod has been deleted, which the server has yet to read.
+// gone reports whether the pod has been deleted, or the container restarted, which the server has yet to read.
 func (r *reads) gone() bool {
 	d := r.world.workloads[r.m.slot]
-	return d == nil || !slices.ContainsFunc(d.pods, func(p *pod) bool { return p.uid == r.pod.uid })
+	return d == nil || !slices.ContainsFunc(d.pods, func(p *pod) bool {
+		return p.uid == r.pod.uid && p.containers[r.container].started == r.pod.containers[r.container].started
+	})
 }
 
 // excuse returns the documented limit because of which a verdict may be wrong; empty: there is none.
@@ -307,7 +322,7 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "deleted or removed unseen"
 	case r.view.unnamed[r.source]:
 		return "deleted while no template named it"
-	case r.lateUndated():
+	case r.lateUndated(), v.Reason == judge.ReasonRecordDiffers && r.world.oracle.recorded[r.m.uid].behind:
 		return "late watch"
 	case r.unseen() && (v.State == judge.Stale || v.Reason != judge.ReasonStartedAfter && r.wasBefore()):
 		return "there and back unseen"
@@ -316,7 +331,7 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 	case r.source == class && !r.now().present:
 		return "what another pod of the name has mounted"
 	case r.gone():
-		return "the pod is gone, and another server has recorded that"
+		return "the pod is gone or restarted, and another server has recorded that"
 	case v.State == judge.Current && r.lagged():
 		return "the kubelet lags"
 	case r.flashed():

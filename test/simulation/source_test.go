@@ -229,9 +229,9 @@ func (w *world) wroteSource(slot int, was content, present, dated bool) {
 	s := &w.sources[slot]
 	s.version = w.revision
 	changed := s.content != was || s.present != present
+	dated = dated && (!present || !seconds(s.lastWritten()).Equal(w.dates[slot]))
+	w.dates[slot] = seconds(s.lastWritten())
 	if changed {
-		dated = dated && (!present || !seconds(s.lastWritten()).Equal(w.dates[slot]))
-		w.dates[slot] = seconds(s.lastWritten())
 		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content, false})
 		s.changed = w.revision
 	}

@@ -42,7 +42,7 @@ func (s *server) show(m *manifest) (out *shown) {
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
 			of := s.view.pods[p.Name]
 			out.kept = out.kept || p.Hash == e.Hash && p.Deleted.IsZero()
-			begun = begun && (p.Hash != w.Marks.TemplateHash || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" }))
+			begun = begun && (p.Hash != w.Marks.TemplateHash || !p.Deleted.IsZero() || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" }))
 			for i := range p.Containers {
 				var n int
 				_, _ = fmt.Sscanf(p.Containers[i].Name, "container-%d", &n)
@@ -91,7 +91,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	o.tally["states"]++
 	stale := false // as servers see it, or in doubt
 	for _, v := range got.verdicts {
-		stale = stale || v.State == judge.Stale || v.Doubt || v.Reason == judge.ReasonNodeClock // of which the record tells
+		stale = stale || v.State == judge.Stale || v.Doubt || v.Reason == judge.ReasonNodeClock || v.Reason == judge.ReasonWrittenSinceStart // of which the record tells
 		if got.State == decide.InSync && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
 			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
 		}
@@ -149,6 +149,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case v.Reason == judge.ReasonNodeClock && (o.world.skews.wrong(r.pod.node()) || r.pod.containers[r.container].at.IsZero()):
 		o.tally["not applied, wrong clock of a node"]++
+	case r.m.borrows && v.Reason == judge.ReasonWrittenSinceStart: // the lender was away, so that nothing used the source
+		o.tally["not applied, changed while the lender was away"]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
 		o.tally["not applied, unseen: "+v.Reason]++
 	default:
