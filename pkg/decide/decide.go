@@ -260,7 +260,7 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case now.Before(settled):
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v.", what, settle)
-		if settle > e.Policy.Settle {
+		if settle > e.Policy.Settle && allDoubts(changes) {
 			d.Message = fmt.Sprintf("%s at about the time when pods started. A restart is due once the content has not changed for %v, so that the new pods clearly start after it.", what, settle)
 		}
 		if release {

@@ -250,7 +250,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.counted.Kind == dependency.SecretProviderClass && !entry.Adopted.IsZero(): // its content is told by the pods alone
 		return unread && v.Since.After(entry.Adopted) || e.isMissed(j, c, v, &entry)
 	case t.counted.Kind == dependency.SecretProviderClass:
-		return unread && !e.isRestarted(c, v)
+		return unread && (!v.Since.Before(e.Record.At.Truncate(time.Second)) || !e.isRestarted(c, v))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope()
 	case entry.Content != t.Content():

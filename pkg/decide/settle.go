@@ -23,11 +23,15 @@ const (
 	releaseLimit = 4
 )
 
+func allDoubts(changes []*due) bool {
+	return !slices.ContainsFunc(changes, func(c *due) bool { return !c.doubt })
+}
+
 // settles returns when changed content counts as settled, and the settle time that applies; release reports whether this is the settle time for content
 // that may belong to a release.
 func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration, release bool) {
 	settle, limit := e.Policy.Settle, settleLimit
-	if !slices.ContainsFunc(changes, func(c *due) bool { return !c.doubt }) {
+	if allDoubts(changes) {
 		settle = max(settle, doubtSettle)
 	}
 	var first, last time.Time
@@ -49,7 +53,11 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 			}
 		}
 		last, first, long = later(last, changed), judge.Earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
-		if s := c.source; e.Policy.ReleaseSettle > 0 && s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
+		switch s := c.source; {
+		case e.Policy.ReleaseSettle <= 0:
+		case c.gone(): // a release that replaces it may be about to create it again
+			settle, limit = max(settle, e.Policy.ReleaseSettle), releaseLimit
+		case s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy):
 			settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
 			last = later(last, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
 		}

@@ -172,13 +172,10 @@ func (r *reads) isUnseen() bool {
 	})
 }
 
-// isListed reports whether the server has read a change late, at about the time when the container started: there may have been others before.
+// isListed reports whether a list showed the source at about the time when the container started: it may have been written before.
 func (r *reads) isListed() bool {
 	from, _ := r.margins()
-	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
-		at, read := r.view.readAt[r.source][ch.to]
-		return read && at.Sub(ch.at) > judge.ClockMargin && at.After(from)
-	})
+	return r.source != class && r.streams[sourceStream(r.source)].again.After(from)
 }
 
 // unseen reports whether the server has not read the state of the source that the container has read: it did not run, or read it in a list later.

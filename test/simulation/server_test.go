@@ -58,6 +58,7 @@ type server struct {
 // stream is a watch of one resource.
 type stream struct {
 	listed bool
+	again  time.Time // when it was listed again; zero: it was not
 	relist bool // the watch has ended
 	held   bool // no event arrives
 	queue  []event
@@ -208,7 +209,9 @@ func (s *server) deliver(id streamID) bool {
 func (s *server) list(id streamID) {
 	st := &s.streams[id]
 	again := st.listed
-	st.queue, st.relist, st.listed = nil, false, true
+	if st.queue, st.relist, st.listed = nil, false, true; again {
+		st.again = time.Now()
+	}
 	events := s.world.list(id)
 	var objects []runtime.Object
 	found := map[int]bool{}
