@@ -345,6 +345,8 @@ func (s *simulation) lastHour() {
 			return // pods are listed again and again
 		case d.holder.fights():
 			allowed += mostInAnHour
+		case customKinds[d.kind] != nil: // its controller is told again, as long as it has not replaced a pod
+			allowed += 7
 		}
 	}
 	o := s.world.oracle
