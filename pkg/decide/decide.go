@@ -203,6 +203,9 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 		d.Action = Continue
 		return d
 	}
+	if again := e.awaited(j); d.RecheckAt.IsZero() {
+		d.RecheckAt = again
+	}
 	if j.clock && d.RecheckAt.IsZero() { // a clock that is ahead tells when the time has come
 		d.RecheckAt = now.Add(nodeClockTime)
 	}
