@@ -248,7 +248,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.isIgnored(&entry):
 		return false
 	case t.counted.Kind == dependency.SecretProviderClass && !entry.Adopted.IsZero(): // its content is told by the pods alone
-		return unread && v.Since.After(entry.Adopted) || e.isMissed(j, c, v, &entry)
+		return unread && v.Since.After(entry.Adopted) || e.isMissed(j, p, c, v, &entry)
 	case t.counted.Kind == dependency.SecretProviderClass:
 		return unread && (!v.Since.Before(e.Record.At.Truncate(time.Second)) || !e.isRestarted(c, v))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
@@ -259,7 +259,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return false
 	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
-		return e.isMissed(j, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
+		return e.isMissed(j, p, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(c, v)
 	}
@@ -277,10 +277,12 @@ func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool
 // controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
 const controllerTime = 10 * time.Minute
 
-// isMissed reports whether a container is still stale, although the workload was restarted for that.
-func (e *Evaluation) isMissed(j *judge.Judge, c *dependency.PodContainer, v *judge.SourceVerdict, entry *record.Entry) bool {
+// isMissed reports whether a container is still stale, although the workload was restarted for that, as the restart has not reached it: whatever the clock of
+// its node says, its pod was there before, and was not restarted in place.
+func (e *Evaluation) isMissed(j *judge.Judge, p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict, entry *record.Entry) bool {
 	began, missed := e.missedBy(entry)
-	return !began.IsZero() && v.State == judge.Stale && c.Started.Before(began) && !j.Now.Before(missed)
+	inPlace := p.InPlace != nil && !p.InPlace.At.Before(began.Truncate(time.Second))
+	return !began.IsZero() && v.State == judge.Stale && p.Created.Before(began) && c.Started.Before(began) && !inPlace && !j.Now.Before(missed)
 }
 
 // missedBy returns when the last restart began that is no rollout, if the content was adopted with it, and from when on a pod of before counts as missed; zero:
