@@ -74,7 +74,7 @@ configdep-serving-cert
 {{- default (ternary "configdep-notifications" "" (not (empty .Values.notifications.config))) .Values.notifications.existingSecret -}}
 {{- end }}
 
-{{- /* Whether workloads without an annotation are restarted: the webhook is then called for all workloads. */ -}}
+{{- /* Whether workloads without an annotation are restarted. */ -}}
 {{- define "configdep.reloadsAll" -}}
 {{- if or .Values.reload.autoReloadAll (not (has .Values.reload.default (list "" "off"))) }}true{{ end -}}
 {{- end }}
@@ -167,20 +167,18 @@ Kubernetes' own types have no index. */ -}}
 '{{ replace "\\" "\\\\" . }}'
 {{- end }}
 
-{{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL, given (dict "root" $ "path" ...), the
-path of the pod template. The resource may have no such field, in which case an error would keep the webhook from being called. */ -}}
-{{- define "configdep.marked" -}}
-{{- $annotations := list "metadata" "annotations" -}}
-(has(object.metadata.annotations) && [{{ include "configdep.optInKeys" .root }}].exists(k, k in object.metadata.annotations)) ||
-{{- if has "reloader" .root.Values.reload.dialects }}
-[{{ include "configdep.reloaderKeys" .root }}].exists(k, k in {{ include "configdep.at" (dict "object" "object" "path" .path "below" $annotations) }}.orValue({})) ||
-{{- end }}
-(oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
-(oldObject != null && 'configdep.io/config-hash' in {{ include "configdep.at" (dict "object" "oldObject" "path" .path "below" $annotations) }}.orValue({}))
+{{- /* Not empty if kube-apiserver keeps configdep's annotations on workloads: MutatingAdmissionPolicies are there since Kubernetes 1.36. */ -}}
+{{- define "configdep.keepsAnnotations" -}}
+{{- $is := .Values.mutatingAdmissionPolicies.enabled -}}
+{{- if kindIs "bool" $is -}}
+{{- if $is }}true{{ end -}}
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+true
+{{- end -}}
 {{- end }}
 
-{{- /* What the manifests say about the presets of the server, by name: the parts of their descriptors on which rights, webhooks and
-admission policies depend. A test compares them with the server. */ -}}
+{{- /* What the manifests say about the presets of the server, by name: the parts of their descriptors on which rights and admission
+policies depend. A test compares them with the server. */ -}}
 {{- define "configdep.presets" -}}
 argo-rollout:
   group: argoproj.io
