@@ -63,7 +63,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		sinks = append(sinks, n)
 	}
 	s.controller = controller.New(controller.Config{
-		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads,
+		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, AdmissionPolicy: c.Lease + "-annotations",
 	})
 	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, clock.RealClock{})
 	s.resources = newResources(s.dependencies, c.Scope.Kinds)

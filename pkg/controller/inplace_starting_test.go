@@ -135,8 +135,8 @@ func TestInPlace_PodsThatStartMeanwhile(t *testing.T) {
 		"later, after an init container": {false, false, 10 * time.Second, func(c *cluster) {
 			c.status("web-1", true, first("restarter"), first("app"), hasRunInit(time.Now().Add(-9*time.Second)))
 		}, true},
-		"later, and another leader has not seen that":  {false, false, 10 * time.Second, func(c *cluster) { starts(c); c.nextLeader() }, true},
-		"much later, and another leader":               {false, false, 3 * time.Minute, func(c *cluster) { starts(c); c.nextLeader() }, false},
+		"later, and another leader has not seen that":  {false, false, 10 * time.Second, func(c *cluster) { c.resign(); starts(c); c.nextLeader() }, true},
+		"much later, and another leader":               {false, false, 3 * time.Minute, func(c *cluster) { c.resign(); starts(c); c.nextLeader() }, false},
 		"with volumes that may have been there before": {true, true, 3 * time.Minute, starts, true},
 		"with volumes that were not":                   {false, true, 3 * time.Minute, starts, false},
 		"with volumes, soon":                           {false, true, time.Minute, starts, true},

@@ -33,6 +33,13 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	rewrites = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "configdep_template_rewrites_total",
+		Help: "Number of writes by other clients that removed configdep's hash from a pod template and changed nothing of it but annotations, by namespace: " +
+			"each restarted the pods for nothing, which the MutatingAdmissionPolicy prevents.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"namespace"})
+
 	leading = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "configdep_leader",
 		Help:           "1 on the replica that restarts workloads, 0 on the others.",
@@ -63,7 +70,7 @@ var (
 	}, []string{"destination", "result"})
 
 	register = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(rollouts, patchDelay, leading, webhookRequests, webhookDuration, notifications)
+		legacyregistry.MustRegister(rollouts, patchDelay, rewrites, leading, webhookRequests, webhookDuration, notifications)
 	})
 )
 
@@ -81,6 +88,13 @@ const (
 // Rollout counts an attempted restart.
 func Rollout(kind, namespace, result, trigger string) {
 	rollouts.WithLabelValues(kind, namespaces.label(namespace), result, trigger).Inc()
+}
+
+// Rewrites counts n writes that removed the hash from a pod template.
+func Rewrites(namespace string, n int) {
+	if n > 0 {
+		rewrites.WithLabelValues(namespaces.label(namespace)).Add(float64(n))
+	}
 }
 
 // PatchDelay observes the time from when a restart was due until the patch.
