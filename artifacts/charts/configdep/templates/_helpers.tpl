@@ -131,22 +131,6 @@ metricRelabelings:
 {{- end }}
 {{- end }}
 
-{{- /* The annotations of Stakater Reloader by which workloads and pod templates opt in, as a list in CEL. */ -}}
-{{- define "configdep.reloaderKeys" -}}
-{{- $names := .Values.reload.reloaderAnnotations -}}
-'{{ $names.auto | default "reloader.stakater.com/auto" }}', '{{ $names.search | default "reloader.stakater.com/search" }}',
-{{- range $kind := list "configMap" "secret" }} '{{ get $names $kind | default (printf "%s.reloader.stakater.com/reload" (lower $kind)) }}', '{{ get $names (print $kind "Auto") | default (printf "%s.reloader.stakater.com/auto" (lower $kind)) }}',
-{{- end }} 'secretproviderclass.reloader.stakater.com/reload', 'secretproviderclass.reloader.stakater.com/auto'
-{{- end }}
-
-{{- /* The annotations by which workloads opt in, as a list in CEL. */ -}}
-{{- define "configdep.optInKeys" -}}
-'configdep.io/reload'
-{{- if has "reloader" .Values.reload.dialects }}, {{ include "configdep.reloaderKeys" . }}{{ end }}
-{{- if has "pod-reloader" .Values.reload.dialects }}, 'pod-reloader.cs.sap.com/configmaps', 'pod-reloader.cs.sap.com/secrets'{{ end }}
-{{- if has "wave" .Values.reload.dialects }}, 'wave.pusher.com/update-on-config-change'{{ end }}
-{{- end }}
-
 {{- /* The annotation of a Deployment that was paused when it was restarted. */ -}}
 {{- define "configdep.pausedAt" -}}
 {{- .Values.reload.reloaderAnnotations.pausedAt | default "deployment.reloader.stakater.com/paused-at" -}}
