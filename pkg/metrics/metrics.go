@@ -46,21 +46,6 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	webhookRequests = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "configdep_webhook_requests_total",
-		Help: "Number of requests to the admission webhook, by operation (CREATE, UPDATE; empty if the request is not an AdmissionReview) and result: " +
-			"stamp (the hash was set on the pod template), restore (removed annotations were restored), adopt (the current content was recorded), " +
-			"unchanged, not_ready (the index had not synced), error (admitted unchanged), refused (not an AdmissionReview).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"operation", "result"})
-
-	webhookDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Name:           "configdep_webhook_duration_seconds",
-		Help:           "Time that requests to the admission webhook took, without the network.",
-		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 15),
-		StabilityLevel: metrics.ALPHA,
-	})
-
 	notifications = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_notifications_total",
 		Help: "Number of events for a destination outside of the cluster, by destination and result: delivered; the others are lost: " +
@@ -70,7 +55,7 @@ var (
 	}, []string{"destination", "result"})
 
 	register = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(rollouts, patchDelay, rewrites, leading, webhookRequests, webhookDuration, notifications)
+		legacyregistry.MustRegister(rollouts, patchDelay, rewrites, leading, notifications)
 	})
 )
 
@@ -99,20 +84,6 @@ func Rewrites(namespace string, n int) {
 
 // PatchDelay observes the time from when a restart was due until the patch.
 func PatchDelay(d time.Duration) { patchDelay.Observe(d.Seconds()) }
-
-// Results of requests to the webhook, besides the admission actions.
-const (
-	WebhookUnchanged = "unchanged"
-	WebhookNotReady  = "not_ready"
-	WebhookError     = "error"
-	WebhookRefused   = "refused"
-)
-
-// Webhook counts a request to the admission webhook.
-func Webhook(operation, result string, took time.Duration) {
-	webhookRequests.WithLabelValues(operation, result).Inc()
-	webhookDuration.Observe(took.Seconds())
-}
 
 // Results of events for a destination outside of the cluster. All but the first are losses.
 const (

@@ -87,7 +87,7 @@ func TestDialects_EnvVar(t *testing.T) {
 	}
 }
 
-// An owner applies its manifest again, without the variables and annotations: the webhook restores both, and no pod is replaced.
+// An owner applies its manifest again, without the variables and annotations: both are restored, and no pod is replaced.
 // If Reloader sets a variable, that is a restart, which is recorded: there is no other.
 func TestDialects_EnvVarOutlastsTheOwner(t *testing.T) {
 	t.Parallel()

@@ -54,12 +54,8 @@ var flows = map[string]struct {
 	allowed, withAddresses bool
 }{
 	"kube-apiserver calls the API":                         {flow{true, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
-	"kube-apiserver calls the webhook":                     {flow{true, kubeAPIServer, 9443, corev1.ProtocolTCP}, true, true},
 	"Prometheus scrapes":                                   {flow{true, prometheus, 6443, corev1.ProtocolTCP}, true, true},
-	"Prometheus calls the webhook":                         {flow{true, prometheus, 9443, corev1.ProtocolTCP}, true, false},
 	"a stranger calls the API":                             {flow{true, stranger, 6443, corev1.ProtocolTCP}, true, false},
-	"a stranger calls the webhook":                         {flow{true, stranger, 9443, corev1.ProtocolTCP}, true, false},
-	"another node calls the webhook":                       {flow{true, otherNode, 9443, corev1.ProtocolTCP}, true, false},
 	"a stranger tries another port":                        {flow{true, stranger, 8080, corev1.ProtocolTCP}, false, false},
 	"kube-apiserver tries another port":                    {flow{true, kubeAPIServer, 8080, corev1.ProtocolTCP}, false, false},
 	"a stranger sends UDP":                                 {flow{true, stranger, 6443, corev1.ProtocolUDP}, false, false},
