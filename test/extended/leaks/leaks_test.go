@@ -340,7 +340,7 @@ var everyClient = []string{
 	"/namespaces/kube-system/configmaps?", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "validatingadmissionpolicies",
 	"validatingwebhookconfigurations", "/api/v1/configmaps?", "/api/v1/secrets?", "/apis/apps/v1/deployments?", "/api/v1/pods?",
 	"/namespaces/configdep-system/secrets/" + keySecret, "/namespaces/configdep-system/secrets/" + install.CertificateSecret,
-	"/apis/apiregistration.k8s.io/v1/apiservices", "mutatingwebhookconfigurations",
+	"/apis/apiregistration.k8s.io/v1/apiservices",
 	"/namespaces/configdep-system/leases", "/events", "/version", "/namespaces/shop/deployments/web", "/namespaces/shop/replicasets?",
 	"/namespaces/shop/pods?", "/eviction",
 }
