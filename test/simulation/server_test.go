@@ -59,8 +59,8 @@ type server struct {
 type stream struct {
 	listed bool
 	again  time.Time // when it was listed again; zero: it was not
-	relist bool // the watch has ended
-	held   bool // no event arrives
+	relist bool      // the watch has ended
+	held   bool      // no event arrives
 	queue  []event
 	heard  time.Time // when anything of it last arrived
 }
