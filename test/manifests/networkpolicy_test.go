@@ -30,7 +30,6 @@ type peer struct {
 var (
 	kubeAPIServer = peer{address: "10.0.0.2"}
 	serviceIP     = peer{address: "10.96.0.1"} // of kube-apiserver, for network plugins that apply policies before the Service's address is translated
-	otherNode     = peer{address: "10.0.1.7"}
 	internet      = peer{address: "203.0.113.7"}
 	prometheus    = peer{"10.244.1.9", "monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}}
 	stranger      = peer{"10.244.1.66", "shop", labels.Set{"app": "web"}}
