@@ -163,6 +163,7 @@ func TestAnnotations(t *testing.T) {
 		"opting out":             {ours, marks{on(policy.ReloadAnnotation, "off"), nil}, marks{on(policy.ReloadAnnotation, "off"), nil}, "", "", ""},
 		"opting out by removing": {ours, marks{nil, on("example.com/x", "y")}, marks{on(hash, "h", sources, "s", last, "l", fields, "f", pods, "p"), ours.template}, "", "", ""},
 		"by configdep":           {ours, marks{on("note", "new"), nil}, marks{on("note", "new"), nil}, "", account, ""},
+		"by another configdep":   {ours, marks{on("note", "new"), nil}, marks{on("note", "new"), nil}, "", "", "configdep"},
 		"by Reloader": {
 			marks{on(hash, "h"), on(hash, "h", from, "r")}, marks{on(hash, "h"), on(hash, "h", from, "R")}, marks{on(hash, "h"), on(hash, "h", from, "R")}, "", "", "Reloader",
 		},

@@ -427,11 +427,23 @@ func TestAnnotations_OfCustomResources(t *testing.T) {
 					return &unstructured.Unstructured{Object: o}
 				}
 				before := of(record.ConfigHashAnnotation, "h")
+				none := of()
+				if path != nil {
+					put(none.Object, nil, append(slices.Clone(path), "metadata", "annotations")...)
+				}
 				for _, version := range k.Versions {
 					resource := k.Resource.GroupResource().WithVersion(version)
-					r := &request{resource: resource, user: "kim", old: before, new: of()}
-					if diff := cmp.Diff(before, keeperOf(t, file, resource).admit(t, r)); diff != "" {
-						t.Errorf("version %s (-want +got):\n%s", version, diff)
+					for what, now := range map[string]*unstructured.Unstructured{"no annotations": of(), "null": none} {
+						r := &request{resource: resource, user: "kim", old: before, new: now}
+						if diff := cmp.Diff(before, keeperOf(t, file, resource).admit(t, r)); diff != "" {
+							t.Errorf("version %s, %s (-want +got):\n%s", version, what, diff)
+						}
+					}
+					if k.Traits.Restart == nil { // by its pod template
+						r := &request{resource: resource, user: account, old: none, new: before}
+						if refusal := compile(t, readFrom(t, file)[customPolicy]).refusal(t, r); refusal != "" {
+							t.Errorf("version %s, the first restart of a template with null: %s", version, refusal)
+						}
 					}
 				}
 			})

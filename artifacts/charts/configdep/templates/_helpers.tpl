@@ -146,6 +146,11 @@ Kubernetes' own types have no index. */ -}}
 {{- end -}}
 {{- end }}
 
+{{- /* The map at such a path; {}: it is absent or null. */ -}}
+{{- define "configdep.mapAt" -}}
+[dyn({{ include "configdep.at" . }}.orValue({}))].map(m, m == null ? dyn({}) : m)[0]
+{{- end }}
+
 {{- /* A text in CEL. Names in paths have no quotation marks. */ -}}
 {{- define "configdep.quoted" -}}
 '{{ replace "\\" "\\\\" . }}'
