@@ -45,7 +45,7 @@ func TestAgent_Server(t *testing.T) {
 			return nil
 		})
 	}
-	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.") //DBG
+	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.")
 	var pods *corev1.PodList
 	await.Until(t, "there are two pods", func(ctx context.Context) (err error) {
 		if pods, err = kube.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"}); err == nil && len(pods.Items) != 2 {
