@@ -441,7 +441,7 @@ func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
 			continue
 		}
 		if entry, known := e.Record.Sources[t.id]; known {
-			if told, missed := e.missedBy(&entry); missed.After(told) {
+			if told, missed := e.missedBy(&entry); missed.After(told) && missed.After(j.now) { // later, what reached a pod although it seems stale is over
 				until = later(until, missed)
 			}
 		}

@@ -30,6 +30,7 @@ type Judgement struct {
 	// Again: a pod has the hash of the current content, and may not have read it. A template with this hash alone could keep it.
 	Again bool
 
+	now     time.Time
 	due     []*due          // in the order of the sources
 	unread  map[string]bool // the IDs of sources that a container has not read, or may not have
 	pending int             // pods that are being deleted
@@ -124,7 +125,7 @@ const maxJudged = 500_000
 
 // judge judges all pods of the workload.
 func (e *Evaluation) judge(j *judge.Judge) *Judgement {
-	out := &Judgement{StalePods: make([]int, len(e.Sources)), unread: map[string]bool{}, Reason: judge.ReasonNothingRead}
+	out := &Judgement{now: j.Now, StalePods: make([]int, len(e.Sources)), unread: map[string]bool{}, Reason: judge.ReasonNothingRead}
 	if len(e.Sources) == 0 { // changes of its pods are not told
 		return out
 	}

@@ -23,6 +23,7 @@ const (
 	releaseLimit = 4
 )
 
+// allDoubts reports whether it is certain of no container that it has not read the content.
 func allDoubts(changes []*due) bool {
 	return !slices.ContainsFunc(changes, func(c *due) bool { return !c.doubt })
 }
