@@ -11,11 +11,11 @@
 #   WAIT      false: do not wait for anything to be ready    true
 #   TIMEOUT   how long each wait may take                    180s
 #
-# The server makes its serving certificate, and fills in caBundle of the APIService and of
-# the webhooks. No manifest holds it, so that applying them again leaves it alone.
+# The server makes its serving certificate, and fills in caBundle of the APIService. No manifest
+# holds it, so that applying them again leaves it alone.
 #
 # The order matters. An APIService without a backend makes discovery fail in part, for
-# every client, and a webhook without one costs time; so they come once the server is ready.
+# every client, so it comes once the server is ready.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -58,15 +58,20 @@ patches:
     kind: APIService
     metadata: {name: $apiservice}
     \$patch: delete
-- target: {kind: MutatingWebhookConfiguration, name: $name}
+END
+if [[ $("$kubectl" get --raw /apis/admissionregistration.k8s.io/v1) != *'"mutatingadmissionpolicies"'* ]]; then
+  say "without artifacts/base/annotations.yaml, which needs Kubernetes 1.36"
+  cat >>"$tmp/all/kustomization.yaml" <<END
+- target: {kind: MutatingAdmissionPolicy.*}
   patch: |
     apiVersion: admissionregistration.k8s.io/v1
-    kind: MutatingWebhookConfiguration
-    metadata: {name: $name}
+    kind: MutatingAdmissionPolicy
+    metadata: {name: any}
     \$patch: delete
 END
+fi
 
-say "applying everything of artifacts/base but the APIService and the webhooks, with image $image"
+say "applying everything of artifacts/base but the APIService, with image $image"
 "$kubectl" apply -k "$tmp/server"
 if [[ $wait == true ]]; then
   say "waiting for the server to be ready, at most $timeout"
@@ -76,7 +81,7 @@ if [[ $wait == true ]]; then
   fi
 fi
 
-say "applying the APIService and the webhooks, which open the API"
+say "applying the APIService, which opens the API"
 "$kubectl" apply -k "$tmp/all" | sed '/ unchanged$/d'
 if [[ $wait == true ]]; then
   say "waiting for the API to be available, at most $timeout"

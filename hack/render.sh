@@ -4,8 +4,8 @@
 
 # Renders the Helm chart, which is the source of all manifests.
 #
-#   hack/render.sh          the chart without values, into artifacts/base/configdep.yaml, which is checked in: kustomize and
-#                           the manifests of a release use it (make manifests)
+#   hack/render.sh          the chart without values, into artifacts/base, which is checked in: kustomize and the manifests of
+#                           a release use it (make manifests). What needs Kubernetes 1.36 is a file of its own.
 #   hack/render.sh FOLDER   the chart with each values file of its folder ci, into FOLDER: package test/manifests tries
 #                           them all
 #
@@ -25,11 +25,13 @@ render() { hack/helm.sh template configdep "$chart" --namespace configdep-system
 
 if [[ ! ${1:-} ]]; then
   # Without what concerns a release of Helm alone.
-  {
+  base() {
     echo "# Rendered from $chart by hack/render.sh (make manifests). DO NOT EDIT."
-    render | sed -E -e '/^# Source: /d' -e '/^ +(helm\.sh\/chart|app\.kubernetes\.io\/(instance|managed-by|version)): /d' \
+    render "$@" | sed -E -e '/^# Source: /d' -e '/^ +(helm\.sh\/chart|app\.kubernetes\.io\/(instance|managed-by|version)): /d' \
       -e '/^  annotations:$/{' -e 'N' -e '/helm\.sh\/resource-policy: keep$/d' -e '}'
-  } >artifacts/base/configdep.yaml
+  }
+  base >artifacts/base/configdep.yaml
+  base --set mutatingAdmissionPolicies.enabled=true --show-only templates/mutatingadmissionpolicies.yaml >artifacts/base/annotations.yaml
   exit
 fi
 

@@ -13,7 +13,6 @@
 #
 # The order matters. While an APIService is there whose server is not, discovery fails in
 # part, and no namespace of the cluster can finish its deletion: the server's own neither.
-# Webhooks without a server would delay the requests of others.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,10 +24,10 @@ say() { printf 'undeploy: %s\n' "$*"; }
 say "deleting the APIService, and waiting until it is gone"
 "$kubectl" delete apiservice v1alpha1.configdep.io --ignore-not-found --wait=true --timeout="$timeout"
 
-say "deleting the MutatingWebhookConfiguration"
-"$kubectl" delete mutatingwebhookconfiguration configdep-apiserver --ignore-not-found --wait=true --timeout="$timeout"
-
 say "deleting the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
-"$kubectl" delete -k artifacts/base --ignore-not-found --wait=true --timeout="$timeout"
+files=(-f artifacts/base/namespace.yaml -f artifacts/base/configdep.yaml)
+# Kubernetes below 1.36 does not know the kinds of this one.
+[[ $("$kubectl" get --raw /apis/admissionregistration.k8s.io/v1) != *'"mutatingadmissionpolicies"'* ]] || files+=(-f artifacts/base/annotations.yaml)
+"$kubectl" delete "${files[@]}" --ignore-not-found --wait=true --timeout="$timeout"
 
 say "done; workloads run on, and keep their configdep.io annotations"

@@ -38,7 +38,7 @@ func newCertificates(o options.Completed, client kubernetes.Interface, dynamicCl
 		return c
 	}
 	c.bundles = certificate.NewBundles(dynamicClient, certificate.Targets{
-		APIService: apiService, WebhookConfiguration: o.Certificate.WebhookConfiguration, Namespace: o.Namespace, ConfigMap: caConfigMap,
+		APIService: apiService, Namespace: o.Namespace, ConfigMap: caConfigMap,
 	})
 	if o.Certificate.Manage {
 		c.stored = o.Certificate.Secret

@@ -19,7 +19,6 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver/filters"
 	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/apiserver/plainhttp"
-	"github.com/configdep/configdep/pkg/apiserver/webhook"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
@@ -59,8 +58,6 @@ type ExtraConfig struct {
 	plain          []plainhttp.Server
 	key            *sharedsecret.Secret // of the hashes
 	certificates   *certificates
-	webhook        *webhook.Webhook
-	exemptions     webhook.Exemptions
 	notifications  notifications
 	unregistration *unregistration
 }
@@ -101,7 +98,7 @@ func NewConfig(o options.Completed) (*Config, error) {
 }
 
 // maxBody limits the body of a request to the API, in bytes. The only one is a Reload, which is far smaller; decoded, a
-// body may be many times larger. The webhook has limits of its own.
+// body may be many times larger.
 const maxBody = 64 << 10
 
 // applyGeneric applies the options of the generic API server, in the order in which they
@@ -171,7 +168,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		key:               ingest.NewKeySecret(client, o.Namespace),
 		unregistration:    &unregistration{client, dynamicClient, o.Namespace},
 	}
-	if c.Reader, err = ingest.NewReader(config, c.Scope, o.VersionLag); err != nil {
+	if c.Reader, err = ingest.NewReader(config, o.VersionLag); err != nil {
 		return nil, err
 	}
 	if c.Workloads, err = workload.NewClient(config, client); err != nil {
@@ -180,12 +177,6 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	c.Workloads.Kinds = c.Scope.Kinds
 	c.Workloads.WithoutJobs = slices.Contains(c.Scope.IgnoredWorkloads, kind.Job)
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
-	if c.webhook, err = webhook.New(o, generic.SecureServing, client); err != nil {
-		return nil, err
-	}
-	if c.exemptions, err = webhook.NewExemptions(o); err != nil {
-		return nil, err
-	}
 	c.notifications, err = newNotifications(o.Destinations())
 	return c, err
 }

@@ -6,9 +6,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,15 +17,12 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
@@ -45,16 +40,11 @@ type Server struct {
 	resources    resources
 	controller   *controller.Controller
 	broadcaster  record.EventBroadcaster
-	namespaces   corev1listers.NamespaceLister
 }
 
 // New returns a Server that is ready to run.
 func (c CompletedConfig) New() (*Server, error) {
-	s := &Server{
-		config:      c.completedConfig,
-		broadcaster: record.NewBroadcaster(),
-		namespaces:  c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
-	}
+	s := &Server{config: c.completedConfig, broadcaster: record.NewBroadcaster()}
 	sinks := notify.Sinks{
 		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"}), Kinds: c.Scope.Kinds},
 		notify.Metrics{},
@@ -63,7 +53,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		sinks = append(sinks, n)
 	}
 	s.controller = controller.New(controller.Config{
-		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads,
+		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, AdmissionPolicy: c.Lease + "-annotations",
 	})
 	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, clock.RealClock{})
 	s.resources = newResources(s.dependencies, c.Scope.Kinds)
@@ -105,9 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup
-	feeding.Go(func() {
-		s.index.Run(feed, s.config.Reader, s.config.key, s.begin)
-	})
+	feeding.Go(func() { s.index.Run(feed, s.config.Reader, s.config.key, s.resources.reset) })
 	for _, resource := range s.resources {
 		feeding.Go(func() { resource.view.Run(feed) })
 	}
@@ -128,32 +116,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := checkKubernetes(ctx, s.config.Client.Discovery()); err != nil {
 		return err
 	}
-	if err := s.config.webhook.Start(feed, &feeding, s.reviews(), s.config.drain.WithClosing); err != nil {
-		return err
-	}
 	feeding.Go(func() { s.config.certificates.watch(feed) })
 	feeding.Go(func() { s.config.unregistration.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
 	defer leading.Wait()
 	s.config.drain.BeginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
-}
-
-// begin resets the server for a new key of the config hash.
-func (s *Server) begin(d *dependency.Digester) {
-	s.config.webhook.FollowKey(d)
-	s.resources.reset()
-}
-
-// reviews returns the handler of the webhook.
-func (s *Server) reviews() http.Handler {
-	return admission.NewHandler(admission.Config{
-		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces, Kinds: s.config.Scope.Kinds,
-		Dialects: s.config.Reload.Dialects, Observe: s.config.Reload.Observe,
-		Exempt: func(namespace string) bool {
-			return slices.Contains(s.config.Scope.IgnoredNamespaces, namespace) || s.config.exemptions.Exempt(namespace, s.namespaces)
-		},
-	})
 }
 
 // lead runs the controller and manages certificates, on one replica at a time. A replica
@@ -167,7 +135,6 @@ func (s *Server) lead(ctx context.Context) {
 	run := func(ctx context.Context) {
 		var wg sync.WaitGroup
 		wg.Go(func() { s.config.certificates.lead(ctx) })
-		wg.Go(func() { s.config.webhook.Lead(ctx) })
 		s.controller.Run(ctx, s.index)
 		wg.Wait()
 	}

@@ -8,7 +8,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"fmt"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -30,17 +30,14 @@ import (
 // fieldManager is the field manager of what is written.
 const fieldManager = "configdep"
 
-// APIServices and webhook configurations name the CAs of the server for kube-apiserver, ConfigMaps for
-// any other client.
+// APIServices name the CAs of the server for kube-apiserver, ConfigMaps for any other client.
 var (
-	APIServices           = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
-	configMaps            = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	APIServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// Bundles keeps caBundle correct in an APIService and in every webhook of a
-// MutatingWebhookConfiguration, and the same CAs in a ConfigMap. An object that does not exist is
-// correct; it is corrected once it exists.
+// Bundles keeps caBundle correct in an APIService, and the same CAs in a ConfigMap. An object that
+// does not exist is correct; it is corrected once it exists.
 type Bundles struct {
 	targets []*target
 	changed signal // something is in place, or no longer is
@@ -58,7 +55,7 @@ type wanted struct {
 // Targets are the objects that name the CAs of the server. An empty name means that there
 // is no such object.
 type Targets struct {
-	APIService, WebhookConfiguration string
+	APIService string
 	// ConfigMap, in Namespace, has the CAs in the entry ca.crt.
 	Namespace, ConfigMap string
 }
@@ -66,16 +63,15 @@ type Targets struct {
 // NewBundles creates a Bundles for objects.
 func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	b := &Bundles{changed: newSignal()}
-	add := func(resource schema.GroupVersionResource, namespace, name string, places func(*unstructured.Unstructured) []place) {
+	add := func(resource schema.GroupVersionResource, namespace, name string, place func(*unstructured.Unstructured) place) {
 		if name != "" {
 			b.targets = append(b.targets, &target{
-				client: client, objects: client.Resource(resource).Namespace(namespace), resource: resource.Resource, name: name, places: places, wake: newSignal(), bundles: b,
+				client: client, objects: client.Resource(resource).Namespace(namespace), resource: resource.Resource, name: name, place: place, wake: newSignal(), bundles: b,
 			})
 		}
 	}
-	add(APIServices, "", targets.APIService, apiServicePlaces)
-	add(webhookConfigurations, "", targets.WebhookConfiguration, webhookPlaces)
-	add(configMaps, targets.Namespace, targets.ConfigMap, configMapPlaces)
+	add(APIServices, "", targets.APIService, apiServicePlace)
+	add(configMaps, targets.Namespace, targets.ConfigMap, configMapPlace)
 	return b
 }
 
@@ -166,7 +162,7 @@ type target struct {
 	objects  dynamic.ResourceInterface
 	resource string
 	name     string
-	places   func(*unstructured.Unstructured) []place
+	place    func(*unstructured.Unstructured) place
 	wake     signal
 	bundles  *Bundles
 
@@ -183,38 +179,22 @@ type place struct {
 	value   func(bundle []byte) any // what is added there for a bundle
 }
 
-func encoded(bundle []byte) any { return base64.StdEncoding.EncodeToString(bundle) }
-
-func apiServicePlaces(o *unstructured.Unstructured) []place {
-	return []place{{"/spec/caBundle", bundleOf(o.Object, "spec", "caBundle"), encoded}}
-}
-
-func webhookPlaces(o *unstructured.Unstructured) (places []place) {
-	webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
-	for i, w := range webhooks {
-		if w, ok := w.(map[string]any); ok {
-			places = append(places, place{fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundleOf(w, "clientConfig", "caBundle"), encoded})
-		}
-	}
-	return places
-}
-
-// configMapPlaces returns one place: the entry, or all data of a ConfigMap that has none.
-func configMapPlaces(o *unstructured.Unstructured) []place {
-	text, _, _ := unstructured.NestedString(o.Object, "data", bundleEntry)
-	if data, _, _ := unstructured.NestedMap(o.Object, "data"); data == nil {
-		return []place{{"/data", nil, func(bundle []byte) any { return map[string]any{bundleEntry: string(bundle)} }}}
-	}
-	return []place{{"/data/" + bundleEntry, []byte(text), func(bundle []byte) any { return string(bundle) }}}
-}
-
-func bundleOf(o map[string]any, path ...string) []byte {
-	encoded, _, _ := unstructured.NestedString(o, path...)
+func apiServicePlace(o *unstructured.Unstructured) place {
+	encoded, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle")
 	bundle, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil // not correct, so it is replaced
+		bundle = nil // not correct, so it is replaced
 	}
-	return bundle
+	return place{"/spec/caBundle", bundle, func(bundle []byte) any { return base64.StdEncoding.EncodeToString(bundle) }}
+}
+
+// configMapPlace returns the entry, or all data of a ConfigMap that has none.
+func configMapPlace(o *unstructured.Unstructured) place {
+	text, _, _ := unstructured.NestedString(o.Object, "data", bundleEntry)
+	if data, _, _ := unstructured.NestedMap(o.Object, "data"); data == nil {
+		return place{"/data", nil, func(bundle []byte) any { return map[string]any{bundleEntry: string(bundle)} }}
+	}
+	return place{"/data/" + bundleEntry, []byte(text), func(bundle []byte) any { return string(bundle) }}
 }
 
 // watch observes the object.
@@ -267,9 +247,7 @@ func (t *target) missedAtFirst(ca *x509.Certificate) bool {
 // trustedBy reports whether a state of the object trusts a CA. A missing object counts as
 // trusting it.
 func (t *target) trustedBy(o *unstructured.Unstructured, ca *x509.Certificate) bool {
-	return o == nil || !slices.ContainsFunc(t.places(o), func(p place) bool {
-		return !slices.ContainsFunc(parseCerts(p.bundle), ca.Equal)
-	})
+	return o == nil || slices.ContainsFunc(parseCerts(t.place(o).bundle), ca.Equal)
 }
 
 // patch returns a JSON patch that corrects the object, or nil if it is correct.
@@ -280,16 +258,12 @@ func (t *target) patch() ([]byte, error) {
 	if t.seen == nil || len(want.bundle) == 0 {
 		return nil, nil
 	}
-	operations := []jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion())}
-	for _, p := range t.places(t.seen) {
-		if right := want.over(p.bundle, time.Now()); !bytes.Equal(p.bundle, right) {
-			operations = append(operations, jsonpatch.Add(p.pointer, p.value(right)))
-		}
-	}
-	if len(operations) == 1 {
+	p := t.place(t.seen)
+	right := want.over(p.bundle, time.Now())
+	if bytes.Equal(p.bundle, right) {
 		return nil, nil
 	}
-	return jsonpatch.Marshal(operations)
+	return json.Marshal([]jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion()), jsonpatch.Add(p.pointer, p.value(right))})
 }
 
 // run corrects the object whenever it is not correct.

@@ -5,7 +5,6 @@ package certificate
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,28 +21,13 @@ import (
 )
 
 func apiService(bundle string) *unstructured.Unstructured {
-	spec := map[string]any{"group": "configdep.io", "version": "v1alpha1"}
+	spec := map[string]any{"group": "configdep.io", "version": "v1alpha1", "newField": int64(2)}
 	if bundle != "" {
 		spec["caBundle"] = bundle
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": ours, "resourceVersion": "1"}, "spec": spec,
-	}}
-}
-
-func webhooks(bundles ...string) *unstructured.Unstructured {
-	var list []any
-	for i, b := range bundles {
-		client := map[string]any{"service": map[string]any{"name": "x"}, "newField": int64(i)}
-		if b != "" {
-			client["caBundle"] = b
-		}
-		list = append(list, map[string]any{"name": fmt.Sprintf("w%d.configdep.io", i), "clientConfig": client})
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-		"metadata": map[string]any{"name": "configdep-apiserver", "resourceVersion": "1"}, "webhooks": list,
 	}}
 }
 
@@ -58,32 +42,26 @@ func configMap(data map[string]any) *unstructured.Unstructured {
 	return o
 }
 
-var everyTarget = Targets{APIService: ours, WebhookConfiguration: "configdep-apiserver", Namespace: home, ConfigMap: "configdep-serving-ca"}
+var everyTarget = Targets{APIService: ours, Namespace: home, ConfigMap: "configdep-serving-ca"}
 
 func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		APIServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList", configMaps: "ConfigMapList",
+		APIServices: "APIServiceList", configMaps: "ConfigMapList",
 	}, objects...)
 }
 
-// inCluster returns the bundles in an object.
-func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundles []string) {
+// inCluster returns the bundle in an object.
+func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundle string) {
 	t.Helper()
-	namespace, places := "", apiServicePlaces
-	switch resource {
-	case webhookConfigurations:
-		places = webhookPlaces
-	case configMaps:
-		namespace, places = home, configMapPlaces
+	namespace, place := "", apiServicePlace
+	if resource == configMaps {
+		namespace, place = home, configMapPlace
 	}
 	o, err := client.Resource(resource).Namespace(namespace).Get(t.Context(), object, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range places(o) {
-		bundles = append(bundles, string(p.bundle))
-	}
-	return bundles
+	return string(place(o).bundle)
 }
 
 func patches(client *dynamicfake.FakeDynamicClient) (n int) {
@@ -99,7 +77,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 	bundle := string(next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle)
 	other := next(t, usual, Content{}, nowhere, time.Now()).Content
 	synctest.Test(t, func(t *testing.T) {
-		client := newDynamic(apiService(""), webhooks("", "b3RoZXI=", "***"), apiServiceOfAnother(), configMap(nil))
+		client := newDynamic(apiService("***"), apiServiceOfAnother(), configMap(nil))
 		b := NewBundles(client, everyTarget)
 		background(t, b.Run)
 		synctest.Wait()
@@ -110,18 +88,15 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		check := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff([]string{want}, inCluster(t, client, APIServices, ours)); diff != "" {
+			if diff := cmp.Diff(want, inCluster(t, client, APIServices, ours)); diff != "" {
 				t.Errorf("APIService (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{want, want, want}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
-				t.Errorf("webhooks (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{want}, inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
+			if diff := cmp.Diff(want, inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
 				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 		}
 		check(bundle)
-		if diff := cmp.Diff([]string{""}, inCluster(t, client, APIServices, "v1.other.io")); diff != "" {
+		if diff := cmp.Diff("", inCluster(t, client, APIServices, "v1.other.io")); diff != "" {
 			t.Errorf("another APIService (-want +got):\n%s", diff)
 		}
 		ca := parseCerts([]byte(bundle))[0]
@@ -130,15 +105,14 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 			t.Error("the objects were not read")
 		}
 		// Fields of other clients in an object are kept.
-		o, err := client.Resource(webhookConfigurations).Get(t.Context(), "configdep-apiserver", metav1.GetOptions{})
+		o, err := client.Resource(APIServices).Get(t.Context(), ours, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
-		if got := list[2].(map[string]any)["clientConfig"].(map[string]any)["newField"]; got != int64(2) {
+		if got, _, _ := unstructured.NestedInt64(o.Object, "spec", "newField"); got != 2 {
 			t.Errorf("unknown field = %v, want it unchanged", got)
 		}
-		if n := patches(client); n != 3 {
+		if n := patches(client); n != 2 {
 			t.Errorf("got %d patches", n)
 		}
 		// Changes of the bundle are corrected immediately.
@@ -150,8 +124,6 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 			}
 		}
 		replace(APIServices, apiService("b3RoZXI="))
-		check(bundle)
-		replace(webhookConfigurations, webhooks("", "", ""))
 		check(bundle)
 		for _, data := range []map[string]any{nil, {}, {"ca.crt": "other"}, {"note": "mine"}} {
 			replace(configMaps, configMap(data))
@@ -219,7 +191,7 @@ func TestARightIsMissing(t *testing.T) {
 				}
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
-				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
+				if diff := cmp.Diff(string(c.Bundle), inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
 					t.Errorf("corrected object (-want +got):\n%s", diff)
 				}
 			})

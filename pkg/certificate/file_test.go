@@ -28,20 +28,17 @@ func TestTheBundleFollowsAFile(t *testing.T) {
 	two := next(t, usual, Content{}, nowhere, time.Now()).Content
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	synctest.Test(t, func(t *testing.T) {
-		client := newDynamic(apiService(""), webhooks(""), configMap(nil))
+		client := newDynamic(apiService(""), configMap(nil))
 		b := NewBundles(client, everyTarget)
 		background(t, func(ctx context.Context) { Follow(ctx, path, b) })
 		check := func(want []byte) {
 			t.Helper()
 			<-time.After(2 * reread)
 			synctest.Wait()
-			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, APIServices, ours)); diff != "" {
+			if diff := cmp.Diff(string(want), inCluster(t, client, APIServices, ours)); diff != "" {
 				t.Errorf("APIService (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
-				t.Errorf("webhook (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
+			if diff := cmp.Diff(string(want), inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
 				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 		}

@@ -32,7 +32,7 @@ import (
 func TestTheLeaderRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Profile{Names: usual.Names, Lifetime: 20 * time.Second, CALifetime: time.Minute}
-		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""), webhooks(""))
+		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""), configMap(nil))
 		var replicas []*Store
 		for range 2 {
 			s := NewStore(client, home, name, p)
@@ -54,7 +54,7 @@ func TestTheLeaderRenews(t *testing.T) {
 				for _, ca := range parseCerts(c.Bundle) {
 					cas[Fingerprint(ca)] = true
 				}
-				for _, bundle := range append(inCluster(t, objects, APIServices, ours), inCluster(t, objects, webhookConfigurations, "configdep-apiserver")...) {
+				for _, bundle := range []string{inCluster(t, objects, APIServices, ours), inCluster(t, objects, configMaps, "configdep-serving-ca")} {
 					if err := serves(&c, []byte(bundle), time.Now()); err != nil {
 						t.Errorf("round %d: %v", i, err)
 					}
@@ -117,7 +117,7 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 		refuse.Store(false)
 		<-time.After(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, objects, APIServices, ours)); diff != "" || cas(c) != 2 {
+		if diff := cmp.Diff(string(c.Bundle), inCluster(t, objects, APIServices, ours)); diff != "" || cas(c) != 2 {
 			t.Errorf("%d CAs (-want +got):\n%s", cas(c), diff)
 		}
 	})
@@ -141,7 +141,7 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(current.Bundle, stranger.Bundle))))
 		trusts := func(c *Content) bool {
 			t.Helper()
-			bundle := inCluster(t, objects, APIServices, ours)[0]
+			bundle := inCluster(t, objects, APIServices, ours)
 			return serves(c, []byte(bundle), time.Now()) == nil
 		}
 
@@ -208,7 +208,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(stranger.Bundle, current.Bundle))))
 		trusts := func(c *Content) bool {
 			t.Helper()
-			bundle := inCluster(t, objects, APIServices, ours)[0]
+			bundle := inCluster(t, objects, APIServices, ours)
 			return serves(c, []byte(bundle), time.Now()) == nil
 		}
 		s := replica(t, client)

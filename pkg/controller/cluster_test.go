@@ -98,7 +98,7 @@ func inCluster(t *testing.T, test func(*cluster)) {
 // newProcess creates a controller and an empty index.
 func (c *cluster) newProcess() {
 	c.controller = New(Config{
-		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2,
+		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2, AdmissionPolicy: "configdep-apiserver-annotations",
 	})
 	index := ingest.NewIndex(c.clock, c.controller)
 	index.SetDefaults(c.defaults)

@@ -30,6 +30,8 @@ type Config struct {
 	Clock clock.WithTicker
 	// Workers is the number of workloads that are handled at the same time.
 	Workers int
+	// AdmissionPolicy is the name of the MutatingAdmissionPolicy that keeps annotations on workloads.
+	AdmissionPolicy string
 }
 
 // Controller restarts workloads. It is a sink of the index, and idle until Run.
@@ -70,6 +72,8 @@ type note struct {
 	managed    bool
 	declaredBy string
 	pace       pace
+	// rewrites is how many of the workload's rewrites have been counted.
+	rewrites int
 }
 
 // lostAfter is how long our write may take to come back through the index. After that, it is regarded as

@@ -18,6 +18,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -56,6 +57,7 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 	if s.workload != nil { // else our own write is waited for
 		c.tellBlocked(n, s)
 		c.tellUnmanaged(n, s)
+		c.tellRewrites(n, s.workload)
 	}
 	if s.Action == decide.None {
 		if !s.Stale {
@@ -298,6 +300,21 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 		c.notify(s.workload, notify.SwitchedOff, "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
+}
+
+// toldRewrites is after how many rewrites an event says so: one may be that of a user who went back.
+const toldRewrites = 2
+
+// tellRewrites counts how often the owner of a workload has removed the hash from its pod template, which the admission policy would have kept there.
+func (c *Controller) tellRewrites(n *note, w *dependency.Workload) {
+	before := min(n.rewrites, w.Rewrites) // it may have been created again
+	n.rewrites = w.Rewrites
+	metrics.Rewrites(w.Namespace, w.Rewrites-before)
+	if before < toldRewrites && w.Rewrites >= toldRewrites {
+		c.notify(w, notify.Reverted, fmt.Sprintf(
+			"Other clients write this %s without the annotation %s on its pod template, and each time its pods are restarted for nothing. "+
+				"The MutatingAdmissionPolicy %s, which keeps it there, is not installed or cannot be evaluated.", w.Kind, record.ConfigHashAnnotation, c.AdmissionPolicy))
+	}
 }
 
 // whyOff says what declares that automatic restarts are off, and what declared the mode before, if that was something else.

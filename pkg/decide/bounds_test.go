@@ -63,7 +63,7 @@ func longestList() string {
 func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
 	long := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Repeat("secret/a,", 25_000)}
 	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{Meta: &metav1.ObjectMeta{Annotations: long}, Template: &corev1.PodTemplateSpec{}})
-	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.Dialects(nil).ReadNamespace(long, nil, true)} {
+	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.Dialects(nil).ReadNamespace(long, true)} {
 		if n := len(kept[policy.SourcesAnnotation]); n != 67_585 {
 			t.Errorf("%s: %d bytes are kept", where, n)
 		}
@@ -132,27 +132,6 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 	}
 	if p := named(51); len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0], "have 1, which count as 200 (a regular expression counts as 1 plus its length); multiplied by the 101 sources that the pod template and configdep.io/sources name, this exceeds 20000") {
 		t.Errorf("101 sources: problems = %q, want one", p.Problems)
-	}
-}
-
-// For a caller who must not learn which names exist, the action is determined without matching patterns against names.
-func TestPrepare_LooksAtNoSource(t *testing.T) {
-	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
-	x.annotate(policy.SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
-	e := x.known().Prepare(x.workload())
-	if len(e.Sources) != 0 || len(e.Globs) != 0 || e.Hash != "" {
-		t.Errorf("the prepared evaluation has %d sources, %d globs and hash %q, want none", len(e.Sources), len(e.Globs), e.Hash)
-	}
-	whole := x.known().Evaluate(x.workload())
-	if len(whole.Sources) != 2 || len(whole.Globs) != 2 {
-		t.Errorf("the whole evaluation has %d sources and %d globs", len(whole.Sources), len(whole.Globs))
-	}
-	before, after := decide.Admission{Evaluation: e, NewTemplate: true}, decide.Admission{Evaluation: whole, NewTemplate: true}
-	if got, want := before.Action(), after.Action(); got != want || got.Records() {
-		t.Errorf("without sources, action = %s, want %s as with sources", got, want)
-	}
-	if diff := cmp.Diff(whole.Policy, e.Policy); diff != "" {
-		t.Errorf("policy (-whole +prepared):\n%s", diff)
 	}
 }
 

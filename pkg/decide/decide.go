@@ -479,7 +479,7 @@ func (e *Evaluation) unknown(j *Judgement) string {
 	case judge.ReasonOlderTemplate:
 		why = "they have an older pod template"
 	case judge.ReasonTooManyPods:
-		why = "so many pods with so many sources are not all looked at"
+		why = fmt.Sprintf("at most %d containers and sources are compared, and the workload has more", maxJudged)
 	}
 	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names))
 }

@@ -73,14 +73,6 @@ type Index interface {
 
 // Evaluate applies the effective policy to a workload.
 func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
-	e := v.Prepare(w)
-	e.Complete()
-	return e
-}
-
-// Prepare is the part of Evaluate that depends on annotations only, and whose cost is proportional to them: the
-// policy and the record. Sources, Globs, Hash and Agents are set by Complete.
-func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
 	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults}
 	p := &e.Policy // not a copy, which would be allocated, too
@@ -92,11 +84,11 @@ func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.RefuseGlobs()
 	}
+	e.evaluateSources()
 	return e
 }
 
-// Complete evaluates the sources.
-func (e *Evaluation) Complete() {
+func (e *Evaluation) evaluateSources() {
 	g, w, p := e.graph, e.Workload, &e.Policy
 	references, matchers := g.References(w, append(e.expand(), p.Sources...)), p.Matchers()
 	e.Sources = make([]Source, len(references))

@@ -186,24 +186,3 @@ func TestDecide_TypeChanges(t *testing.T) {
 		t.Errorf("the Secret is deleted again: decision = %+v, want state Blocked and reason SourceMissing", outcomeOf(d))
 	}
 }
-
-// The webhook neither looks up Secrets that are not read, nor treats them as missing.
-func TestAdmission_AbsentIsNoneThatIsNotRead(t *testing.T) {
-	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.Secret, "token"), envFrom(dependency.ConfigMap, "absent")))
-	x.unread = tokenType
-	x.restart()
-	x.set(token("token"))
-	absent := func() (names []string) {
-		for _, key := range x.admission(true, func(*appsv1.Deployment) {}).Absent() {
-			names = append(names, decide.IDOf(key.Kind, key.Name))
-		}
-		return names
-	}
-	if diff := cmp.Diff([]string{"ConfigMap/absent", "Secret/db"}, absent()); diff != "" {
-		t.Errorf("without tokens: absent sources (-want +got):\n%s", diff)
-	}
-	withoutSecrets(true)(x)
-	if diff := cmp.Diff([]string{"ConfigMap/absent"}, absent()); diff != "" {
-		t.Errorf("without Secrets: absent sources (-want +got):\n%s", diff)
-	}
-}

@@ -113,14 +113,3 @@ func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
 	g.setNamespace(n)
 	return true
 }
-
-// With returns the graph with some additional sources. It is for one answer: nothing of
-// it is kept, and it shares everything else with the graph.
-func (g *Graph) With(sources []*Source) *Graph {
-	with := *g
-	with.besides = make(map[SourceKey]*Source, len(sources))
-	for _, s := range sources {
-		with.besides[s.SourceKey] = s
-	}
-	return &with
-}

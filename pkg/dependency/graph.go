@@ -26,8 +26,6 @@ type Graph struct {
 	selectedByLabel bool
 	// complete is since when everything has been read, by this server's clock; zero: it has not.
 	complete time.Time
-	// besides are sources that are not in the cluster; see With.
-	besides map[SourceKey]*Source
 	// podStatuses are statuses of SecretProviderClasses, by name, and mounts the same in the order of compareMounts.
 	podStatuses, mounts tree[PodStatus, *PodStatus]
 	pods                pods
@@ -148,12 +146,7 @@ func (g *Graph) Terminating(w *Workload) bool {
 func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads.get(key) }
 
 // Source returns a source, or nil.
-func (g *Graph) Source(key SourceKey) *Source {
-	if s := g.besides[key]; s != nil {
-		return s
-	}
-	return g.sources.get(key)
-}
+func (g *Graph) Source(key SourceKey) *Source { return g.sources.get(key) }
 
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
@@ -244,16 +237,7 @@ func (g *Graph) EachWorkloadIn(namespace string, f func(*Workload)) {
 }
 
 // EachSource calls f for every source.
-func (g *Graph) EachSource(f func(*Source)) {
-	g.sources.each(func(s *Source) {
-		if g.besides[s.SourceKey] == nil {
-			f(s)
-		}
-	})
-	for _, s := range g.besides {
-		f(s)
-	}
-}
+func (g *Graph) EachSource(f func(*Source)) { g.sources.each(f) }
 
 // EachNamespace calls f with the name of every namespace that has other annotations of ours than one that has not been read,
 // or is being deleted.

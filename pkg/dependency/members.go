@@ -86,17 +86,8 @@ func (m *members) remove(s *Source) {
 func (g *Graph) membersOf(a *aggregate) *members {
 	m := a.members.Load()
 	if m == nil {
-		with := *g
-		with.besides = nil
-		m = with.lookUpMembers(a)
+		m = g.lookUpMembers(a)
 		a.members.Store(m)
-	}
-	for key, s := range g.besides {
-		if key.Namespace == a.id.namespace && key.Kind == a.id.Kind && a.names(key.Name) {
-			if m = m.after(g.sources.get(key), s); m == nil {
-				return g.lookUpMembers(a)
-			}
-		}
 	}
 	return m
 }
@@ -109,21 +100,13 @@ func (g *Graph) lookUpMembers(a *aggregate) *members {
 
 // eachNamed calls f for the sources that an aggregate names, ignored ones among them.
 func (g *Graph) eachNamed(a *aggregate, f func(*Source)) {
-	is := func(key *SourceKey) bool {
-		return key.Namespace == a.id.namespace && key.Kind == a.id.Kind && strings.HasPrefix(key.Name, a.matcher.prefix)
-	}
 	g.sources.from(SourceKey{a.id.Kind, a.id.namespace, a.matcher.prefix}, func(key *SourceKey, s *Source) bool {
-		if !is(key) {
+		if key.Namespace != a.id.namespace || key.Kind != a.id.Kind || !strings.HasPrefix(key.Name, a.matcher.prefix) {
 			return false
 		}
-		if a.names(key.Name) && g.besides[*key] == nil {
+		if a.names(key.Name) {
 			f(s)
 		}
 		return true
 	})
-	for key, s := range g.besides {
-		if is(&key) && a.names(key.Name) {
-			f(s)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -259,7 +260,7 @@ var templateFields = []string{`"f:template"`}
 
 // setTemplate notes the values that show whether the pod templates have changed.
 func (w *Workload) setTemplate(o *Object) {
-	w.template = fingerprint(o)
+	w.template, w.unannotated = fingerprints(o)
 	if w.Recurring { // another template starts nothing
 		w.template = 1
 	}
@@ -287,19 +288,23 @@ func containsAny(raw []byte, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(raw, []byte(name)) })
 }
 
-// fingerprint returns what stands for the pod templates of an object in this process; 0: they cannot be encoded.
-func fingerprint(o *Object) uint64 {
-	raw, err := o.Template.Marshal()
-	if err != nil {
-		return 0
-	}
-	for _, other := range o.Others {
-		more, err := other.Marshal()
+// fingerprints returns the fingerprint of the pod templates of a workload, and that of the same without the annotations of the first; 0: it has none.
+func fingerprints(o *Object) (all, unannotated uint64) {
+	first := *o.Template
+	first.Annotations = nil
+	var raw []byte
+	for _, of := range append([]*corev1.PodTemplateSpec{&first}, o.Others...) {
+		one, err := of.Marshal()
 		if err != nil {
-			return 0
+			return 0, 0
 		}
-		raw = binary.AppendUvarint(raw, uint64(len(more))) // so that nothing moves unseen from one to another
-		raw = append(raw, more...)
+		raw = append(binary.AppendUvarint(raw, uint64(len(one))), one...) // so that nothing moves unseen from one to another
 	}
-	return maphash.Bytes(seed, raw)
+	unannotated = maphash.Bytes(seed, raw)
+	for _, key := range slices.Sorted(maps.Keys(o.Template.Annotations)) {
+		for _, text := range []string{key, o.Template.Annotations[key]} {
+			raw = append(binary.AppendUvarint(raw, uint64(len(text))), text...)
+		}
+	}
+	return maphash.Bytes(seed, raw), unannotated
 }

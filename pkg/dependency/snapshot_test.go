@@ -114,21 +114,3 @@ func everythingIn(g *Graph) string {
 	}
 	return b.String()
 }
-
-// Sources that were looked up in addition to a graph take precedence over the ones in the graph.
-func TestGraph_WithAnotherVersion(t *testing.T) {
-	key := SourceKey{ConfigMap, "shop", "a"}
-	g := NewGraph()
-	g.SetSource(&Source{SourceKey: key, ResourceVersion: "1"})
-	with := g.With([]*Source{{SourceKey: key, ResourceVersion: "2"}})
-	var versions []string
-	with.EachSource(func(s *Source) { versions = append(versions, s.ResourceVersion) })
-	versions = append(versions, with.Source(key).ResourceVersion)
-	if diff := cmp.Diff([]string{"2", "2"}, versions); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
-	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
-	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil).Names()); diff != "" {
-		t.Errorf("sources of the glob (-want +got):\n%s", diff)
-	}
-}

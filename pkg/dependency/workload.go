@@ -66,6 +66,9 @@ type Workload struct {
 	PausedByRestart bool
 	// RecordDropped: another client has removed the record while the workload was opted in. Marks has it all the same.
 	RecordDropped bool
+	// Rewrites is how often this process saw another client remove the hash from the pod template and change nothing else of it but annotations, while the
+	// workload was opted in: each time, the pods were restarted for nothing.
+	Rewrites int
 
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
@@ -76,7 +79,8 @@ type Workload struct {
 	TemplateBy []FieldManager
 	// templateBy is the field manager that wrote the template last.
 	templateBy FieldManager
-	template   uint64 // the fingerprint of the pod template, in this process
+	// template is the fingerprint of the pod template, and unannotated of the same without annotations, in this process.
+	template, unannotated uint64
 }
 
 // Arrival is how an object was read.
@@ -109,6 +113,9 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 		if !w.Recurring && w.template != 0 && !previous.TemplateWritten.After(w.TemplateWritten) {
 			w.TemplateWritten, w.templateBy = previous.TemplateWritten, previous.templateBy
 		}
+	}
+	if w.Rewrites = previous.Rewrites; previous.OptedIn && w.unannotated != 0 && previous.unannotated == w.unannotated && previous.Marks.TemplateHash != "" && w.Marks.TemplateHash == "" {
+		w.Rewrites++
 	}
 	if previous.OptedIn && previous.Marks.Sources != "" && w.Marks.Sources == "" {
 		w.RecordDropped = true

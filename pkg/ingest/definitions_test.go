@@ -20,7 +20,7 @@ import (
 func TestDiscover(t *testing.T) {
 	api := newHarbour(t)
 	api.versions = []string{"v1", "v3"}
-	reader, err := NewReader(&rest.Config{Host: api.URL}, Scope{}, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: api.URL}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestDiscover(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	reader, err = NewReader(&rest.Config{Host: server.URL}, Scope{}, time.Minute)
+	reader, err = NewReader(&rest.Config{Host: server.URL}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

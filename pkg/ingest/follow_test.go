@@ -235,7 +235,7 @@ func sail(t *testing.T, api *harbour, namespaces ...string) *sailing {
 	scope := Scope{
 		Kinds: kind.Table{kind.BuiltIn()[0], s.kind}, Namespaces: namespaces,
 	}
-	reader, err := NewReader(&rest.Config{Host: api.URL, Transport: &http.Transport{DisableKeepAlives: true}}, scope, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: api.URL, Transport: &http.Transport{DisableKeepAlives: true}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand, scope Scope) {
 				annotations[policy.SourcesAnnotation] = pick(r, names...)
 			}
 			if scope.NamespaceSelector != nil {
-				annotations = policy.Dialects(nil).ReadNamespace(annotations, nil, r.Intn(2) == 0)
+				annotations = policy.Dialects(nil).ReadNamespace(annotations, r.Intn(2) == 0)
 			}
 			return namespaceObject("ns", version, annotations)
 		case isSource:

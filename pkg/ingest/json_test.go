@@ -79,7 +79,7 @@ func TestReader_CustomResource(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	reader, err := NewReader(&rest.Config{Host: server.URL}, everything, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: server.URL}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestReader_ErrorsQuoteNoFields(t *testing.T) {
 		fmt.Fprint(w, failed)
 	}))
 	defer server.Close()
-	reader, err := NewReader(&rest.Config{Host: server.URL}, everything, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: server.URL}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

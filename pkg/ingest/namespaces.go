@@ -23,7 +23,7 @@ type namespace struct {
 func (c Scope) namespaces() *stream {
 	s := newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", namespacePart{}, func(n *corev1.Namespace) any {
 		selected := c.NamespaceSelector == nil || c.NamespaceSelector.Matches(labels.Set(n.Labels))
-		return &namespace{c.Dialects.ReadNamespace(n.Annotations, n.Labels, selected), n.DeletionTimestamp != nil}
+		return &namespace{c.Dialects.ReadNamespace(n.Annotations, selected), n.DeletionTimestamp != nil}
 	})
 	s.lossy = true
 	return s
@@ -35,7 +35,7 @@ func (c Scope) unreadNamespace() map[string]string {
 	if c.NamespaceSelector == nil {
 		return nil
 	}
-	return c.Dialects.ReadNamespace(nil, nil, false)
+	return c.Dialects.ReadNamespace(nil, false)
 }
 
 func (namespacePart) each(g *dependency.Graph, f func(namespace, name string)) {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/follow"
 )
 
@@ -38,15 +36,14 @@ import (
 type Reader struct {
 	base   *url.URL
 	client *http.Client
-	scope  Scope
 	lag    time.Duration
 	pace   pace
 }
 
-// NewReader returns a Reader that connects with a configuration, and reads a scope. Watches last for the given time,
+// NewReader returns a Reader that connects with a configuration. Watches last for the given time,
 // which is how far it may lag behind on a resource to which nothing is written; at least MinVersionLag. NewReader does
 // no I/O.
-func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, error) {
+func NewReader(config *rest.Config, lag time.Duration) (*Reader, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating an HTTP client: %w", err)
@@ -55,7 +52,7 @@ func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, er
 	if err != nil {
 		return nil, fmt.Errorf("the address of the API server: %w", err)
 	}
-	return &Reader{base, client, scope, lag, defaultPace}, nil
+	return &Reader{base, client, lag, defaultPace}, nil
 }
 
 // requests returns the client for requests of the stream. client-go builds their paths, and refuses a
@@ -104,29 +101,6 @@ func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 		return 0, err
 	}
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
-}
-
-// Find reads the current state of one source; nil: it does not exist, its type is not read, or its name is not valid.
-// The key may come from an unauthenticated caller: no request is made for an invalid name.
-func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
-	if len(validation.ValidateNamespaceName(key.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(key.Name, false)) > 0 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	scope := r.scope
-	scope.Namespaces = []string{key.Namespace}
-	for _, s := range scope.streams(digester) {
-		if s.part != sourcePart(key.Kind) {
-			continue
-		}
-		only := fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()
-		list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: only})
-		if err != nil || len(list.Items) == 0 {
-			return nil, err
-		}
-		source, _ := list.Items[0].Object.(*object).value.(*dependency.Source)
-		return source, nil
-	}
-	return nil, fmt.Errorf("a %s is not read", key.Kind)
 }
 
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {

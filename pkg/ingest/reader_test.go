@@ -72,7 +72,7 @@ func newWireOf(t testing.TB, s *stream, code int, contentType string, answer []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := NewReader(config, Scope{}, time.Minute)
+	reader, err := NewReader(config, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,33 +323,6 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	}
 }
 
-// Unauthenticated callers can cause look-ups. Invalid names cause no request, and valid ones cause a request for only the
-// source, by name, in its namespace.
-func TestReader_FindsByNameAlone(t *testing.T) {
-	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
-	find := func(namespace, name string) (*dependency.Source, error) {
-		return w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: name})
-	}
-	for _, namespace := range []string{
-		"", ".", "..", "x/../kube-system", "../../../apis/anything.example.com/v1", "../watch", "%2e%2e", "shop/secrets?watch=1#", "SHOP", "shop\n", strings.Repeat("a", 64),
-	} {
-		if s, err := find(namespace, "db"); s != nil || err != nil || len(w.asked) > 0 {
-			t.Fatalf("namespace %q: got %v, %v, with %d requests", namespace, s, err, len(w.asked))
-		}
-	}
-	for _, name := range []string{"", "-", "*", "db,metadata.namespace=bank", "db\\", "../db", "DB", "d b", strings.Repeat("a", 254)} {
-		if s, err := find("shop", name); s != nil || err != nil || len(w.asked) > 0 {
-			t.Fatalf("name %q: got %v, %v, with %d requests", name, s, err, len(w.asked))
-		}
-	}
-	if s, err := find("shop", "db.1"); s != nil || err != nil {
-		t.Errorf("Find = %v, %v", s, err)
-	}
-	if asked := (<-w.asked).URL; asked.Path != "/behind/a/prefix/api/v1/namespaces/shop/secrets" || asked.Query().Get("fieldSelector") != "metadata.name=db.1" {
-		t.Errorf("request = %s", asked)
-	}
-}
-
 // The first watch is short, so that the watermark soon passes the first lists; the others last
 // as configured. The prober is told of the last watch that has begun.
 func TestHowLongWatchesLast(t *testing.T) {
@@ -479,7 +452,7 @@ func (hanging) Close() error { return nil }
 // A watch ends even if the server sends nothing, not even its end.
 func TestWatchThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, Scope{}, 2*time.Minute)
+		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -530,7 +503,7 @@ func TestWatchAfterAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &outage{err: tt.err}
-				reader, err := NewReader(&rest.Config{Host: "http://api", Transport: server, QPS: -1}, Scope{}, 2*time.Minute)
+				reader, err := NewReader(&rest.Config{Host: "http://api", Transport: server, QPS: -1}, 2*time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,18 +17,17 @@ import (
 )
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
-// the digests from a Secret (see NewKeySecret), tells ready of a digester, and reads everything. When
-// the key is replaced, or revisions go back, it begins again; see Reset.
-func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Secret, ready func(*dependency.Digester)) {
+// the digests from a Secret (see NewKeySecret), calls ready, and reads everything. When the key is
+// replaced, or revisions go back, it begins again; see Reset.
+func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Secret, ready func()) {
 	shared := sharedKey{secret}
 	for ctx.Err() == nil {
 		key, err := shared.load(ctx)
 		if err != nil {
 			return // the context is done
 		}
-		digester := dependency.NewDigester(key)
-		ready(digester)
-		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { shared.watch(ctx, key, changed) })
+		ready()
+		x.run(ctx, reader, dependency.NewDigester(key), func(ctx context.Context, changed func()) { shared.watch(ctx, key, changed) })
 		if ctx.Err() == nil {
 			x.Reset() // nothing that was read can be compared with what comes
 		}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,23 +42,14 @@ import (
 
 // notifier is a sink that passes on the workloads after each notification. The test reads it while
 // reflectors write.
-type notifier struct {
-	views    chan map[string]string
-	digester atomic.Pointer[dependency.Digester]
-}
+type notifier struct{ views chan map[string]string }
 
-func newNotifier() *notifier {
-	n := &notifier{views: make(chan map[string]string)}
-	n.ready(testDigester())
-	return n
-}
-
-func (n *notifier) ready(d *dependency.Digester) { n.digester.Store(d) }
+func newNotifier() *notifier { return &notifier{views: make(chan map[string]string)} }
 
 func (n *notifier) send(g *dependency.Graph) {
 	out := map[string]string{}
 	g.EachWorkload(func(w *dependency.Workload) {
-		out[w.ViewName()] = dependencytest.ConfigHash(n.digester.Load(), g, w.Namespace, w.References)
+		out[w.ViewName()] = dependencytest.ConfigHash(g.Digester(), g, w.Namespace, w.References)
 	})
 	n.views <- out
 }
@@ -125,7 +115,7 @@ func run(t *testing.T, objects ...runtime.Object) *running {
 	r.Index, r.key = NewIndex(clock.RealClock{}, r.sink), NewKeySecret(r.client, home)
 	ctx, cancel := context.WithCancel(quiet(t))
 	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(ctx, serve(t, r.client), r.key, r.sink.ready) })
+	wg.Go(func() { r.Run(ctx, serve(t, r.client), r.key, func() {}) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -184,7 +174,7 @@ func serve(t *testing.T, client *fake.Clientset) *Reader {
 		}
 	}))
 	t.Cleanup(server.Close)
-	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}}, Scope{}, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,29 +97,6 @@ func TestScope_Secrets(t *testing.T) {
 	}
 }
 
-// A source is looked up only among the types that are read, so that no content of other types is read this way.
-func TestReader_FindsNoOtherTypes(t *testing.T) {
-	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}))
-	w.reader.scope = typed
-	found, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"})
-	if err != nil || found != nil {
-		t.Errorf("Find = %v, %v", found, err)
-	}
-	asked := (<-w.asked).URL
-	if want := "type!=" + tokenType + ",type!=" + releaseType + ",metadata.name=db"; asked.Query().Get("fieldSelector") != want || !strings.HasSuffix(asked.Path, "/namespaces/shop/secrets") {
-		t.Errorf("request = %s", asked)
-	}
-	w.reader.scope = Scope{WithoutSecrets: true}
-	if _, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}); err == nil {
-		t.Error("a Secret is looked up although no Secrets are read")
-	}
-	select {
-	case r := <-w.asked:
-		t.Errorf("asked for %s", r.URL)
-	default:
-	}
-}
-
 func tokenOf(secret *corev1.Secret) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: secret.ObjectMeta}
 }

@@ -104,27 +104,6 @@ func TestScope_Requests(t *testing.T) {
 	}
 }
 
-// A source that lacks the label is not looked up for a workload that is being written, so that every part of the server
-// sees the same sources.
-func TestReader_FindsByLabel(t *testing.T) {
-	for resource, of := range map[string]dependency.SourceKind{"secrets": dependency.Secret, "configmaps": dependency.ConfigMap} {
-		w := newWire(t, resource, http.StatusForbidden, "text/plain", nil)
-		w.reader.scope = Scope{SourceSelector: selects(t, "reload"), IgnoredNamespaces: []string{"dev"}}
-		if _, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: of, Namespace: "shop", Name: "db"}); err == nil {
-			t.Error("no error")
-		}
-		asked := (<-w.asked).URL
-		if q := asked.Query(); q.Get("labelSelector") != "reload" || q.Get("fieldSelector") != "metadata.name=db" || !strings.HasSuffix(asked.Path, "/namespaces/shop/"+resource) {
-			t.Errorf("request = %s", asked)
-		}
-	}
-	w := newWire(t, "configmaps", http.StatusForbidden, "text/plain", nil)
-	w.reader.scope = Scope{WithoutConfigMaps: true}
-	if _, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.ConfigMap, Namespace: "shop", Name: "db"}); err == nil || len(w.asked) > 0 {
-		t.Errorf("a ConfigMap is looked up although none are read: %v", err)
-	}
-}
-
 // The graph knows what is not read, also after a reset.
 func TestIndex_KnowsWhatIsNotRead(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -204,7 +183,7 @@ func TestIndex_NamespaceSelector(t *testing.T) {
 		x.Read(func(now decide.Evaluator) {
 			var selected []string
 			now.Graph.EachWorkload(func(w *dependency.Workload) {
-				p := now.Prepare(w).Policy
+				p := now.Evaluate(w).Policy
 				if on := p.Mode == policy.Auto; on != w.OptedIn || !on && p.DeclaredBy != policy.DeclaredBySelector {
 					t.Errorf("%s: %s: opted in = %t, policy = %+v", step.why, w.Name, w.OptedIn, p)
 				} else if on {

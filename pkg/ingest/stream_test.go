@@ -110,7 +110,7 @@ var resources = namesOf(everything.streams(nil))
 // themselves, and does not consider objects deleted that it does not read.
 func TestStreamsOfNamespaces(t *testing.T) {
 	got := map[string]string{}
-	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, everything, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,27 +139,6 @@ func TestStreamsOfNamespaces(t *testing.T) {
 		names := streamOf(t, resource).in("shop").names(g)
 		if len(names) != 1 {
 			t.Errorf("%s of one namespace = %v", resource, names)
-		}
-	}
-}
-
-// A label of a namespace has the same meaning as the annotation, which takes precedence. Other
-// labels have none.
-func TestModeOfANamespaceByItsLabel(t *testing.T) {
-	const reload, settle = "configdep.io/reload", "configdep.io/settle"
-	for name, tt := range map[string]struct{ labels, annotations, want map[string]string }{
-		"neither":                     {nil, nil, nil},
-		"the label":                   {map[string]string{reload: "auto", settle: "5s", "a": "b"}, nil, map[string]string{reload: "auto"}},
-		"the label, with annotations": {map[string]string{reload: "auto"}, map[string]string{settle: "1s", "a": "b"}, map[string]string{reload: "auto", settle: "1s"}},
-		"an annotation":               {nil, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
-		"both, which differ":          {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
-	} {
-		o, err := streamOf(t, "namespaces").reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(tt.want, o.value.(*namespace).annotations); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -4,11 +4,6 @@
 // Package jsonpatch has the operations of a JSON patch (RFC 6902).
 package jsonpatch
 
-import (
-	"encoding/json"
-	"strings"
-)
-
 // Operation is one operation. The path is a JSON pointer (RFC 6901).
 type Operation struct {
 	Op    string `json:"op"`
@@ -26,17 +21,4 @@ func Remove(path string) Operation { return Operation{Op: "remove", Path: path} 
 // a resourceVersion. Without it, an index in a path may be that of another element by then.
 func Unchanged(resourceVersion string) Operation {
 	return Operation{"test", "/metadata/resourceVersion", resourceVersion}
-}
-
-// Pointer returns the path of a key below another path.
-func Pointer(parent, key string) string {
-	return parent + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
-
-// Marshal encodes a patch; of no operation, it is nil.
-func Marshal(operations []Operation) ([]byte, error) {
-	if len(operations) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(operations)
 }

@@ -76,7 +76,6 @@ func series(f *dto.MetricFamily) map[string]float64 {
 func everything() {
 	Register()
 	Register() // like a second server in the process
-	Webhook("CREATE", WebhookUnchanged, time.Millisecond)
 	Rollout("Deployment", "shop", Success, "Secret")
 	PatchDelay(5 * time.Millisecond)
 	Notifications("oncall", NotificationDelivered, 1)
@@ -109,8 +108,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader", "configdep_notifications_total",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
 		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds", "configdep_stale_pods", "configdep_stale_seconds",
-		"configdep_watch_events_kept", "configdep_watches", "configdep_webhook_duration_seconds", "configdep_webhook_requests_total",
-		"configdep_workloads",
+		"configdep_watch_events_kept", "configdep_watches", "configdep_workloads",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -121,9 +121,6 @@ func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 			}
 			got := policy.NewPolicy(policy.Annotated{Namespace: map[string]string{tc.key: tc.value}}, defaults)
 			wantProblem := strings.Replace(tc.problem, `": `, `" on the Namespace: `, 1)
-			if tc.key == policy.ReloadAnnotation { // a label says the same
-				wantProblem = strings.Replace(wantProblem, "annotation", "annotation or label", 1)
-			}
 			if diff := cmp.Diff([]string{wantProblem}, got.Problems); diff != "" {
 				t.Errorf("on the namespace (-want +got):\n%s", diff)
 			}

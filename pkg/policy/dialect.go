@@ -29,9 +29,8 @@ type Dialect interface {
 	// Declare adds to a declaration what the annotations of a workload and its namespace say about whether it is
 	// restarted, and by which sources.
 	Declare(d *Declaration)
-	// Namespace returns the annotations of a namespace that belong to the dialect, including those that labels stand
-	// for.
-	Namespace(annotations, labels map[string]string) map[string]string
+	// Namespace returns the annotations of a namespace that belong to the dialect.
+	Namespace(annotations map[string]string) map[string]string
 	// Source returns what the annotations of a ConfigMap or Secret say.
 	Source(annotations map[string]string) dependency.SourceMarks
 	// MarksAnnotation and MarksVariable report whether the tool writes annotations with a key, or environment variables
@@ -47,7 +46,7 @@ type quiet struct{}
 func (quiet) OwnsOnTemplate(string) bool { return false }
 
 // Namespace implements Dialect.
-func (quiet) Namespace(map[string]string, map[string]string) map[string]string { return nil }
+func (quiet) Namespace(map[string]string) map[string]string { return nil }
 
 // Source implements Dialect.
 func (quiet) Source(map[string]string) dependency.SourceMarks { return dependency.SourceMarks{} }
@@ -213,15 +212,15 @@ func (ds Dialects) readAnnotations(object, template map[string]string) dependenc
 	return out
 }
 
-// ReadNamespace returns the annotations and labels of a namespace that are kept: the defaults for the workloads in it. Of a
+// ReadNamespace returns the annotations of a namespace that are kept: the defaults for the workloads in it. Of a
 // namespace that is not selected, nothing is kept but that (see NewPolicy).
-func (ds Dialects) ReadNamespace(annotations, labels map[string]string, selected bool) map[string]string {
+func (ds Dialects) ReadNamespace(annotations map[string]string, selected bool) map[string]string {
 	if !selected {
 		return map[string]string{DeclaredBySelector: ""}
 	}
 	var out map[string]string
 	for _, d := range ds.orAll() {
-		for key, value := range d.Namespace(annotations, labels) {
+		for key, value := range d.Namespace(annotations) {
 			set(&out, key, keep(value))
 		}
 	}

@@ -99,18 +99,13 @@ func (p *Policy) addNative(r *reader, key string, to *[]dependency.Pattern, othe
 	}
 }
 
-// Namespace implements Dialect. A label may declare the mode, because webhooks can select by labels only; if there
-// are both, the annotation counts.
-func (d native) Namespace(annotations, labels map[string]string) map[string]string {
+// Namespace implements Dialect.
+func (d native) Namespace(annotations map[string]string) map[string]string {
 	var out map[string]string
 	for key, value := range annotations {
 		if d.Owns(key) {
 			set(&out, key, value)
 		}
-	}
-	_, annotated := annotations[ReloadAnnotation]
-	if mode, labelled := labels[ReloadAnnotation]; labelled && !annotated {
-		set(&out, ReloadAnnotation, mode)
 	}
 	return out
 }

@@ -35,7 +35,7 @@ func (foreign) Declare(d *policy.Declaration) {
 	}
 }
 
-func (foreign) Namespace(annotations, _ map[string]string) map[string]string {
+func (foreign) Namespace(annotations map[string]string) map[string]string {
 	return map[string]string{foreignRestart: annotations[foreignRestart]}
 }
 
@@ -116,8 +116,8 @@ func TestOwns(t *testing.T) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("annotations that are kept (-want +got):\n%s", diff)
 	}
-	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}, true); len(got) != 3 {
-		t.Errorf("annotations of a namespace that are kept = %v, want 3", got)
+	if got := policy.Dialects(nil).ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, true); len(got) != 2 {
+		t.Errorf("annotations of a namespace that are kept = %v, want 2", got)
 	}
 }
 

@@ -244,15 +244,12 @@ type reader struct {
 // otherwise the given place. An annotation that cannot be parsed is a problem.
 func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, otherwise string) string {
 	value, found := r.workload[key]
-	where, what, on := key, "annotation", ""
+	where, on := key, ""
 	if !found {
 		if value, found = r.namespace[key]; !found {
 			return otherwise
 		}
 		where, on = DeclaredByNamespace+key, " on the Namespace"
-		if key == ReloadAnnotation { // a label says the same
-			what = "annotation or label"
-		}
 	}
 	var parsed T
 	var err error
@@ -262,9 +259,9 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 		parsed, err = parse(strings.TrimSpace(value))
 	}
 	if err != nil {
-		problem := fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err)
+		problem := fmt.Sprintf("invalid annotation %s=%q%s: %v", key, abbreviate(value), on, err)
 		if errors.Is(err, errNotAllowed) {
-			problem = fmt.Sprintf("%s %s=%q%s is not allowed: %v", what, key, abbreviate(value), on, err)
+			problem = fmt.Sprintf("annotation %s=%q%s is not allowed: %v", key, abbreviate(value), on, err)
 		}
 		*r.problems = append(*r.problems, problem)
 		return where

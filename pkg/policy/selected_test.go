@@ -17,23 +17,22 @@ import (
 func TestNewPolicy_OfANamespaceThatIsNotSelected(t *testing.T) {
 	withForeign(t)
 	type m = map[string]string
-	for name, tt := range map[string]struct{ workload, namespace, labels m }{
+	for name, tt := range map[string]struct{ workload, namespace m }{
 		"no annotations":               {},
 		"opted in by itself":           {workload: m{policy.ReloadAnnotation: "auto"}},
 		"opted in by another tool's":   {workload: m{foreignRestart: "yes"}},
 		"opted in by the namespace":    {namespace: m{policy.ReloadAnnotation: "auto"}},
-		"opted in by a label":          {labels: m{policy.ReloadAnnotation: "auto"}},
 		"an invalid annotation":        {workload: m{policy.ReloadAnnotation: "sometimes", policy.SettleAnnotation: "soon"}},
 		"an invalid one, on namespace": {namespace: m{policy.ReloadAnnotation: "sometimes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := policy.Dialects(nil).ReadNamespace(tt.namespace, tt.labels, false)
+			read := policy.Dialects(nil).ReadNamespace(tt.namespace, false)
 			p := policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: read}, policy.Defaults{Mode: policy.Auto})
 			want := policy.Policy{Mode: policy.Off, DeclaredBy: "--namespace-selector", Strategy: record.Annotate}
 			if diff := cmp.Diff(want, p); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}
-			if read = policy.Dialects(nil).ReadNamespace(tt.namespace, tt.labels, true); len(read) == 0 && len(tt.namespace)+len(tt.labels) > 0 {
+			if read = policy.Dialects(nil).ReadNamespace(tt.namespace, true); len(read) == 0 && len(tt.namespace) > 0 {
 				t.Error("the annotations of a namespace that is selected are not kept")
 			}
 			if p = policy.NewPolicy(policy.Annotated{Workload: tt.workload, Namespace: read}, policy.Defaults{Mode: policy.Auto}); p.Mode == policy.Off {

@@ -266,7 +266,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 	case len(entries): // an empty list would be taken for no change
 		operations = append(operations[:1], jsonpatch.Add("/metadata/managedFields", []any{struct{}{}}))
 	}
-	data, err := jsonpatch.Marshal(operations)
+	data, err := json.Marshal(operations)
 	if err != nil {
 		return "", err
 	}

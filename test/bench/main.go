@@ -52,7 +52,6 @@ var benchmarks = slices.Concat([]benchmark{
 	{"fanout", true, benchmarkFanOut},
 	{"unused", true, benchmarkUnused},
 }, counts, []benchmark{
-	{"rewrite", true, benchmarkRewrite},
 	{"releases", false, benchmarkReleases},
 	{"growth", false, benchmarkGrowth},
 	{"footprint", true, benchmarkFootprint},

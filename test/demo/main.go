@@ -68,7 +68,7 @@ func run(ctx context.Context) (err error) {
 	if os.Getenv("DEMO_EXIT") == "1" {
 		return differs
 	}
-	fmt.Printf("\nThe cluster is yours until Ctrl-C, with two replicas of the server and the admission webhook:\n\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n\n",
+	fmt.Printf("\nThe cluster is yours until Ctrl-C, with two replicas of the server:\n\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n\n",
 		cluster.Kubeconfig(), filepath.Dir(cluster.KubectlPath()))
 	<-ctx.Done()
 	return nil

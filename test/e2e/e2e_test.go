@@ -194,24 +194,11 @@ func kubectl(t *testing.T, args ...string) string {
 // apply applies manifests to a namespace.
 func apply(t *testing.T, namespace, manifests string) {
 	t.Helper()
-	kubectlApply(t, namespace, manifests)
-}
-
-// tryApply returns what the API server would make of manifests, with its webhooks.
-func tryApply(t *testing.T, namespace, manifests string) string {
-	t.Helper()
-	return kubectlApply(t, namespace, manifests, "--dry-run=server", "-o", "yaml")
-}
-
-func kubectlApply(t *testing.T, namespace, manifests string, args ...string) string {
-	t.Helper()
-	cmd := cluster.Command(t.Context(), cluster.KubectlPath(), append([]string{"apply", "-n", namespace, "-f", "-"}, args...)...)
+	cmd := cluster.Command(t.Context(), cluster.KubectlPath(), "apply", "-n", namespace, "-f", "-")
 	cmd.Stdin = strings.NewReader(manifests)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v: %s", err, out)
 	}
-	return string(out)
 }
 
 // newNamespace creates a namespace with the strictest Pod Security, which is deleted at the end of the test.

@@ -17,7 +17,7 @@ import (
 const Mount = "/etc/configdep/tls/"
 
 // Adopt returns an installation without replicas for a Deployment that another tool creates in [Namespace], such as helm.
-// Its APIService and its webhooks must lead to APIPort and WebhookPort of this machine.
+// Its APIService must lead to APIPort of this machine.
 func Adopt(ctx context.Context, cluster *controlplane.ControlPlane, deployment string, o Options) (*Installation, error) {
 	root, err := controlplane.RepositoryRoot()
 	if err != nil {
@@ -55,7 +55,6 @@ func (i *Installation) AddReplica(ctx context.Context) (*Replica, error) {
 		return nil, err
 	}
 	i.balancer.add(r)
-	i.webhook.add(r)
 	return r, r.AwaitReady(ctx)
 }
 

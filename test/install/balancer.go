@@ -18,7 +18,6 @@ import (
 type balancer struct {
 	listener net.Listener
 	probe    *http.Client
-	address  func(*Replica) string // the address to which connections go
 
 	mu       sync.Mutex
 	replicas []*Replica
@@ -28,12 +27,12 @@ type balancer struct {
 	wg       sync.WaitGroup
 }
 
-func newBalancer(probe *http.Client, address func(*Replica) string) (*balancer, error) {
+func newBalancer(probe *http.Client) (*balancer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	b := &balancer{listener: listener, probe: probe, address: address, open: map[net.Conn]struct{}{}}
+	b := &balancer{listener: listener, probe: probe, open: map[net.Conn]struct{}{}}
 	b.wg.Go(b.accept)
 	return b, nil
 }
@@ -92,7 +91,7 @@ func (b *balancer) dial() net.Conn {
 		if !r.ready(b.probe) {
 			continue
 		}
-		if server, err := net.DialTimeout("tcp", b.address(r), 5*time.Second); err == nil {
+		if server, err := net.DialTimeout("tcp", r.Address(), 5*time.Second); err == nil {
 			return server
 		}
 	}

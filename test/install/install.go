@@ -40,8 +40,6 @@ type Options struct {
 	Values string
 	// Set are values of the chart, as those of helm's --set: reload.jobs=true.
 	Set []string
-	// NoWebhook omits the admission webhook.
-	NoWebhook bool
 	// Args are added to the arguments of the manifest, and override them.
 	Args []string
 	// OwnArgs are added to the arguments of the installed replicas, but not of extra ones.
@@ -70,8 +68,7 @@ type Installation struct {
 	args       []string       // of the Deployment
 	kubeconfig string         // of the ServiceAccount
 	probe      *http.Client
-	balancer   *balancer // of the API
-	webhook    *balancer
+	balancer   *balancer
 	trusted    trusted
 	started    int // replicas of AddReplica
 
@@ -110,7 +107,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.apply(ctx, manifests, withoutEntrances); err != nil {
+	if err := i.apply(ctx, manifests, withoutAPIService); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {
@@ -132,20 +129,16 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 		i.balancer.add(r)
-		i.webhook.add(r)
 	}
 	for _, r := range i.Replicas {
 		if err := r.AwaitReady(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, manifests, installed); err != nil {
+	if err := i.apply(ctx, manifests, everything); err != nil {
 		return nil, err
 	}
-	if _, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m"); err == nil && !o.NoWebhook {
-		// The leader publishes the path of the webhook.
-		_, err = cluster.Kubectl(ctx, "wait", "--for=jsonpath={.webhooks[1].clientConfig.service.path}", "mutatingwebhookconfiguration/"+Name, "--timeout=2m")
-	}
+	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
 	return i, err
 }
 
@@ -168,10 +161,7 @@ func (i *Installation) prepare() error {
 		}
 	}
 	i.probe = &http.Client{Transport: &http.Transport{TLSClientConfig: i.trustBundle(), DisableKeepAlives: true}}
-	if i.balancer, err = newBalancer(i.probe, (*Replica).Address); err != nil {
-		return err
-	}
-	i.webhook, err = newBalancer(i.probe, (*Replica).WebhookAddress)
+	i.balancer, err = newBalancer(i.probe)
 	return err
 }
 
@@ -204,10 +194,7 @@ func (i *Installation) serverName() string { return i.name + "." + Namespace + "
 func (i *Installation) Dir() string { return i.dir }
 
 // Manifests returns the folder with the installed kustomization, for kubectl apply -k.
-func (i *Installation) Manifests() string { return filepath.Join(i.dir, installed) }
-
-// WebhookPort returns the port where kube-apiserver reaches the webhook of a ready replica.
-func (i *Installation) WebhookPort() int { return i.webhook.port() }
+func (i *Installation) Manifests() string { return filepath.Join(i.dir, everything) }
 
 // Stop stops the replicas. The objects in the cluster remain. Further calls do nothing.
 func (i *Installation) Stop() {
@@ -217,12 +204,9 @@ func (i *Installation) Stop() {
 		for _, r := range append(i.extras, i.Replicas...) {
 			r.Kill()
 			r.port.release()
-			r.webhookPort.release()
 		}
-		for _, b := range []*balancer{i.balancer, i.webhook} {
-			if b != nil {
-				b.close()
-			}
+		if i.balancer != nil {
+			i.balancer.close()
 		}
 	})
 }

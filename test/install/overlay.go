@@ -16,12 +16,10 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// Overlays of the manifests: all objects, with a Service that leads to this machine; the same without the
-// APIService and the webhooks; and the one that is installed in the end.
+// Overlays of the manifests: all objects, with a Service that leads to this machine, and the same without the APIService.
 const (
-	everything       = "all"
-	withoutEntrances = "server"
-	installed        = "installed"
+	everything        = "all"
+	withoutAPIService = "server"
 )
 
 // apply applies one of the overlays of the manifests in a folder.
@@ -35,20 +33,12 @@ func (i *Installation) apply(ctx context.Context, manifests, overlay string) err
 		return err
 	}
 	apiService := object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": APIService}, "$patch": "delete"}
-	webhooks := object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": object{"name": Name}, "$patch": "delete"}
 	kustomizations := map[string]object{
 		everything: {"resources": []string{base}, "patches": []object{
 			patch("Service", operation("replace", "/spec", object{"type": "ExternalName", "externalName": "localhost"})),
-			patch("APIService", reached("/spec", i.balancer.port(), caBundle)...),
-			patch("MutatingWebhookConfiguration", append(
-				reached("/webhooks/0/clientConfig", i.webhook.port(), caBundle),
-				reached("/webhooks/1/clientConfig", i.webhook.port(), caBundle)...)...),
+			patch("APIService", reached(i.balancer.port(), caBundle)...),
 		}},
-		withoutEntrances: over(apiService, webhooks),
-		installed:        over(),
-	}
-	if i.options.NoWebhook {
-		kustomizations[installed] = over(webhooks)
+		withoutAPIService: {"resources": []string{"../" + everything}, "patches": []object{{"patch": string(encode(apiService))}}},
 	}
 	for name, kustomization := range kustomizations {
 		dir := filepath.Join(i.dir, name)
@@ -101,7 +91,7 @@ func Render(ctx context.Context, values string, set ...string) ([]byte, error) {
 		return nil, err
 	}
 	chart := filepath.Join(root, "artifacts", "charts", "configdep")
-	args := []string{"template", "configdep", chart, "--namespace", Namespace}
+	args := []string{"template", "configdep", chart, "--namespace", Namespace, "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
 	if values != "" {
 		args = append(args, "--values", filepath.Join(chart, "ci", values+".yaml"))
 	}
@@ -120,15 +110,6 @@ func Render(ctx context.Context, values string, set ...string) ([]byte, error) {
 
 type object map[string]any
 
-// over excludes objects from the overlay with all objects.
-func over(without ...object) object {
-	patches := []object{}
-	for _, o := range without {
-		patches = append(patches, object{"patch": string(encode(o))})
-	}
-	return object{"resources": []string{"../" + everything}, "patches": patches}
-}
-
 func patch(kind string, operations ...object) object {
 	return object{"target": object{"kind": kind}, "patch": string(encode(operations))}
 }
@@ -137,11 +118,11 @@ func operation(op, path string, value any) object {
 	return object{"op": op, "path": path, "value": value}
 }
 
-// reached makes kube-apiserver connect to a service on this machine.
-func reached(path string, port int, caBundle string) []object {
-	operations := []object{operation("replace", path+"/service/port", port)}
+// reached makes kube-apiserver connect to a port of this machine.
+func reached(port int, caBundle string) []object {
+	operations := []object{operation("replace", "/spec/service/port", port)}
 	if caBundle != "" {
-		operations = append(operations, operation("add", path+"/caBundle", caBundle))
+		operations = append(operations, operation("add", "/spec/caBundle", caBundle))
 	}
 	return operations
 }

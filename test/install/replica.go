@@ -16,12 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Replica is one process of the server. It keeps its ports across restarts.
+// Replica is one process of the server. It keeps its port across restarts.
 type Replica struct {
 	installation *Installation
 	name         string
 	port         *reservedPort
-	webhookPort  *reservedPort
 	options      ReplicaOptions
 
 	cmd    *exec.Cmd
@@ -59,11 +58,6 @@ func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, erro
 	if err != nil {
 		return nil, err
 	}
-	webhookPort, err := reservePort()
-	if err != nil {
-		port.release()
-		return nil, err
-	}
 	if o.Binary == "" {
 		o.Binary = i.options.Binary
 	}
@@ -72,7 +66,7 @@ func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, erro
 	}
 	o.Args = append(append([]string{}, i.options.Args...), o.Args...)
 	o.Env = append(append([]string{}, i.options.Env...), o.Env...)
-	return &Replica{installation: i, name: name, port: port, webhookPort: webhookPort, options: o}, nil
+	return &Replica{installation: i, name: name, port: port, options: o}, nil
 }
 
 // Name identifies the replica.
@@ -80,9 +74,6 @@ func (r *Replica) Name() string { return r.name }
 
 // Address returns the address where the replica serves.
 func (r *Replica) Address() string { return r.port.address() }
-
-// WebhookAddress returns the address where the replica serves the webhook.
-func (r *Replica) WebhookAddress() string { return r.webhookPort.address() }
 
 // RESTConfig returns the configuration of an anonymous client of this replica, without the aggregator. The caller
 // may change it.
@@ -119,12 +110,7 @@ func (r *Replica) Start() error {
 	}
 	defer log.Close()
 	i := r.installation
-	webhookPort := r.webhookPort.port
-	if i.options.NoWebhook {
-		webhookPort = 0
-	}
 	args := append(append([]string{}, i.args...),
-		"--webhook-secure-port="+strconv.Itoa(webhookPort),
 		"--kubeconfig="+r.options.Kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
 	)

@@ -119,14 +119,16 @@ func TestAgent_Server(t *testing.T) {
 	p.write("ConfigMap/site", "page", "4")
 	shows("Pending", "AgentsApplying", "1 of 2 pods has applied the current content. Pod "+second+" has yet to report that.")
 
+	_, err = kube.AppsV1().Deployments(p.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"note":"x"}}}}}`), metav1.PatchOptions{})
+	p.must(err)
+	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.")
+
 	// Nothing has restarted the pods, also for what they read themselves.
 	p.write("ConfigMap/settings", "mode", "2")
 	shows("Blocked", "NotByAgents", "ConfigMap/settings has changed.")
 	now := p.deployment("web")
+	made.Spec.Template.Annotations = map[string]string{"note": "x"}
 	if diff := cmp.Diff(made.Spec.Template, now.Spec.Template); diff != "" {
 		t.Errorf("the pod template has changed (-before +now):\n%s", diff)
 	}
-	_, err = kube.AppsV1().Deployments(p.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"note":"x"}}}}}`), metav1.PatchOptions{})
-	p.must(err)
-	shows("Pending", "AgentsSilent", "0 of 2 pods have applied the current content.")
 }

@@ -372,6 +372,9 @@ func bare(t *testing.T, o *unstructured.Unstructured, template []string) content
 		return strings.HasPrefix(key, "configdep.io/") && key != policy.ReloadAnnotation
 	}
 	strip := func(at ...string) {
+		if value, found, _ := unstructured.NestedFieldNoCopy(o.Object, at...); found && value == nil {
+			unstructured.RemoveNestedField(o.Object, at...)
+		}
 		annotations, _, err := unstructured.NestedStringMap(o.Object, at...)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,6 @@ var writable = map[string]schema.GroupVersionResource{
 	"pods":         {Version: "v1", Resource: "pods"},
 	"leases":       {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 	"apiservices":  {Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-	"webhooks":     {Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 }
 
 // newThief returns a client with the server's token.
@@ -114,8 +113,6 @@ const (
 	otherLease           = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
 
 	ofAPIService = byRegistrations + "configdep may change nothing of an APIService but the CA"
-	ofWebhooks   = byRegistrations + "configdep may change nothing of a webhook but the CA and the path"
-	ofBoth       = byRegistrations + "configdep may change nothing of an APIService or a webhook configuration but the CA and the path"
 
 	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // the error of RBAC, before any policy
 
@@ -170,15 +167,13 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 	thief := newThief(t)
 	shop, running := tempting(t)
 	pod := running.Name
-	await.Until(t, "the server has written the paths and the CA", func(ctx context.Context) error {
-		found, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+	await.Until(t, "the server has written the CA", func(ctx context.Context) error {
+		found, err := objects.Resource(writable["apiservices"]).Get(ctx, install.APIService, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		for _, w := range found.Webhooks {
-			if w.ClientConfig.Service.Path == nil || len(w.ClientConfig.CABundle) == 0 {
-				return fmt.Errorf("%s lacks the path or the CA", w.Name)
-			}
+		if ca, _, _ := unstructured.NestedString(found.Object, "spec", "caBundle"); ca == "" {
+			return errors.New("the APIService lacks the CA")
 		}
 		return nil
 	})
@@ -193,9 +188,6 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 	}
 	apiService := func(patch, refusal string) attempt {
 		return attempt{"apiservices", "", install.APIService, types.MergePatchType, patch, "", refusal}
-	}
-	webhook := func(patch, refusal string) attempt {
-		return attempt{"webhooks", "", install.Name, types.JSONPatchType, patch, "", refusal}
 	}
 	evict := func(options string) attempt {
 		return attempt{"pods", shop, pod, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: %s}, deleteOptions: %s}", pod, shop, options), "eviction", anyEviction}
@@ -251,14 +243,7 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 		"an APIService for another Service":      apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
 		"an APIService without TLS verification": apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
 		"an APIService with a high priority":     apiService(`{spec: {groupPriorityMinimum: 18000}}`, ofAPIService),
-		"an annotation of the APIService":        apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofBoth),
-		"webhooks for all resources":             webhook(`[{op: replace, path: /webhooks/0/rules, value: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]`, ofWebhooks),
-		"webhooks with another URL":              webhook(`[{op: replace, path: /webhooks/1/clientConfig, value: {url: "https://mine.example"}}]`, ofWebhooks),
-		"webhooks that fail closed":              webhook(`[{op: replace, path: /webhooks/0/failurePolicy, value: Fail}]`, ofWebhooks),
-		"webhooks without match conditions":      webhook(`[{op: remove, path: /webhooks/0/matchConditions}]`, ofWebhooks),
-		"webhooks for all namespaces":            webhook(`[{op: remove, path: /webhooks/1/namespaceSelector}]`, ofWebhooks),
-		"removing a webhook":                     webhook(`[{op: remove, path: /webhooks/1}]`, ofWebhooks),
-		"a label of the webhooks":                webhook(`[{op: add, path: /metadata/labels/mine, value: x}]`, ofBoth),
+		"an annotation of the APIService":        apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofAPIService),
 
 		"an eviction without a UID":       evict("{}"),
 		"an eviction with grace period 0": evict("{gracePeriodSeconds: 0, preconditions: {uid: x}}"),

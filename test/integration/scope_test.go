@@ -24,7 +24,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -47,27 +46,14 @@ func (s *shop) secret(name, kind, key, content string) {
 }
 
 // createReader creates a Deployment that has opted in and reads ConfigMap settings and Secrets.
-func (s *shop) createReader(name string, secrets ...string) (stamped bool) {
+func (s *shop) createReader(name string, secrets ...string) {
 	s.Helper()
 	o := single(name, envFromConfigMap("settings"))
 	for _, secret := range secrets {
 		envFromSecret(secret)(&o.Spec.Template.Spec)
 	}
 	o.Annotations = auto
-	return s.create(o).Spec.Template.Annotations[record.ConfigHashAnnotation] != ""
-}
-
-// stamps waits until the webhook of the shop's server answers for new workloads, which is once kube-apiserver knows it.
-func (s *shop) stamps(secrets ...string) {
-	s.Helper()
-	n := 0
-	await.Until(s.T, "a new workload is tracked from its first pod", func(context.Context) error {
-		n++
-		if !s.createReader(fmt.Sprint("new-", n), secrets...) {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	s.create(o)
 }
 
 // sources returns what a view shows of the sources: whether they are present, and why they do not count.
@@ -180,7 +166,7 @@ func TestScope_Secrets(t *testing.T) {
 	before.Kill()
 	none := startRecorder(t, inToken, inRelease, inDB, ofToken)
 	account := accountOf(t, "configmaps-only")
-	s.call(s.serve(install.ReplicaOptions{Kubeconfig: none.kubeconfig(t, account), Args: []string{"--read-secrets=false", "--kinds-config="}}))
+	s.serve(install.ReplicaOptions{Kubeconfig: none.kubeconfig(t, account), Args: []string{"--read-secrets=false", "--kinds-config="}})
 	s.checkConfigMapsOnly(none, account)
 }
 
@@ -244,7 +230,6 @@ func (s *shop) checkConfigMapsOnly(r *recorder, account string) {
 		s.Errorf("status of the rollout = %+v, want it complete", complete)
 	}
 	s.wantTemplates(3, "after one restart")
-	s.stamps("absent") // the webhook neither looks up Secrets nor waits for them
 	// A workload without its Secret is neither blocked nor missing a source.
 	remove(s.T, kube.CoreV1().Secrets(s.namespace).Delete, "db")
 	s.view("deployment.web", applied, at(s.write("ConfigMap/settings", "a", "3")), resolved(metav1.ConditionTrue, v1alpha1.ReasonAllPresent))
@@ -356,17 +341,6 @@ func TestScope_Namespaces(t *testing.T) {
 	}}, test, prod, out)
 	test.view("deployment.web", applied, neverRestarted)
 	prod.view("deployment.web", unselected)
-
-	t.Log("the webhook records workloads where they are restarted, and looks nothing up for others")
-	for _, s := range []*shop{test, prod, out} {
-		s.call(server)
-	}
-	test.stamps("db")
-	for _, s := range []*shop{prod, out} {
-		if s.createReader("new", "db") {
-			t.Errorf("%s: a new workload is recorded", s.namespace)
-		}
-	}
 
 	t.Log("a change restarts the workload in the namespace that is selected, and no other")
 	out.write(db, "more", "1")

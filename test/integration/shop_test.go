@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,28 +85,6 @@ func serveShops(o install.ReplicaOptions, shops ...*shop) *install.Replica {
 		s.shownBy, s.client = []endpoint{endpointOf(r)}, endpointOf(r).ConfigdepV1alpha1()
 	}
 	return r
-}
-
-// call makes kube-apiserver call the webhook of a replica for workloads that opt in.
-func (s *shop) call(r *install.Replica) {
-	s.Helper()
-	webhooks := kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	installed, err := webhooks.Get(s.Context(), install.Name, metav1.GetOptions{})
-	s.must(err)
-	address, err := netip.ParseAddrPort(r.WebhookAddress())
-	s.must(err)
-	optedIn := installed.Webhooks[0]
-	optedIn.Name = s.namespace + ".configdep.io"
-	optedIn.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}}
-	optedIn.ClientConfig.Service.Port = new(int32(address.Port()))
-	create(s.T, webhooks.Create, &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Webhooks: []admissionregistrationv1.MutatingWebhook{optedIn},
-	})
-	s.Cleanup(func() {
-		if err := webhooks.Delete(context.WithoutCancel(s.Context()), s.namespace, metav1.DeleteOptions{}); err != nil {
-			s.Error(err)
-		}
-	})
 }
 
 func (s *shop) api() configdepv1alpha1.ConfigDependencyInterface {

@@ -197,8 +197,7 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
-// A restart of kube-apiserver has no effect except for the time in between, neither on the server nor on agents. From then on, it shows a
-// certificate to a webhook that wants one.
+// A restart of kube-apiserver has no effect except for the time in between, neither on the server nor on agents.
 func TestRestartOfTheAPIServer(t *testing.T) {
 	// Not parallel: kube-apiserver is restarted for all.
 	namespace := newNamespace(t)
@@ -206,19 +205,16 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	made := write(t, namespace, "Secret/db", "password", "x")
 	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
 	before := view(t, namespace, "deployment.web", at(made))
-	callers := newCallerShop(t)
-	callers.refused()
 	p := newAgentShop(t, may("configmaps", "settings"))
 	p.write("ConfigMap/settings", "a", "1")
 	running := p.agent("--configmap=settings")
 	running.ready("a", "1")
 
-	if err := cluster.RestartAPIServer(t.Context(), callers.configure()); err != nil {
+	if err := cluster.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.write("ConfigMap/settings", "a", "2")
 	running.ready("a", "2")
-	callers.answered()
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
 	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("new"))
 	view(t, namespace, "deployment.new")

@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// The table of the chart says the same about each preset as the server, as far as rights, webhooks and admission policies depend on it.
+// The table of the chart says the same about each preset as the server, as far as rights and admission policies depend on it.
 func TestPresetsOfTheChart(t *testing.T) {
 	found := regexp.MustCompile(`(?s)\{\{- define "configdep.presets" -\}\}(.*?)\{\{- end \}\}`).FindSubmatch(read(t, "templates/_helpers.tpl"))
 	if found == nil {
@@ -231,7 +231,7 @@ func TestRightsOnKinds(t *testing.T) {
 	}
 }
 
-// Kinds that are not described cost neither a right nor a webhook nor a policy.
+// Kinds that are not described cost neither a right nor a policy.
 func TestWithoutKinds(t *testing.T) {
 	out, err := template(t, "--set", "kinds.presets=null")
 	if err != nil {

@@ -30,7 +30,6 @@ type peer struct {
 var (
 	kubeAPIServer = peer{address: "10.0.0.2"}
 	serviceIP     = peer{address: "10.96.0.1"} // of kube-apiserver, for network plugins that apply policies before the Service's address is translated
-	otherNode     = peer{address: "10.0.1.7"}
 	internet      = peer{address: "203.0.113.7"}
 	prometheus    = peer{"10.244.1.9", "monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}}
 	stranger      = peer{"10.244.1.66", "shop", labels.Set{"app": "web"}}
@@ -54,12 +53,8 @@ var flows = map[string]struct {
 	allowed, withAddresses bool
 }{
 	"kube-apiserver calls the API":                         {flow{true, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
-	"kube-apiserver calls the webhook":                     {flow{true, kubeAPIServer, 9443, corev1.ProtocolTCP}, true, true},
 	"Prometheus scrapes":                                   {flow{true, prometheus, 6443, corev1.ProtocolTCP}, true, true},
-	"Prometheus calls the webhook":                         {flow{true, prometheus, 9443, corev1.ProtocolTCP}, true, false},
 	"a stranger calls the API":                             {flow{true, stranger, 6443, corev1.ProtocolTCP}, true, false},
-	"a stranger calls the webhook":                         {flow{true, stranger, 9443, corev1.ProtocolTCP}, true, false},
-	"another node calls the webhook":                       {flow{true, otherNode, 9443, corev1.ProtocolTCP}, true, false},
 	"a stranger tries another port":                        {flow{true, stranger, 8080, corev1.ProtocolTCP}, false, false},
 	"kube-apiserver tries another port":                    {flow{true, kubeAPIServer, 8080, corev1.ProtocolTCP}, false, false},
 	"a stranger sends UDP":                                 {flow{true, stranger, 6443, corev1.ProtocolUDP}, false, false},

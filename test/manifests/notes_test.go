@@ -11,10 +11,8 @@ import (
 // The notes of the chart warn about insecure values, and have no warning for the default values.
 func TestNotesWarn(t *testing.T) {
 	for set, want := range map[string]string{
-		"replicas=1":               "WARNING: with fewer than two replicas",
-		"webhook.secretPath=false": "WARNING: with webhook.secretPath=false and without webhook.clientCA",
-		"webhook.secretPath=false,webhook.clientCA.secretName=callers":                                           "",
-		"networkPolicy.enabled=true":                                                                             "WARNING: networkPolicy.from is empty",
+		"replicas=1":                 "WARNING: with fewer than two replicas",
+		"networkPolicy.enabled=true": "WARNING: networkPolicy.from is empty",
 		"networkPolicy.enabled=true,networkPolicy.from[0].ipBlock.cidr=10.0.0.0/28":                              "",
 		"monitoring.insecurePort=9090":                                                                           "WARNING: with monitoring.insecurePort=9090, every client that can reach that port",
 		"monitoring.insecurePort=9090,networkPolicy.enabled=true,networkPolicy.from[0].ipBlock.cidr=10.0.0.0/28": "",

@@ -33,8 +33,6 @@ Deployment configdep-apiserver
   + spec.template.spec.volumes[serving-certificate]: {"name":"serving-certificate","secret":{"secretName":"configdep-serving-cert"}}
 + Issuer configdep-ca
 + Issuer configdep-selfsigned
-MutatingWebhookConfiguration configdep-apiserver
-  + metadata.annotations: {"cert-manager.io/inject-ca-from":"configdep-system/configdep-serving-cert"}
 - Role configdep-apiserver:ca
 - Role configdep-apiserver:certificates
 - RoleBinding configdep-apiserver:ca
@@ -124,11 +122,6 @@ Role configdep-apiserver:ca
 - ClusterRoleBinding configdep-apiserver
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop]
-MutatingWebhookConfiguration configdep-apiserver
-  + webhooks[leaderworkersets.leaderworkerset.x-k8s.io.namespaces.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
-  + webhooks[leaderworkersets.leaderworkerset.x-k8s.io.workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
-  + webhooks[namespaces.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
-  + webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
 Role configdep-apiserver
   + rules[{"apiGroups":[""],"resourceNames":["configdep-hmac-key"],"resources":["secrets"],"verbs":["list","watch"]}]
 Role configdep-apiserver:ca
@@ -139,17 +132,6 @@ Role configdep-apiserver:certificates
   - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
 + RoleBinding shop/configdep-apiserver:workloads
 `},
-	"without-webhook.yaml": {"default.yaml", `
-ClusterRole configdep-apiserver:cluster
-  - rules[{"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["configdep-apiserver"],"resources":["mutatingwebhookconfigurations"],"verbs":["list","watch","patch"]}]
-Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--webhook-configuration=]
-  - spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=9443]
-  - spec.template.spec.containers[configdep-apiserver].ports[webhook]
-- MutatingWebhookConfiguration configdep-apiserver
-Service configdep-apiserver
-  - spec.ports[webhook]
-`},
 	"host-network.yaml": {"cert-manager.yaml", `
 - Certificate configdep-ca
 Certificate configdep-serving-cert
@@ -159,16 +141,13 @@ Certificate configdep-serving-cert
 Deployment configdep-apiserver
   + spec.template.spec.containers[configdep-apiserver].args[--secure-port=10260]
   - spec.template.spec.containers[configdep-apiserver].args[--secure-port=6443]
-  + spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=10261]
-  - spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=9443]
   ~ spec.template.spec.containers[configdep-apiserver].ports[https].containerPort: 6443 -> 10260
-  ~ spec.template.spec.containers[configdep-apiserver].ports[webhook].containerPort: 9443 -> 10261
   + spec.template.spec.dnsPolicy: ClusterFirstWithHostNet
   + spec.template.spec.hostNetwork: true
 - Issuer configdep-ca
 - Issuer configdep-selfsigned
 `},
-	"minimal.yaml": {"without-webhook.yaml", `
+	"minimal.yaml": {"default.yaml", `
 - ClusterRole configdep-apiserver
 - ClusterRole configdep-apiserver:certificates
 - ClusterRole configdep-apiserver:cluster
@@ -220,15 +199,6 @@ Deployment configdep-apiserver
   - spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop]
   + spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop,shop-payments]
   + spec.template.spec.containers[configdep-apiserver].args[--settle=5s]
-MutatingWebhookConfiguration configdep-apiserver
-  - webhooks[leaderworkersets.leaderworkerset.x-k8s.io.namespaces.configdep.io]
-  - webhooks[leaderworkersets.leaderworkerset.x-k8s.io.workloads.configdep.io].matchConditions[marked]
-  + webhooks[leaderworkersets.leaderworkerset.x-k8s.io.workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop","shop-payments"]}]
-  - webhooks[leaderworkersets.leaderworkerset.x-k8s.io.workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
-  - webhooks[namespaces.configdep.io]
-  - webhooks[workloads.configdep.io].matchConditions[marked]
-  + webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop","shop-payments"]}]
-  - webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
 + RoleBinding shop-payments/configdep-apiserver:workloads
 `},
 }

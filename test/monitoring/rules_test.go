@@ -151,11 +151,6 @@ func TestAlertsFire(t *testing.T) {
 			                  apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-workloads",enforcement_action="audit"} 0+1` + all + `
 			                  apiserver_validating_admission_policy_check_total{policy="other",enforcement_action="deny"} 0+1` + all},
 		},
-		"ConfigdepWebhookErrors": {
-			bad:    `configdep_webhook_requests_total{operation="UPDATE",result="error"} 0+1` + all,
-			says:   []string{"Requests for UPDATE fail"},
-			quiets: []string{`configdep_webhook_requests_total{operation="UPDATE",result="unchanged"} 0+1` + all},
-		},
 		"ConfigdepNotificationsLost": {
 			bad: `configdep_notifications_total{` + replica0 + `,destination="oncall",result="delivered"} 0+1` + all + `
 			      configdep_notifications_total{` + replica0 + `,destination="oncall",result="rejected"} 0` + all + `
@@ -168,12 +163,6 @@ func TestAlertsFire(t *testing.T) {
 				// Losses that are over.
 				`configdep_notifications_total{destination="oncall",result="failed"} 7` + all,
 			},
-		},
-		"ConfigdepWebhookNotReached": {
-			bad: `apiserver_admission_webhook_fail_open_count{name="workloads.configdep.io",type="admit"} 0+1` + all + `
-			      apiserver_admission_webhook_fail_open_count{name="other.example.com",type="admit"} 0+1` + all,
-			says:   []string{"the webhook workloads.configdep.io fail"},
-			quiets: []string{`apiserver_admission_webhook_fail_open_count{name="workloads.configdep.io",type="admit"} 5` + all},
 		},
 	}
 	for _, rule := range alerts(t) {

@@ -20,8 +20,8 @@ import (
 // Leaf certificates are valid longer than any demo that is forgotten in a terminal.
 const leafLifetime = 365 * 24 * time.Hour
 
-// ServingCert signs a certificate for a server with these names and addresses. The name of an aggregated API server or
-// a webhook is always <service>.<namespace>.svc, even if its Service is an ExternalName.
+// ServingCert signs a certificate for a server with these names and addresses. The name of an aggregated API server is
+// always <service>.<namespace>.svc, even if its Service is an ExternalName.
 func (a *Authority) ServingCert(dnsNames []string, ips []net.IP) (*KeyPair, error) {
 	name := "server"
 	if len(dnsNames) > 0 {

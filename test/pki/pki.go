@@ -39,7 +39,7 @@ func NewAuthority(commonName string) (*Authority, error) {
 	return &Authority{cert: ca, key: key}, nil
 }
 
-// BundlePEM returns the certificate of the authority, for the caBundle of an APIService or a webhook, or the
+// BundlePEM returns the certificate of the authority, for the caBundle of an APIService, or the
 // certificate-authority-data of a kubeconfig.
 func (a *Authority) BundlePEM() []byte { return certPEM(a.cert.Raw) }
 

@@ -18,14 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -407,78 +404,49 @@ func TestCustomResources_CostIsBounded(t *testing.T) {
 	}
 }
 
-// kube-apiserver calls the webhooks for custom resources whose pod template a restart changes, wherever it is, and an object without one
-// causes no error, which would keep it from calling them.
-func TestWebhooks_AreCalledForCustomResources(t *testing.T) {
-	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+// The annotations of custom resources are kept wherever their pod template is, and where there is none.
+func TestAnnotations_OfCustomResources(t *testing.T) {
 	for file, all := range map[string]map[string]*kind.Kind{withPresets: presets(), withKinds: chartKinds(t)} {
-		hooks := webhooks(t, file)
 		for name, k := range all {
+			if !k.Traits.Rollable {
+				continue
+			}
 			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) {
 				path := k.Traits.TemplatePath()
-				for _, version := range k.Versions {
-					want := 2
-					if path == nil || !k.Traits.Rollable {
-						want = 0
+				of := func(pairs ...string) *unstructured.Unstructured {
+					o := map[string]any{"apiVersion": k.Resource.GroupVersion().String(), "kind": "Any", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{"replicas": int64(1)}}
+					if path != nil {
+						put(o, "Always", append(slices.Clone(path), "spec", "restartPolicy")...)
 					}
-					if got := called(hooks, k.Resource.GroupResource().WithVersion(version)); len(got) != want {
-						t.Fatalf("%d webhooks are called for version %s, want %d", len(got), version, want)
+					for i := 0; i < len(pairs); i += 2 {
+						put(o, pairs[i+1], "metadata", "annotations", pairs[i])
+						if path != nil {
+							put(o, pairs[i+1], append(slices.Clone(path), "metadata", "annotations", pairs[i])...)
+						}
 					}
+					return &unstructured.Unstructured{Object: o}
 				}
-				if path != nil && k.Traits.Rollable {
-					areCalled(t, compiler, called(hooks, k.Resource), k.Resource, path)
+				before := of(record.ConfigHashAnnotation, "h")
+				none := of()
+				if path != nil {
+					put(none.Object, nil, append(slices.Clone(path), "metadata", "annotations")...)
+				}
+				for _, version := range k.Versions {
+					resource := k.Resource.GroupResource().WithVersion(version)
+					for what, now := range map[string]*unstructured.Unstructured{"no annotations": of(), "null": none} {
+						r := &request{resource: resource, user: "kim", old: before, new: now}
+						if diff := cmp.Diff(before, keeperOf(t, file, resource).admit(t, r)); diff != "" {
+							t.Errorf("version %s, %s (-want +got):\n%s", version, what, diff)
+						}
+					}
+					if k.Traits.Restart == nil { // by its pod template
+						r := &request{resource: resource, user: account, old: none, new: before}
+						if refusal := compile(t, readFrom(t, file)[customPolicy]).refusal(t, r); refusal != "" {
+							t.Errorf("version %s, the first restart of a template with null: %s", version, refusal)
+						}
+					}
 				}
 			})
 		}
-	}
-}
-
-func areCalled(t *testing.T, compiler cel.ConditionCompiler, hooks map[string]webhook.WebhookAccessor, resource schema.GroupVersionResource, path []string) {
-	t.Helper()
-	of := func(workload, template string, more func(map[string]any)) map[string]any {
-		o := map[string]any{"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"replicas": int64(1)}}
-		if workload != "" {
-			put(o, "true", "metadata", "annotations", workload)
-		}
-		if template != "" {
-			put(o, "true", append(slices.Clone(path), "metadata", "annotations", template)...)
-		}
-		if more != nil {
-			more(o)
-		}
-		return o
-	}
-	const hash, auto = record.ConfigHashAnnotation, "reloader.stakater.com/auto"
-	image := func(o map[string]any) { put(o, "mine", append(slices.Clone(path), "spec", "image")...) }
-	replicas := func(o map[string]any) { put(o, int64(5), "spec", "replicas") }
-	for name, tt := range map[string]struct {
-		o, before map[string]any
-		in, same  bool
-	}{
-		"without a pod template":                {of("", "", nil), nil, false, false},
-		"opted in, without a pod template":      {of(policy.ReloadAnnotation, "", nil), nil, true, false},
-		"opted in on the pod template":          {of("", auto, nil), nil, true, false},
-		"another pod template":                  {of("", "", image), of("", "", nil), false, false},
-		"another pod template of what opted in": {of(auto, "", image), of(auto, "", nil), true, false},
-		"an update that drops the record":       {of("", "", nil), of(hash, "", nil), true, false},
-		"one that drops that of the template":   {of("", "", image), of("", hash, nil), true, false},
-		"replicas":                              {of("", "", replicas), of("", "", nil), false, true},
-		"replicas of what opted in":             {of(auto, hash, replicas), of(auto, hash, nil), true, true},
-		"without a specification":               {map[string]any{"metadata": map[string]any{}}, nil, false, false},
-		"without a specification, and opted in": {map[string]any{"metadata": map[string]any{"annotations": map[string]any{auto: "true"}}}, nil, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &request{resource: resource, user: "kim", new: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(tt.o)}}
-			if tt.before != nil {
-				r.old = &unstructured.Unstructured{Object: tt.before}
-			}
-			for name, w := range hooks {
-				want := !tt.same && tt.in == strings.Contains("."+name, ".workloads.")
-				got := w.GetCompiledMatcher(compiler).Match(t.Context(), r.attributes(), nil, nil)
-				if got.Error != nil || got.Matches != want {
-					t.Errorf("%s is called = %t, want %t (error: %v)", name, got.Matches, want, got.Error)
-				}
-			}
-		})
 	}
 }

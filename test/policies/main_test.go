@@ -44,8 +44,8 @@ func render() error {
 		return err
 	}
 	for file, values := range map[string][]string{
-		withPresets: {"--set", "reload.jobs=true,reload.strategies={annotation,recreate,in-place}"},
-		withKinds:   {"--values", filepath.Join(chart, "ci", "kinds.yaml")},
+		withPresets: {"--set", "reload.jobs=true,reload.strategies={annotation,recreate,in-place},mutatingAdmissionPolicies.enabled=true"},
+		withKinds:   {"--set", "mutatingAdmissionPolicies.enabled=true", "--values", filepath.Join(chart, "ci", "kinds.yaml")},
 	} {
 		cmd := exec.Command("../../hack/helm.sh", append([]string{"template", "configdep", chart, "--namespace", "configdep-system"}, values...)...)
 		cmd.Stderr = os.Stderr // helm is built the first time

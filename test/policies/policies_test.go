@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -319,7 +318,6 @@ func TestOwnNamespace_ConfigMapsAndLeases(t *testing.T) {
 
 func TestRegistrations_APIService(t *testing.T) {
 	const more = "configdep may change nothing of an APIService but the CA"
-	const other = "configdep may change nothing of an APIService or a webhook configuration but the CA and the path"
 	apiService := func(change func(metadata, spec map[string]any)) *unstructured.Unstructured {
 		spec := map[string]any{"group": "configdep.io", "version": "v1alpha1", "service": map[string]any{"name": "configdep-apiserver", "port": int64(443)}}
 		metadata := map[string]any{"name": "v1alpha1.configdep.io", "resourceVersion": "1"}
@@ -340,66 +338,8 @@ func TestRegistrations_APIService(t *testing.T) {
 		"no Service":                      {as, apiService(func(_, spec map[string]any) { delete(spec, "service") }), more},
 		"another annotation": {as, apiService(func(metadata, _ map[string]any) {
 			metadata["annotations"] = map[string]any{"cert-manager.io/inject-ca-from": "x"}
-		}), other},
+		}), more},
 	}.try(t, "registrations", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
-}
-
-func TestRegistrations_Webhooks(t *testing.T) {
-	const more = "configdep may change nothing of a webhook but the CA and the path"
-	const other = "configdep may change nothing of an APIService or a webhook configuration but the CA and the path"
-	configuration := func(change func(*admissionregistrationv1.MutatingWebhookConfiguration)) *admissionregistrationv1.MutatingWebhookConfiguration {
-		c := &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}}
-		c.Name = "configdep-apiserver"
-		for _, name := range []string{"workloads.configdep.io", "namespaces.configdep.io"} {
-			w := admissionregistrationv1.MutatingWebhook{Name: name, Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{"CREATE"}, Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}},
-			}}}
-			w.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "by-others", Expression: "true"}}
-			w.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: "configdep-system", Name: "configdep-apiserver", Port: new(int32(9443))}
-			c.Webhooks = append(c.Webhooks, w)
-		}
-		if change != nil {
-			change(c)
-		}
-		return c
-	}
-	type config = admissionregistrationv1.MutatingWebhookConfiguration
-	bundled := func(c *config) {
-		for i := range c.Webhooks {
-			c.Webhooks[i].ClientConfig.CABundle = []byte("x")
-		}
-	}
-	tries{
-		"the first CA": {configuration(nil), configuration(bundled), ""},
-		"no CA":        {configuration(bundled), configuration(nil), ""},
-		"the first path": {configuration(nil), configuration(func(c *config) {
-			for i := range c.Webhooks {
-				c.Webhooks[i].ClientConfig.Service.Path = new("/mutate/secret")
-			}
-		}), ""},
-		"another path": {configuration(func(c *config) { c.Webhooks[0].ClientConfig.Service.Path = new("/mutate/old") }),
-			configuration(func(c *config) { c.Webhooks[0].ClientConfig.Service.Path = new("/mutate/new") }), ""},
-		"a path and another Service": {configuration(nil), configuration(func(c *config) {
-			c.Webhooks[0].ClientConfig.Service.Path, c.Webhooks[0].ClientConfig.Service.Namespace = new("/mutate/new"), "mine"
-		}), more},
-		"another port": {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Port = new(int32(1)) }), more},
-		"no port":      {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Port = nil }), more},
-		"a service in place of a URL": {configuration(func(c *config) {
-			c.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://x")}
-		}), configuration(nil), more},
-		"all resources":         {configuration(nil), configuration(func(c *config) { c.Webhooks[1].Rules[0].Resources = []string{"*"} }), more},
-		"another Service":       {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Name = "mine" }), more},
-		"a URL":                 {configuration(nil), configuration(func(c *config) { c.Webhooks[0].ClientConfig.URL = new("https://mine") }), more},
-		"another failurePolicy": {configuration(nil), configuration(func(c *config) { c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) }), more},
-		"no match conditions":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].MatchConditions = nil }), more},
-		"no service":            {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service = nil }), more},
-		"an additional webhook": {configuration(nil), configuration(func(c *config) {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.MutatingWebhook{Name: "x.y.z"})
-		}), more},
-		"one webhook fewer": {configuration(nil), configuration(func(c *config) { c.Webhooks = c.Webhooks[:1] }), more},
-		"another name":      {configuration(nil), configuration(func(c *config) { c.Webhooks[0].Name = "x.y.z" }), more},
-		"a label":           {configuration(nil), configuration(func(c *config) { c.Labels = map[string]string{"x": "y"} }), other},
-	}.try(t, "registrations", admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"))
 }
 
 func TestEvictions(t *testing.T) {

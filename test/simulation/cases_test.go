@@ -82,9 +82,6 @@ var cases = map[string]*history{
 	}),
 	"UndoneRecordComesTrueWithoutLeader": one(before(change(s0, 0, 2), calm, do("resign", 0, 0), do("undo", 0, 0), wait(10*time.Minute),
 		change(s0, 0, 1), wait(time.Second), lead, calm)...),
-	"RecordOfAWebhookThatLagsComesTrue": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("install webhook", 0, 0),
-		operation{Do: "webhook", A: 1, B: 1}, calm, do("refuse", 1, 0), change(s0, 0, 2), wait(100*time.Millisecond), operation{Do: "hold", A: 1, B: int(secrets)},
-		change(s0, 0, 3), do("set image", 0, 1), wait(10*time.Minute), change(s0, 0, 2), wait(time.Second), do("refuse", 0, 0), calm).with(func(h *history) { h.Servers = 2 }),
 	"RecordOfALeaderThatLagsComesTrue": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("pause", 0, 0), do("hold", int(secrets), 0),
 		change(s0, 0, 2), optIn, wait(time.Second), do("resign", 0, 0), operation{Do: "lead", A: 1}, wait(5*time.Minute), do("evict pod", 0, 0),
 		wait(5*time.Minute), change(s0, 0, 1), wait(time.Minute), do("resume", 0, 0), calm).with(func(h *history) {
@@ -235,11 +232,6 @@ var cases = map[string]*history{
 	"PacesRefusedRecordsOfABusyWorkload": one(before(do("refuse", 1, 0), do("rewrite", 1, -1), operation{Do: "busy", B: 600, Wait: 100 * time.Millisecond})...),
 
 	// Unnecessary restarts.
-	"WebhookThatLagsAdopts": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("install webhook", 0, 0),
-		operation{Do: "webhook", A: 1, B: 1}, operation{Do: "hold", A: 1, B: int(secrets)}, change(s0, 0, 2), wait(time.Second), optIn, calm).with(func(h *history) {
-		h.Servers = 2
-		h.Workloads[0].Annotations = map[string]string{}
-	}),
 	"PausedWhenTheServerStarts": one(before(do("kill", 0, 0), do("pause", 0, 0), do("set image", 0, 1), wait(3*time.Second), change(s0, 0, 2), wait(3*time.Second),
 		birth, lead, wait(3*time.Second), do("resume", 0, 0), calm)...),
 	"HashOfNoSourceSaysNothing": one(has(0, 1), has(s0, 1), birth, lead, create, do("reload", 0, 0), wait(300*time.Millisecond), change(s0, 1, 2), calm).with(func(h *history) {

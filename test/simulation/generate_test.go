@@ -64,9 +64,6 @@ func generate(seedNumber uint64) *history {
 			first = slices.Insert(first, i, operation{Do: "wait", Wait: 3 * time.Second})
 		}
 	}
-	if m.IntN(4) == 0 {
-		first = append(first, operation{Do: "install webhook"})
-	}
 	first = append(first, operation{Do: "lead"})
 	begin := len(first)
 	h.Operations = first

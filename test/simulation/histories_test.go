@@ -207,7 +207,6 @@ func (t tally) check(test *testing.T, histories int) {
 		"evictions":                              histories / 100,
 		"restarts of pods in place":              histories / 20,
 		"restarts on request":                    histories / 20,
-		"admissions":                             histories / 20,
 		"reports of agents":                      histories / 8,
 		"workloads that agents keep in sync":     histories / 40,
 		"restarts in doubt":                      histories / 40,

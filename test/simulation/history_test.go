@@ -295,13 +295,6 @@ var actions = map[string]action{
 
 	"replace key": {1, func(m maker) operation { return operation{B: m.IntN(3)} },
 		func(s *simulation, o operation) bool { return s.world.replaceKey(o.B == 2) }},
-	"install webhook": {0, none, func(s *simulation, _ operation) bool { s.world.webhook.installed = true; return true }},
-	"webhook": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
-		func(s *simulation, o operation) bool {
-			w := &s.world.webhook
-			w.server, w.down = o.A, o.B == 0
-			return w.installed
-		}},
 
 	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(podStatuses))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = true; return true }},

@@ -308,20 +308,6 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 	}
 }
 
-// admitted notes what the webhook adopts.
-func (o *oracle) admitted(s *server, d *workload) {
-	var was, now record
-	_ = json.Unmarshal([]byte(o.recorded[d.uid].sources), &was) // empty, if there was none
-	_ = json.Unmarshal([]byte(d.annotations[appliedAnnotation]), &now)
-	for source := range sourceNames {
-		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
-		content, _, adopts := strings.Cut(now.Sources[id], "@")
-		if before, _, _ := strings.Cut(was.Sources[id], "@"); adopts && before != content {
-			o.adopt(s, d, source, now.At)
-		}
-	}
-}
-
 // keyID identifies the key of a hash.
 func keyID(hash string) string { return hash[:min(len(hash), len("v1.12345678"))] }
 

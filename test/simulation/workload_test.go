@@ -210,7 +210,6 @@ func (w *world) createWorkload(slot int) bool {
 		}
 	}
 	w.workloads[slot] = d
-	w.admit(d, nil)
 	w.wroteWorkload(d)
 	return true
 }
@@ -252,9 +251,6 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	before := d.manifest
 	change(&d.manifest)
 	now := &d.manifest
-	if manager != fieldManager {
-		w.admit(d, &before)
-	}
 	templateTook, templateLost := compareTemplates(&before.template, &now.template)
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
 	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete || now.restartAt != before.restartAt

@@ -62,7 +62,6 @@ type world struct {
 	key         int                    // the HMAC key that the servers share
 	keyBefore   int                    // their previous key
 	keys        int                    // the last key that was created
-	webhook     webhook
 
 	servers []*server
 	oracle  *oracle

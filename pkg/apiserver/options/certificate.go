@@ -15,7 +15,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// CertificateOptions are the options of a serving certificate that the server manages, and of the CA bundles that it
+// CertificateOptions are the options of a serving certificate that the server manages, and of the CA bundle that it
 // keeps up to date.
 type CertificateOptions struct {
 	// Manage makes the server issue and renew its certificate.
@@ -26,20 +26,16 @@ type CertificateOptions struct {
 	Service string
 	// Lifetime is the lifetime of the certificate, and CALifetime the lifetime of its CA.
 	Lifetime, CALifetime time.Duration
-	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept up to
-	// date, in addition to the APIService; empty: none.
-	WebhookConfiguration string
 	// CABundleFile contains the CA bundle to publish, for a certificate from files.
 	CABundleFile string
 }
 
 func newCertificateOptions() CertificateOptions {
 	return CertificateOptions{
-		Secret:               "configdep-serving-cert",
-		Service:              "configdep-apiserver",
-		Lifetime:             90 * 24 * time.Hour,
-		CALifetime:           5 * 365 * 24 * time.Hour,
-		WebhookConfiguration: "configdep-apiserver",
+		Secret:     "configdep-serving-cert",
+		Service:    "configdep-apiserver",
+		Lifetime:   90 * 24 * time.Hour,
+		CALifetime: 5 * 365 * 24 * time.Hour,
 	}
 }
 
@@ -48,7 +44,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	c := &o.Certificate
 	fs.BoolVar(&c.Manage, "manage-serving-certificate", c.Manage,
 		"Create a CA and a serving certificate, keep them in a Secret that all replicas share, renew both without a restart, "+
-			"and keep caBundle of the APIService and of the webhooks up to date. Cannot be combined with --tls-cert-file.")
+			"and keep caBundle of the APIService up to date. Cannot be combined with --tls-cert-file.")
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
 		"The Secret, in the namespace of the server, for the certificate of --manage-serving-certificate. The server fills it, but does not create it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
@@ -58,12 +54,9 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
 		"The lifetime of the CA of --manage-serving-certificate, at least twice the lifetime of the certificate. "+
 			"The CA is replaced early enough that the old and the new one are both trusted for a while.")
-	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
-		"The MutatingWebhookConfiguration in which the leader keeps the path (--webhook-secret-path) and caBundle "+
-			"(--manage-serving-certificate or --ca-bundle-file) up to date. Empty: none.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
 		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
-			"caBundle of the APIService and of the webhooks is kept up to date from it.")
+			"caBundle of the APIService is kept up to date from it.")
 }
 
 // CertificateProfile returns the profile of the managed certificate.
@@ -83,11 +76,6 @@ func (o *Options) validateCertificate() (errs []error) {
 			errs = append(errs, errors.New("--ca-bundle-file is for a certificate from files, and excludes --manage-serving-certificate, which knows its CAs"))
 		} else if files.CertFile == "" {
 			errs = append(errs, errors.New("--ca-bundle-file needs --tls-cert-file"))
-		}
-	}
-	if c.WebhookConfiguration != "" {
-		for _, problem := range validation.IsDNS1123Subdomain(c.WebhookConfiguration) {
-			errs = append(errs, fmt.Errorf("--webhook-configuration %q: %s", c.WebhookConfiguration, problem))
 		}
 	}
 	for _, problem := range validation.IsDNS1035Label(c.Service) {

@@ -21,7 +21,6 @@ func TestCertificateFlags(t *testing.T) {
 		"--manage-serving-certificate":      nil,
 		"--serving-certificate-lifetime=1s": nil, // it is not used
 		"--manage-serving-certificate --serving-certificate-lifetime=30s --serving-ca-lifetime=75s": nil,
-		"--manage-serving-certificate --webhook-configuration=":                                     nil,
 		"--manage-serving-certificate " + files: {"--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: " +
 			"the certificate is either issued by the server or read from files"},
 		"--ca-bundle-file=c": {"--ca-bundle-file needs --tls-cert-file"},
@@ -34,7 +33,6 @@ func TestCertificateFlags(t *testing.T) {
 		"--manage-serving-certificate --serving-certificate-secret=configdep-hmac-key": {"--serving-certificate-secret must not be configdep-hmac-key, which holds the key of the config hash"},
 		"--service-name=a.b": {`--service-name "a.b": a DNS-1035 label must`},
 		"--manage-serving-certificate --serving-certificate-secret=": {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},
-		"--webhook-configuration=A":                                  {`--webhook-configuration "A": a lowercase RFC 1123 subdomain must`},
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

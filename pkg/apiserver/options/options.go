@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -76,18 +75,6 @@ type Options struct {
 	ExcludedSecretTypes []string
 	// Reloader has options by the names that they have in Stakater Reloader.
 	Reloader ReloaderOptions
-	// WebhookPort is the port of the admission webhook; 0: no webhook.
-	WebhookPort int
-	// WebhookSecretPath: serve the webhook at a path that only its configuration contains.
-	WebhookSecretPath bool
-	// WebhookClientCAFile contains the CA of the callers of the webhook; empty: any client may call.
-	WebhookClientCAFile string
-	// WebhookClientNames are the allowed common names in the certificates of callers; empty: any.
-	WebhookClientNames []string
-	// WebhookExempt are namespaces whose workloads the webhook admits unchanged, for any caller; WebhookSelector selects,
-	// by their labels, the namespaces whose workloads it does not.
-	WebhookExempt   []string
-	WebhookSelector string
 
 	flags cliflag.NamedFlagSets // that Flags returned
 }
@@ -128,8 +115,6 @@ func NewOptions() *Options {
 		},
 		ConcurrentReloads: 8,
 		MaxWatchesPerUser: 5000,
-		WebhookSecretPath: true,
-		WebhookExempt:     []string{metav1.NamespaceSystem},
 		LeaderElection:    LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
 		Certificate:       newCertificateOptions(),
 		Dialects:          newDialectOptions(),
@@ -177,7 +162,6 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"How many watches one user may have open on a replica. Each takes some 60 kB of memory. Further watches get 429, and clients retry them later.")
 	o.addScopeFlags(own)
 	o.addKindFlags(sets.FlagSet("kinds of workloads"))
-	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addDialectFlags(sets.FlagSet("annotations of other tools"))
 	o.addNotificationFlags(sets.FlagSet("notifications"))
@@ -260,7 +244,6 @@ func (o Completed) Validate() error {
 	}
 	errs = append(errs, o.validateReload()...)
 	errs = append(errs, o.validateDialects()...)
-	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateScope()...)
 	errs = append(errs, o.validateReloader()...)
 	errs = append(errs, o.validateCertificate()...)

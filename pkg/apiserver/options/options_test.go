@@ -72,36 +72,6 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-func TestWebhookOptions(t *testing.T) {
-	for _, tt := range []struct{ args, want string }{
-		{"", ""},
-		{"--webhook-secure-port=9443 --webhook-client-ca-file=ca.crt --webhook-client-allowed-names=kube-apiserver", ""},
-		{"--webhook-secure-port=9443 --webhook-client-allowed-names=kube-apiserver", "--webhook-client-allowed-names needs --webhook-client-ca-file"},
-		{"--webhook-client-ca-file=ca.crt", "set --webhook-secure-port"},
-		{"--webhook-secret-path=false", "--webhook-secret-path=false is for the webhook: set --webhook-secure-port"},
-		{"--webhook-secure-port=9443 --webhook-configuration=", "--webhook-secret-path needs --webhook-configuration"},
-		{"--webhook-secure-port=9443 --webhook-configuration= --webhook-secret-path=false", ""},
-		{"--webhook-secure-port=6443", "must be another one than --secure-port"},
-		{"--webhook-exempt-namespaces=vault --webhook-namespace-selector=team,!secret", ""},
-		{"--webhook-exempt-namespaces=vault,Vault", `--webhook-exempt-namespaces: "Vault" is not the name of a namespace`},
-		{"--webhook-exempt-namespaces=vault,vault", `--webhook-exempt-namespaces names "vault" twice`},
-		{"--webhook-namespace-selector===", "--webhook-namespace-selector: "},
-	} {
-		o := NewOptions()
-		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		for _, set := range o.Flags().FlagSets {
-			fs.AddFlagSet(set)
-		}
-		err := fs.Parse(append([]string{"--kubeconfig=x"}, strings.Fields(tt.args)...))
-		if err == nil {
-			err = o.Complete().Validate()
-		}
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
-		}
-	}
-}
-
 // Which Secrets are read: what is said, and what that means.
 func TestSecretTypes(t *testing.T) {
 	many := make([]string, maxExcludedTypes+1)

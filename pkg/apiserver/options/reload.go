@@ -25,7 +25,7 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 			"matched (the same, for sources annotated configdep.io/match) or listed (changes of the sources that "+policy.SourcesAnnotation+" names).")
 	fs.BoolVar(&o.Reload.Observe, "observe", o.Reload.Observe,
 		"Write nothing to workloads. What would restart them is shown by the API, as the state Stale with the reason Observed, and counted by the metric "+
-			"configdep_rollouts_total with the result observed. Reloads on request are refused, except dry runs, and the webhook admits workloads unchanged.")
+			"configdep_rollouts_total with the result observed. Reloads on request are refused, except dry runs.")
 	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
 		"How long content must stay unchanged before a restart, so that changes that belong together cause one restart. "+
 			"The annotation "+policy.SettleAnnotation+" overrides it.")

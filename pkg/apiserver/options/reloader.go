@@ -114,7 +114,7 @@ func (o *Options) completeReloader() {
 	if r.AutoReloadAll && !o.set("default-reload") {
 		o.Reload.Mode = policy.Auto
 	}
-	// Charts and manifests set both, because the mode is also that of the webhook.
+	// Both may be set, if they agree.
 	o.Reload.AutoReloadAll = r.AutoReloadAll && o.Reload.Mode == policy.Auto
 	if r.LogFormat == logsapi.JSONLogFormat && !o.set("logging-format") {
 		o.Logs.Format = r.LogFormat

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/configdep/configdep/pkg/ingest"
 )
@@ -70,6 +72,18 @@ func (o *Options) validateNamespaces() (errs []error) {
 			n, maxNamespaces))
 	}
 	return append(errs, validateNames(cmp.Or(o.Reloader.namespaceFrom, "--namespaces"), o.Namespaces)...)
+}
+
+func validateNames(flag string, namespaces []string) (errs []error) {
+	for i, namespace := range namespaces {
+		if wrong := validation.ValidateNamespaceName(namespace, false); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %q is not the name of a namespace: %s", flag, namespace, strings.Join(wrong, "; ")))
+		}
+		if slices.Contains(namespaces[:i], namespace) {
+			errs = append(errs, fmt.Errorf("%s names %q twice", flag, namespace))
+		}
+	}
+	return errs
 }
 
 // secretType matches the types of Secrets that can be left out: DOMAIN/NAME, Opaque, or types with more than one slash,

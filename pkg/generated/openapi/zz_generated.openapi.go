@@ -1088,7 +1088,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"declaredBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation on the workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod template, Namespace configdep.io/reload (an annotation or label on its namespace), Default (a flag of the server), or --namespace-selector (the flag does not select the namespace, so the mode is Off). If there are several, they are separated by commas.",
+							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation on the workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod template, Namespace configdep.io/reload (an annotation on its namespace), Default (a flag of the server), or --namespace-selector (the flag does not select the namespace, so the mode is Off). If there are several, they are separated by commas.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -29,10 +29,7 @@ const (
 	serverName = install.Name + "." + install.Namespace + ".svc"
 )
 
-var (
-	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	webhooks    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
-)
+var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
 // Requests continue while certificates and their CA are replaced, users damage and overwrite the objects, and a leader is killed.
 func TestRotation(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/test/await"
@@ -54,20 +53,7 @@ func (s *rotation) overwritten() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	list, err := s.dynamic.Resource(webhooks).Get(s.t.Context(), install.Name, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	n, _, _ := unstructured.NestedSlice(list.Object, "webhooks")
-	var patch []map[string]any
-	for i := range n {
-		patch = append(patch, map[string]any{"op": "replace", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": stranger.BundlePEM()})
-	}
-	ofWebhooks, err := json.Marshal(patch)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ofService, err := json.Marshal([]map[string]any{{"op": "remove", "path": "/spec/caBundle"}})
+	ofService, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/caBundle", "value": stranger.BundlePEM()}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -77,9 +63,6 @@ func (s *rotation) overwritten() {
 			s.t.Fatal(err)
 		}
 		if _, err := s.dynamic.Resource(apiServices).Patch(s.t.Context(), install.APIService, types.JSONPatchType, ofService, metav1.PatchOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
-		if _, err := s.dynamic.Resource(webhooks).Patch(s.t.Context(), install.Name, types.JSONPatchType, ofWebhooks, metav1.PatchOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
 		await.Until(s.t, "the bundles are restored", func(ctx context.Context) error {

@@ -74,38 +74,22 @@ func newRotation(t *testing.T) *rotation {
 	return s
 }
 
-// bundles returns every caBundle in the cluster, and the one of the ConfigMap for other clients.
-func (s *rotation) bundles(ctx context.Context) (bundles [][]byte, err error) {
+// bundles returns caBundle of the APIService, and the bundle of the ConfigMap for other clients.
+func (s *rotation) bundles(ctx context.Context) ([][]byte, error) {
 	service, err := s.dynamic.Resource(apiServices).Get(ctx, install.APIService, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	configuration, err := s.dynamic.Resource(webhooks).Get(ctx, install.Name, metav1.GetOptions{})
+	encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, err
-	}
-	encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
-	all := []string{encoded}
-	list, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
-	for _, w := range list {
-		encoded, _, _ := unstructured.NestedString(w.(map[string]any), "clientConfig", "caBundle")
-		all = append(all, encoded)
-	}
-	if len(all) < 2 {
-		return nil, errors.New("there are no webhooks")
-	}
-	for _, encoded := range all {
-		bundle, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil {
-			return nil, err
-		}
-		bundles = append(bundles, bundle)
 	}
 	published, err := s.core.CoreV1().ConfigMaps(install.Namespace).Get(ctx, caConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return append(bundles, []byte(published.Data["ca.crt"])), nil
+	return [][]byte{bundle, []byte(published.Data["ca.crt"])}, nil
 }
 
 func certs(data []byte) (all []*x509.Certificate) {
@@ -129,8 +113,7 @@ func (s *rotation) secret() *corev1.Secret {
 	return secret
 }
 
-// dial opens a new connection to a replica, as the aggregator and the webhook client do: with each caBundle in the
-// cluster.
+// dial opens a new connection to a replica, as the aggregator and other clients do: with each bundle in the cluster.
 func (s *rotation) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

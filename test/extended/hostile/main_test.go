@@ -1,18 +1,13 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostile attacks the server and checks that other clients are still served. The attackers are a pod that
-// reaches the webhook's port, a tenant who may edit one namespace, and a user who floods the API with requests.
+// Package hostile attacks the server and checks that other clients are still served. The attackers are a tenant who may
+// edit one namespace, and a user who floods the API with requests.
 package hostile
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -24,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -61,7 +55,6 @@ func TestHostile(t *testing.T) {
 	}()
 	a := &arena{server: server, replica: server.Replicas[0], neighbour: newNeighbour(t)}
 	a.quiet = a.neighbour.rollouts(t, 10)
-	t.Run("a pod that reaches the port of the webhook", a.pod)
 	t.Run("a tenant", a.tenant)
 	t.Run("a user who floods", a.flood)
 }
@@ -215,49 +208,4 @@ func (a *arena) takes(t *testing.T, most int64, attack func()) {
 	if peak > before+most {
 		t.Errorf("memory grew by %d MB during the attack, want at most %d MB", (peak-before)>>20, most>>20)
 	}
-}
-
-// stranger is a client in the pod network, with its own address and without credentials.
-func (a *arena) stranger(t *testing.T) *http.Client {
-	t.Helper()
-	config, err := rest.TLSConfigFor(a.replica.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Certificates = nil
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	transport := &http.Transport{TLSClientConfig: config, DialContext: dialer.DialContext, MaxIdleConnsPerHost: 100}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Minute}
-}
-
-func (a *arena) dialAsStranger(t *testing.T) net.Conn {
-	t.Helper()
-	config, err := rest.TLSConfigFor(a.replica.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, Config: config}
-	c, err := dialer.DialContext(t.Context(), "tcp", a.replica.WebhookAddress())
-	if err != nil {
-		return nil // refused
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// post sends a body to the webhook and returns the status code and the body of the answer, or 0 without an answer.
-func (a *arena) post(ctx context.Context, c *http.Client, path string, body []byte) (code int, answer string) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.replica.WebhookAddress()+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, err.Error()
-	}
-	r.Header.Set("Content-Type", "application/json")
-	response, err := c.Do(r)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	return response.StatusCode, string(text)
 }

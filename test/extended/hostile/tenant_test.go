@@ -6,8 +6,6 @@ package hostile
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -196,29 +194,4 @@ func (a *arena) flood(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// metrics returns the content of the replica's /metrics.
-func (a *arena) metrics(t *testing.T) (string, error) {
-	t.Helper()
-	config, admin := a.replica.RESTConfig(), cluster.RESTConfig()
-	config.CertData, config.KeyData = admin.CertData, admin.KeyData
-	c, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", err
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+a.replica.Address()+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := c.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/metrics: status %d: %s", response.StatusCode, text)
-	}
-	return string(text), err
 }

@@ -141,17 +141,7 @@ func (s *scene) noteKeys(when string) {
 		s.Fatal(err)
 	}
 	s.secret["the key of the hashes "+when] = string(key.Data["key"])
-	s.secret["the path of the webhook "+when] = filepath.Base(s.webhookPath(s.Context()))
 	s.noteCertificate(s.certificate(s.Context()), when)
-}
-
-// webhookPath returns the path that only kube-apiserver knows.
-func (s *scene) webhookPath(ctx context.Context) string {
-	o, err := s.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return *o.Webhooks[0].ClientConfig.Service.Path
 }
 
 func (s *scene) certificate(ctx context.Context) *corev1.Secret {
@@ -258,14 +248,7 @@ func (s *scene) replaceTheKey() {
 	}
 	secret.Data["key"] = key
 	s.made(secrets.Update(s.Context(), secret, metav1.UpdateOptions{}))
-	before := s.webhookPath(s.Context())
 	s.secret["the key of the hashes, replaced"] = string(key)
-	await.Until(s, "the path of the webhook has changed", func(ctx context.Context) error {
-		if s.webhookPath(ctx) == before {
-			return errors.New("the path has not changed")
-		}
-		return nil
-	})
 	s.noteKeys("after another key")
 	s.awaitLogged("the key of the config hash has been replaced", "The key of the config hash has been replaced")
 	s.made(secrets.Patch(s.Context(), keySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}))
@@ -357,7 +340,7 @@ var everyClient = []string{
 	"/namespaces/kube-system/configmaps?", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "validatingadmissionpolicies",
 	"validatingwebhookconfigurations", "/api/v1/configmaps?", "/api/v1/secrets?", "/apis/apps/v1/deployments?", "/api/v1/pods?",
 	"/namespaces/configdep-system/secrets/" + keySecret, "/namespaces/configdep-system/secrets/" + install.CertificateSecret,
-	"/apis/apiregistration.k8s.io/v1/apiservices", "mutatingwebhookconfigurations",
+	"/apis/apiregistration.k8s.io/v1/apiservices",
 	"/namespaces/configdep-system/leases", "/events", "/version", "/namespaces/shop/deployments/web", "/namespaces/shop/replicasets?",
 	"/namespaces/shop/pods?", "/eviction",
 }

@@ -189,19 +189,6 @@ func (o *shop) use(replicas []*install.Replica) {
 			expect(http.StatusOK, http.MethodGet, "/readyz?verbose", bearer(o.secret[goodToken]), "")
 		}
 	}
-	// kube-apiserver sends whole workloads to the webhook; other clients can send anything.
-	for _, r := range replicas {
-		config := r.RESTConfig()
-		config.Host = "https://" + r.WebhookAddress()
-		for _, body := range []string{
-			`{"request":{"object":{"spec":{"template":` + o.new("a body for the webhook") + `}}}}`,
-			`{"request":{"uid":"1","operation":"CREATE","namespace":"shop","kind":{"group":"apps","version":"v1","kind":"Deployment"},"object":{"spec":"` + o.new("a workload that is none") + `"}}}`,
-			`{"request":{"uid":"1","operation":"CREATE","namespace":"shop","kind":{"group":"apps","version":"v1","kind":"Deployment"},"object":{"spec":{"replicas":"` + o.new("a number that is none") + `"}}}}`,
-			o.new("no body at all"),
-		} {
-			o.send(config, http.MethodPost, o.webhookPath(o.Context()), bearer(o.secret[goodToken]), body)
-		}
-	}
 }
 
 // change changes the sources of the workloads, and their templates.

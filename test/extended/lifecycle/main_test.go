@@ -47,8 +47,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == postRender { // helm runs this program as a plugin
-		if err := toThisMachine(os.Stdin, os.Stdout, os.Args[2], os.Args[3]); err != nil {
+	if len(os.Args) == 3 && os.Args[1] == postRender { // helm runs this program as a plugin
+		if err := toThisMachine(os.Stdin, os.Stdout, os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -108,16 +108,10 @@ func kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// bundles returns the base64-encoded caBundle of the APIService and of each webhook.
-func bundles(t *testing.T, webhooks string) []string {
+// bundle returns the base64-encoded caBundle of the APIService.
+func bundle(t *testing.T) string {
 	t.Helper()
-	all := []string{kubectl(t, "get", "apiservice", install.APIService, "-o", "jsonpath={.spec.caBundle}")}
-	of := kubectl(t, "get", "mutatingwebhookconfiguration", webhooks, "--ignore-not-found", "-o", `jsonpath={range .webhooks[*]}{.name}={.clientConfig.caBundle}{"\n"}{end}`)
-	for line := range strings.Lines(of) {
-		_, bundle, _ := strings.Cut(strings.TrimSpace(line), "=")
-		all = append(all, bundle)
-	}
-	return all
+	return kubectl(t, "get", "apiservice", install.APIService, "-o", "jsonpath={.spec.caBundle}")
 }
 
 // makeNamespaces creates namespaces. "other" has a workload.
@@ -249,7 +243,7 @@ func namespaceGone(t *testing.T, name string) {
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	namespaceGone(t, install.Namespace)
-	for _, kind := range []string{"apiservices", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
+	for _, kind := range []string{"apiservices", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
 		if out := kubectl(t, append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...); strings.Contains(out, "configdep") {
 			t.Errorf("some %s remain:\n%s", kind, out)
 		}

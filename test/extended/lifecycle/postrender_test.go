@@ -40,16 +40,11 @@ func plugin(dir string) error {
 }
 
 // toThisMachine changes rendered manifests so that kube-apiserver, which runs on this machine like the replicas, can
-// reach them: the Service is an external name for this machine, and the APIService and webhooks have the ports that the
-// test listens on.
-func toThisMachine(in io.Reader, out io.Writer, apiPort, webhookPort string) error {
-	ports := map[string]int64{}
-	for name, port := range map[string]string{"APIService": apiPort, "MutatingWebhookConfiguration": webhookPort} {
-		n, err := strconv.ParseInt(port, 10, 32)
-		if err != nil {
-			return fmt.Errorf("parsing a port: %w", err)
-		}
-		ports[name] = n
+// reach them: the Service is an external name for this machine, and the APIService has the port that the test listens on.
+func toThisMachine(in io.Reader, out io.Writer, apiPort string) error {
+	port, err := strconv.ParseInt(apiPort, 10, 32)
+	if err != nil {
+		return fmt.Errorf("parsing a port: %w", err)
 	}
 	all, err := io.ReadAll(in)
 	if err != nil {
@@ -70,15 +65,7 @@ func toThisMachine(in io.Reader, out io.Writer, apiPort, webhookPort string) err
 		case "Service":
 			o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
 		case "APIService":
-			err = unstructured.SetNestedField(o.Object, ports["APIService"], "spec", "service", "port")
-		case "MutatingWebhookConfiguration":
-			webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
-			for _, w := range webhooks {
-				if err := unstructured.SetNestedField(w.(map[string]any), ports["MutatingWebhookConfiguration"], "clientConfig", "service", "port"); err != nil {
-					return err
-				}
-			}
-			err = unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
+			err = unstructured.SetNestedField(o.Object, port, "spec", "service", "port")
 		}
 		if err != nil {
 			return err

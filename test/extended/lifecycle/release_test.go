@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -35,7 +34,7 @@ const quick = "extraArgs={--shutdown-delay-duration=2s}"
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// release is an installation by helm. A post-renderer makes the Service and the ports lead to this machine; nothing else differs
+// release is an installation by helm. A post-renderer makes the Service and its port lead to this machine; nothing else differs
 // from the installation of a user.
 type release struct {
 	*install.Installation
@@ -47,9 +46,7 @@ type release struct {
 // newRelease returns a release that is not installed yet. Without a Secret with a certificate, the server makes one.
 func newRelease(t *testing.T, name, secret string, values ...string) *release {
 	t.Helper()
-	server, err := install.Adopt(t.Context(), cluster, name, install.Options{
-		ManagedCertificates: secret == "", NoWebhook: slices.Contains(values, "webhook.enabled=false"),
-	})
+	server, err := install.Adopt(t.Context(), cluster, name, install.Options{ManagedCertificates: secret == ""})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +77,12 @@ func TestLifeOfARelease(t *testing.T) {
 		values       []string
 		blind        []string // namespaces that the release must not show
 		filled       int      // objects that the server fills
-		bundles      int
 	}{
-		"default values":  {name: install.Name, filled: 3, bundles: 5},
-		"with namespaces": {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}"}, blind: []string{"other"}, filled: 3, bundles: 5},
+		"default values":  {name: install.Name, filled: 3},
+		"with namespaces": {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}"}, blind: []string{"other"}, filled: 3},
 		"with an existing Secret": {
-			name: install.Name, secret: "mine", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine"}, filled: 2, bundles: 5,
+			name: install.Name, secret: "mine", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine"}, filled: 2,
 		},
-		"without a webhook": {name: install.Name, values: []string{"webhook.enabled=false"}, filled: 3, bundles: 1},
 	} {
 		passed := t.Run(name, func(t *testing.T) {
 			r := newRelease(t, test.name, test.secret, test.values...)
@@ -98,8 +93,8 @@ func TestLifeOfARelease(t *testing.T) {
 				}
 			}
 			old := []*install.Replica{r.start(t), r.start(t)}
-			before := r.available(t, test.bundles)
-			works(t, test.bundles > 1)
+			before := available(t)
+			works(t)
 			for _, other := range test.blind {
 				if found := kubectl(t, "get", "configdependencies", "-n", other, "-o", "name"); found != "" {
 					t.Errorf("the server shows %s of namespace %s", found, other)
@@ -107,7 +102,7 @@ func TestLifeOfARelease(t *testing.T) {
 			}
 
 			kept, requests := awaitKept(t, test.filled), poll(t)
-			r.values = append(r.values, "replicas=3", "reload.settle=2s", "logLevel=2", "webhook.timeoutSeconds=2")
+			r.values = append(r.values, "replicas=3", "reload.settle=2s", "logLevel=2")
 			r.helm(t, "upgrade")
 			deployment := r.deployment(t)
 			if args := deployment.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--settle=2s") || !slices.Contains(args, "--v=2") || *deployment.Spec.Replicas != 3 {
@@ -120,15 +115,15 @@ func TestLifeOfARelease(t *testing.T) {
 				}
 			}
 			requests()
-			works(t, test.bundles > 1)
+			works(t)
 
 			// An upgrade with the same values changes nothing.
 			r.helm(t, "upgrade")
 			if again := r.deployment(t); again.Generation != deployment.Generation {
 				t.Errorf("generation after an equal upgrade = %d, want %d", again.Generation, deployment.Generation)
 			}
-			if after := bundles(t, r.name); !slices.Equal(before, after) {
-				t.Errorf("the upgrades changed the CA bundles:\n%v\n%v", before, after)
+			if after := bundle(t); after != before {
+				t.Errorf("the upgrades changed the CA bundle:\n%s\n%s", before, after)
 			}
 			checkKept(t, kept)
 			r.uninstall(t, test.filled-1)
@@ -149,7 +144,7 @@ func (r *release) helm(t *testing.T, verb string, more ...string) string {
 	}
 	return r.run(t, append([]string{
 		verb, "configdep", chart, "--set", strings.Join(r.values, ","), "--post-renderer", postRender,
-		"--post-renderer-args", strconv.Itoa(r.APIPort()), "--post-renderer-args", strconv.Itoa(r.WebhookPort()),
+		"--post-renderer-args", strconv.Itoa(r.APIPort()),
 	}, more...)...)
 }
 
@@ -196,17 +191,11 @@ func (r *release) end(t *testing.T, replica *install.Replica) {
 	}
 }
 
-// available waits until the API is available and the server has filled in so many CA bundles, and returns these.
-func (r *release) available(t *testing.T, count int) (found []string) {
+// available waits until the API is available, for which the server has filled in the CA bundle, and returns the bundle.
+func available(t *testing.T) string {
 	t.Helper()
 	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+install.APIService, "--timeout=2m")
-	await.Until(t, "all caBundles are filled in", func(context.Context) error {
-		if found = bundles(t, r.name); len(found) != count || slices.Contains(found, "") {
-			return fmt.Errorf("CA bundles = %v", found)
-		}
-		return nil
-	})
-	return found
+	return bundle(t)
 }
 
 // uninstall uninstalls the release while its replicas run, and checks the order of deletions and the number of Secrets that are
@@ -221,8 +210,6 @@ func (r *release) uninstall(t *testing.T, secrets int) {
 	if there := strings.Fields(kubectl(t, "get", "-f", manifest, "-o", "name")); len(there) < 15 {
 		t.Errorf("the release contains only %v", there)
 	}
-	// Helm decides when the webhook configuration is deleted (version 3 deletes it last). The order does no harm,
-	// because requests pass without an answer.
 	api := deleted(t, apiServices, "", install.APIService)
 	deployment := deleted(t, appsv1.SchemeGroupVersion.WithResource("deployments"), install.Namespace, r.name)
 	r.run(t, "uninstall", "configdep")
@@ -312,19 +299,10 @@ func (r *release) checkLogs(t *testing.T) {
 	}
 }
 
-// works checks that the webhook adds the hash to a new workload, and that a change of content reloads the workload.
-func works(t *testing.T, hasWebhook bool) {
+// works checks that a change of content reloads a workload.
+func works(t *testing.T) {
 	t.Helper()
 	w := newWeb(t, "shop", nil)
-	if hasWebhook {
-		await.Until(t, "the webhook adds the hash to new workloads", func(ctx context.Context) error {
-			made, err := client.AppsV1().Deployments("shop").Create(ctx, workload(w.secret.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err == nil && made.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
-				err = fmt.Errorf("template annotations = %v", made.Spec.Template.Annotations)
-			}
-			return err
-		})
-	}
 	w.change(t)
 	w.awaitReload(t)
 }

@@ -191,15 +191,14 @@ func TestRelease(t *testing.T) {
 			t.Errorf("version of the standard library = %q, want %s", versions["std"], runtime.Version())
 		}
 	})
-	t.Run("the manifests name the version, with the APIService and the webhooks in a separate file", func(t *testing.T) {
+	t.Run("the manifests name the version, with the APIService in a separate file", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") || strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
-			t.Errorf("want manifests with the image, without an APIService or a webhook; got:\n%s", manifests)
+		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") || strings.Contains(manifests, "kind: APIService\n") {
+			t.Errorf("want manifests with the image, without an APIService; got:\n%s", manifests)
 		}
 		apiService := string(made["configdep-apiservice_"+version+".yaml"])
-		if !strings.Contains(apiService, "\nkind: APIService\n") || !strings.Contains(apiService, "\nkind: MutatingWebhookConfiguration\n") ||
-			strings.Count(apiService, "\nkind: ") != 2 {
-			t.Errorf("want only an APIService and a MutatingWebhookConfiguration; got:\n%s", apiService)
+		if !strings.Contains(apiService, "\nkind: APIService\n") || strings.Count(apiService, "\nkind: ") != 1 {
+			t.Errorf("want only an APIService; got:\n%s", apiService)
 		}
 	})
 	t.Run("the names of the images are recorded", func(t *testing.T) {

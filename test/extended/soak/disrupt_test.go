@@ -5,13 +5,9 @@ package soak
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"syscall"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/test/install"
@@ -67,43 +63,6 @@ func (s *stage) rekey(ctx context.Context) error {
 	_, err = secrets.Update(ctx, key, metav1.UpdateOptions{})
 	return err
 }
-
-// useWebhook installs or removes the webhook, and waits until the API server knows.
-func (s *stage) useWebhook(ctx context.Context, use bool) error {
-	configurations := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	there, err := configurations.Get(ctx, install.Name, metav1.GetOptions{})
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return err
-	case err == nil && !use:
-		webhooks = there.Webhooks
-		if err := configurations.Delete(ctx, install.Name, metav1.DeleteOptions{}); err != nil {
-			return err
-		}
-	case err != nil && use:
-		again := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.Name}, Webhooks: webhooks}
-		if _, err := configurations.Create(ctx, again, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	// The webhook adds a hash to a new workload.
-	o := &owner{client: s.client, namespace: fmt.Sprintf("soak-%d-webhook", s.history.seed), sources: map[string]content{}}
-	m := &manifest{kind: "Deployment", name: "probe", replicas: replicas, reload: "auto"}
-	if err := o.begin(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return try(ctx, "waiting for the webhook", func(ctx context.Context) error {
-		d, _ := m.object().(*appsv1.Deployment)
-		d, err := s.client.AppsV1().Deployments(o.namespace).Create(ctx, d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && (d.Annotations[hashAnnotation] != "") != use {
-			err = fmt.Errorf("the webhook is called = %t", !use)
-		}
-		return err
-	})
-}
-
-// webhooks are the webhooks that were removed.
-var webhooks []admissionregistrationv1.MutatingWebhook
 
 // start starts a replica, repeatedly if necessary, as a kubelet would: a replica that cannot read its initial data
 // exits.

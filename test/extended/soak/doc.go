@@ -26,6 +26,5 @@
 // owner within two seconds of a change, so that one restart may be in doubt. Simulated pods start even if something that they require is missing; of these
 // nothing is known. In disturbed phases, content only recurs while no pod starts. All revisions are from one etcd, and all clocks are the same.
 //
-// SOAK_SEED=n runs the history of a seed. SOAK_DURATION=30m also runs the following ones, by default starting with a random seed. The histories of even
-// seeds have the webhook.
+// SOAK_SEED=n runs the history of a seed. SOAK_DURATION=30m also runs the following ones, by default starting with a random seed.
 package soak

@@ -13,11 +13,9 @@ import (
 
 // history is a series of operations and disruptions, generated from a seed.
 type history struct {
-	seed uint64
-	// webhook: the webhook is installed: for even seeds. Nothing else depends on that.
-	webhook bool
-	cells   [][]*manifest // the workloads of each cell
-	phases  []*phase
+	seed   uint64
+	cells  [][]*manifest // the workloads of each cell
+	phases []*phase
 }
 
 // phase is the part of a history between two calms.
@@ -106,7 +104,7 @@ var phaseKinds = []phaseKind{quiet, noisy, quiet, stormy, down, noisy, quiet, st
 // generate returns the history of a seed.
 func generate(seed uint64) *history {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1))}
-	h := &history{seed: seed, webhook: seed%2 == 0}
+	h := &history{seed: seed}
 	for range cellCount {
 		var workloads []*manifest
 		for i := range workloadsPerCell {

@@ -35,7 +35,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 	}
 	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}}}
 	for i, workloads := range h.cells {
-		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
+		namespace := fmt.Sprintf("soak-%d-%d", h.seed, i)
 		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
 			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, reloads: map[string]bool{}}
@@ -82,9 +82,6 @@ func (s *stage) judge(ctx context.Context, f func()) error {
 
 // begin creates the cells, and waits until everything is calm.
 func (s *stage) begin(ctx context.Context) error {
-	if err := s.useWebhook(ctx, s.history.webhook); err != nil {
-		return err
-	}
 	s.oracle.undisturbed = true
 	g, gctx := errgroup.WithContext(ctx)
 	for _, o := range s.owners {

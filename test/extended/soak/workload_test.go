@@ -107,7 +107,7 @@ func (w *workload) set(now *state) {
 	}
 }
 
-// written returns the annotations that the server, or the webhook, has written to a workload.
+// written returns the annotations that the server has written to a workload.
 func written(s *state) string {
 	return fmt.Sprintf("%s %s, evicting %t; in the template %s %s", s.annotations[hashAnnotation], s.annotations[appliedAnnotation],
 		s.annotations[recreatingAnnotation] != "", s.template.Annotations[hashAnnotation], s.template.Annotations["configdep.io/reloaded-at"])
@@ -137,7 +137,7 @@ func (w *workload) compare(before *state) {
 	w.noteRecord(before.annotations[appliedAnnotation])
 }
 
-// ownerWrote handles a write of the owner, to which the webhook may have added annotations.
+// ownerWrote handles a write of the owner.
 func (w *workload) ownerWrote(before *state, template bool) {
 	now := w.state
 	w.log("written by the owner: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)

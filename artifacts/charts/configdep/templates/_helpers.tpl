@@ -74,7 +74,7 @@ configdep-serving-cert
 {{- default (ternary "configdep-notifications" "" (not (empty .Values.notifications.config))) .Values.notifications.existingSecret -}}
 {{- end }}
 
-{{- /* Whether workloads without an annotation are restarted: the webhook is then called for all workloads. */ -}}
+{{- /* Whether workloads without an annotation are restarted. */ -}}
 {{- define "configdep.reloadsAll" -}}
 {{- if or .Values.reload.autoReloadAll (not (has .Values.reload.default (list "" "off"))) }}true{{ end -}}
 {{- end }}
@@ -131,22 +131,6 @@ metricRelabelings:
 {{- end }}
 {{- end }}
 
-{{- /* The annotations of Stakater Reloader by which workloads and pod templates opt in, as a list in CEL. */ -}}
-{{- define "configdep.reloaderKeys" -}}
-{{- $names := .Values.reload.reloaderAnnotations -}}
-'{{ $names.auto | default "reloader.stakater.com/auto" }}', '{{ $names.search | default "reloader.stakater.com/search" }}',
-{{- range $kind := list "configMap" "secret" }} '{{ get $names $kind | default (printf "%s.reloader.stakater.com/reload" (lower $kind)) }}', '{{ get $names (print $kind "Auto") | default (printf "%s.reloader.stakater.com/auto" (lower $kind)) }}',
-{{- end }} 'secretproviderclass.reloader.stakater.com/reload', 'secretproviderclass.reloader.stakater.com/auto'
-{{- end }}
-
-{{- /* The annotations by which workloads opt in, as a list in CEL. */ -}}
-{{- define "configdep.optInKeys" -}}
-'configdep.io/reload'
-{{- if has "reloader" .Values.reload.dialects }}, {{ include "configdep.reloaderKeys" . }}{{ end }}
-{{- if has "pod-reloader" .Values.reload.dialects }}, 'pod-reloader.cs.sap.com/configmaps', 'pod-reloader.cs.sap.com/secrets'{{ end }}
-{{- if has "wave" .Values.reload.dialects }}, 'wave.pusher.com/update-on-config-change'{{ end }}
-{{- end }}
-
 {{- /* The annotation of a Deployment that was paused when it was restarted. */ -}}
 {{- define "configdep.pausedAt" -}}
 {{- .Values.reload.reloaderAnnotations.pausedAt | default "deployment.reloader.stakater.com/paused-at" -}}
@@ -162,25 +146,28 @@ Kubernetes' own types have no index. */ -}}
 {{- end -}}
 {{- end }}
 
+{{- /* The map at such a path; {}: it is absent or null. */ -}}
+{{- define "configdep.mapAt" -}}
+[dyn({{ include "configdep.at" . }}.orValue({}))].map(m, m == null ? dyn({}) : m)[0]
+{{- end }}
+
 {{- /* A text in CEL. Names in paths have no quotation marks. */ -}}
 {{- define "configdep.quoted" -}}
 '{{ replace "\\" "\\\\" . }}'
 {{- end }}
 
-{{- /* Matches workloads that have opted in themselves, or that have a record of configdep, in CEL, given (dict "root" $ "path" ...), the
-path of the pod template. The resource may have no such field, in which case an error would keep the webhook from being called. */ -}}
-{{- define "configdep.marked" -}}
-{{- $annotations := list "metadata" "annotations" -}}
-(has(object.metadata.annotations) && [{{ include "configdep.optInKeys" .root }}].exists(k, k in object.metadata.annotations)) ||
-{{- if has "reloader" .root.Values.reload.dialects }}
-[{{ include "configdep.reloaderKeys" .root }}].exists(k, k in {{ include "configdep.at" (dict "object" "object" "path" .path "below" $annotations) }}.orValue({})) ||
-{{- end }}
-(oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
-(oldObject != null && 'configdep.io/config-hash' in {{ include "configdep.at" (dict "object" "oldObject" "path" .path "below" $annotations) }}.orValue({}))
+{{- /* Not empty if kube-apiserver keeps configdep's annotations on workloads: MutatingAdmissionPolicies are there since Kubernetes 1.36. */ -}}
+{{- define "configdep.keepsAnnotations" -}}
+{{- $is := .Values.mutatingAdmissionPolicies.enabled -}}
+{{- if kindIs "bool" $is -}}
+{{- if $is }}true{{ end -}}
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+true
+{{- end -}}
 {{- end }}
 
-{{- /* What the manifests say about the presets of the server, by name: the parts of their descriptors on which rights, webhooks and
-admission policies depend. A test compares them with the server. */ -}}
+{{- /* What the manifests say about the presets of the server, by name: the parts of their descriptors on which rights and admission
+policies depend. A test compares them with the server. */ -}}
 {{- define "configdep.presets" -}}
 argo-rollout:
   group: argoproj.io

@@ -4,7 +4,7 @@
   "global" "image" "imagePullSecrets" "agent" "nameOverride" "fullnameOverride" "commonLabels" "commonAnnotations"
   "replicas" "minReadySeconds" "revisionHistoryLimit" "updateStrategy" "reload" "notifications" "namespaces"
   "ignoredNamespaces" "workloads" "kinds" "sources" "configMaps" "secretProviderClasses" "secrets" "tls" "apiService"
-  "webhook" "rbac" "admissionPolicies" "serviceAccount" "service" "deployment" "podAnnotations" "podLabels" "resources"
+  "rbac" "admissionPolicies" "mutatingAdmissionPolicies" "serviceAccount" "service" "deployment" "podAnnotations" "podLabels" "resources"
   "goMaxProcs" "goMemLimit" "affinity" "topologySpreadConstraints" "nodeSelector" "tolerations" "hostAliases"
   "priorityClassName" "criticalPodsQuota" "runtimeClassName" "schedulerName" "dnsConfig" "dnsPolicy" "hostUsers"
   "hostNetwork" "securePort" "terminationGracePeriodSeconds" "podSecurityContext" "securityContext" "startupProbe"

@@ -132,7 +132,7 @@ type ReloadPolicy struct {
 	Mode ReloadMode `json:"mode"`
 	// declaredBy says where the mode comes from: configdep.io/reload (an annotation on the
 	// workload), annotations of Stakater Reloader, SAP pod-reloader or wave on the workload or its pod
-	// template, Namespace configdep.io/reload (an annotation or label on its namespace),
+	// template, Namespace configdep.io/reload (an annotation on its namespace),
 	// Default (a flag of the server), or --namespace-selector (the flag does not select
 	// the namespace, so the mode is Off). If there are several, they are separated by commas.
 	// +optional
