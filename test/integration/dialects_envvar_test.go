@@ -73,11 +73,15 @@ func TestDialects_EnvVar(t *testing.T) {
 			}
 			s.write(db, "key", "new")
 			until("sidecar/STAKATER_DB_SECRET")
-			s.write(db, "key", "newer") // right after the restart
+			s.view(view, applied)
+			awaitAge(t, s.namespace, "web") // pods that start after the change have read it
+			s.write(db, "key", "newer")
 			now := until("sidecar/STAKATER_DB_SECRET")
 			if from := now.Annotations[lastReloadedFrom]; !strings.Contains(from, `"containerRefs":["sidecar"]`) {
 				t.Errorf("%s = %s, want the container", lastReloadedFrom, from)
 			}
+			s.view(view, applied)
+			awaitAge(t, s.namespace, "web")
 			s.write(config, "key", "new")
 			now = until("app/STAKATER_APP_CONFIG_CONFIGMAP")
 			s.view(view, applied)

@@ -162,9 +162,13 @@ func daemonSet(name string, uses ...use) *appsv1.DaemonSet {
 	}
 }
 
-// createWorkload creates a Deployment, StatefulSet or DaemonSet named web.
+// createWorkload creates a Deployment, StatefulSet or DaemonSet named web, in another second than what it reads, as pods that may have started before
+// a source was created are in doubt.
 func createWorkload(t *testing.T, namespace, kind string, annotations map[string]string, uses ...use) metav1.Object {
 	t.Helper()
+	if err := await.NextSecond(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	switch apps := kube.AppsV1(); kind {
 	case "Deployment":
 		o := deployment("web", uses...)
