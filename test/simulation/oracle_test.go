@@ -226,7 +226,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && !r.late && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
+	case o.world.skews.small() && !r.late && !r.kept && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
