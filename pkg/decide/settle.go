@@ -36,7 +36,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		settle = max(settle, doubtSettle)
 	}
 	var first, last time.Time
-	long := false // it has changed more often than is remembered, so that it has changed for long
+	long := false // it has changed more often since the record than is remembered, so that it has changed for long
 	for _, c := range changes {
 		periods := e.graph.Periods(e.sourceKey(&c.counted))
 		changed := periods[len(periods)-1].Before
@@ -53,7 +53,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 				begun = later(begun, periods[i].Before)
 			}
 		}
-		last, first, long = later(last, changed), judge.Earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods
+		last, first, long = later(last, changed), judge.Earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods && e.changedSince(c.tracked, e.Record.At).IsZero()
 		switch s := c.source; {
 		case e.Policy.ReleaseSettle <= 0:
 		case c.gone(): // a release that replaces it may be about to create it again

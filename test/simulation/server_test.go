@@ -63,6 +63,7 @@ type stream struct {
 	held   bool      // no event arrives
 	queue  []event
 	heard  time.Time // when anything of it last arrived
+	before time.Time // and when before that instant
 }
 
 // view is what a server has read. The index has to draw its conclusions from the same.
@@ -199,7 +200,7 @@ func (s *server) deliver(id streamID) bool {
 	default:
 		return false
 	}
-	st.heard = time.Now()
+	st.hear()
 	if s.index.Progress().Restored != 0 {
 		s.world.oracle.fail("server %d takes etcd for restored, which it has not been", s.id)
 	}
@@ -291,7 +292,7 @@ func (s *server) look(e *event, byList bool) {
 			v.first[e.slot] = *e.source
 		}
 		if v.sources[e.slot].changed != e.source.changed || !v.synced {
-			v.readAt[e.slot][e.source.changed], v.heard[e.slot][e.source.changed] = time.Now(), s.streams[sourceStream(e.slot)].heard
+			v.readAt[e.slot][e.source.changed], v.heard[e.slot][e.source.changed] = time.Now(), s.streams[sourceStream(e.slot)].heardBefore()
 			if v.synced {
 				v.changed[e.slot] = time.Now()
 			}
@@ -314,6 +315,21 @@ func (v *view) uses(source int) bool {
 	return false
 }
 
+// hear notes that something of the stream has arrived.
+func (st *stream) hear() {
+	if now := time.Now(); now.After(st.heard) {
+		st.before, st.heard = st.heard, now
+	}
+}
+
+// heardBefore returns when anything of the stream last arrived before now: events that were held arrive together.
+func (st *stream) heardBefore() time.Time {
+	if st.heard.Equal(time.Now()) {
+		return st.before
+	}
+	return st.heard
+}
+
 // lags reports whether anything of a stream has yet to reach the server.
 func (s *server) lags(id streamID) bool {
 	st := &s.streams[id]
@@ -329,7 +345,7 @@ func (s *server) bookmark() {
 	for id := range streamCount {
 		if !s.streams[id].held && !s.lags(id) {
 			s.must(s.replay.Bookmark(streamNames[id], fmt.Sprint(s.world.revision)))
-			s.streams[id].heard = time.Now()
+			s.streams[id].hear()
 		}
 	}
 }
