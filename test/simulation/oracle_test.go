@@ -246,6 +246,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && d.borrows && d.newest().identity != d.template.identity():
 		o.tally["restarts while the template that is borrowed changes, which the Rollout does not tell"]++
 		return
+	case len(why.doubts) == 0 && last.sources != d.annotations[appliedAnnotation]: // by kubectl rollout undo, which brings back annotations
+		o.tally["restarts by a record of before, which another client brought back"]++
+		return
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return
