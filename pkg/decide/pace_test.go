@@ -109,10 +109,9 @@ func TestDecide_BoundsAStorm(t *testing.T) {
 		}
 		x.now = wake
 	}
-	// After ten settle times; after ten more, from the first write that the new pods have certainly not read; and then by the doubling
-	// interval. The last restart is after the storm.
+	// After ten settle times; after as many writes as are remembered; and then by the doubling interval. The last restart is after the storm.
 	var want []time.Duration
-	for _, seconds := range []int{10, 22, 42, 82, 162, 322, 642, 1282, 2562, 5122} {
+	for _, seconds := range []int{10, 23, 43, 83, 163, 323, 643, 1283, 2563, 5123} {
 		want = append(want, time.Duration(seconds)*time.Second)
 	}
 	if diff := cmp.Diff(want, rollouts); diff != "" {

@@ -36,7 +36,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		settle = max(settle, doubtSettle)
 	}
 	var first, last time.Time
-	long := false // it has changed more often since the record than is remembered, so that it has changed for long
+	long := false // it has changed more often since the record than is remembered
 	for _, c := range changes {
 		periods := e.graph.Periods(e.sourceKey(&c.counted))
 		changed := periods[len(periods)-1].Before
@@ -47,13 +47,15 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 			changed = periods[len(periods)-1].Written
 		}
 		begun := changed
-		if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
+		if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered, perhaps ever since the record
+			begun, long = judge.Earlier(begun, e.Record.At), long || periods[1].Before.After(e.Record.At)
+		} else if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
 			begun = c.since
 			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return !p.After.IsZero() }); i >= 0 { // the first change that was seen
 				begun = later(begun, periods[i].Before)
 			}
 		}
-		last, first, long = later(last, changed), judge.Earlier(first, begun), long || c.since.IsZero() && len(periods) > dependency.MaxPeriods && e.changedSince(c.tracked, e.Record.At).IsZero()
+		last, first = later(last, changed), judge.Earlier(first, begun)
 		switch s := c.source; {
 		case e.Policy.ReleaseSettle <= 0:
 		case c.gone(): // a release that replaces it may be about to create it again
