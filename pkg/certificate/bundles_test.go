@@ -4,7 +4,6 @@
 package certificate
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,8 +73,8 @@ func patches(client *dynamicfake.FakeDynamicClient) (n int) {
 }
 
 func TestTheBundleIsPutEverywhere(t *testing.T) {
-	bundle := string(next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle)
-	other := next(t, usual, Content{}, nowhere, time.Now()).Content
+	bundle := next(t, usual, Content{}, time.Now()).Bundle
+	other := next(t, usual, Content{}, time.Now())
 	synctest.Test(t, func(t *testing.T) {
 		client := newDynamic(apiService("***"), apiServiceOfAnother(), configMap(nil))
 		b := NewBundles(client, everyTarget)
@@ -101,7 +100,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		}
 		ca := parseCerts([]byte(bundle))[0]
 		settle()
-		if !b.InPlace(ca) || b.InPlace(parseCerts(other.Bundle)[0]) {
+		if !b.InPlace(ca) || b.InPlace(parseCerts([]byte(other.Bundle))[0]) {
 			t.Error("the objects were not read")
 		}
 		// Fields of other clients in an object are kept.
@@ -133,20 +132,20 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		if note, _, _ := unstructured.NestedString(noted.Object, "data", "note"); err != nil || note != "mine" {
 			t.Errorf("another entry of the ConfigMap = %q (error %v)", note, err)
 		}
-		b.Set(other.Bundle)
-		check(string(other.Bundle))
+		b.Set([]byte(other.Bundle))
+		check(other.Bundle)
 		// The bundle is also written when an object is created again.
 		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		settle()
-		if !b.InPlace(parseCerts(other.Bundle)[0]) {
+		if !b.InPlace(parseCerts([]byte(other.Bundle))[0]) {
 			t.Error("publishing waits for an object that does not exist")
 		}
 		if _, err := client.Resource(APIServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		check(string(other.Bundle))
+		check(other.Bundle)
 	})
 }
 
@@ -159,8 +158,8 @@ func apiServiceOfAnother() *unstructured.Unstructured {
 // Without a right, or while another client writes, patches are retried at growing intervals,
 // and the CA does not count as published.
 func TestARightIsMissing(t *testing.T) {
-	c := next(t, usual, Content{}, nowhere, time.Now()).Content
-	ca := parseCerts(c.Bundle)[0]
+	c := next(t, usual, Content{}, time.Now())
+	ca := parseCerts([]byte(c.Bundle))[0]
 	for _, verb := range []string{"list", "patch"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +176,7 @@ func TestARightIsMissing(t *testing.T) {
 					return false, nil, nil
 				})
 				b := NewBundles(client, Targets{APIService: ours})
-				b.Set(c.Bundle)
+				b.Set([]byte(c.Bundle))
 				background(t, b.Run)
 				<-time.After(20 * time.Second)
 				mu.Lock()
@@ -191,7 +190,7 @@ func TestARightIsMissing(t *testing.T) {
 				}
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
-				if diff := cmp.Diff(string(c.Bundle), inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
+				if diff := cmp.Diff(c.Bundle, inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
 					t.Errorf("corrected object (-want +got):\n%s", diff)
 				}
 			})
@@ -201,7 +200,7 @@ func TestARightIsMissing(t *testing.T) {
 
 // Two programs that want different bundles do not keep the cluster busy.
 func TestNoRaceForTheBundle(t *testing.T) {
-	c := next(t, usual, Content{}, nowhere, time.Now()).Content
+	c := next(t, usual, Content{}, time.Now())
 	synctest.Test(t, func(t *testing.T) {
 		client := newDynamic(apiService(""))
 		client.PrependReactor("patch", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -210,18 +209,11 @@ func TestNoRaceForTheBundle(t *testing.T) {
 			return true, o, client.Tracker().Update(APIServices, o, "")
 		})
 		b := NewBundles(client, Targets{APIService: ours})
-		b.Set(c.Bundle)
+		b.Set([]byte(c.Bundle))
 		background(t, b.Run)
 		<-time.After(50 * time.Second)
 		if n := patches(client); n < 5 || n > 25 {
 			t.Errorf("got %d patches in 50 s", n)
 		}
 	})
-}
-
-// lead runs a leader until it is stopped, or the test ends.
-func lead(t *testing.T, s *Store, client *dynamicfake.FakeDynamicClient) (b *Bundles, stop context.CancelFunc) {
-	t.Helper()
-	b = NewBundles(client, everyTarget)
-	return b, background(t, func(ctx context.Context) { s.Lead(ctx, b) })
 }

@@ -7,23 +7,62 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
-// newAuthority creates a CA that is valid only for the names of the profile: an attacker with its
-// key can impersonate this server, as with the key of the serving certificate, but no other.
-func (p *Profile) newAuthority(now time.Time) (authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return authority{}, fmt.Errorf("creating the key of a CA: %w", err)
+// Profile describes the certificates to issue.
+type Profile struct {
+	// Names are the DNS names of the serving certificate. The first is the one that kube-apiserver verifies.
+	Names []string
+	// Lifetime is the lifetime of the serving certificate.
+	Lifetime time.Duration
+	// CALifetime is the lifetime of the CA. Like the certificate, it is replaced when a third of it is left.
+	CALifetime time.Duration
+}
+
+// MinLifetime is the minimum lifetime of a serving certificate. The times in a certificate have a resolution of a
+// second, which must be short in comparison with the overlap.
+const MinLifetime = 30 * time.Second
+
+// Validate returns everything that is wrong with the lifetimes.
+func (p *Profile) Validate() error {
+	var errs []error
+	if p.Lifetime < MinLifetime {
+		errs = append(errs, fmt.Errorf("the lifetime of the serving certificate is %v, and must be at least %v", p.Lifetime, MinLifetime))
 	}
-	template := &x509.Certificate{
+	if p.CALifetime < 3*p.Lifetime { // so that no certificate outlives its CA
+		errs = append(errs, fmt.Errorf("the lifetime of the CA is %v, and must be at least three times the lifetime of the serving certificate, which is %v", p.CALifetime, p.Lifetime))
+	}
+	return errors.Join(errs...)
+}
+
+// overlap is how long clients may take to learn of a CA, and replicas to serve another certificate.
+func (p *Profile) overlap() time.Duration { return min(time.Hour, p.Lifetime/10) }
+
+// skew is how far clocks may be behind or ahead: at most five minutes.
+func (p *Profile) skew() time.Duration { return p.overlap() / 12 }
+
+// issuedAt returns when a certificate was issued.
+func (p *Profile) issuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(p.skew()) }
+
+// due reports whether a certificate has to be renewed.
+func due(cert *x509.Certificate, now time.Time) bool {
+	return !now.Before(cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3))
+}
+
+// newCA creates a CA that is valid only for the names of the profile: an attacker with its key can impersonate this
+// server, as with the key of the serving certificate, but no other.
+func (p *Profile) newCA(now time.Time) (ca tls.Certificate, keyPEM string, err error) {
+	return issue(nil, &x509.Certificate{
 		// The time distinguishes a CA from the next in a bundle that holds both.
 		Subject:               pkix.Name{CommonName: "configdep serving CA " + now.UTC().Format(time.RFC3339)},
 		NotBefore:             now.Add(-p.skew()),
@@ -35,55 +74,25 @@ func (p *Profile) newAuthority(now time.Time) (authority, error) {
 
 		PermittedDNSDomainsCritical: true,
 		PermittedDNSDomains:         p.Names,
-		ExcludedIPRanges:            everyAddress(), // constraints on DNS names say nothing of addresses
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return authority{}, fmt.Errorf("signing a CA: %w", err)
-	}
-	// Parsed again for the key id that CreateCertificate has added.
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return authority{}, fmt.Errorf("parsing a CA: %w", err)
-	}
-	return authority{cert, key}, nil
-}
-
-// everyAddress returns all IP addresses.
-func everyAddress() []*net.IPNet {
-	return []*net.IPNet{
-		{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 8*net.IPv4len)},
-		{IP: net.IPv6zero, Mask: net.CIDRMask(0, 8*net.IPv6len)},
-	}
-}
-
-// maySign reports whether the name constraints of a CA allow certificates for all given DNS names. A
-// CA without constraints, from an earlier version, may sign anything.
-func maySign(ca *x509.Certificate, names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool {
-		in := func(domain string) bool { return within(name, domain) }
-		return len(ca.PermittedDNSDomains) > 0 && !slices.ContainsFunc(ca.PermittedDNSDomains, in) ||
-			slices.ContainsFunc(ca.ExcludedDNSDomains, in)
+		ExcludedIPRanges: []*net.IPNet{ // constraints on DNS names say nothing of addresses
+			{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 8*net.IPv4len)},
+			{IP: net.IPv6zero, Mask: net.CIDRMask(0, 8*net.IPv6len)},
+		},
 	})
 }
 
-// within reports whether a DNS name is in the subtree of a constraint, by RFC 5280, section 4.2.1.10.
-// A domain with a leading period needs a further label, as for crypto/x509.
-func within(name, domain string) bool {
-	name, domain = strings.ToLower(name), strings.ToLower(domain)
-	return domain == "" || name == domain || strings.HasSuffix(name, "."+strings.TrimPrefix(domain, "."))
+// maySign reports whether a CA from the Secret may sign the next certificate. Anyone who can write the Secret may have
+// put another CA there.
+func (p *Profile) maySign(ca *x509.Certificate, now time.Time) bool {
+	return ca.IsCA && slices.Equal(ca.PermittedDNSDomains, p.Names) && !due(ca, now) && !p.issuedAt(ca).After(now.Add(2*p.skew()))
 }
 
-// newLeaf issues a serving certificate, which never outlives its CA.
-func (p *Profile) newLeaf(signer authority, now time.Time) (*leaf, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("creating the key of a serving certificate: %w", err)
-	}
+// newLeaf issues a serving certificate.
+func (p *Profile) newLeaf(ca *tls.Certificate, now time.Time) (leaf tls.Certificate, keyPEM string, err error) {
 	template := &x509.Certificate{
 		DNSNames:              p.Names,
 		NotBefore:             now.Add(-p.skew()),
-		NotAfter:              earlier(now.Add(p.Lifetime), signer.cert.NotAfter),
+		NotAfter:              now.Add(p.Lifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
@@ -92,27 +101,30 @@ func (p *Profile) newLeaf(signer authority, now time.Time) (*leaf, error) {
 	if len(p.Names[0]) <= 64 {
 		template.Subject.CommonName = p.Names[0]
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, key.Public(), signer.key)
-	if err != nil {
-		return nil, fmt.Errorf("signing a serving certificate: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("parsing a serving certificate: %w", err)
-	}
-	private, err := keyPEM(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the key of a serving certificate: %w", err)
-	}
-	return &leaf{
-		certPEM: certPEM(cert), keyPEM: private,
-		chain: []*x509.Certificate{cert}, roots: []*x509.Certificate{signer.cert},
-	}, nil
+	return issue(ca, template)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// issue issues a certificate with a new key. Without a CA, the certificate signs itself.
+func issue(ca *tls.Certificate, template *x509.Certificate) (issued tls.Certificate, keyPEM string, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("creating a key: %w", err)
 	}
-	return a
+	if ca == nil {
+		ca = &tls.Certificate{Leaf: template, PrivateKey: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("signing a certificate: %w", err)
+	}
+	// Parsed again for the key id that CreateCertificate has added.
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("parsing a certificate: %w", err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return tls.Certificate{}, "", fmt.Errorf("encoding a key: %w", err)
+	}
+	return tls.Certificate{Leaf: cert, PrivateKey: key}, string(encoded), nil
 }

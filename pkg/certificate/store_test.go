@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-
-	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
 const (
@@ -34,9 +31,8 @@ const (
 	ours = "v1alpha1.configdep.io"
 )
 
-func newTestStore(client *fake.Clientset) *Store {
-	return NewStore(client, home, name, usual)
-}
+// brief has an overlap of an hour, as the default has.
+var brief = Profile{Names: usual.Names, Lifetime: 10 * time.Hour, CALifetime: 30 * time.Hour}
 
 func verbs(client *fake.Clientset) (out []string) {
 	for _, a := range client.Actions() {
@@ -63,171 +59,35 @@ func put(t *testing.T, client *fake.Clientset, change func(*corev1.Secret)) {
 	}
 }
 
-func secretWith(c Content) *corev1.Secret {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name}}
-	c.putInto(secret)
-	return secret
-}
-
 // shipped returns the Secret as the manifests create it.
 func shipped() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "configdep"}}}
 }
 
-func currentCert(s *Store) string {
-	cert, _ := s.Current()
-	return string(cert)
-}
-
-// The first replica issues the certificate, the second finds it, and a restart changes nothing.
-func TestReplicasShareOneCertificate(t *testing.T) {
-	client := fake.NewClientset(shipped())
-	certs := map[string]bool{}
-	for range 3 {
-		s := newTestStore(client)
-		if cert, key := s.Current(); cert != nil || key != nil {
-			t.Error("Current returns a certificate before Load")
-		}
-		if err := s.Load(quiet(t)); err != nil {
-			t.Fatal(err)
-		}
-		certs[currentCert(s)] = true
-	}
-	if len(certs) != 1 {
-		t.Errorf("got %d certificates, want one", len(certs))
-	}
-	if diff := cmp.Diff([]string{"get", "update", "get", "get"}, verbs(client)); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	if secret := get(t, client); secret.Type != "" || len(secret.Data) != 4 || secret.Labels["app.kubernetes.io/part-of"] != "configdep" {
-		t.Errorf("Secret has type %s, %d entries and labels %v", secret.Type, len(secret.Data), secret.Labels)
-	}
-}
-
-// The type of a Secret is immutable, and earlier versions created one of type kubernetes.io/tls.
-func TestTheTypeOfTheSecretDoesNotMatter(t *testing.T) {
-	secret := shipped()
-	secret.Type, secret.Data = corev1.SecretTypeTLS, map[string][]byte{"tls.crt": nil, "tls.key": {}}
-	client := fake.NewClientset(secret)
-	s := newTestStore(client)
+// load returns a Store that has its certificate.
+func load(t *testing.T, client *fake.Clientset, p Profile) *Store {
+	t.Helper()
+	s := NewStore(client, home, name, p)
 	if err := s.Load(quiet(t)); err != nil {
 		t.Fatal(err)
 	}
-	if filled := get(t, client); filled.Type != corev1.SecretTypeTLS || string(filled.Data["tls.crt"]) != currentCert(s) {
-		t.Errorf("Secret has type %s and %d entries", filled.Type, len(filled.Data))
-	}
-}
-
-func TestALostRaceForTheCertificate(t *testing.T) {
-	theirs := next(t, usual, Content{}, nowhere, time.Now()).Content
-	read := shipped()
-	read.ResourceVersion = "7"
-	client := fake.NewClientset(read)
-	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; version != "7" {
-			t.Errorf("resourceVersion of the update = %q", version)
-		}
-		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), secretWith(theirs), home); err != nil {
-			t.Error(err)
-		}
-		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it has been written"))
-	})
-	s := newTestStore(client)
-	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil {
-		t.Fatal(err)
-	}
-	if currentCert(s) != string(theirs.Cert) {
-		t.Error("the certificate differs from the other replica's")
-	}
-	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "will retry") {
-		t.Errorf("the log has an error:\n%s", log)
-	}
-	if diff := cmp.Diff([]string{"get", "update", "get"}, verbs(client)); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-}
-
-// The API server may start after this process.
-func TestLoadingIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(shipped())
-		answers := []error{errors.New("connection refused"), apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)}
-		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if len(answers) == 0 {
-				return false, nil, nil
-			}
-			answer := answers[0]
-			answers = answers[1:]
-			return true, nil, answer
-		})
-		s := newTestStore(client)
-		if err := s.Load(quiet(t)); err != nil || currentCert(s) == "" {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"get", "get", "get", "update"}, verbs(client)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestLoadingEndsWithTheContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(quiet(t))
-	client := fake.NewClientset(shipped())
-	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		cancel()
-		return true, nil, errors.New("connection refused")
-	})
-	if err := newTestStore(client).Load(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v", err)
-	}
-}
-
-// A replica that finds an invalid Secret leaves the repair to the leader, which knows the previous
-// content. If no leader repairs it, the replica does.
-func TestAReplicaThatStartsWithAnInvalidSecret(t *testing.T) {
-	for _, led := range []bool{true, false} {
-		t.Run(fmt.Sprintf("with a leader: %v", led), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := next(t, usual, Content{}, nowhere, time.Now()).Content
-				invalid := c
-				invalid.Cert = []byte("x")
-				client := fake.NewClientset(secretWith(invalid))
-				s := newTestStore(client)
-				begun := time.Now()
-				if led {
-					time.AfterFunc(2*time.Second, func() { put(t, client, c.putInto) })
-				}
-				if err := s.Load(quiet(t)); err != nil {
-					t.Fatal(err)
-				}
-				if mine := currentCert(s) != string(c.Cert); mine == led {
-					t.Errorf("with a leader: %v, certificate issued by the replica: %v", led, mine)
-				}
-				if took := time.Since(begun); !led && (took < sharedsecret.Patience || took > 3*sharedsecret.Patience) {
-					t.Errorf("the replica took %v", took)
-				}
-				if now := ContentOf(get(t, client)); string(now.Cert) != currentCert(s) || serves(&now, c.Bundle, time.Now()) != nil {
-					t.Error("the certificate is not in the Secret, or not by the CA that is already trusted")
-				}
-			})
-		})
-	}
-}
-
-// replica runs a Store until the test ends.
-func replica(t *testing.T, client *fake.Clientset) *Store {
-	t.Helper()
-	s := newTestStore(client)
-	ctx := quiet(t)
-	if err := s.Load(ctx); err != nil {
-		t.Fatal(err)
-	}
-	background(t, func(ctx context.Context) { s.Watch(ctx) })
 	return s
 }
 
-// background runs a function until the test ends.
+// replica returns a Store that has its certificate, and follows the Secret.
+func replica(t *testing.T, client *fake.Clientset, p Profile) *Store {
+	t.Helper()
+	s := load(t, client, p)
+	background(t, s.Watch)
+	return s
+}
+
+// lead lets a Store lead until it is stopped, or the test ends.
+func lead(t *testing.T, s *Store, client *dynamicfake.FakeDynamicClient) (stop context.CancelFunc) {
+	t.Helper()
+	return background(t, func(ctx context.Context) { s.Lead(ctx, NewBundles(client, everyTarget)) })
+}
+
 func background(t *testing.T, f func(context.Context)) context.CancelFunc {
 	t.Helper()
 	ctx, cancel := context.WithCancel(quiet(t))
@@ -241,184 +101,226 @@ func background(t *testing.T, f func(context.Context)) context.CancelFunc {
 	return stop
 }
 
-// A replica switches to a new certificate, but keeps its own if the new one is invalid or
-// older.
-func TestAReplicaFollowsTheSecret(t *testing.T) {
+// settle lets a second pass, after which everything that was to happen at once has happened.
+func settle() {
+	<-time.After(time.Second)
+	synctest.Wait()
+}
+
+func currentCert(s *Store) string {
+	cert, _ := s.Current()
+	return string(cert)
+}
+
+// The first replica issues the certificate, the second finds it, and a restart changes nothing.
+func TestStore_ReplicasShareOneCertificate(t *testing.T) {
+	client := fake.NewClientset(shipped())
+	certs := map[string]bool{}
+	for range 3 {
+		certs[currentCert(load(t, client, usual))] = true
+	}
+	if len(certs) != 1 || certs[""] {
+		t.Errorf("got %d certificates, want one", len(certs))
+	}
+	if diff := cmp.Diff([]string{"get", "update", "get", "get"}, verbs(client)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if secret := get(t, client); len(secret.Data) != 4 || secret.Labels["app.kubernetes.io/part-of"] != "configdep" {
+		t.Errorf("Secret has %d entries and labels %v", len(secret.Data), secret.Labels)
+	}
+}
+
+// Of two replicas that start at the same time, one issues the certificate.
+func TestStore_LosesARace(t *testing.T) {
+	theirs := next(t, usual, Content{}, time.Now())
+	read := shipped()
+	read.ResourceVersion = "7"
+	client := fake.NewClientset(read)
+	lost := false
+	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; lost || version != "7" {
+			t.Errorf("update of version %q after a lost race: %v", version, lost)
+		}
+		lost = true
+		written := shipped()
+		theirs.putInto(written)
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), written, home); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it has been written"))
+	})
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	s := NewStore(client, home, name, usual)
+	if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil || !lost || currentCert(s) != theirs.Cert {
+		t.Errorf("error %v; served by the other replica's certificate: %v", err, currentCert(s) == theirs.Cert)
+	}
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); log != "" {
+		t.Errorf("the log has an error:\n%s", log)
+	}
+}
+
+// A replica serves what the Secret holds as soon as it sees it, and what it has while the Secret holds nothing valid or
+// does not exist.
+func TestStore_Watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
-		s := replica(t, client)
+		s := replica(t, client, usual)
 		told := 0
 		s.OnChange(func() { told++ })
-		synctest.Wait()
-		first, before := ContentOf(get(t, client)), told
-
-		renewed := next(t, usual, first, everywhere, time.Now().Add(61*day)).Content
-		put(t, client, renewed.putInto)
-		synctest.Wait()
-		if currentCert(s) != string(renewed.Cert) || told == before {
-			t.Errorf("the replica does not serve the new certificate, or has not notified listeners (%d notifications, %d before)", told, before)
-		}
-		for what, change := range map[string]func(*corev1.Secret){
-			"invalid":        func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("x") },
-			"emptied":        func(s *corev1.Secret) { s.Data = nil },
-			"the one before": first.putInto,
-			"another's bundle": func(s *corev1.Secret) {
-				s.Data["ca.crt"] = next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle
-			},
-		} {
-			put(t, client, change)
+		first := ContentOf(get(t, client))
+		second := next(t, usual, Content{Bundle: first.Bundle, CAKey: first.CAKey}, time.Now())
+		for i, c := range []Content{{}, {Bundle: first.Bundle, Cert: second.Cert, Key: first.Key}, {Cert: second.Cert, Key: second.Key}} {
+			put(t, client, c.putInto)
 			synctest.Wait()
-			if currentCert(s) != string(renewed.Cert) {
-				t.Errorf("%s: the replica no longer serves the last valid certificate", what)
+			if currentCert(s) != first.Cert {
+				t.Errorf("content %d: the replica does not continue with the first certificate", i)
 			}
+		}
+		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !s.Missing() || currentCert(s) != first.Cert {
+			t.Errorf("missing: %v, want the first certificate to be served", s.Missing())
+		}
+		told = 0
+		created := shipped()
+		second.putInto(created)
+		if err := client.Tracker().Add(created); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s.Missing() || currentCert(s) != second.Cert || told != 1 {
+			t.Errorf("missing: %v, served by the second certificate: %v, listeners told %d times", s.Missing(), currentCert(s) == second.Cert, told)
 		}
 	})
 }
 
-// Any replica restores entries that are removed from the Secret; if the Secret is deleted, as soon as the
-// manifests are applied again. No replica creates it.
-func TestARemovedCertificateIsPutBack(t *testing.T) {
-	for what, remove := range map[string]func(*testing.T, *fake.Clientset, []*Store){
-		"emptied": func(t *testing.T, client *fake.Clientset, _ []*Store) {
-			t.Helper()
-			put(t, client, func(s *corev1.Secret) { s.Data, s.Annotations = nil, nil })
-		},
-		"deleted": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
-			t.Helper()
-			before := []string{currentCert(replicas[0]), currentCert(replicas[1])}
-			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
+// Leaders renew the certificate and its CA, and publish a new CA before they use it: what any replica serves is trusted
+// at each moment, by both objects.
+func TestStore_Lead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""), configMap(nil))
+		replicas := []*Store{replica(t, client, brief), replica(t, client, brief)}
+		stop := lead(t, replicas[0], objects)
+		settle()
+		certs, bundles := map[string]bool{}, map[string]bool{}
+		for i := range 70 * 60 / 5 { // every five minutes for 70 hours
+			if i%100 == 99 {
+				stop()
+				stop = lead(t, replicas[i/100%2], objects)
 			}
+			<-time.After(5 * time.Minute)
 			synctest.Wait()
-			client.ClearActions()
-			replicas[0].secret.Lacks() // as if it had been damaged before
-			<-time.After(time.Hour)
-			synctest.Wait()
-			if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
-				t.Errorf("requests in an hour (-want +got):\n%s", diff)
+			published := inCluster(t, objects, APIServices, ours)
+			if other := inCluster(t, objects, configMaps, "configdep-serving-ca"); other != published {
+				t.Fatal("the objects differ")
 			}
-			for i, s := range replicas {
-				if !s.Missing() || currentCert(s) != before[i] {
-					t.Errorf("replica %d does not know, or serves by another", i)
+			for _, s := range replicas {
+				cert, key := s.Current()
+				if err := verify(Content{Cert: string(cert), Key: string(key)}, published, time.Now()); err != nil {
+					t.Fatalf("after %d minutes: %v", 5*i, err)
 				}
+				certs[string(cert)] = true
 			}
-			if err := client.Tracker().Add(shipped()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"deleted, and restored": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
+			bundles[published] = true
+		}
+		// Three more CAs, and between them bundles of two.
+		if len(bundles) != 7 || len(certs) < 10 || len(certs) > 14 {
+			t.Errorf("got %d bundles and %d certificates", len(bundles), len(certs))
+		}
+	})
+}
+
+// A Secret that loses its content gets another CA at once, which is published and whose certificate is served within a
+// second, even if a replica that starts is the first to notice.
+func TestStore_Lead_LostSecret(t *testing.T) {
+	for what, lose := range map[string]func(t *testing.T, client *fake.Clientset){
+		"emptied": func(t *testing.T, client *fake.Clientset) {
 			t.Helper()
-			backup := get(t, client)
+			put(t, client, func(s *corev1.Secret) { s.Data = nil })
+		},
+		"emptied while a replica starts": func(t *testing.T, client *fake.Clientset) {
+			t.Helper()
+			put(t, client, func(s *corev1.Secret) { s.Data = nil })
+			load(t, client, brief)
+		},
+		"deleted and created": func(t *testing.T, client *fake.Clientset) {
+			t.Helper()
 			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait()
-			if !replicas[0].Missing() {
-				t.Error("Missing = false, want true without the Secret")
-			}
-			if err := client.Tracker().Add(backup); err != nil {
+			<-time.After(time.Hour)
+			if err := client.Tracker().Add(shipped()); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(shipped())
-				replicas := []*Store{replica(t, client), replica(t, client)}
-				synctest.Wait()
+				client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""), configMap(nil))
+				replicas := []*Store{replica(t, client, brief), replica(t, client, brief)}
+				lead(t, replicas[1], objects)
+				settle()
 				before := ContentOf(get(t, client))
-				remove(t, client, replicas)
-				synctest.Wait()
-				if after := ContentOf(get(t, client)); !after.equal(&before) {
-					t.Error("the Secret has another certificate")
+				lose(t, client)
+				settle()
+				after := ContentOf(get(t, client))
+				if diff := cmp.Diff(after.Bundle, inCluster(t, objects, APIServices, ours)); diff != "" || after.Bundle == before.Bundle || after.Bundle == "" {
+					t.Errorf("another CA: %v, published (-want +got):\n%s", after.Bundle != before.Bundle, diff)
 				}
 				for i, s := range replicas {
-					if s.Missing() || currentCert(s) != string(before.Cert) {
-						t.Errorf("replica %d takes it for missing, or serves by another", i)
+					if currentCert(s) != after.Cert {
+						t.Errorf("replica %d serves another certificate", i)
 					}
-				}
-				if slices.Contains(verbs(client), "create") {
-					t.Errorf("requests = %v", verbs(client))
 				}
 			})
 		})
 	}
 }
 
-// Without the Secret, a replica does not start, and its log says what to do. When the Secret exists again,
-// running replicas restore its content; only if there are none, the replica that starts issues another
-// certificate.
-func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
-	for _, tt := range []struct {
-		away time.Duration
-		runs bool
-	}{{time.Second, true}, {time.Minute, true}, {time.Second, false}, {time.Minute, false}} {
-		t.Run(fmt.Sprintf("after %v, a replica runs: %v", tt.away, tt.runs), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, runs := fake.NewClientset(), tt.runs
-				theirs := next(t, usual, Content{}, nowhere, time.Now()).Content
-				s := newTestStore(client)
-				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-				var there, seen atomic.Bool
-				time.AfterFunc(tt.away, func() {
-					if !s.Missing() {
-						t.Error("Missing = false, want true without the Secret")
-					}
-					if err := client.Tracker().Add(shipped()); err != nil {
-						t.Error(err)
-					}
-					there.Store(true)
-				})
-				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if there.Load() && runs && !seen.Swap(true) { // and is slow
-						time.AfterFunc(sharedsecret.Patience-time.Second, func() { put(t, client, theirs.putInto) })
-					}
-					return false, nil, nil
-				})
-				begun := time.Now()
-				if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(begun); took < tt.away+sharedsecret.Patience-time.Second || took > tt.away+30*time.Second {
-					t.Errorf("the replica took %v", took)
-				}
-				if takes := currentCert(s) == string(theirs.Cert); takes != runs || s.Missing() {
-					t.Errorf("serves the other replica's certificate: %v; Missing = %v", takes, s.Missing())
-				}
-				if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, "apply the manifests again") {
-					t.Errorf("the log does not say what to do:\n%s", log)
-				}
-				if slices.Contains(verbs(client), "create") {
-					t.Errorf("requests = %v", verbs(client))
-				}
-			})
-		})
-	}
-}
-
-// The Secret may be deleted between Load and the first list of Watch.
-func TestASecretThatGoesBeforeItIsWatched(t *testing.T) {
+// Two leaders that want different names, as while the Service gets another name, do not keep the cluster busy.
+func TestStore_Lead_NoRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
-		s := newTestStore(client)
-		if err := s.Load(quiet(t)); err != nil {
-			t.Fatal(err)
+		for _, service := range []string{service, "other.configdep-system.svc"} {
+			lead(t, replica(t, client, Profile{Names: []string{service}, Lifetime: usual.Lifetime, CALifetime: usual.CALifetime}), newDynamic())
 		}
-		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		background(t, s.Watch)
-		settle()
-		if !s.Missing() {
-			t.Error("Missing = false, want true without the Secret")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if writes := strings.Count(fmt.Sprint(verbs(client)), "update"); writes < 20 || writes > 150 {
+			t.Errorf("the Secret was written %d times in a minute", writes)
 		}
 	})
 }
 
-// settle lets a second pass, in which an informer syncs.
-func settle() {
-	<-time.After(time.Second)
-	synctest.Wait()
+// No key is logged, whatever the verbosity.
+func TestStore_LogsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
+		client := fake.NewClientset(shipped())
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		s := NewStore(client, home, name, usual)
+		if err := s.Load(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() { s.Watch(ctx) })
+		running.Go(func() { s.Lead(ctx, NewBundles(newDynamic(apiService("")), everyTarget)) })
+		synctest.Wait()
+		c := ContentOf(get(t, client))
+		put(t, client, func(s *corev1.Secret) { s.Data["tls.crt"] = nil })
+		settle()
+		cancel()
+		running.Wait()
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if !strings.Contains(log, "Updated the CAs") || !strings.Contains(log, "continuing with the previous one") {
+			t.Errorf("log lacks an expected message:\n%s", log)
+		}
+		for _, secret := range []string{c.Key, c.CAKey} {
+			if strings.Contains(log, strings.Split(secret, "\n")[1]) {
+				t.Error("the log contains a key")
+			}
+		}
+	})
 }
-
-// Objects in the cluster that name the CA.

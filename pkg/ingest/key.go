@@ -35,7 +35,7 @@ type sharedKey struct{ *sharedsecret.Secret }
 
 // load returns the key. The first replica makes it, in the Secret that is empty; the others find it.
 func (k sharedKey) load(ctx context.Context) (key []byte, err error) {
-	err = k.Load(ctx, func(ctx context.Context, mayFill, _ bool) (err error) {
+	err = k.Load(ctx, func(ctx context.Context, mayFill bool) (err error) {
 		key, err = k.find(ctx, mayFill)
 		return err
 	})

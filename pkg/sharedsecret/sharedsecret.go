@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sharedsecret is for data that all replicas share through a Secret: the first replica creates the data, the
-// others find it, and each restores what is missing.
+// others find it, and each may restore what is missing.
 //
 // The manifests create the Secret, empty, so that the server needs no right to create Secrets. While it does not
 // exist, replicas continue with what they hold, and no replica can start.
@@ -32,8 +32,8 @@ import (
 var ErrMissing = errors.New("does not exist in the namespace of the server, and the server may not create it: " +
 	"apply the manifests again (kubectl apply or helm upgrade), and it fills the Secret")
 
-// Patience is how long a replica that starts leaves a Secret alone that is invalid, or that has just been created empty:
-// other replicas, if there are any, may know what it contained.
+// Patience is how long a replica that starts leaves a Secret alone that has just been created empty: other replicas, if
+// there are any, may know what it contained.
 const Patience = 5 * time.Second
 
 // fieldManager is the field manager of what is written.
@@ -89,13 +89,12 @@ func (s *Secret) Update(ctx context.Context, read *corev1.Secret, change func(*c
 
 // Load calls try until it returns no error or the context is done, because the API server may start later than this
 // process. The replica may fill an empty Secret, unless that has just been created: then other replicas may restore what
-// it contained. For the same reason, it may replace invalid data only after Patience.
-func (s *Secret) Load(ctx context.Context, try func(ctx context.Context, mayFill, mayRepair bool) error) error {
+// it contained, and it may be filled only after Patience.
+func (s *Secret) Load(ctx context.Context, try func(ctx context.Context, mayFill bool) error) error {
 	seen, wasMissing := time.Now(), false // since when there is the Secret, as far as is known
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		late := !seen.IsZero() && time.Since(seen) >= Patience
-		err := try(ctx, late || !wasMissing, late)
+		err := try(ctx, !wasMissing || !seen.IsZero() && time.Since(seen) >= Patience)
 		switch {
 		case errors.Is(err, ErrMissing):
 			seen, wasMissing = time.Time{}, true
@@ -117,13 +116,18 @@ func (s *Secret) Lacks() {
 	}
 }
 
-// Keep follows the Secret until the context is done. It calls present with each state of the Secret, and absent with an
-// ErrMissing if the Secret does not exist. It calls repair after each Lacks, and again while that fails, at a limited
-// rate, because another program may keep writing the Secret. A conflict means that another replica repairs it.
+// Keep is Watch that also calls repair after each Lacks, and again while that fails, at a limited rate, because another
+// program may keep writing the Secret. A conflict means that another replica repairs it.
 func (s *Secret) Keep(ctx context.Context, present func(*corev1.Secret), absent func(error), repair func(context.Context) error) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { s.keepRepaired(ctx, repair) })
+	s.Watch(ctx, present, absent)
+}
+
+// Watch follows the Secret until the context is done. It calls present with each state of the Secret, and absent with an
+// ErrMissing if the Secret does not exist.
+func (s *Secret) Watch(ctx context.Context, present func(*corev1.Secret), absent func(error)) {
 	follow.Object[*corev1.Secret, *corev1.SecretList]{
 		Name: s.name, Client: s.client, List: s.secrets.List, Watch: s.secrets.Watch,
 		Present: func(secret *corev1.Secret) {

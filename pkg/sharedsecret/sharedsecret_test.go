@@ -37,7 +37,7 @@ func quiet(t *testing.T) context.Context {
 }
 
 // A replica that starts may fill an empty Secret at once, but a Secret that has just been created only after the
-// time that others have to restore its content. Until then, invalid content is not replaced.
+// time that others have to restore its content.
 func TestSecret_Load(t *testing.T) {
 	for what, tt := range map[string]struct {
 		missingFor time.Duration
@@ -56,8 +56,8 @@ func TestSecret_Load(t *testing.T) {
 				})
 				synctest.Wait()
 				s := sharedsecret.New(client, home, name, "what is shared")
-				var seen, fill, repair time.Duration = -1, -1, -1
-				err := s.Load(quiet(t), func(ctx context.Context, mayFill, mayRepair bool) error {
+				var seen, fill time.Duration = -1, -1
+				err := s.Load(quiet(t), func(ctx context.Context, mayFill bool) error {
 					_, err := s.Get(ctx)
 					if missing := errors.Is(err, sharedsecret.ErrMissing); missing != s.Missing() {
 						t.Errorf("after %v: error %v, Missing = %v", time.Since(begun), err, s.Missing())
@@ -68,13 +68,10 @@ func TestSecret_Load(t *testing.T) {
 					if seen < 0 {
 						seen = time.Since(begun)
 					}
-					if mayFill && fill < 0 {
-						fill = time.Since(begun)
+					if !mayFill {
+						return errors.New("empty")
 					}
-					if !mayRepair {
-						return errors.New("invalid")
-					}
-					repair = time.Since(begun)
+					fill = time.Since(begun)
 					return nil
 				})
 				const late = 12 * time.Second // between two tries
@@ -83,9 +80,6 @@ func TestSecret_Load(t *testing.T) {
 				}
 				if fill -= seen; fill < tt.fill || fill > tt.fill+late {
 					t.Errorf("mayFill after %v, want %v", fill, tt.fill)
-				}
-				if repair -= seen; repair < sharedsecret.Patience || repair > sharedsecret.Patience+late {
-					t.Errorf("mayRepair after %v, want it after sharedsecret.Patience", repair)
 				}
 			})
 		})

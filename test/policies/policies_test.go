@@ -283,7 +283,7 @@ func TestOwnNamespace_Secrets(t *testing.T) {
 		"create a token":                          {nil, secret("mine", corev1.SecretTypeServiceAccountToken), anotherName},
 		"create a token with the name of the key": {nil, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
 		"change the type to a token":              {key, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
-		"one of its annotations":                  {cert, changed(cert, func(s *corev1.Secret) { s.Annotations = map[string]string{"configdep.io/ca-published": "x"} }), ""},
+		"one of its annotations":                  {cert, changed(cert, func(s *corev1.Secret) { s.Annotations = map[string]string{"example.com/x": "y"} }), ""},
 		"a missing owner":                         {key, changed(key, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), metadata},
 		"a finalizer":                             {key, changed(key, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} }), metadata},
 		"a label":                                 {key, changed(key, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} }), metadata},

@@ -52,8 +52,8 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
 		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
-		"The lifetime of the CA of --manage-serving-certificate, at least twice the lifetime of the certificate. "+
-			"The CA is replaced early enough that the old and the new one are both trusted for a while.")
+		"The lifetime of the CA of --manage-serving-certificate, at least three times the lifetime of the certificate. "+
+			"It is replaced when a third of it is left. The old and the new one are both trusted for a while.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
 		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
 			"caBundle of the APIService is kept up to date from it.")

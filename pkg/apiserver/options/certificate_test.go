@@ -20,16 +20,16 @@ func TestCertificateFlags(t *testing.T) {
 		files + "--ca-bundle-file=c":        nil,
 		"--manage-serving-certificate":      nil,
 		"--serving-certificate-lifetime=1s": nil, // it is not used
-		"--manage-serving-certificate --serving-certificate-lifetime=30s --serving-ca-lifetime=75s": nil,
+		"--manage-serving-certificate --serving-certificate-lifetime=30s --serving-ca-lifetime=90s": nil,
 		"--manage-serving-certificate " + files: {"--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: " +
 			"the certificate is either issued by the server or read from files"},
 		"--ca-bundle-file=c": {"--ca-bundle-file needs --tls-cert-file"},
 		"--manage-serving-certificate --ca-bundle-file=c": {"--ca-bundle-file is for a certificate from files, " +
 			"and excludes --manage-serving-certificate, which knows its CAs"},
 		"--manage-serving-certificate --serving-certificate-lifetime=1s": {"--serving-certificate-lifetime, --serving-ca-lifetime: " +
-			"the lifetime of the serving certificate is 1s, and must be at least 10s"},
+			"the lifetime of the serving certificate is 1s, and must be at least 30s"},
 		"--manage-serving-certificate --serving-ca-lifetime=100h": {"--serving-certificate-lifetime, --serving-ca-lifetime: " +
-			"the lifetime of the CA is 100h0m0s, and must be at least twice the lifetime of the serving certificate, which is 2160h0m0s"},
+			"the lifetime of the CA is 100h0m0s, and must be at least three times the lifetime of the serving certificate, which is 2160h0m0s"},
 		"--manage-serving-certificate --serving-certificate-secret=configdep-hmac-key": {"--serving-certificate-secret must not be configdep-hmac-key, which holds the key of the config hash"},
 		"--service-name=a.b": {`--service-name "a.b": a DNS-1035 label must`},
 		"--manage-serving-certificate --serving-certificate-secret=": {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},

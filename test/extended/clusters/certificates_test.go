@@ -106,8 +106,8 @@ func TestRotation(t *testing.T) {
 		})
 	}
 
-	s.damaged()
-	s.check("after damage to the Secret")
+	s.lost()
+	s.check("after the content of the Secret was lost")
 	s.overwritten()
 	s.check("after caBundle was overwritten")
 	s.leaderKilled()

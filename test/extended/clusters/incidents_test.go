@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,30 +20,25 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-func last(all []*x509.Certificate) *x509.Certificate { return all[len(all)-1] }
-
-func has(all []*x509.Certificate, one *x509.Certificate) bool {
-	return slices.ContainsFunc(all, one.Equal)
-}
-
-// damaged: the Secret is restored from the certificate in use.
-func (s *rotation) damaged() {
+// lost: the Secret gets another CA, and requests succeed again once that is published.
+func (s *rotation) lost() {
 	s.t.Helper()
-	before := s.secret()
-	damaged := before.DeepCopy()
-	damaged.Data["tls.crt"], damaged.Data["ca.crt"], damaged.Annotations = []byte("x"), []byte("y"), nil
-	delete(damaged.Data, "ca.key")
-	damaged.ResourceVersion = ""
-	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), damaged, metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	await.Until(s.t, "the Secret is repaired", func(context.Context) error {
-		after := s.secret()
-		if ca := certs(after.Data["ca.crt"]); !has(ca, last(certs(before.Data["ca.crt"]))) || len(after.Data["ca.key"]) == 0 {
-			return fmt.Errorf("the Secret has %d CAs", len(ca))
+	secret := s.secret()
+	before := secret.Data["ca.crt"]
+	secret.Data = nil
+	begun := time.Now()
+	s.forgive(func() {
+		if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			s.t.Fatal(err)
 		}
-		return nil
+		await.Until(s.t, "there is another CA", func(context.Context) error {
+			if after := s.secret().Data["ca.crt"]; len(after) == 0 || bytes.Equal(after, before) {
+				return fmt.Errorf("the Secret has %d CAs", len(certs(after)))
+			}
+			return nil
+		})
 	})
+	s.t.Logf("requests succeeded again %v after the Secret was emptied", time.Since(begun))
 }
 
 // overwritten: caBundle is restored.
@@ -94,7 +89,7 @@ func (s *rotation) leaderKilled() {
 		var successor *x509.Certificate
 		await.Until(s.t, "another CA is created", func(context.Context) error {
 			now := certs(s.secret().Data["ca.crt"])
-			if successor = now[len(now)-1]; successor.Equal(before[len(before)-1]) {
+			if successor = now[0]; successor.Equal(before[0]) {
 				return errors.New("there is only the old one")
 			}
 			return nil

@@ -57,10 +57,10 @@ func newRotation(t *testing.T) *rotation {
 	s.server = installed(t, s.cluster, install.Options{
 		Race: install.RaceDetector, ManagedCertificates: true,
 		Args: []string{
-			"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(),
+			"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 3).String(),
 			// A certificate is renewed when a third of its lifetime is left, and then the leader may be
 			// killed. The rest of the lifetime must suffice until another replica leads and a new CA has been
-			// trusted for a twentieth of its lifetime, even on a busy machine.
+			// trusted for a tenth of it, even on a busy machine.
 			"--leader-elect-lease-duration=3s",
 		},
 	})

@@ -76,7 +76,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		Values: "recreate", Replicas: 2, ManagedCertificates: true,
 		Args: []string{
 			"-v=10", "--audit-policy-file=" + policy, "--audit-log-path=-", "--shutdown-delay-duration=0s",
-			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s",
+			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=2m",
 			"--leader-elect-lease-duration=3s",
 		},
 		Env: []string{"GOTRACEBACK=crash"},
