@@ -6,10 +6,8 @@ package certificate
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,16 +38,9 @@ var (
 // does not exist is correct; it is corrected once it exists.
 type Bundles struct {
 	targets []*target
-	changed signal // something is in place, or no longer is
 
 	mu   sync.Mutex
-	want wanted
-}
-
-// wanted is what objects should trust.
-type wanted struct {
-	bundle []byte // PEM-encoded; empty as long as nothing is known
-	others bool   // whether other CAs may remain
+	want []byte // PEM-encoded; empty as long as nothing is known
 }
 
 // Targets are the objects that name the CAs of the server. An empty name means that there
@@ -62,7 +53,7 @@ type Targets struct {
 
 // NewBundles creates a Bundles for objects.
 func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
-	b := &Bundles{changed: newSignal()}
+	b := &Bundles{}
 	add := func(resource schema.GroupVersionResource, namespace, name string, place func(*unstructured.Unstructured) place) {
 		if name != "" {
 			b.targets = append(b.targets, &target{
@@ -75,79 +66,32 @@ func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	return b
 }
 
-// Set sets the correct bundle, PEM-encoded. Nothing is done before Set or Add.
-func (b *Bundles) Set(bundle []byte) { b.set(wanted{bundle, false}) }
-
-// Add sets the CAs, PEM-encoded, that objects must trust. Others that an object names remain there.
-func (b *Bundles) Add(bundle []byte) { b.set(wanted{bundle, true}) }
-
-func (b *Bundles) set(want wanted) {
+// Set sets the correct bundle, PEM-encoded. Nothing is done before that.
+func (b *Bundles) Set(bundle []byte) {
 	b.mu.Lock()
-	same := bytes.Equal(b.want.bundle, want.bundle) && b.want.others == want.others
-	b.want = want
+	b.want = bundle
 	b.mu.Unlock()
-	if !same {
-		for _, t := range b.targets {
-			t.wake.send()
-		}
+	for _, t := range b.targets {
+		t.wake.send()
 	}
 }
 
-func (b *Bundles) wanted() wanted {
+func (b *Bundles) wanted() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.want
 }
 
-// over returns the correct bundle for a place that holds another. If other CAs may remain,
-// those that have not expired follow the wanted ones.
-func (w *wanted) over(present []byte, now time.Time) []byte {
-	right := slices.Clone(w.bundle)
-	if !w.others {
-		return right
-	}
-	known := parseCerts(w.bundle)
-	for _, ca := range parseCerts(present) {
-		if now.Before(ca.NotAfter) && !slices.ContainsFunc(known, ca.Equal) {
-			known = append(known, ca)
-			right = append(right, certPEM(ca)...)
-		}
-	}
-	return right
-}
-
-// InPlace reports whether every object that exists trusts a CA. No CA is in place until it is
-// known which objects exist.
-func (b *Bundles) InPlace(ca *x509.Certificate) bool {
-	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
-}
-
-// known reports whether every object has been looked up. Then the state at the beginning of the
-// term is known.
-func (b *Bundles) known() bool {
-	return !slices.ContainsFunc(b.targets, func(t *target) bool {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return !t.known
-	})
-}
-
-// MissingAtFirst reports whether some object that existed when the term began is known not to
-// have trusted a CA then.
-func (b *Bundles) MissingAtFirst(ca *x509.Certificate) bool {
-	return slices.ContainsFunc(b.targets, func(t *target) bool { return t.missedAtFirst(ca) })
-}
-
-// forget prepares for another term as the leader.
-func (b *Bundles) forget() {
-	for _, t := range b.targets {
-		t.forget()
-	}
+// begin forgets the bundle of an earlier term as the leader, and runs Run. The returned function waits for its end.
+func (b *Bundles) begin(ctx context.Context) (wait func()) {
+	b.Set(nil)
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	return running.Wait
 }
 
 // Run keeps the objects correct until the context is done.
 func (b *Bundles) Run(ctx context.Context) {
-	b.forget()
 	var running sync.WaitGroup
 	for _, t := range b.targets {
 		running.Go(func() { t.watch(ctx) })
@@ -166,10 +110,8 @@ type target struct {
 	wake     signal
 	bundles  *Bundles
 
-	mu    sync.Mutex
-	known bool                       // whether it has been looked for
-	seen  *unstructured.Unstructured // nil: it does not exist
-	first *unstructured.Unstructured // as it was when it was looked for; nil: it did not exist
+	mu   sync.Mutex
+	seen *unstructured.Unstructured // nil: it does not exist
 }
 
 // place is a place in an object for a bundle, and the bundle in it.
@@ -201,53 +143,15 @@ func configMapPlace(o *unstructured.Unstructured) place {
 func (t *target) watch(ctx context.Context) {
 	follow.Object[*unstructured.Unstructured, *unstructured.UnstructuredList]{
 		Name: t.name, Client: t.client, List: t.objects.List, Watch: t.objects.Watch,
-		Present: t.observe, Absent: func() { t.observe(nil) }, Looked: t.lookedFor,
+		Present: t.observe, Absent: func() { t.observe(nil) },
 	}.Run(ctx)
 }
 
 func (t *target) observe(o *unstructured.Unstructured) {
 	t.mu.Lock()
 	t.seen = o
-	if !t.known && t.first == nil {
-		t.first = o
-	}
 	t.mu.Unlock()
 	t.wake.send()
-	t.bundles.changed.send()
-}
-
-func (t *target) lookedFor() {
-	t.mu.Lock()
-	t.known = true
-	t.mu.Unlock()
-	t.bundles.changed.send()
-}
-
-func (t *target) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.known, t.seen, t.first = false, nil, nil
-}
-
-func (t *target) trusts(ca *x509.Certificate) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.known {
-		return false
-	}
-	return t.trustedBy(t.seen, ca)
-}
-
-func (t *target) missedAtFirst(ca *x509.Certificate) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.known && !t.trustedBy(t.first, ca)
-}
-
-// trustedBy reports whether a state of the object trusts a CA. A missing object counts as
-// trusting it.
-func (t *target) trustedBy(o *unstructured.Unstructured, ca *x509.Certificate) bool {
-	return o == nil || slices.ContainsFunc(parseCerts(t.place(o).bundle), ca.Equal)
 }
 
 // patch returns a JSON patch that corrects the object, or nil if it is correct.
@@ -255,15 +159,14 @@ func (t *target) patch() ([]byte, error) {
 	want := t.bundles.wanted()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen == nil || len(want.bundle) == 0 {
+	if t.seen == nil || len(want) == 0 {
 		return nil, nil
 	}
 	p := t.place(t.seen)
-	right := want.over(p.bundle, time.Now())
-	if bytes.Equal(p.bundle, right) {
+	if bytes.Equal(p.bundle, want) {
 		return nil, nil
 	}
-	return json.Marshal([]jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion()), jsonpatch.Add(p.pointer, p.value(right))})
+	return json.Marshal([]jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion()), jsonpatch.Add(p.pointer, p.value(want))})
 }
 
 // run corrects the object whenever it is not correct.

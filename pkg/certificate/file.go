@@ -5,7 +5,6 @@ package certificate
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,9 +19,7 @@ const reread = 5 * time.Second
 // contains no valid bundle, the previous bundle remains. Nothing else that may be in the file, such as a private key, is
 // published.
 func Follow(ctx context.Context, path string, bundles *Bundles) {
-	var publishing sync.WaitGroup
-	defer publishing.Wait()
-	publishing.Go(func() { bundles.Run(ctx) })
+	defer bundles.begin(ctx)()
 	said := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		cas, err := certutil.CertsFromFile(path)

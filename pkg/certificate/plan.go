@@ -113,5 +113,3 @@ func encode(certs ...*x509.Certificate) string {
 	}
 	return string(all)
 }
-
-func certPEM(cert *x509.Certificate) []byte { return []byte(encode(cert)) }

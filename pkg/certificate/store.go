@@ -114,9 +114,7 @@ func (s *Store) Watch(ctx context.Context) {
 
 // Lead renews the certificate and publishes its CAs until the context is done. One replica at a time does it.
 func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
-	var publishing sync.WaitGroup
-	defer publishing.Wait()
-	publishing.Go(func() { bundles.Run(ctx) })
+	defer bundles.begin(ctx)()
 	// If another program keeps writing the Secret, do not race with it.
 	limit := flowcontrol.NewTokenBucketRateLimiter(1, 10)
 	for limit.Wait(ctx) == nil {

@@ -279,6 +279,33 @@ func TestStore_Lead_LostSecret(t *testing.T) {
 	}
 }
 
+// A leader of an earlier term publishes nothing before it has read the Secret again.
+func TestStore_Lead_ForgetsEarlierTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""))
+		s, bundles := load(t, client, brief), NewBundles(objects, Targets{APIService: ours})
+		term := func(ctx context.Context) { s.Lead(ctx, bundles) }
+		stop := background(t, term)
+		settle()
+		stop()
+		// Another leader is elected, and replaces the CA.
+		put(t, client, func(s *corev1.Secret) { s.Data = nil })
+		stop = lead(t, load(t, client, brief), objects)
+		settle()
+		stop()
+		published := inCluster(t, objects, APIServices, ours)
+		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("connection refused")
+		})
+		background(t, term)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff(published, inCluster(t, objects, APIServices, ours)); diff != "" {
+			t.Errorf("before the Secret is read (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // Two leaders that want different names, as while the Service gets another name, do not keep the cluster busy.
 func TestStore_Lead_NoRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,6 @@ type Object[T runtime.Object, L runtime.Object] struct {
 	Present func(T)
 	// Absent is called when the object goes, and at first if it does not exist; nil: it does not matter.
 	Absent func()
-	// Looked is called once the object has been looked for, after Present or Absent; nil: it does not matter.
-	Looked func()
 }
 
 // Run follows the object until the context is done. The functions are called one at a time.
@@ -66,9 +64,6 @@ func (o Object[T, L]) Run(ctx context.Context) {
 			defer mu.Unlock()
 			if len(store.ListKeys()) == 0 {
 				o.absent()
-			}
-			if o.Looked != nil {
-				o.Looked()
 			}
 		}
 	})
