@@ -17,8 +17,9 @@
 // So every client trusts whatever a replica serves, if both follow within the overlap.
 //
 // The Secret is the only memory. Where it holds no certificate that can be served, because it is empty, damaged or for
-// other names, Next issues one at once, and clients refuse it until the bundle has reached them, which takes seconds.
-// While it holds nothing useful or does not exist, replicas serve what they have.
+// other names, Next issues one at once. If that takes another CA, clients refuse the certificate until the bundle has
+// reached them, a second or so later. While the Secret holds nothing valid or does not exist, replicas serve what they
+// have.
 //
 // Private keys are never logged.
 package certificate
