@@ -87,10 +87,9 @@ func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decide
 		return Decision{State: Blocked, Reason: ReasonFieldsRefused, Stale: stale, Message: fmt.Sprintf(
 			"Fields cannot be set from %s, because it does not count (%s). %s", id, reason, onHold)}, true
 	}
-	if secrets := e.notAllowed(); len(secrets) > 0 {
+	if missing := e.notAllowed(); len(missing) > 0 {
 		return Decision{State: Blocked, Reason: ReasonFieldsNotAllowed, Stale: stale, Message: fmt.Sprintf(
-			"%s must allow that fields of this workload are set from it, by the annotation %s with %s (or a glob) in its list. %s",
-			enumerate(secrets), policy.AllowFieldsAnnotation, e.target(), onHold)}, true
+			"Fields cannot be set without consent: in the annotation %s, %s. %s", policy.AllowFieldsAnnotation, enumerate(missing), onHold)}, true
 	}
 	due := func(why string) (Decision, bool) {
 		return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ApplyFields, Stale: stale, Message: why + " They are due to be set."}, true
@@ -147,19 +146,28 @@ func (e *Evaluation) uncounted() (id, reason string) {
 	return "", ""
 }
 
-// notAllowed returns the Secrets that do not allow that fields are set from them.
-func (e *Evaluation) notAllowed() (ids []string) {
+// notAllowed returns what the Secrets must list that do not allow that fields are set from a key.
+func (e *Evaluation) notAllowed() (missing []string) {
+	target := FieldsTarget(e.Workload)
 	for i := range e.Sources {
 		s := &e.Sources[i]
-		if s.Kind == dependency.Secret && s.Source != nil && s.Sets() && !fields.Allowed(s.Source.AllowFields, e.target()) {
-			ids = append(ids, idOf(s.Kind, s.Name))
+		if s.Kind != dependency.Secret || s.Source == nil {
+			continue
+		}
+		for _, u := range s.Uses {
+			if u.Type != dependency.Field {
+				continue
+			}
+			for _, key := range u.Keys {
+				text := idOf(s.Kind, s.Name) + " must list " + target + "#" + key
+				if !fields.Allowed(s.Source.AllowFields, target, key) && !slices.Contains(missing, text) {
+					missing = append(missing, text)
+				}
+			}
 		}
 	}
-	return ids
+	return missing
 }
-
-// target is the workload as AllowFieldsAnnotation names it.
-func (e *Evaluation) target() string { return FieldsTarget(e.Workload) }
 
 // FieldsTarget returns a workload as AllowFieldsAnnotation names it.
 func FieldsTarget(w *dependency.Workload) string {

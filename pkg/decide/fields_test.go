@@ -41,7 +41,7 @@ type harbor struct {
 func newHarbor(t *testing.T) *harbor {
 	t.Helper()
 	return &harbor{
-		t: t, digester: dependency.NewDigester(make([]byte, 32)), content: "AKIA", allowed: "harbor/registry",
+		t: t, digester: dependency.NewDigester(make([]byte, 32)), content: "AKIA", allowed: "harbor/registry#*",
 		marks:    annotations{policy.FieldsAnnotation: accessKey},
 		traits:   dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Fields: true, Restart: &dependency.Restart{}},
 		defaults: policy.Defaults{Mode: policy.Off},
@@ -262,12 +262,15 @@ func TestFields_Problem(t *testing.T) {
 // Who may edit a workload must not be able to read Secrets by it.
 func TestFields_NeedConsent(t *testing.T) {
 	for allowed, want := range map[string]bool{
-		"": false, "harbor/other": false, "registry": false, "harbor": false, "*": false, "harbor/registry": true, "harbor/*": true, "x/y, harbor/reg*": true, "*/*": true,
-		"harbor/registry," + strings.Repeat("x", 4096): false,
+		"": false, "harbor/other#key": false, "registry#key": false, "harbor#key": false, "*": false,
+		"harbor/registry#key": true, "harbor/*#key": true, "x/y#key, harbor/reg*#k*": true, "*/*#*": true,
+		"harbor/registry": false, "harbor/*": false, "harbor/registry#": false, "harbor/registry#other": false, "harbor/registry*key": false,
+		"harbor/registry#key," + strings.Repeat("x", 4096): false,
 	} {
 		h := newHarbor(t)
 		h.allowed = allowed
-		if d := h.decide(); (d.Reason != decide.ReasonFieldsNotAllowed) != want {
+		d := h.decide()
+		if (d.Reason != decide.ReasonFieldsNotAllowed) != want || !want && !strings.Contains(d.Message, "in the annotation configdep.io/allow-fields, Secret/bucket must list harbor/registry#key.") {
 			t.Errorf("%q: decision = %+v, allowed: %v", allowed, d, want)
 		}
 	}

@@ -59,7 +59,7 @@ func TestOwner_CoversSources(t *testing.T) {
 			f.owner.Traits.Fields, f.owner.Meta.Annotations[policy.FieldsAnnotation] = true, "spec.a = secret/db#password"
 		}, nil, false},
 		"only fields of the owner are set from it": {func(f *family) {
-			f.owner.Named, f.allow = nil, "harbor/registry"
+			f.owner.Named, f.allow = nil, "harbor/registry#password"
 			f.owner.Traits.Fields, f.owner.Meta.Annotations[policy.FieldsAnnotation] = true, "spec.a = secret/db#password"
 		}, []string{"password"}, false},
 		"the owner is being deleted":     {func(f *family) { f.owner.Meta.DeletionTimestamp = &metav1.Time{Time: epoch} }, nil, false},

@@ -47,7 +47,7 @@ type SourceMarks struct {
 	Ignored bool
 	// Match: it restarts workloads in mode Matched.
 	Match bool
-	// AllowFields says which workloads may have fields that are set from a Secret.
+	// AllowFields says which workloads may have fields that are set from which keys of a Secret.
 	AllowFields string
 }
 

@@ -30,7 +30,7 @@ const (
 const (
 	IgnoreAnnotation = record.Prefix + "ignore"
 	MatchAnnotation  = record.Prefix + "match"
-	// AllowFieldsAnnotation, on a Secret, lists the workloads, KIND/NAME, that may have fields which are set from it.
+	// AllowFieldsAnnotation, on a Secret, lists KIND/NAME#KEY: the workloads that may have fields which are set from a key of it.
 	AllowFieldsAnnotation = record.Prefix + "allow-fields"
 )
 

@@ -114,17 +114,20 @@ func (f *Fields) values(ctx context.Context, w *dependency.Workload, assignments
 		kind setfields.SourceKind
 		name string
 	}
-	sources := map[id]map[string][]byte{}
+	sources := map[id]*source{}
 	for i := range assignments {
 		a := &assignments[i]
-		data, read := sources[id{a.Kind, a.Name}]
+		from, read := sources[id{a.Kind, a.Name}]
 		if !read {
-			if data, problem, err = f.read(ctx, w, a); err != nil || problem != "" {
+			if from, problem, err = f.read(ctx, w, a); err != nil || problem != "" {
 				return nil, problem, err
 			}
-			sources[id{a.Kind, a.Name}] = data
+			sources[id{a.Kind, a.Name}] = from
 		}
-		raw, found := data[a.Key]
+		if a.Kind == setfields.Secret && !setfields.Allowed(from.allow, decide.FieldsTarget(w), a.Key) {
+			return nil, fmt.Sprintf("Secret %s does not allow it for the key %s (%s)", a.Name, a.Key, policy.AllowFieldsAnnotation), nil
+		}
+		raw, found := from.data[a.Key]
 		if !found {
 			return nil, fmt.Sprintf("%s %s lacks the key %s", a.Kind, a.Name, a.Key), nil
 		}
@@ -137,9 +140,15 @@ func (f *Fields) values(ctx context.Context, w *dependency.Workload, assignments
 	return values, "", nil
 }
 
-// read reads the data of a source. Single sources are listed by name: the server is authorized to list them, and then needs no right to
+// source is a Secret or ConfigMap from which fields are set.
+type source struct {
+	data  map[string][]byte
+	allow string // of a Secret: the value of policy.AllowFieldsAnnotation
+}
+
+// read reads a source. Single sources are listed by name: the server is authorized to list them, and then needs no right to
 // get them.
-func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.Assignment) (data map[string][]byte, problem string, err error) {
+func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.Assignment) (s *source, problem string, err error) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String()}
 	missing := fmt.Sprintf("%s %s is missing", a.Kind, a.Name)
 	if a.Kind == setfields.Secret {
@@ -151,11 +160,7 @@ func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.
 		if i < 0 {
 			return nil, missing, nil
 		}
-		s := &list.Items[i]
-		if !setfields.Allowed(policy.AllowFields(s.Annotations), decide.FieldsTarget(w)) {
-			return nil, fmt.Sprintf("Secret %s does not allow it (%s)", a.Name, policy.AllowFieldsAnnotation), nil
-		}
-		return s.Data, "", nil
+		return &source{list.Items[i].Data, policy.AllowFields(list.Items[i].Annotations)}, "", nil
 	}
 	list, err := f.client.CoreV1().ConfigMaps(w.Namespace).List(ctx, options)
 	if err != nil {
@@ -165,11 +170,11 @@ func (f *Fields) read(ctx context.Context, w *dependency.Workload, a *setfields.
 	if i < 0 {
 		return nil, missing, nil
 	}
-	data = make(map[string][]byte, len(list.Items[i].Data))
+	data := make(map[string][]byte, len(list.Items[i].Data))
 	for key, value := range list.Items[i].Data {
 		data[key] = []byte(value)
 	}
-	return data, "", nil
+	return &source{data: data}, "", nil
 }
 
 // apply applies a configuration to just the version of the workload that was decided on.

@@ -111,7 +111,7 @@ func TestFields_InUse(t *testing.T) {
 		t.Fatal(errs.ToAggregate())
 	}
 	consents := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", Annotations: map[string]string{policy.AllowFieldsAnnotation: "harbor/*"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", Annotations: map[string]string{policy.AllowFieldsAnnotation: "harbor/*#x"}},
 		Data:       map[string][]byte{"x": []byte("value")},
 	}
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
@@ -198,5 +198,33 @@ func TestFields_Release(t *testing.T) {
 				t.Errorf("the patch is no JSON: %s", sent)
 			}
 		})
+	}
+}
+
+// Consent is read again together with the value, for each key: it may have been withdrawn since the decision.
+func TestFields_WithoutConsent(t *testing.T) {
+	k, errs := kind.New(kind.Descriptor{
+		Group: "goharbor.io", Kind: "Harbor", Resource: "harbors", Versions: []string{"v1"}, Reload: kind.Reload{By: kind.ByAnnotation}, Fields: true,
+	}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	bucket := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bucket", Annotations: map[string]string{policy.AllowFieldsAnnotation: "harbor/web#accessKey"}},
+		Data:       map[string][]byte{"accessKey": []byte("value"), "rootPassword": []byte("value")},
+	}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
+	f := NewFields(workload.Client{Interface: fake.NewClientset(bucket), Kinds: kind.Table{k}}, clock.RealClock{})
+	for lines, want := range map[string]string{
+		"spec.a = secret/bucket#accessKey":                                      "",
+		"spec.a = secret/bucket#accessKey\nspec.b = secret/bucket#rootPassword": "Secret bucket does not allow it for the key rootPassword (configdep.io/allow-fields)",
+	} {
+		assignments, err := setfields.Parse(lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if values, problem, err := f.values(t.Context(), w, assignments); err != nil || problem != want || (want == "") != (len(values) == 1) {
+			t.Errorf("%s: %d values, problem %q, error %v", lines, len(values), problem, err)
+		}
 	}
 }

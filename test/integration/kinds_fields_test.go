@@ -70,7 +70,7 @@ func TestFields(t *testing.T) {
 	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonSourceMissing))
 	p.write("ConfigMap/settings", "x", "plain")
 	blocked := p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
-	if !strings.Contains(blocked.Status.Message, "Secret/bucket must allow") || !strings.Contains(blocked.Status.Message, "harborstore/web") {
+	if !strings.Contains(blocked.Status.Message, "Secret/bucket must list harborstore/web#") {
 		t.Errorf("message = %s", blocked.Status.Message)
 	}
 	p.event(d, "ConfigFieldsNotAllowed")
@@ -78,7 +78,7 @@ func TestFields(t *testing.T) {
 		t.Error("a field was set without consent")
 	}
 
-	p.allow("bucket", "deployment/x, harborstore/w*")
+	p.allow("bucket", "deployment/x#key, harborstore/w*#*")
 	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	want := content{
 		"storage": content{"s3": content{"accessKey": marker + "-1", "insecure": true}}, "database": content{"port": int64(5432)},
@@ -122,7 +122,7 @@ func TestFields_OfOthers(t *testing.T) {
 	t.Parallel()
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/bucket", "key", marker+"-1")
-	p.allow("bucket", "harborstore/web")
+	p.allow("bucket", "harborstore/web#*")
 	owned := func(value any) {
 		t.Helper()
 		o := content{"apiVersion": d.group + "/v1", "kind": d.kind, "metadata": content{"name": "web"}, "spec": content{"theirs": true}}
@@ -166,7 +166,7 @@ func TestFields_AreReleased(t *testing.T) {
 	t.Parallel()
 	p, d := newKindShop(t), harborStores
 	p.write("Secret/bucket", "key", marker+"-1", "port", "80")
-	p.allow("bucket", "*/*")
+	p.allow("bucket", "*/*#*")
 	annotate := func(annotations map[string]string) {
 		p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": annotations}})
 	}
@@ -222,7 +222,7 @@ func TestFields_Refused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newKindShop(t)
 			p.write("Secret/bucket", "key", tt.value)
-			p.allow("bucket", "harborstore/web")
+			p.allow("bucket", "harborstore/web#*")
 			p.createObject(harborStores, "v1", lines(tt.line), content{})
 			shown := p.shown(harborStores, is(v1alpha1.StateBlocked, tt.reason))
 			if !strings.Contains(shown.Status.Message, tt.want) {
@@ -241,7 +241,7 @@ func TestFields_OtherKinds(t *testing.T) {
 	t.Parallel()
 	p, rollouts := newKindShop(t), project("argo-rollout")
 	p.write("Secret/bucket", "key", marker)
-	p.allow("bucket", "*/*")
+	p.allow("bucket", "*/*#*")
 	p.createObject(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})
 	shown := p.shown(rollouts, is(v1alpha1.StateBlocked, decide.ReasonInvalidAnnotation))
 	if !strings.Contains(shown.Status.Message, "fields of workloads of this kind cannot be set") {

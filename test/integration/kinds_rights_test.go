@@ -30,7 +30,7 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 	p.write("Secret/bucket", "key", marker+"-1")
 	other := newKindShop(t)
 	other.write("Secret/bucket", "key", marker+"-other")
-	other.allow("bucket", "*/*")
+	other.allow("bucket", "*/*#*")
 	if _, err := kubernetes.NewForConfigOrDie(editor).CoreV1().Secrets(p.namespace).Get(t.Context(), "bucket", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("the user reads the Secret: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 		annotations  content
 	}{
 		{"without consent", decide.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line}},
-		{"consent of the object itself", decide.ReasonFieldsNotAllowed, content{policy.AllowFieldsAnnotation: "*/*"}},
+		{"consent of the object itself", decide.ReasonFieldsNotAllowed, content{policy.AllowFieldsAnnotation: "*/*#*"}},
 		{"another namespace", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/" + other.namespace + "/bucket#key"}},
 		{"another namespace in the key", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/../" + other.namespace + "/bucket#key"}},
 		{"as a ConfigMap", decide.ReasonSourceMissing, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = configmap/bucket#key"}},
@@ -61,10 +61,10 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 			t.Errorf("%s: value = %v", tt.name, value)
 		}
 	}
-	// Consent for another object of the user, or for another kind, is none for this one.
-	p.allow("bucket", "harborstore/other, harborcluster/web, harborstore/web/x, harborstore/WEB")
+	// Consent for another object of the user, another kind or another key, or for no key, is none for this one.
+	p.allow("bucket", "harborstore/other#key, harborcluster/web#key, harborstore/web/x#key, harborstore/WEB#key, harborstore/web#root, harborstore/web")
 	p.shown(d, is(v1alpha1.StateBlocked, decide.ReasonFieldsNotAllowed))
-	p.allow("bucket", "harborstore/web")
+	p.allow("bucket", "harborstore/web#key")
 	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
 	if value := p.field(accessKey...); value != marker+"-1" {
 		t.Errorf("value = %v", value)

@@ -46,7 +46,7 @@ func TestFields_AreNotKept(t *testing.T) {
 	}
 	large := func() string { return `{"id":"` + value(7) + `","rest":"` + value(100<<10) + `"}` }
 	p.write("Secret/bucket", "key", value(7), "info", large(), "text", value(100<<10))
-	p.allow("bucket", "harborstore/*")
+	p.allow("bucket", "harborstore/*#*")
 	declared := lines("spec.storage.s3.accessKey = secret/bucket#key", "spec.env[name=ID].value = secret/bucket#info | json .id", "spec.other = secret/bucket#text")
 	p.createObject(d, "v1", declared, content{})
 	dump := filepath.Join(t.TempDir(), "heap")
