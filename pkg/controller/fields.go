@@ -22,8 +22,7 @@ func (c *Controller) applyFields(ctx context.Context, s *step) (*record.AppliedF
 	now := *s.workload
 	now.ResourceVersion = set.Version
 	s.workload = &now
-	record := s.fields.Record(set.Values, set.Problem, c.Clock.Now())
-	record.Conflict = set.Conflict && !s.workload.Fields.OwnedByOthers()
+	record := s.fields.Record(set.Values, set.Conflict, set.Problem, c.Clock.Now())
 	if set.Problem == "" && !set.Conflict {
 		return record, nil
 	}

@@ -22,8 +22,9 @@ import (
 
 // FieldsRecorder makes records of the fields of an evaluation. It may be kept after the graph has changed.
 type FieldsRecorder struct {
-	hash, lines, namespace string
-	digester               *dependency.Digester
+	hash, lines string
+	workload    *dependency.Workload
+	digester    *dependency.Digester
 	// Released: fields have been set that the annotation no longer names, or may have been.
 	Released bool
 }
@@ -32,21 +33,30 @@ type FieldsRecorder struct {
 func (e *Evaluation) FieldsRecorder() FieldsRecorder {
 	applied := record.AppliedFieldsOf(e.Workload)
 	return FieldsRecorder{
-		hash: e.Hash, lines: e.lines(), namespace: e.Workload.Namespace, digester: e.graph.Digester(),
+		hash: e.Hash, lines: e.lines(), workload: e.Workload, digester: e.graph.Digester(),
 		Released: e.Workload.Fields.Owned && (applied == nil || applied.Lines != e.lines()),
 	}
 }
 
-// Record returns what is recorded of values that were to be applied; problem says why they could not be, other than that another
-// manager owns a field.
-func (r *FieldsRecorder) Record(values []fields.Value, problem string, now time.Time) *record.AppliedFields {
-	a := &record.AppliedFields{Hash: r.hash, Lines: r.lines, Problem: record.CutBytes(problem, record.MaxProblem), Time: metav1.NewTime(now)}
+// Record returns what is recorded of values that were to be applied. Problem says why they could not be, unless conflict: another manager
+// owns a field. Then only the values that the object has anyway are recorded: a digest of any other would let readers of the object
+// compare a value that they cannot read.
+func (r *FieldsRecorder) Record(values []fields.Value, conflict bool, problem string, now time.Time) *record.AppliedFields {
+	states := r.workload.Fields
+	a := &record.AppliedFields{
+		Hash: r.hash, Lines: r.lines, Problem: record.CutBytes(problem, record.MaxProblem),
+		Conflict: conflict && !states.OwnedByOthers(), Time: metav1.NewTime(now),
+	}
+	if problem != "" {
+		return a
+	}
+	a.Values = make(map[string]string, len(values))
 	for i := range values {
-		if a.Values == nil {
-			a.Values = map[string]string{}
+		path := values[i].Path.String()
+		sum := record.FieldDigest(r.digester, r.workload.UID, path, values[i].Value)
+		if !conflict || states.States[path].Value == sum {
+			a.Values[path] = hex.EncodeToString(sum[:])
 		}
-		sum := record.FieldDigest(r.digester, r.namespace, values[i].Value)
-		a.Values[values[i].Path.String()] = hex.EncodeToString(sum[:])
 	}
 	return a
 }
@@ -114,14 +124,18 @@ func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decide
 	drifted := ""
 	for i := range e.Policy.Fields {
 		path := e.Policy.Fields[i].Path.String()
-		state := e.Workload.Fields.States[path]
+		state, value := e.Workload.Fields.States[path], applied.Values[path]
 		switch {
-		case hex.EncodeToString(state.Value[:]) == applied.Values[path]:
+		case hex.EncodeToString(state.Value[:]) == value:
 		case state.Owner != "":
-			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: fmt.Sprintf(
-				"The field %s has another value, and the field manager %q owns it. configdep never takes fields from others: remove the field from what that manager applies, or the line from %s. %s",
-				path, state.Owner, policy.FieldsAnnotation, onHold)}, true
-		case state.Own && state.Value != (dependency.Digest{}):
+			message := fmt.Sprintf(
+				"The field %s has another value, and the field manager %q owns it. configdep never takes fields from others: remove the field from what that manager applies, or the line from %s.",
+				path, state.Owner, policy.FieldsAnnotation)
+			if value == "" { // it may have become the same value: which one was to be set is not recorded
+				return blocked(ReasonFieldConflict, message)
+			}
+			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: message + " " + onHold}, true
+		case value != "" && state.Own && state.Value != (dependency.Digest{}):
 			return blocked(ReasonFieldsRefused, fmt.Sprintf("The field %s was set, but has another value, and no other field manager owns it: an admission webhook may have changed the value.", path))
 		case drifted == "":
 			drifted = path

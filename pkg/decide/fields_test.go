@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -71,9 +73,9 @@ func (h *harbor) evaluate() *decide.Evaluation {
 	return decide.Evaluator{Graph: g, Defaults: h.defaults}.Evaluate(w)
 }
 
-func recordFields(e *decide.Evaluation, values []fields.Value, problem string, at time.Time) *record.AppliedFields {
+func recordFields(e *decide.Evaluation, values []fields.Value, conflict bool, problem string, at time.Time) *record.AppliedFields {
 	r := e.FieldsRecorder()
-	return r.Record(values, problem, at)
+	return r.Record(values, conflict, problem, at)
 }
 
 func (h *harbor) decide() decide.Decision { return h.evaluate().Decide(epoch) }
@@ -105,14 +107,14 @@ func (h *harbor) apply(value string) {
 	e := h.evaluate()
 	values := []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}
 	h.write(e.Policy.RestartPatch(e.Workload, &record.Restart{
-		Present: e.Present(), Last: record.NewAutomaticReload(nil, epoch, 0, "Secret/bucket"), Fields: recordFields(e, values, "", epoch), FieldsOnly: true,
+		Present: e.Present(), Last: record.NewAutomaticReload(nil, epoch, 0, "Secret/bucket"), Fields: recordFields(e, values, false, "", epoch), FieldsOnly: true,
 	}))
 	h.set(value, "")
 }
 
 // set gives the field a value and an owner.
 func (h *harbor) set(value, owner string) {
-	h.states = map[string]dependency.FieldState{"spec.s3.accessKey": {Value: record.FieldDigest(h.digester, "shop", value), Owner: owner}}
+	h.states = map[string]dependency.FieldState{"spec.s3.accessKey": {Value: record.FieldDigest(h.digester, "w", "spec.s3.accessKey", value), Owner: owner}}
 	h.owned = owner == ""
 }
 
@@ -219,14 +221,20 @@ func TestFields_ChangedByTheAPIServer(t *testing.T) {
 func TestFields_ConflictWithAnUnknownManager(t *testing.T) {
 	h := newHarbor(t)
 	h.apply("AKIA")
-	e := h.evaluate()
-	r := recordFields(e, []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)
-	r.Conflict = true
-	h.write(record.FieldsPatch(e.Workload, r))
 	h.set("theirs", "")
+	h.conflict()
 	h.want(decide.Blocked, decide.ReasonFieldConflict, decide.None)
-	h.set("AKIA", "")
-	h.want(decide.InSync, decide.ReasonContentApplied, decide.None)
+	if d := h.evaluate().Decide(epoch.Add(10 * time.Minute)); d.Action != decide.ApplyFields {
+		t.Errorf("decision = %+v", d)
+	}
+}
+
+// conflict records that another manager owned the field when it was to be set.
+func (h *harbor) conflict() {
+	h.t.Helper()
+	e := h.evaluate()
+	values := []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}
+	h.write(record.FieldsPatch(e.Workload, recordFields(e, values, true, "", epoch)))
 }
 
 // A conflict that was found when new content was applied is recorded without the content: it remains due.
@@ -234,11 +242,10 @@ func TestFields_ConflictOfNewContent(t *testing.T) {
 	h := newHarbor(t)
 	h.apply("AKIA")
 	h.content = "AKIB"
-	e := h.evaluate()
-	h.write(record.FieldsPatch(e.Workload, recordFields(e, []fields.Value{{Assignment: &e.Policy.Fields[0], Value: h.content}}, "", epoch)))
 	h.set("AKIA", "argocd")
-	if d := h.want(decide.Blocked, decide.ReasonFieldConflict, decide.None); !d.Stale {
-		t.Error("the content counts as applied")
+	h.conflict()
+	if d := h.want(decide.Blocked, decide.ReasonFieldConflict, decide.None); !d.Stale || !d.RecheckAt.Equal(epoch.Add(10*time.Minute)) {
+		t.Errorf("the content counts as applied, or is never tried again: %+v", d)
 	}
 	h.set("AKIA", "") // given up
 	h.want(decide.Pending, decide.ReasonSourceChanged, decide.RollOut)
@@ -247,7 +254,7 @@ func TestFields_ConflictOfNewContent(t *testing.T) {
 func TestFields_Problem(t *testing.T) {
 	h := newHarbor(t)
 	e := h.evaluate()
-	h.write(record.FieldsPatch(e.Workload, recordFields(e, nil, "spec.s3.accessKey: there is no such field", epoch.Add(-time.Minute))))
+	h.write(record.FieldsPatch(e.Workload, recordFields(e, nil, false, "spec.s3.accessKey: there is no such field", epoch.Add(-time.Minute))))
 	d := h.want(decide.Blocked, decide.ReasonFieldsRefused, decide.None)
 	if want := epoch.Add(9 * time.Minute); !d.RecheckAt.Equal(want) || !strings.Contains(d.Message, "there is no such field") {
 		t.Errorf("decision = %+v, want another try at %v", d, want)
@@ -336,17 +343,49 @@ func TestFields_InvalidRecord(t *testing.T) {
 	}
 }
 
-// A record with digests contains no value.
-func TestAppliedFields_ContainNoValue(t *testing.T) {
-	h := newHarbor(t)
-	h.content = "s3cr3t-marker"
-	h.apply(h.content)
-	text := h.marks[record.AppliedFieldsAnnotation]
-	sum := record.FieldDigest(h.digester, "shop", h.content)
-	if strings.Contains(text, h.content) || !strings.Contains(text, hex.EncodeToString(sum[:])) {
-		t.Errorf("record = %s", text)
+// A record tells readers of the object nothing about values that are not in it: no value, no digest of one that was not set, and no digest
+// that another object or field, which an attacker may write, would have as well.
+func TestAppliedFields_AreNoOracle(t *testing.T) {
+	const value, path = "s3cr3t-marker", "spec.s3.accessKey"
+	digest := func(h *harbor, uid types.UID, path string) string {
+		sum := record.FieldDigest(h.digester, uid, path, value)
+		return hex.EncodeToString(sum[:])
 	}
-	if other := record.FieldDigest(h.digester, "other", h.content); other == sum {
-		t.Error("the digest is the same in another namespace")
+	for name, tt := range map[string]struct {
+		conflict bool
+		problem  string
+		before   string // the value that the object has
+		want     bool
+	}{
+		"set":                              {want: true},
+		"refused":                          {problem: "the API server refuses them"},
+		"a conflict":                       {conflict: true, before: "theirs"},
+		"a conflict of another field":      {conflict: true, before: value, want: true},
+		"a conflict, and there was none":   {conflict: true},
+		"set, and another value was there": {before: "theirs", want: true},
+	} {
+		h := newHarbor(t)
+		h.content = value
+		if tt.before != "" {
+			h.set(tt.before, "argocd")
+		}
+		e := h.evaluate()
+		a := recordFields(e, []fields.Value{{Assignment: &e.Policy.Fields[0], Value: value}}, tt.conflict, tt.problem, epoch)
+		want := map[string]string{}
+		if tt.want {
+			want[path] = digest(h, "w", path)
+		}
+		if diff := cmp.Diff(want, a.Values, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: digests (-want +got):\n%s", name, diff)
+		}
+		if digest(h, "other", path) == digest(h, "w", path) || digest(h, "w", "spec.other") == digest(h, "w", path) {
+			t.Errorf("%s: the digest is the same in another object or field", name)
+		}
+	}
+	h := newHarbor(t)
+	h.content = value
+	h.apply(value)
+	if text := h.marks[record.AppliedFieldsAnnotation]; strings.Contains(text, value) {
+		t.Errorf("record = %s", text)
 	}
 }

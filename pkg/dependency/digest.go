@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // KeySize is the size in bytes of the key of a Digester.
@@ -122,9 +124,23 @@ func (d *Digester) ContentHash(namespace string, content []byte) string {
 
 // ContentDigest is the digest in ContentHash.
 func (d *Digester) ContentDigest(namespace string, content []byte) Digest {
+	return d.shown("configdep config v1", content, namespace)
+}
+
+// FieldDigest returns the digest of the value of a field of the object with a UID.
+func (d *Digester) FieldDigest(uid types.UID, path string, value []byte) Digest {
+	return d.shown("configdep field v1", value, string(uid), path)
+}
+
+// shown returns a digest that users see. Its input begins with its purpose, and no digest of Content is ever shown, so no digest that is
+// shown can be made to equal one of another purpose.
+func (d *Digester) shown(purpose string, content []byte, names ...string) Digest {
 	m := d.macs.Get().(*mac)
 	defer d.macs.Put(m)
-	m.prefix = appendString(append(m.prefix[:0], "configdep config v1\x00"...), namespace)
+	m.prefix = append(append(m.prefix[:0], purpose...), 0)
+	for _, name := range names {
+		m.prefix = appendString(m.prefix, name)
+	}
 	return m.digest(m.prefix, content)
 }
 

@@ -43,7 +43,7 @@ func fieldsOf(digester *dependency.Digester, raw []byte, m *metav1.ObjectMeta) (
 		path := all[i].Path
 		var state dependency.FieldState
 		if v, found := path.Find(object); found {
-			state.Value = record.FieldDigest(digester, m.Namespace, v)
+			state.Value = record.FieldDigest(digester, m.UID, path.String(), v)
 		}
 		state.Owner, state.Own = owners.of(path), own.of(path) != ""
 		out.States[path.String()] = state

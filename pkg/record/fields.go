@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/fields"
@@ -25,7 +26,7 @@ type AppliedFields struct {
 	// Hash is the Evaluation.Hash of the content, and Lines identifies the annotation.
 	Hash  string `json:"hash"`
 	Lines string `json:"lines"`
-	// Values are digests of the values that the fields should have, by path.
+	// Values are digests of the values that the fields were set to, by path. A value that was not set has none.
 	Values map[string]string `json:"values,omitempty"`
 	// Problem says why they could not be set, other than that another manager owns them; empty: they were. It was found at Time.
 	Problem string `json:"problem,omitempty"`
@@ -51,11 +52,11 @@ func AppliedFieldsOf(w *dependency.Workload) *AppliedFields {
 
 func (a *AppliedFields) json() string { return mustJSON(a) }
 
-// FieldDigest returns a digest of the value of a field.
-func FieldDigest(d *dependency.Digester, namespace string, value any) dependency.Digest {
+// FieldDigest returns a digest of the value of a field of the object with a UID. It tells nothing about the value of another field.
+func FieldDigest(d *dependency.Digester, uid types.UID, path string, value any) dependency.Digest {
 	text := fields.Canonical(value)
 	defer clear(text)
-	return d.ContentDigest(namespace, text)
+	return d.FieldDigest(uid, path, text)
 }
 
 // CutBytes returns as much of a text as has not more than some bytes.
