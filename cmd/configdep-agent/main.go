@@ -138,7 +138,7 @@ func run(o *options.Options, command []string) (code int, err error) {
 			return 1, err
 		}
 		running.Go(func() {
-			if err := endpoints.Serve(ctx, listener, endpoints.Handler(a, time.Now)); err != nil {
+			if err := endpoints.Serve(ctx, listener, endpoints.Handler(a, o.ExposeNames, time.Now)); err != nil {
 				klog.FromContext(ctx).Error(err, "Probes and metrics are not served")
 			}
 		})

@@ -64,7 +64,7 @@ type running struct {
 func (p *agentShop) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
-	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--settle=100ms", "--retry-max=1s"}, args...)
+	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--expose-names", "--settle=100ms", "--retry-max=1s"}, args...)
 	return p.run(address, slices.Concat([]string{agent}, p.connect, all)...)
 }
 

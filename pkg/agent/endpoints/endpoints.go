@@ -26,8 +26,9 @@ type Agent interface {
 	Health() []source.Health
 }
 
-// Handler returns the handler of /startupz, /livez, /readyz and /metrics.
-func Handler(a Agent, now func() time.Time) http.Handler {
+// Handler returns the handler of /startupz, /livez, /readyz and /metrics. Every client in the pod network can read the answers, so they name
+// sources, files, commands and URLs only with names.
+func Handler(a Agent, names bool, now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
 	probe := func(path string, check func() error) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -40,35 +41,43 @@ func Handler(a Agent, now func() time.Time) http.Handler {
 	}
 	probe("/startupz", func() error {
 		if s := a.Status(); !s.Started {
-			return why(&s, "the first files are not there yet")
+			return why(&s, names, "the first files are not there yet")
 		}
 		return nil
 	})
 	probe("/livez", func() error { return live(a, now()) })
 	probe("/readyz", func() error {
 		if s := a.Status(); !s.InSync() {
-			return why(&s, "new content is being applied")
+			return why(&s, names, "new content is being applied")
 		}
 		return nil
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		writeMetrics(w, a)
+		writeMetrics(w, a, names)
 	})
 	return mux
 }
 
 // why returns why an agent is not in sync.
-func why(s *agent.Status, otherwise string) error {
+func why(s *agent.Status, names bool, otherwise string) error {
+	var err error
 	switch {
-	case s.Unread != nil:
+	case s.Unread != nil && names:
 		return s.Unread
-	case s.Failure != nil && s.RolledBack:
-		return fmt.Errorf("%w; the files that were applied last are back", s.Failure)
+	case s.Unread != nil:
+		return errors.New("a source is missing or cannot be read; the log names it")
+	case s.Failure != nil && names:
+		err = s.Failure
 	case s.Failure != nil:
-		return s.Failure
+		err = fmt.Errorf("%s failed; the log says why", s.Failure.Step)
+	default:
+		return errors.New(otherwise)
 	}
-	return errors.New(otherwise)
+	if s.RolledBack {
+		return fmt.Errorf("%w; the files that were applied last are back", err)
+	}
+	return err
 }
 
 // live returns an error if a source is stuck, which a restart of the agent may change. It is none that the API server does not answer:

@@ -32,10 +32,12 @@ func (f *fakeAgent) Health() []source.Health { return f.health }
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func get(t *testing.T, a Agent, path string) (int, string) {
+func get(t *testing.T, a Agent, path string) (int, string) { return getNames(t, a, true, path) }
+
+func getNames(t *testing.T, a Agent, names bool, path string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(a, func() time.Time { return now }).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	Handler(a, names, func() time.Time { return now }).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -153,6 +155,30 @@ func TestMetrics_Sources(t *testing.T) {
 		}
 		if len(named) != tt.named || !slices.Equal(named[len(named)-len(tt.want):], tt.want) {
 			t.Errorf("%s: %q, want %q", name, named, tt.want)
+		}
+	}
+}
+
+// Every client in the pod network can read the answers: they name nothing unless that is asked for.
+func TestHandler_NamesNothing(t *testing.T) {
+	const name = "tls-of-payments"
+	secret := source.Version{Kind: source.Secret, Namespace: name, Name: name, UID: "u", ResourceVersion: name}
+	for why, s := range map[string]agent.Status{
+		"a source is missing or cannot be read": {Unread: errors.New("Secret shop/" + name + ` has no key "` + name + `"`)},
+		"check failed":                          {Failure: &agent.FailureError{Step: agent.Check, Err: errors.New("nginx -t " + name)}},
+		"reload failed; the log says why; the files that were applied last are back": {
+			RolledBack: true, Failure: &agent.FailureError{Step: agent.Reload, Err: errors.New("Post http://" + name)},
+		},
+	} {
+		s.Versions, s.Wanted = []source.Version{secret}, "b"
+		for _, path := range []string{"/startupz", "/livez", "/readyz", "/metrics"} {
+			_, text := getNames(t, &fakeAgent{status: s}, false, path)
+			if strings.Contains(text, name) || (path == "/startupz" || path == "/readyz") && !strings.HasPrefix(text, why) {
+				t.Errorf("%s: %s, want %s", path, text, why)
+			}
+		}
+		if _, text := get(t, &fakeAgent{status: s}, "/metrics"); !strings.Contains(text, name) {
+			t.Errorf("asked for names:\n%s", text)
 		}
 	}
 }

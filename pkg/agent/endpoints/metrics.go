@@ -17,9 +17,9 @@ import (
 // quote quotes the value of a label as the text format does.
 var quote = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// writeSources writes which versions are applied. As a report does, it names none of more than status.MaxSources objects: each is a time
-// series, and each new version begins another one.
-func writeSources(w io.Writer, s *agent.Status, metric func(name, kind, help string)) {
+// writeSources writes how many objects are applied and, with names, in which versions. As a report does, it names none of more than
+// status.MaxSources objects: each is a time series, and each new version begins another one.
+func writeSources(w io.Writer, s *agent.Status, names bool, metric func(name, kind, help string)) {
 	const info, count = "configdep_agent_source_info", "configdep_agent_sources"
 	present := 0
 	for _, v := range s.Versions {
@@ -29,7 +29,7 @@ func writeSources(w io.Writer, s *agent.Status, metric func(name, kind, help str
 	}
 	metric(count, "gauge", "Number of ConfigMaps and Secrets from which the applied content comes.")
 	_, _ = fmt.Fprintf(w, "%s %d\n", count, present)
-	if present == 0 || present > status.MaxSources {
+	if !names || present == 0 || present > status.MaxSources {
 		return
 	}
 	metric(info, "gauge", fmt.Sprintf("1 for each ConfigMap and Secret whose content is applied, with its version. None if they are more than %d.", status.MaxSources))
@@ -43,7 +43,7 @@ func writeSources(w io.Writer, s *agent.Status, metric func(name, kind, help str
 
 // writeMetrics writes the metrics of an agent in the text format of Prometheus, whose library needs more memory than the sources of an
 // agent.
-func writeMetrics(w io.Writer, a Agent) {
+func writeMetrics(w io.Writer, a Agent, names bool) {
 	s := a.Status()
 	metric := func(name, kind, help string) {
 		_, _ = fmt.Fprintf(w, "# HELP %[1]s %[2]s\n# TYPE %[1]s %[3]s\n", name, help, kind)
@@ -67,7 +67,7 @@ func writeMetrics(w io.Writer, a Agent) {
 	for _, step := range agent.Steps {
 		_, _ = fmt.Fprintf(w, "%s{step=%q} %d\n", failures, step, s.Failures[step])
 	}
-	writeSources(w, &s, metric)
+	writeSources(w, &s, names, metric)
 	var oldest time.Time
 	health := a.Health()
 	for i, h := range health {

@@ -62,8 +62,9 @@ type Options struct {
 	Output             string
 	Once               bool
 
-	Listen string
-	Grace  time.Duration
+	Listen      string
+	ExposeNames bool
+	Grace       time.Duration
 
 	Report, Events bool
 	Pod            report.Pod
@@ -101,11 +102,11 @@ func New() *Options {
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	const options = "; options follow after semicolons"
 	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
-	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options+", as in shop/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute, or as in app;env=APP_")
-	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options+", as in shop/tls;optional;dir=tls;key=tls.crt:server.pem;mode=0440;gunzip;substitute, or as in db;env=DB_")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options+", as in shop/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute=POD_NAME, or as in app;env=APP_")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options+", as in shop/tls;optional;dir=tls;key=tls.crt:server.pem;mode=0440;gunzip;substitute=POD_NAME, or as in db;env=DB_")
 	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+", where dir may contain {namespace} and {name}, and dir-annotation=KEY names an annotation with the directory of an object, as in app=web;namespace=shop;dir={namespace}/{name};dir-annotation=example.com/dir;mode=0440, or as in app=web;env=APP_")
 	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, with the options of --configmap-selector, as in app=web;namespace=shop;dir={name};mode=0440, or as in app=web;env=DB_")
-	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options+", as in /etc/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute")
+	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options+", as in /etc/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute=POD_NAME")
 	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server; by default that of the cluster, with the ServiceAccount of the pod")
 	f.StringVar(&o.Server.TokenFile, "api-server-token-file", o.Server.TokenFile, "file with a token for --api-server")
 	f.StringVar(&o.Server.CAFile, "api-server-ca-file", o.Server.CAFile, "certificates of the authorities of --api-server; by default those of the system")
@@ -143,6 +144,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
 	f.BoolVar(&o.Report, "report", o.Report, "write what is applied to the annotation "+status.Annotation+" of the pod, which needs the right to patch it; the environment variable POD_NAME has its name, and POD_UID its UID")
 	f.BoolVar(&o.Events, "events", o.Events, "write Events about the pod, which needs the right to create them")
+	f.BoolVar(&o.ExposeNames, "expose-names", o.ExposeNames, "name sources, files, commands and URLs in the answers to --listen, which every client in the pod network can read")
 	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez, /readyz and /metrics; empty: none")
 	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
 }
@@ -354,7 +356,7 @@ func (o *Options) output() (*os.File, error) {
 		return nil, nil //nolint:nilnil // no output
 	case "auto":
 		for i := range o.Sources {
-			if s := &o.Sources[i]; s.Kind != source.ConfigMap || s.Substitute != source.NoSubstitution {
+			if s := &o.Sources[i]; s.Kind != source.ConfigMap || s.Substitute != nil {
 				return nil, nil //nolint:nilnil // no output
 			}
 		}

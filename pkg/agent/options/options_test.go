@@ -31,6 +31,8 @@ func parse(command []string, args ...string) (*agent.Config, error) {
 }
 
 func TestSources(t *testing.T) {
+	t.Setenv("SET", "x")
+	t.Setenv("_0", "x")
 	web, err := labels.Parse("app=web,tier in (a, b)")
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +59,11 @@ func TestSources(t *testing.T) {
 		{flag: "configmap", value: "", err: "name"},
 		{flag: "configmap", value: "App", err: `name "App"`},
 		{flag: "configmap", value: "a;optional=true", err: "optional has no value"},
-		{flag: "secret-selector", value: "a=b;substitute", want: source.Spec{Kind: source.Secret, Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Substitute: source.SubstituteAll}},
-		{flag: "configmap", value: "a;gunzip;substitute=known", want: source.Spec{Kind: source.ConfigMap, Name: "a", Gunzip: true, Substitute: source.SubstituteKnown}},
-		{flag: "configmap", value: "a;substitute=", err: "substitute=known"},
+		{flag: "secret-selector", value: "a=b;substitute=SET", want: source.Spec{Kind: source.Secret, Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Substitute: []string{"SET"}}},
+		{flag: "configmap", value: "a;gunzip;substitute=SET,_0", want: source.Spec{Kind: source.ConfigMap, Name: "a", Gunzip: true, Substitute: []string{"SET", "_0"}}},
+		{flag: "configmap", value: "a;substitute", err: "it must name environment variables, as in substitute=POD_NAME,POD_IP"},
+		{flag: "configmap", value: "a;substitute=SET,", err: "substitute=SET,: it must name environment variables"},
+		{flag: "configmap", value: "a;substitute=UNSET", err: "substitute: the environment variable UNSET is not set"},
 		{flag: "configmap", value: "a;gunzip=true", err: "gunzip has no value"},
 		{flag: "configmap", value: "a;", err: `option "" is unknown`},
 		{flag: "configmap", value: "a;dri=x", err: `option "dri" is unknown: there are optional, dir=`},
@@ -69,7 +73,8 @@ func TestSources(t *testing.T) {
 		{flag: "configmap", value: "a;key=x:..data", err: "reserved"},
 		{flag: "configmap", value: "a;mode=999", err: `mode "999"`},
 		{flag: "configmap", value: "a;mode=0040", err: "the owner must be allowed to read"},
-		{flag: "configmap", value: "a;mode=04755", err: "from 0001 to 0777"},
+		{flag: "configmap", value: "a;mode=04755", err: "from 0001 to 0775"},
+		{flag: "configmap", value: "a;mode=0666", err: `mode "0666": all users would be allowed to write`},
 		{flag: "configmap", value: "a;namespace=x", err: "give a name as NAMESPACE/NAME"},
 		{flag: "configmap", value: "a;dir-annotation=no annotation", err: "dir-annotation"},
 		{flag: "configmap", value: "a;env;dir=x", err: "have no meaning"},
@@ -108,6 +113,7 @@ func TestSources(t *testing.T) {
 
 // The examples in the help of the flags can be used as they are.
 func TestSources_ExamplesOfHelp(t *testing.T) {
+	t.Setenv("POD_NAME", "x")
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	New().AddFlags(f)
 	flags := 0
@@ -338,7 +344,8 @@ func TestVolume_InRelativeDir(t *testing.T) {
 
 // A command that fails without output says how that can be seen.
 func TestCommandOutput(t *testing.T) {
-	for flag, want := range map[string]bool{"--configmap=a": false, "--secret=a": true, "--volume=/v": true, "--configmap=a;substitute": true} {
+	t.Setenv("SET", "x")
+	for flag, want := range map[string]bool{"--configmap=a": false, "--secret=a": true, "--volume=/v": true, "--configmap=a;substitute=SET": true} {
 		c, err := parse(nil, flag, "--dir=/files", "--check-command=false", "--reload-command=false")
 		if err != nil {
 			t.Fatal(err)
@@ -389,8 +396,9 @@ func TestProbe_Credentials(t *testing.T) {
 
 // The output of commands may quote Secrets.
 func TestOutput(t *testing.T) {
+	t.Setenv("SET", "x")
 	for args, want := range map[string]bool{
-		"--configmap=a": true, "--configmap=a;gunzip": true, "--secret=a": false, "--configmap=a;substitute": false, "--configmap=a --configmap=b;substitute=known": false, "--configmap=a --volume=/v": false, "--secret=a --command-output=always": true, "--configmap=a --command-output=never": false,
+		"--configmap=a": true, "--configmap=a;gunzip": true, "--secret=a": false, "--configmap=a;substitute=SET": false, "--configmap=a --configmap=b;substitute=SET": false, "--configmap=a --volume=/v": false, "--secret=a --command-output=always": true, "--configmap=a --command-output=never": false,
 	} {
 		c, err := parse(nil, append(strings.Fields(args), "--dir=/files", "--check-command=true")...)
 		if err != nil || (c.Check.Output != nil) != want {
@@ -423,7 +431,7 @@ func TestFiles(t *testing.T) {
 
 // No value of a flag makes the agent panic, and each that is taken makes a source with a name or a selector.
 func FuzzSource(f *testing.F) {
-	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X", "a;gunzip;substitute", "a;substitute=known"} {
+	for _, s := range []string{"a", "a/b;optional", "a;dir=x;key=a:b;mode=0440", "app=web;namespace=n", ";;;", "a;env=X", "a;gunzip;substitute", "a;substitute=PATH"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -460,7 +468,7 @@ func FuzzFlags(f *testing.F) {
 		"--reload-url=http://a/?token=x\n--reload-username-file=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
 		"--reload-signal=SIGRTMIN+1\n--pid-file=/run/a.pid", "--owner=:7\n--file-mode=0640\n--max-bytes=1", "--settle=1s\n--retry-min=1m\n--retry-max=1h\n--once",
 		"--reload-send=x\\n\n--reload-send-to=unix:///run/a\n--reload-send-expect=x", "--probe-url=https://a\n--reload-cert-file=a\n--reload-key-file=b\n--rollback-after=3",
-		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=known\n--poll-interval=1s", "--secret-selector=a in (b);namespace=c;dir={name}",
+		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=PATH\n--poll-interval=1s", "--secret-selector=a in (b);namespace=c;dir={name}",
 	} {
 		f.Add(args, true)
 		f.Add(args, false)

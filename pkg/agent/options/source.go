@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -65,7 +67,7 @@ func (f *sourceFlag) Set(text string) error {
 		}
 	}
 	switch {
-	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0 || s.Gunzip || s.Substitute != source.NoSubstitution):
+	case s.Env && (s.Dir != "" || s.DirAnnotation != "" || s.Mode != 0 || s.Gunzip || s.Substitute != nil):
 		return errors.New("env makes variables, so dir, dir-annotation, mode, gunzip and substitute have no meaning beside it")
 	case s.Env && f.kind == source.Volume:
 		return errors.New("env is for ConfigMaps and Secrets")
@@ -131,30 +133,37 @@ func (f *sourceFlag) option(s *source.Spec, text string) error {
 		}
 		s.Gunzip = true
 	case "substitute":
-		switch {
-		case !has:
-			s.Substitute = source.SubstituteAll
-		case value == "known":
-			s.Substitute = source.SubstituteKnown
-		default:
-			return fmt.Errorf("substitute %q: it must have no value, or be substitute=known", value)
+		s.Substitute = strings.Split(value, ",")
+		for _, variable := range s.Substitute {
+			if !variableName.MatchString(variable) {
+				return fmt.Errorf("substitute=%s: it must name environment variables, as in substitute=POD_NAME,POD_IP", value)
+			}
+			if _, set := os.LookupEnv(variable); !set {
+				return fmt.Errorf("substitute: the environment variable %s is not set", variable)
+			}
 		}
 	case "env":
 		s.Env, s.EnvPrefix = true, value
 	default:
-		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode=, gunzip, substitute and env", name)
+		return fmt.Errorf("option %q is unknown: there are optional, dir=, dir-annotation=, namespace=, key=, mode=, gunzip, substitute= and env", name)
 	}
 	return nil
 }
+
+// variableName matches the names of environment variables that content can refer to.
+var variableName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 
 // parseMode parses permissions in octal digits.
 func parseMode(text string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode == 0 || mode > 0o777 {
-		return 0, fmt.Errorf("mode %q: it must be octal digits from 0001 to 0777, as in 0440", text)
+		return 0, fmt.Errorf("mode %q: it must be octal digits from 0001 to 0775, as in 0440", text)
 	}
 	if mode&0o400 == 0 {
 		return 0, fmt.Errorf("mode %q: the owner must be allowed to read", text)
+	}
+	if mode&0o002 != 0 {
+		return 0, fmt.Errorf("mode %q: all users would be allowed to write the files", text)
 	}
 	return fs.FileMode(mode), nil
 }

@@ -7,20 +7,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
-)
-
-// Substitution is whether $(NAME) in content stands for an environment variable of this process.
-type Substitution int
-
-// The kinds of substitution.
-const (
-	NoSubstitution  Substitution = iota
-	SubstituteAll                // a variable that is not set is an error
-	SubstituteKnown              // the text of a variable that is not set stays
 )
 
 // gzipSuffix is what a name ends with if its content must be gzip.
@@ -48,7 +38,7 @@ type made struct {
 var errTooLarge = errors.New("too large")
 
 // makes reports whether the source makes other content from what it reads.
-func (s *Spec) makes() bool { return s.Gunzip || s.Substitute != NoSubstitution }
+func (s *Spec) makes() bool { return s.Gunzip || len(s.Substitute) != 0 }
 
 // path returns the path of the file of a key.
 func (s *Spec) path(k Key) string {
@@ -87,10 +77,7 @@ func (c *Composer) makeFrom(s *Spec, key string, data []byte, room int64) (_ []b
 			return nil, err
 		}
 	}
-	if s.Substitute != NoSubstitution {
-		return substitute(data, s, c.lookup, room)
-	}
-	return data, nil
+	return substitute(data, s.Substitute, c.lookup, room)
 }
 
 // gunzip unpacks data into at most so many bytes. It reads data twice, so that the result has the memory that it needs, and data that
@@ -127,17 +114,20 @@ func (e gzipError) Error() string {
 	return "is not a valid gzip file: " + strings.TrimPrefix(e.err.Error(), "gzip: ")
 }
 
-// substitute puts the values of variables in the place of $(NAME), in at most so many bytes.
-func substitute(text []byte, s *Spec, lookup func(name string) (string, bool), room int64) ([]byte, error) {
+// substitute puts the values of the named variables in the place of $(NAME), in at most so many bytes. Those who write the text choose
+// what it refers to: anything else stays as it is.
+func substitute(text []byte, names []string, lookup func(name string) (string, bool), room int64) ([]byte, error) {
+	valueOf := func(r reference) (value string, found bool) {
+		if slices.Contains(names, r.name) {
+			value, found = lookup(r.name)
+		}
+		return value, found
+	}
 	size, known := int64(len(text)), false
 	for r := range references(text) {
-		value, set := lookup(r.name)
-		switch {
-		case set:
+		if value, found := valueOf(r); found {
 			size += int64(len(value)) - int64(r.end-r.start)
 			known = true
-		case s.Substitute == SubstituteAll:
-			return nil, unsetError{name: r.name, line: 1 + bytes.Count(text[:r.start], []byte{'\n'}), hidden: s.Kind != ConfigMap}
 		}
 	}
 	switch {
@@ -148,7 +138,7 @@ func substitute(text []byte, s *Spec, lookup func(name string) (string, bool), r
 	}
 	out, rest := make([]byte, 0, size), 0
 	for r := range references(text) {
-		if value, set := lookup(r.name); set {
+		if value, found := valueOf(r); found {
 			out = append(append(out, text[rest:r.start]...), value...)
 			rest = r.end
 		}
@@ -188,22 +178,4 @@ func references(text []byte) iter.Seq[reference] {
 
 func isName(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z'
-}
-
-// maxName is how long a name may be that an error tells.
-const maxName = 64
-
-// unsetError: a variable is not set.
-type unsetError struct {
-	name   string
-	line   int
-	hidden bool // the name is content that must not be told
-}
-
-func (e unsetError) Error() string {
-	name := ""
-	if !e.hidden && len(e.name) <= maxName {
-		name = " " + e.name
-	}
-	return fmt.Sprintf("refers to an environment variable%s that is not set, in line %d", name, e.line)
 }

@@ -52,8 +52,8 @@ type Spec struct {
 	// Gunzip: content that is gzip is unpacked, and the file loses the suffix ".gz", unless Keys give it another name. Keys with that
 	// suffix must be gzip.
 	Gunzip bool
-	// Substitute is whether $(NAME) in content, once it is unpacked, stands for an environment variable.
-	Substitute Substitution
+	// Substitute names environment variables. In content, once it is unpacked, $(NAME) stands for the value of one of them.
+	Substitute []string
 }
 
 // Key is a key of an object, and the path of its file below the directory of the source.
