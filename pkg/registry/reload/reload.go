@@ -42,13 +42,11 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 	ref := shown.Spec.WorkloadRef
 	key := r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name)
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
-	if len(dryRun) == 0 { // others write nothing, so that they do not collide
-		end := r.turns.take(ctx, key)
-		if end == nil {
-			return v1alpha1.ReloadStatus{}, apierrors.NewTooManyRequests(fmt.Sprintf("many requests to restart %s %s are being served, one after the other", ref.Kind, ref.Name), 1)
-		}
-		defer end()
+	end := r.turns.take(ctx, turnKey{key, len(dryRun) > 0})
+	if end == nil {
+		return v1alpha1.ReloadStatus{}, apierrors.NewTooManyRequests(fmt.Sprintf("many requests to restart %s %s are being served, one after the other", ref.Kind, ref.Name), 1)
 	}
+	defer end()
 
 	err := retryOnConflict(ctx, func() error { return r.try(ctx, key, shown, request, dryRun, &status) })
 	if err != nil {

@@ -12,10 +12,18 @@ import (
 )
 
 // turns lets the requests for one workload take turns. Otherwise each of many would read and patch it again whenever
-// another one was first, most of them until they give up. The zero value is ready for use.
+// another one was first, most of them until they give up, and all would hold the workload in memory at once. The zero value is ready
+// for use.
 type turns struct {
 	mu sync.Mutex
-	of map[dependency.WorkloadKey]*turn
+	of map[turnKey]*turn
+}
+
+// turnKey is what requests take turns for. Dry runs do not delay other requests.
+type turnKey struct {
+	dependency.WorkloadKey
+
+	dryRun bool
 }
 
 // turn belongs to one request for a workload at a time.
@@ -30,7 +38,7 @@ const maxWait = 10 * time.Second
 
 // take waits for the turn of a request, and returns a function that ends it; nil: it has waited for too long, or the
 // context is done.
-func (t *turns) take(ctx context.Context, key dependency.WorkloadKey) (end func()) {
+func (t *turns) take(ctx context.Context, key turnKey) (end func()) {
 	one, timer := t.join(key), time.NewTimer(maxWait)
 	defer timer.Stop()
 	select {
@@ -46,14 +54,14 @@ func (t *turns) take(ctx context.Context, key dependency.WorkloadKey) (end func(
 	return nil
 }
 
-func (t *turns) join(key dependency.WorkloadKey) *turn {
+func (t *turns) join(key turnKey) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.of[key]
 	if one == nil {
 		one = &turn{taken: make(chan struct{}, 1)}
 		if t.of == nil {
-			t.of = map[dependency.WorkloadKey]*turn{}
+			t.of = map[turnKey]*turn{}
 		}
 		t.of[key] = one
 	}
@@ -61,7 +69,7 @@ func (t *turns) join(key dependency.WorkloadKey) *turn {
 	return one
 }
 
-func (t *turns) leave(key dependency.WorkloadKey, one *turn) {
+func (t *turns) leave(key turnKey, one *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if one.requests--; one.requests == 0 {

@@ -79,18 +79,20 @@ func TestRequestsForOneWorkloadTakeTurns(t *testing.T) {
 	})
 }
 
-// A request that waits for its turn for too long, or whose client is gone, restarts nothing, and is refused. Dry runs, and requests for
-// other workloads, do not wait.
+// A request that waits for its turn for too long, or whose client is gone, restarts nothing, and is refused. Dry runs wait for each other,
+// and nothing waits for requests of the other kind or for other workloads.
 func TestARequestDoesNotGetItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment())
 		key := s.Client.Key("apps/v1", "Deployment", "shop", "web")
-		end := s.turns.take(t.Context(), key)
-		for _, limit := range []time.Duration{time.Second, time.Minute} {
+		dryRun := []string{metav1.DryRunAll}
+		endDry := s.turns.take(t.Context(), turnKey{key, true})
+		end := s.turns.take(t.Context(), turnKey{key, false})
+		for limit, options := range map[time.Duration]metav1.CreateOptions{time.Second: {}, time.Minute: {}, time.Hour: {DryRun: dryRun}} {
 			ctx, cancel := context.WithTimeout(genericapirequest.WithNamespace(t.Context(), "shop"), limit)
 			began := time.Now()
-			_, err := s.Create(ctx, view.Name, &v1alpha1.Reload{}, nil, &metav1.CreateOptions{})
+			_, err := s.Create(ctx, view.Name, &v1alpha1.Reload{}, nil, &options)
 			if seconds, is := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !is || seconds != 1 || len(s.client.Actions()) != 0 {
 				t.Errorf("%v, after %d requests", err, len(s.client.Actions()))
 			}
@@ -99,10 +101,11 @@ func TestARequestDoesNotGetItsTurn(t *testing.T) {
 			}
 			cancel()
 		}
-		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		endDry()
+		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: dryRun}); err != nil {
 			t.Errorf("a dry run: %v", err)
 		}
-		s.turns.take(t.Context(), s.Client.Key("apps/v1", "Deployment", "shop", "api"))()
+		s.turns.take(t.Context(), turnKey{s.Client.Key("apps/v1", "Deployment", "shop", "api"), false})()
 		end()
 		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
