@@ -100,9 +100,9 @@ type Copy struct {
 }
 
 // Sealed returns the text with a seal for the copy with a UID. The seal is an HMAC with a key that only the replicas have, of the text
-// and the UID. The UID is enough to say which content was verified: no client can create another Job with it, and users who may
-// change the copy may change the Job, too. So the seal need not cover the content, which another version of the API server
-// may return with other defaults.
+// and the UID. The UID is enough to say which content was verified: no client can create another Job with it, and a copy whose
+// specification has been changed since it was created is not used. So the seal need not cover the content, which another version of the
+// API server may return with other defaults.
 func (c Copy) Sealed(d *dependency.Digester, namespace string, uid types.UID) Copy {
 	c.Seal = ""
 	seal := d.Derive(strings.Join([]string{"the copy of a Job", namespace, string(uid), c.Text()}, "\x00"))

@@ -153,7 +153,7 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 		return Next{}, fmt.Errorf("job %s/%s exists, and is no copy of Job %s", duplicate.Namespace, name, job.Name)
 	case duplicate.DeletionTimestamp != nil:
 		return Next{After: soon}, nil
-	case of.Generation != job.Generation || !ptr.Deref(duplicate.Spec.Suspend, false): // it is of another specification
+	case of.Generation != job.Generation || !isIntact(duplicate): // it is of another specification
 		return Next{After: soon}, p.delete(ctx, duplicate)
 	case !created && !of.IsSealed(p.digester, duplicate.Namespace, duplicate.UID) && !isCopy(duplicate, job):
 		return Next{}, fmt.Errorf("job %s/%s exists, and has not the content of Job %s, of which it says that it is a copy: delete it, unless it is needed",
@@ -162,7 +162,7 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 	if duplicate, err = p.complete(ctx, duplicate, of, job); err != nil {
 		return Next{}, err
 	}
-	if duplicate.DeletionTimestamp != nil || !ptr.Deref(duplicate.Spec.Suspend, false) { // since it was read
+	if duplicate.DeletionTimestamp != nil || !isIntact(duplicate) { // since it was read
 		return Next{After: soon}, nil
 	}
 	// The version excludes that the Job has changed since it was copied.
@@ -224,8 +224,8 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 		return Next{}, err
 	case job == nil && of.Deleting && !of.IsSealed(p.digester, duplicate.Namespace, duplicate.UID):
 		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because configdep has not verified it. If the Job is needed, create it again, then delete this copy.", of.Name)}, nil
-	case job == nil && of.Deleting && !ptr.Deref(duplicate.Spec.Suspend, false): // its pods may run, so the Job would run twice
-		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because another client has resumed it. Suspend it, or delete it once it has finished.", of.Name)}, nil
+	case job == nil && of.Deleting && !isIntact(duplicate): // its pods may run, or the Job would not be the one that was deleted
+		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because another client has changed or resumed it. If the Job is needed, create it again, then delete this copy.", of.Name)}, nil
 	case job == nil && of.Deleting:
 		out, err := replacementOf(duplicate, of)
 		if err != nil {
@@ -251,6 +251,12 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 		return Next{Failed: fmt.Sprintf("Job %s was not created again, because another client has created a Job with this name. Its copy is being deleted.", of.Name)},
 			p.delete(ctx, duplicate)
 	}
+}
+
+// isIntact reports whether a copy is suspended, and its specification is the one that it was created with: the API server increments the
+// generation with each change. Of a suspended Job, unlike of others, it lets clients change where the pods run, and their labels.
+func isIntact(duplicate *batchv1.Job) bool {
+	return ptr.Deref(duplicate.Spec.Suspend, false) && duplicate.Generation <= 1
 }
 
 // get returns a Job; nil: there is none.

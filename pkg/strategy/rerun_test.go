@@ -389,6 +389,13 @@ func TestRerun_OthersInterfere(t *testing.T) {
 				a.update(duplicate)
 			}, "seed", []string{"delete " + copyName}, []string{"seed"}, Next{After: soon},
 		},
+		"the specification of the copy changes": {
+			"delete seed", func(a *jobsAPI) {
+				duplicate := a.job(copyName).DeepCopy()
+				duplicate.Spec.Template.Spec.Tolerations, duplicate.Generation = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, 2
+				a.update(duplicate)
+			}, "seed", []string{"delete " + copyName}, []string{"seed"}, Next{After: soon},
+		},
 		"the record of the Job changes": {
 			"delete seed", change(func(j *batchv1.Job) { j.Annotations[record.ConfigHashAnnotation] = "v1.k.c" }), "seed",
 			[]string{"patch " + copyName, "delete seed", "create seed", "delete " + copyName}, []string{"seed"}, Next{},
@@ -517,6 +524,7 @@ func TestRerun_ForgedCopy(t *testing.T) {
 func TestRerun_CopyChangesWhenItIsSealed(t *testing.T) {
 	for what, change := range map[string]func(*batchv1.Job){
 		"it is resumed": func(j *batchv1.Job) { j.Spec.Suspend = new(false) },
+		"it is changed": func(j *batchv1.Job) { j.Generation = 2 },
 		"it is deleted": func(j *batchv1.Job) { j.DeletionTimestamp = new(metav1.Now()) },
 	} {
 		a := newJobsAPI(t, seed())
@@ -555,8 +563,9 @@ func TestRerun_CopyWithoutASeal(t *testing.T) {
 	}
 }
 
-// A controller that selects Jobs by labels does not see the copy. If the copy is resumed after the Job was deleted, no second Job runs.
-func TestRerun_CopyIsResumed(t *testing.T) {
+// A controller that selects Jobs by labels does not see the copy. If another client resumes or changes the copy after the Job was deleted,
+// the Job is not created from it: it would run twice, or where the user who may patch Jobs wants.
+func TestRerun_CopyIsChanged(t *testing.T) {
 	const queue = "kueue.x-k8s.io/queue-name"
 	job := seed()
 	job.Labels[queue] = "q"
@@ -577,13 +586,16 @@ func TestRerun_CopyIsResumed(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"app.kubernetes.io/managed-by": "configdep"}, duplicate.Labels); diff != "" {
 		t.Errorf("labels of the copy (-want +got):\n%s", diff)
 	}
-	duplicate.Spec.Suspend = new(false)
-	a.update(duplicate)
-	if next, err := a.next(copyName); err != nil || !strings.Contains(next.Failed, "another client has resumed it") || len(a.took()) > 0 {
-		t.Errorf("next = %+v, %v", next, err)
+	resumed := duplicate.DeepCopy()
+	resumed.Spec.Suspend = new(false)
+	changed := duplicate.DeepCopy()
+	changed.Spec.Template.Spec.NodeSelector, changed.Generation = map[string]string{"node-role.kubernetes.io/control-plane": ""}, 2
+	for _, other := range []*batchv1.Job{resumed, changed} {
+		a.update(other)
+		if next, err := a.next(copyName); err != nil || !strings.Contains(next.Failed, "another client has changed or resumed it") || len(a.took()) > 0 {
+			t.Errorf("next = %+v, %v", next, err)
+		}
 	}
-	duplicate = duplicate.DeepCopy()
-	duplicate.Spec.Suspend = new(true)
 	a.update(duplicate)
 	a.finish()
 	if created := a.job("seed"); created == nil || created.Labels[queue] != "q" || created.Labels["app"] != "seed" || created.Annotations[record.CopyLabelsAnnotation] != "" {
