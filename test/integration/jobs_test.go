@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -240,6 +242,40 @@ func TestJob_QuotaIsExceeded(t *testing.T) {
 	}
 	s.replaced(seed)
 	s.view("job.seed", applied, at(written), restartedFor(string(config)))
+}
+
+// A user who may only patch Jobs changes the copy, of which the API server allows more than of a Job that runs: the Job is not created
+// from it.
+func TestJob_CopyIsChanged(t *testing.T) {
+	t.Parallel()
+	s := newJobsShop(t)
+	seed := s.job("seed", map[string]string{autoReload: "true"})
+	s.view("job.seed", applied)
+	jobs := kube.BatchV1().Jobs(s.namespace)
+	patch := func(name, data string) {
+		t.Helper()
+		if _, err := jobs.Patch(t.Context(), name, types.MergePatchType, []byte(data), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch("seed", `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	s.write(config, "key", "2")
+	await.Until(t, "the Job is being deleted", func(ctx context.Context) error {
+		now, err := jobs.Get(ctx, "seed", metav1.GetOptions{})
+		if err != nil || now.DeletionTimestamp == nil {
+			return errors.Join(err, errors.New("it is not"))
+		}
+		return nil
+	})
+	name := record.CopyName("seed", seed.UID)
+	patch(name, `{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`)
+	patch("seed", `{"metadata":{"finalizers":null}}`)
+	if message := s.told("Job", name, "ConfigReloadFailed")[0]; !strings.Contains(message, "another client has changed or resumed it") {
+		t.Errorf("message = %s", message)
+	}
+	if _, err := jobs.Get(t.Context(), "seed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Job seed has been created from the copy (%v)", err)
+	}
 }
 
 // The server may delete no Job that it is not replacing, and create none but those that replace one.
