@@ -28,7 +28,7 @@ func serverFlags() (*pflag.FlagSet, *serveroptions.Options) {
 // startWith reports what is wrong with arguments of the server.
 func startWith(args []string) error {
 	fs, o := serverFlags()
-	if err := fs.Parse(append(args, "--kubeconfig=x")); err != nil {
+	if err := fs.Parse(append(args, "--kubeconfig=x", "--namespace=configdep-system")); err != nil {
 		return err
 	}
 	return o.Complete().Validate()

@@ -40,7 +40,7 @@ type ExtraConfig struct {
 	Workloads workload.Client
 	Reader    *ingest.Reader
 
-	// Namespace is the namespace of the server, with its Secrets and its Lease.
+	// Namespace is the namespace of the server, with its Secrets and its Lease; empty for a standalone server.
 	Namespace      string
 	LeaderElection options.LeaderElectionOptions
 	// Lease is the name of the Lease.
@@ -56,10 +56,11 @@ type ExtraConfig struct {
 	MaxWatchesPerUser int
 
 	plain          []plainhttp.Server
-	key            *sharedsecret.Secret // of the hashes
+	key            *sharedsecret.Secret // of the hashes; nil: it is in memory only
 	certificates   *certificates
 	notifications  notifications
 	unregistration *unregistration
+	standalone     *standalone // nil: the server belongs to an installation
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer prevents other
@@ -122,6 +123,9 @@ func applyGeneric(o options.Completed, c *genericapiserver.RecommendedConfig) er
 	if err := o.Authorization.ApplyTo(&c.Authorization); err != nil {
 		return fmt.Errorf("delegated authorization: %w", err)
 	}
+	if o.Standalone() {
+		onlyLoopback(&c.Config)
+	}
 	if err := o.Audit.ApplyTo(&c.Config); err != nil {
 		return err
 	}
@@ -165,8 +169,12 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		HistoryBytes:      int(o.HistoryBytes.Value()),
 		MaxWatchesPerUser: o.MaxWatchesPerUser,
 		plain:             plainServers(o),
-		key:               ingest.NewKeySecret(client, o.Namespace),
-		unregistration:    &unregistration{client, dynamicClient, o.Namespace},
+	}
+	if o.Standalone() {
+		c.standalone = &standalone{client, c.Scope, generic.LoopbackClientConfig, o.WriteKubeconfig}
+	} else {
+		c.key = ingest.NewKeySecret(client, o.Namespace)
+		c.unregistration = &unregistration{client, dynamicClient, o.Namespace}
 	}
 	if c.Reader, err = ingest.NewReader(config, o.VersionLag); err != nil {
 		return nil, err

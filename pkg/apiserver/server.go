@@ -87,6 +87,13 @@ func (c CompletedConfig) New() (*Server, error) {
 // Run serves until the context is done and the server has drained. The controller ends
 // first. The index is kept up to date until the drain is over, so that no stale data is served.
 func (s *Server) Run(ctx context.Context) error {
+	if s.config.standalone != nil {
+		end, err := s.config.standalone.begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	defer s.config.notifications.start(ctx)() // until nothing can happen to workloads any longer
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.broadcaster.StartStructuredLogging(2)
@@ -117,9 +124,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	feeding.Go(func() { s.config.certificates.watch(feed) })
-	feeding.Go(func() { s.config.unregistration.watch(feed) })
-	leading.Go(func() { s.lead(ctx) })
-	defer leading.Wait()
+	if s.config.standalone == nil {
+		feeding.Go(func() { s.config.unregistration.watch(feed) })
+		leading.Go(func() { s.lead(ctx) })
+		defer leading.Wait()
+	}
 	s.config.drain.BeginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }

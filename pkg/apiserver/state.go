@@ -59,7 +59,10 @@ func (s *Server) Forbidden() map[string]bool { return s.index.Forbidden() }
 
 // MissingSecrets implements metrics.State.
 func (s *Server) MissingSecrets() map[string]bool {
-	missing := map[string]bool{ingest.KeySecret: s.config.key.Missing()}
+	missing := map[string]bool{}
+	if s.config.key != nil {
+		missing[ingest.KeySecret] = s.config.key.Missing()
+	}
 	if name := s.config.certificates.secret(); name != "" {
 		missing[name] = s.config.certificates.missing()
 	}

@@ -33,8 +33,12 @@ func NewKeySecret(client kubernetes.Interface, namespace string) *sharedsecret.S
 // sharedKey is the key that all replicas share by the Secret.
 type sharedKey struct{ *sharedsecret.Secret }
 
-// load returns the key. The first replica makes it, in the Secret that is empty; the others find it.
+// load returns the key. The first replica makes it, in the Secret that is empty; the others find it. Without a Secret, it makes one
+// in memory.
 func (k sharedKey) load(ctx context.Context) (key []byte, err error) {
+	if k.Secret == nil {
+		return newKey(), nil
+	}
 	err = k.Load(ctx, func(ctx context.Context, mayFill bool) (err error) {
 		key, err = k.find(ctx, mayFill)
 		return err

@@ -17,6 +17,9 @@ import (
 // the current one stays in use. So it does while the Secret does not exist: it is filled when
 // the manifests have been applied again.
 func (k sharedKey) watch(ctx context.Context, key []byte, changed func()) {
+	if k.Secret == nil {
+		return
+	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "secret", KeySecret)
 	present := func(secret *corev1.Secret) {
 		found := secret.Data[keyField]

@@ -17,7 +17,7 @@ import (
 )
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
-// the digests from a Secret (see NewKeySecret), calls ready, and reads everything. When the key is
+// the digests from a Secret (see NewKeySecret; nil: a key in memory), calls ready, and reads everything. When the key is
 // replaced, or revisions go back, it begins again; see Reset.
 func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Secret, ready func()) {
 	shared := sharedKey{secret}

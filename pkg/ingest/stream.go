@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -115,6 +116,19 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 		}
 	}
 	return in
+}
+
+// Required returns the rights without which the server is never ready: to list and watch all that is read but optional kinds.
+func (c Scope) Required() (all []authorizationv1.ResourceAttributes) {
+	for _, s := range c.streams(nil) {
+		for _, verb := range []string{verbList, verbWatch} {
+			need := authorizationv1.ResourceAttributes{Verb: verb, Group: s.resource.Group, Version: s.resource.Version, Resource: s.resource.Resource, Namespace: s.namespace}
+			if s.optional == nil && !slices.Contains(all, need) { // several streams read Secrets
+				all = append(all, need)
+			}
+		}
+	}
+	return all
 }
 
 // resources returns what is read of each resource, in all namespaces.

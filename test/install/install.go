@@ -190,6 +190,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // serverName is the name that the aggregator expects in the certificate of the server.
 func (i *Installation) serverName() string { return i.name + "." + Namespace + ".svc" }
 
+// Binary returns the path of the program.
+func (i *Installation) Binary() string { return i.options.Binary }
+
 // Dir returns the folder with the certificate (tls.crt, tls.key, ca.crt) and the logs.
 func (i *Installation) Dir() string { return i.dir }
 

@@ -111,13 +111,13 @@ func (r *Replica) Start() error {
 	defer log.Close()
 	i := r.installation
 	args := append(append([]string{}, i.args...),
-		"--kubeconfig="+r.options.Kubeconfig,
+		"--kubeconfig="+r.options.Kubeconfig, "--namespace="+Namespace,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
 	)
 	args = append(args, i.certificateArgs()...)
 	args = append(args, r.options.Args...)
 	r.cmd = i.cluster.Command(context.Background(), r.options.Binary, args...)
-	r.cmd.Env = append(append(r.cmd.Env, "POD_NAMESPACE="+Namespace), r.options.Env...)
+	r.cmd.Env = append(r.cmd.Env, r.options.Env...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", r.name, err)

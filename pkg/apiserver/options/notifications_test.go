@@ -59,7 +59,7 @@ func TestNotifications(t *testing.T) {
 			for _, set := range o.Flags().FlagSets {
 				fs.AddFlagSet(set)
 			}
-			if err := fs.Parse(strings.Fields("--kubeconfig=x " + strings.ReplaceAll(tt.args, "FILE", file))); err != nil {
+			if err := fs.Parse(strings.Fields("--kubeconfig=x --namespace=configdep-system " + strings.ReplaceAll(tt.args, "FILE", file))); err != nil {
 				t.Fatal(err)
 			}
 			completed := o.Complete()

@@ -5,15 +5,13 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/api/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -41,8 +39,10 @@ type Options struct {
 	Logs           *logsapi.LoggingConfiguration
 
 	// Namespace is the namespace of the server, with the Secret that contains the key of the
-	// config hash and the Lease for leader election.
+	// config hash and the Lease for leader election; empty for a standalone server.
 	Namespace string
+	// WriteKubeconfig is the file through which clients reach a standalone server.
+	WriteKubeconfig string
 	// VersionLag is how far versions may lag behind while nothing is written to one of the
 	// resources.
 	VersionLag time.Duration
@@ -99,7 +99,6 @@ func NewOptions() *Options {
 		CoreAPI:        genericoptions.NewCoreAPIOptions(),
 		Admission:      genericoptions.NewAdmissionOptions(),
 		Logs:           logs.NewOptions(),
-		Namespace:      defaultNamespace(),
 
 		ReadSecrets:               true,
 		ReadConfigMaps:            true,
@@ -128,19 +127,6 @@ func NewOptions() *Options {
 	return o
 }
 
-// serviceAccountNamespace is the file in which the kubelet tells a container its namespace.
-const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-func defaultNamespace() string {
-	if ns := os.Getenv("POD_NAMESPACE"); ns != "" {
-		return ns
-	}
-	if ns, err := os.ReadFile(serviceAccountNamespace); err == nil {
-		return strings.TrimSpace(string(ns))
-	}
-	return "configdep-system"
-}
-
 // The limits of --watch-history-size. The minimum has room for some states of the largest objects.
 var leastHistory, mostHistory = resource.MustParse("8Mi"), resource.MustParse("1Ti")
 
@@ -151,7 +137,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.CoreAPI.AddFlags(own)
 	own.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"The namespace of the server, which contains the Secret with the key of the config hash and the Lease for leader election. "+
-			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), or configdep-system outside of a pod.")
+			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's). With --kubeconfig, there is none: the server then needs --observe, "+
+			"uses neither, and writes nothing to the cluster.")
+	own.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig,
+		"With --kubeconfig and without --namespace: a kubeconfig to write for this server, which accepts no other credentials. The file must not exist; it is removed when the server ends.")
 	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
 		"How far the versions of answers may lag behind while nothing is written to one of the resources that are read. "+
 			"A client that switches to a replica which was not running for at least that long before the client's last version has to relist. "+
@@ -203,12 +192,15 @@ type completed struct {
 
 // Complete derives options that were not set, and reads the destinations of notifications.
 func (o *Options) Complete() Completed {
-	// Outside a cluster, servers usually use one kubeconfig for everything.
-	if o.Authentication.RemoteKubeConfigFile == "" {
-		o.Authentication.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
+	kubeconfig := o.CoreAPI.CoreAPIKubeconfigPath
+	if o.Namespace == "" && kubeconfig == "" {
+		o.Namespace = podNamespace()
 	}
-	if o.Authorization.RemoteKubeConfigFile == "" {
-		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
+	if o.Standalone() {
+		o.completeStandalone()
+	} else { // outside a cluster, servers usually use one kubeconfig for everything
+		o.Authentication.RemoteKubeConfigFile = cmp.Or(o.Authentication.RemoteKubeConfigFile, kubeconfig)
+		o.Authorization.RemoteKubeConfigFile = cmp.Or(o.Authorization.RemoteKubeConfigFile, kubeconfig)
 	}
 	o.completeDialects()
 	o.completeReloader()
@@ -230,9 +222,7 @@ func (o Completed) Validate() error {
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
 		errs = append(errs, err)
 	}
-	if o.CoreAPI.CoreAPIKubeconfigPath == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		errs = append(errs, errors.New("--kubeconfig is needed when the server does not run in a pod"))
-	}
+	errs = append(errs, o.validateNamespace()...)
 	if o.VersionLag < ingest.MinVersionLag || o.VersionLag%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
 	}
@@ -249,8 +239,5 @@ func (o Completed) Validate() error {
 	errs = append(errs, o.validateCertificate()...)
 	errs = append(errs, o.destinations.errs...)
 	errs = append(errs, o.kinds.errs...)
-	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {
-		errs = append(errs, fmt.Errorf("--namespace: %q is not the name of a namespace: %s", o.Namespace, wrong))
-	}
 	return errors.Join(errs...)
 }

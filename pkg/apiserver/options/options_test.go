@@ -32,7 +32,7 @@ func TestWatchHistorySize(t *testing.T) {
 		for _, set := range o.Flags().FlagSets {
 			fs.AddFlagSet(set)
 		}
-		err := fs.Parse([]string{"--kubeconfig=x", "--watch-history-size=" + text})
+		err := fs.Parse([]string{"--kubeconfig=x", "--namespace=configdep-system", "--watch-history-size=" + text})
 		if err == nil {
 			err = o.Complete().Validate()
 		}
@@ -62,7 +62,7 @@ func TestNamespaces(t *testing.T) {
 		for _, set := range o.Flags().FlagSets {
 			fs.AddFlagSet(set)
 		}
-		err := fs.Parse([]string{"--kubeconfig=x", "--namespaces=" + text})
+		err := fs.Parse([]string{"--kubeconfig=x", "--namespace=configdep-system", "--namespaces=" + text})
 		if err == nil {
 			err = o.Complete().Validate()
 		}
@@ -103,7 +103,7 @@ func TestSecretTypes(t *testing.T) {
 		for _, set := range o.Flags().FlagSets {
 			fs.AddFlagSet(set)
 		}
-		err := fs.Parse(append(strings.Fields(tt.flags), "--kubeconfig=x"))
+		err := fs.Parse(append(strings.Fields(tt.flags), "--kubeconfig=x", "--namespace=configdep-system"))
 		if err == nil {
 			err = o.Complete().Validate()
 		}
@@ -142,7 +142,7 @@ func TestReloadJobs(t *testing.T) {
 		for _, set := range o.Flags().FlagSets {
 			fs.AddFlagSet(set)
 		}
-		err := fs.Parse(append([]string{"--kubeconfig=x"}, strings.Fields(tt.args)...))
+		err := fs.Parse(append([]string{"--kubeconfig=x", "--namespace=configdep-system"}, strings.Fields(tt.args)...))
 		if err == nil {
 			err = o.Complete().Validate()
 		}
@@ -172,7 +172,7 @@ func TestStrategies(t *testing.T) {
 		for _, set := range o.Flags().FlagSets {
 			fs.AddFlagSet(set)
 		}
-		err := fs.Parse([]string{"--kubeconfig=x", "--strategies=" + text})
+		err := fs.Parse([]string{"--kubeconfig=x", "--namespace=configdep-system", "--strategies=" + text})
 		if err == nil {
 			err = o.Complete().Validate()
 		}
@@ -182,5 +182,41 @@ func TestStrategies(t *testing.T) {
 	}
 	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []record.Strategy{record.Annotate, record.EnvVar, record.Agent}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)
+	}
+}
+
+// A server with the kubeconfig of a user belongs to an installation only if they say to which one; otherwise it only observes.
+func TestStandalone(t *testing.T) {
+	for args, tt := range map[string]struct {
+		standalone bool
+		wrong      string
+	}{
+		"--kubeconfig=x --observe --write-kubeconfig=y":         {true, ""},
+		"--kubeconfig=x --namespace=configdep-system":           {false, ""},
+		"--kubeconfig=x --namespace=configdep-system --observe": {false, ""},
+		"--kubeconfig=x":           {true, "with --kubeconfig, set --observe"},
+		"--kubeconfig=x --observe": {true, "--write-kubeconfig is needed without --namespace"},
+		"--kubeconfig=x --namespace=configdep-system --write-kubeconfig=y":           {false, "--write-kubeconfig is for a server without --namespace"},
+		"--kubeconfig=x --observe --write-kubeconfig=y --manage-serving-certificate": {true, "need --namespace"},
+		"--kubeconfig=x --write-kubeconfig=y --webhook-url=https://example.com":      {true, "need --namespace"},
+		"--observe --write-kubeconfig=y":                                             {false, "--kubeconfig is needed when the server does not run in a pod"},
+	} {
+		t.Setenv("POD_NAMESPACE", "ci") // where a user starts it says nothing about their kubeconfig
+		t.Setenv("KUBERNETES_SERVICE_HOST", "")
+		o := NewOptions()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		for _, set := range o.Flags().FlagSets {
+			fs.AddFlagSet(set)
+		}
+		err := fs.Parse(strings.Fields(args))
+		if err == nil {
+			err = o.Complete().Validate()
+		}
+		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: %v, want %q", args, err, tt.wrong)
+		}
+		if o.Standalone() != tt.standalone {
+			t.Errorf("%s: standalone = %t", args, !tt.standalone)
+		}
 	}
 }

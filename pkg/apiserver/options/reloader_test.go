@@ -35,7 +35,7 @@ func parsed(args ...string) (Completed, error) {
 	for _, set := range o.Flags().FlagSets {
 		fs.AddFlagSet(set)
 	}
-	if err := fs.Parse(append(args, "--kubeconfig=x")); err != nil {
+	if err := fs.Parse(append(args, "--kubeconfig=x", "--namespace=configdep-system")); err != nil {
 		return Completed{}, err
 	}
 	completed := o.Complete()
