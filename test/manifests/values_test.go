@@ -89,7 +89,7 @@ func TestBadValues(t *testing.T) {
 		"extraArgs={oops}":                                                          "at '/extraArgs/0'",
 		"extraEnv[0].nam=x":                                                         "at '/extraEnv/0'",
 		"podDisruptionBudget.maxUnavailable=many":                                   "at '/podDisruptionBudget/maxUnavailable'",
-		"monitoring.podMonitor.enabled=true":                                        "at '/monitoring/token': value must be true",
+		"monitoring.podMonitor.enabled=true":                                        "monitoring.podMonitor: needs monitoring.token, as a PodMonitor cannot use the token of Prometheus itself",
 		"monitoring.serviceMonitor.interval=fast":                                   "at '/monitoring/serviceMonitor/interval'",
 		"serviceAccount.create=false":                                               "serviceAccount.name: has to be set where serviceAccount.create is false",
 		"networkPolicy.enabled=true,hostNetwork=true,securePort=10260":              "networkPolicy.enabled: has no effect with hostNetwork",
