@@ -22,7 +22,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { printf 'image-archive: %s\n' "$*" >&2; exit 1; }
 
 version=${VERSION:-$(git describe --tags --always --dirty)}
-image=${IMAGE:-configdep/configdep-apiserver:$version}
+image=${IMAGE:-ghcr.io/configdep/configdep:$version}
 agent_image=$(hack/agent-image.sh "$image")
 platform=${PLATFORM:-linux/$(go env GOARCH)}
 [[ $platform =~ ^linux/[a-z0-9]+$ ]] || fail "PLATFORM=$platform is no platform of the images, such as linux/amd64"

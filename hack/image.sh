@@ -5,7 +5,7 @@
 # Builds the container images of server and agent by docker's BuildKit (make image); hack/image-archive.sh makes them
 # without:
 #
-#   IMAGE       what the server's is called                    configdep/configdep-apiserver:VERSION
+#   IMAGE       what the server's is called                    ghcr.io/configdep/configdep:VERSION
 #   AGENT_IMAGE what the agent's is called                     configdep-agent beside IMAGE, with the same tag
 #   VERSION     what they say of themselves                    that of git
 #   PLATFORMS   such as linux/amd64,linux/arm64                this machine's
@@ -23,7 +23,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
 
 version=${VERSION:-$(git describe --tags --always --dirty)}
-image=${IMAGE:-configdep/configdep-apiserver:$version}
+image=${IMAGE:-ghcr.io/configdep/configdep:$version}
 agent_image=$(hack/agent-image.sh "$image")
 push=${PUSH:-false}
 [[ $push == true || $push == false ]] || fail "PUSH=$push is neither true nor false"

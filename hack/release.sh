@@ -16,8 +16,10 @@
 #
 #   VERSION    such as v0.1.0, from a clean checkout of that tag with the Go of the Dockerfile;
 #              anything else is a snapshot, from whatever is there
-#   IMAGE      the image that is installed, without a tag   configdep/configdep-apiserver
+#   IMAGE      the image that is installed, without a tag   ghcr.io/configdep/configdep
 #   AGENT_IMAGE  that of the agent                          configdep-agent beside IMAGE
+#   IMAGE_DIGEST, AGENT_IMAGE_DIGEST   of the images that "make image" has pushed (sha256:...), by which they are
+#              installed; a release that is signed has to name them
 #   BUILD_IMAGE, BASE_IMAGE   the base images by digest; a release has to name them (see the Dockerfile)
 #   SIGNING_KEY  signs the checksums: the file of a private key of SSH, or of a public one whose
 #              private key the agent has; it has to be one of RELEASE_SIGNERS. A release needs it, or
@@ -41,13 +43,16 @@ fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 
 hack/prerequisites.sh
 version=${VERSION:-}
-image=${IMAGE:-configdep/configdep-apiserver}
+image=${IMAGE:-ghcr.io/configdep/configdep}
 [[ $version =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || fail "VERSION=$version is no version; for example: make release VERSION=v0.1.0"
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${image##*/} != *:* ]] || fail "IMAGE=$image is not the name of an image without a tag"
 [[ $(tar --version 2>/dev/null) == *"GNU tar"* ]] || fail "GNU tar is needed, as others cannot be told times and owners"
 if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
 agent_image=$(hack/agent-image.sh "$image")
 [[ $agent_image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${agent_image##*/} != *:* ]] || fail "AGENT_IMAGE=$agent_image is not the name of an image without a tag"
+for name in IMAGE_DIGEST AGENT_IMAGE_DIGEST; do
+  [[ -z ${!name:-} || ${!name} =~ ^sha256:[0-9a-f]{64}$ ]] || fail "$name=${!name} is no digest (sha256:...)"
+done
 key=${SIGNING_KEY:-none}
 signers=${RELEASE_SIGNERS:-hack/release-signers}
 
@@ -60,6 +65,9 @@ if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
   [[ ${SIGNING_KEY:-} ]] || fail "a release is signed: SIGNING_KEY names the key; SIGNING_KEY=none makes the same files unsigned, to compare them with a release"
   if [[ $key != none ]]; then
+    for name in IMAGE_DIGEST AGENT_IMAGE_DIGEST; do
+      [[ ${!name:-} ]] || fail "$name is not set: a release installs its images by digest, so they are pushed first (hack/image.sh)"
+    done
     for name in PLATFORMS GOVULNDB RELEASE_SIGNERS; do
       [[ -z ${!name:-} ]] || fail "$name is not for a release that is signed: it has all platforms, and is checked by what users know"
     done
@@ -160,8 +168,9 @@ done
 ((built > 0)) || fail "nothing is built for PLATFORMS=${PLATFORMS:-}"
 
 say "the manifests"
-{ cat artifacts/base/namespace.yaml; sed "1d; s|configdep/configdep-apiserver:latest|$image:$version|" artifacts/base/configdep.yaml; } >"$tmp/all.yaml"
-grep -qF "image: \"$image:$version\"" "$tmp/all.yaml" || fail "the manifests do not name the image $image:$version"
+installed=$image:$version${IMAGE_DIGEST:+@$IMAGE_DIGEST}
+{ cat artifacts/base/namespace.yaml; sed "1d; s|ghcr.io/configdep/configdep:unreleased|$installed|" artifacts/base/configdep.yaml; } >"$tmp/all.yaml"
+grep -qF "image: \"$installed\"" "$tmp/all.yaml" || fail "the manifests do not name the image $installed"
 separate() { # yes or no: what leads kube-apiserver to the server
   awk -v want="$1" 'function flush() { if (doc != "" && is == want) printf "---\n%s", doc; doc = ""; is = "no" }
     BEGIN { is = "no" }
@@ -189,7 +198,7 @@ done
 
 {
   printf '%s\n' "VERSION=$version" "IMAGE=$image" "AGENT_IMAGE=$agent_image"
-  for name in BUILD_IMAGE BASE_IMAGE; do [[ -z ${!name:-} ]] || echo "$name=${!name}"; done
+  for name in IMAGE_DIGEST AGENT_IMAGE_DIGEST BUILD_IMAGE BASE_IMAGE; do [[ -z ${!name:-} ]] || echo "$name=${!name}"; done
 } >"$tmp/dist/configdep-image_$version.env"
 
 (cd "$tmp/dist" && "${sha256[@]}" -- * >../SHA256SUMS)

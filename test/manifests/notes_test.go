@@ -66,10 +66,10 @@ func TestNotesSayWhatIsRestarted(t *testing.T) {
 func TestNotesNameTheAgentsImage(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct{ set, want string }{
-		"by default":                   {"image.tag=other", "configdep/configdep-agent:latest"},
+		"by default":                   {"image.tag=other", "ghcr.io/configdep/configdep-agent:unreleased"},
 		"from the server's registry":   {"image.registry=registry.example/,agent.image.tag=v1", "registry.example/configdep/configdep-agent:v1"},
 		"by digest, from a mirror":     {"global.imageRegistry=mirror.example,agent.image.registry=b.example,agent.image.tag=v1,agent.image.digest=" + digest, "mirror.example/configdep/configdep-agent@" + digest},
-		"whatever the server's digest": {"image.digest=" + digest, "configdep/configdep-agent:latest"},
+		"whatever the server's digest": {"image.digest=" + digest, "ghcr.io/configdep/configdep-agent:unreleased"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if notes := notes(t, test.set); !strings.Contains(notes, "\n  "+test.want+"\n") {

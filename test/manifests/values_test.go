@@ -141,7 +141,7 @@ func TestValuesAreHeeded(t *testing.T) {
 	}{
 		"a digest, with a registry for all charts": {
 			set:  []string{"image.digest=" + digest, "image.tag=v1", "global.imageRegistry=registry.example"},
-			want: []string{`image: "registry.example/configdep/configdep-apiserver@` + digest + `"`},
+			want: []string{`image: "registry.example/configdep/configdep@` + digest + `"`},
 		},
 		"replicas without a PodDisruptionBudget": {
 			set:  []string{"replicas=4", "podDisruptionBudget.enabled=false"},

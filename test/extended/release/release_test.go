@@ -38,6 +38,7 @@ const (
 	repository = "registry.example:5000/team/configdep-apiserver"
 	// By default, the agent's image is beside the server's.
 	agentRepository = "registry.example:5000/team/configdep-agent"
+	digest          = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +62,7 @@ func TestRelease(t *testing.T) {
 
 	dist := filepath.Join(t.TempDir(), "dist")
 	key, signers := signingKey(t)
-	execute(t, root, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist,
+	execute(t, root, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "IMAGE_DIGEST="+digest, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist,
 		"SIGNING_KEY="+key, "RELEASE_SIGNERS="+signers), "hack/release.sh")
 	made := contents(t, dist)
 	archive := unpack(t, made[name+".tar.gz"])
@@ -80,7 +81,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := filepath.Join(other, "dist")
-		env := append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo")
+		env := append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "IMAGE_DIGEST="+digest, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo")
 		execute(t, other, append(env, modcache.New(t)...),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
@@ -193,7 +194,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("the manifests name the version, with the APIService in a separate file", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, `image: "`+repository+":"+version+"\"\n") || strings.Contains(manifests, "kind: APIService\n") {
+		if !strings.Contains(manifests, `image: "`+repository+":"+version+"@"+digest+"\"\n") || strings.Contains(manifests, "kind: APIService\n") {
 			t.Errorf("want manifests with the image, without an APIService; got:\n%s", manifests)
 		}
 		apiService := string(made["configdep-apiservice_"+version+".yaml"])
@@ -202,7 +203,7 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("the names of the images are recorded", func(t *testing.T) {
-		want := "VERSION=" + version + "\nIMAGE=" + repository + "\nAGENT_IMAGE=" + agentRepository + "\n"
+		want := "VERSION=" + version + "\nIMAGE=" + repository + "\nAGENT_IMAGE=" + agentRepository + "\nIMAGE_DIGEST=" + digest + "\n"
 		if diff := cmp.Diff(want, string(made["configdep-image_"+version+".env"])); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -219,7 +220,7 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("charts = %v, want one", charts)
 		}
 		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
-		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":") {
+		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":unreleased@"+digest+`"`) {
 			t.Errorf("want an APIService and the image; got:\n%s", out)
 		}
 		packed := string(unpack(t, made[filepath.Base(charts[0])])["configdep/Chart.yaml"])

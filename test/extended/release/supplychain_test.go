@@ -96,7 +96,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	}
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	usual := map[string]string{
-		"VERSION": tag, "IMAGE": "example.com/image", "BUILD_IMAGE": "golang:" + goVersion + digest, "BASE_IMAGE": "example.com/static" + digest, "SIGNING_KEY": key,
+		"VERSION": tag, "IMAGE": "example.com/image", "IMAGE_DIGEST": digest[1:], "AGENT_IMAGE_DIGEST": digest[1:], "BUILD_IMAGE": "golang:" + goVersion + digest, "BASE_IMAGE": "example.com/static" + digest, "SIGNING_KEY": key,
 		"PATH": bin + ":" + os.Getenv("PATH"), "REAL_GO": path, "SOURCE_DATE_EPOCH": "1", "HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": "", "GOPROXY": "off",
 	}
 	run := func(ctx context.Context, script string, change map[string]string) (string, error) {
@@ -116,6 +116,8 @@ func TestReleaseIsRefused(t *testing.T) {
 	}{
 		"no tag":                         {map[string]string{"VERSION": "v0.0.2"}, "v0.0.2 is not the tag of this commit"},
 		"a base image by its tag":        {map[string]string{"BASE_IMAGE": "example.com/static:nonroot"}, "BASE_IMAGE=example.com/static:nonroot names no image by its digest"},
+		"no digest of an image":          {map[string]string{"AGENT_IMAGE_DIGEST": ""}, "AGENT_IMAGE_DIGEST is not set: a release installs its images by digest"},
+		"an image by its tag":            {map[string]string{"IMAGE_DIGEST": tag}, "IMAGE_DIGEST=v0.0.1 is no digest"},
 		"no build image":                 {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
 		"a build image with another Go":  {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
 		"no key":                         {map[string]string{"SIGNING_KEY": ""}, "a release is signed: SIGNING_KEY names the key"},

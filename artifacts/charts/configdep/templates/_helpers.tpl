@@ -46,18 +46,22 @@ app.kubernetes.io/name: {{ include "configdep.name" . }}
 {{- end }}
 
 {{- define "configdep.image" -}}
-{{- include "configdep.imageName" (dict "root" . "image" .Values.image) -}}
+{{- include "configdep.imageName" (dict "root" . "image" .Values.image "program" "configdep-apiserver") -}}
 {{- end }}
 
 {{- define "configdep.agentImage" -}}
-{{- include "configdep.imageName" (dict "root" . "image" .Values.agent.image) -}}
+{{- include "configdep.imageName" (dict "root" . "image" .Values.agent.image "program" "configdep-agent") -}}
 {{- end }}
 
-{{- /* The name of an image, given (dict "root" $ "image" its values). */ -}}
+{{- /* The name of an image, given (dict "root" $ "image" its values "program" its name in Chart.yaml, which says what a release consists of). */ -}}
 {{- define "configdep.imageName" -}}
 {{- $values := .root.Values -}}
 {{- with default (default $values.image.registry .image.registry) $values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}
-{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .root.Chart.AppVersion .image.tag }}{{ end }}
+{{- if .image.digest }}@{{ .image.digest }}{{ else if .image.tag }}:{{ .image.tag }}{{ else }}
+{{- range index .root.Chart.Annotations "artifacthub.io/images" | fromYamlArray }}
+{{- if eq .name $.program }}{{ regexFind ":[^:/@]+(@.*)?$" .image }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The Secret with the serving certificate and its CA. */ -}}
