@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"pkg/jsonpatch":  {},
 	"pkg/fields":     {},
 	"pkg/follow":     {},
+	"pkg/listener":   {}, // ports for clients that are not authenticated
 	// What all replicas share, and what they make of it.
 	"pkg/sharedsecret": {"pkg/follow"},
 	"pkg/certificate":  {"pkg/sharedsecret", "pkg/follow", "pkg/jsonpatch"},
@@ -76,8 +77,7 @@ var mayImport = map[string][]string{
 	// What is made of the handlers of the generic API server.
 	"pkg/apiserver/filters": {},
 	// Ports of their own, for clients that are not authenticated.
-	"pkg/apiserver/listener":  {},
-	"pkg/apiserver/plainhttp": {"pkg/apiserver/listener"},
+	"pkg/apiserver/plainhttp": {"pkg/listener"},
 	// Flags, and what they may be. Nothing that runs.
 	"pkg/apiserver/options": {"pkg/agent/status", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/kind", "pkg/ingest", "pkg/certificate", "pkg/notify/destination", "pkg/notify/webhook"},
 	// The agent, which knows nothing of the server.
@@ -94,8 +94,8 @@ var mayImport = map[string][]string{
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source", "pkg/agent/status"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
-	"cmd/configdep-agent":     {"pkg/agent", "pkg/version"},
-	"cmd/configdep-restarter": {"pkg/agent/restarter", "pkg/version"},
+	"cmd/configdep-agent":     {"pkg/agent", "pkg/listener", "pkg/version"},
+	"cmd/configdep-restarter": {"pkg/agent/restarter", "pkg/listener", "pkg/version"},
 }
 
 // testPackages are those that only tests may import, and each other.

@@ -29,6 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/agent/options"
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/report"
+	"github.com/configdep/configdep/pkg/listener"
 	"github.com/configdep/configdep/pkg/version"
 )
 
@@ -133,12 +134,12 @@ func run(o *options.Options, command []string) (code int, err error) {
 		running.Go(child.Forward(ctx, cancel))
 	}
 	if o.Listen != "" && !o.Once {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 		if err != nil {
 			return 1, err
 		}
 		running.Go(func() {
-			if err := endpoints.Serve(ctx, listener, endpoints.Handler(a, o.ExposeNames, time.Now)); err != nil {
+			if err := listener.ServeProbes(ctx, l, endpoints.Handler(a, o.ExposeNames, time.Now)); err != nil {
 				klog.FromContext(ctx).Error(err, "Probes and metrics are not served")
 			}
 		})

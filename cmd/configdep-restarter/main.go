@@ -11,17 +11,16 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/agent/restarter"
+	"github.com/configdep/configdep/pkg/listener"
 	"github.com/configdep/configdep/pkg/version"
 )
 
@@ -73,12 +72,11 @@ func run(address string, c *restarter.Config) error {
 	defer stop()
 	r := restarter.New(*c)
 	if address != "" {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}
-		s := &http.Server{Handler: r.Handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
-		go func() { _ = s.Serve(listener) }() // until the process ends
+		go func() { _ = listener.ServeProbes(context.WithoutCancel(ctx), l, r.Handler()) }() // until the process ends
 	}
 	err := r.Run(ctx)
 	if ctx.Err() != nil {

@@ -5,10 +5,8 @@
 package endpoints
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -90,15 +88,4 @@ func live(a Agent, now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Serve serves a handler until the context ends.
-func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-	defer stop()
-	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

@@ -4,9 +4,7 @@
 package endpoints
 
 import (
-	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -180,28 +178,5 @@ func TestHandler_NamesNothing(t *testing.T) {
 		if _, text := get(t, &fakeAgent{status: s}, "/metrics"); !strings.Contains(text, name) {
 			t.Errorf("asked for names:\n%s", text)
 		}
-	}
-}
-
-func TestServe(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, listener, http.NotFoundHandler()) }()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }

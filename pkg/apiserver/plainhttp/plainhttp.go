@@ -21,7 +21,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"github.com/configdep/configdep/pkg/apiserver/listener"
+	"github.com/configdep/configdep/pkg/listener"
 )
 
 // Server serves one thing.

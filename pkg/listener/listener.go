@@ -1,13 +1,17 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listener limits what the clients of a port can use before they are authenticated. It imports nothing of this project.
+// Package listener limits what the clients of a port can use who are not authenticated. It imports nothing of this project.
 package listener
 
 import (
+	"context"
+	"errors"
 	"log"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -28,6 +32,27 @@ func Limit(l net.Listener, most, mostOfHost int) net.Listener { return newLimite
 
 func newLimited(l net.Listener, most, mostOfHost int) *limited {
 	return &limited{Listener: l, most: most, mostOfHost: mostOfHost, hosts: map[string]int{}}
+}
+
+// The limits of a port with probes and metrics. A connection takes some 20 KiB, and ends after one request, so that a client which
+// holds some keeps no probe waiting.
+const (
+	probes, probesOfHost = 64, 16
+	probeHeader          = 4 << 10
+	probeRequest         = 2 * time.Second // to arrive
+	probeAnswer          = 10 * time.Second
+)
+
+// ServeProbes serves a handler of probes and metrics until the context ends.
+func ServeProbes(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadTimeout: probeRequest, WriteTimeout: probeAnswer, MaxHeaderBytes: probeHeader}
+	s.SetKeepAlivesEnabled(false)
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.Serve(Limit(l, probes, probesOfHost)); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // Accept closes connections beyond the limits. They are not queued, because their clients would then wait.

@@ -4,8 +4,11 @@
 package listener
 
 import (
+	"context"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -62,6 +65,62 @@ func TestLimit(t *testing.T) {
 	}
 	_ = inner.Close()
 	for range accepted { // until it has ended
+	}
+}
+
+// A stranger in the network of the pods would otherwise use up the memory of a sidecar, which is that of the application too.
+func TestServeProbes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, release := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- ServeProbes(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			_, _ = io.WriteString(w, "ok")
+		}))
+	}()
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n"
+	answers := make(chan string)
+	ask := func(request string) {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, request)
+		go func() {
+			answer, _ := io.ReadAll(c) // until the server closes the connection
+			answers <- string(answer)
+		}()
+	}
+	for range 3 * probesOfHost {
+		ask(request + "\r\n")
+	}
+	for range 2 * probesOfHost {
+		if answer := <-answers; answer != "" {
+			t.Errorf("one too many: %q", answer)
+		}
+	}
+	close(release)
+	for range probesOfHost {
+		if answer := <-answers; !strings.HasPrefix(answer, "HTTP/1.1 200 ") || !strings.HasSuffix(answer, "ok") {
+			t.Errorf("a probe: %q", answer)
+		}
+	}
+	ask(request) // and nothing more: it ends, although the client does not
+	if answer := <-answers; strings.Contains(answer, "200") {
+		t.Errorf("half a request: %q", answer)
+	}
+	ask(request + "X: " + strings.Repeat("x", 4<<10+probeHeader) + "\r\n\r\n") // net/http allows 4 KiB more
+	if answer := <-answers; !strings.HasPrefix(answer, "HTTP/1.1 431 ") {
+		t.Errorf("a large header: %q", answer)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
