@@ -108,7 +108,8 @@ func TestDecode(t *testing.T) {
 		{"| yaml .a", "x: &x " + secret + "\na: *x", nil, "the member is an alias, which is not followed"},
 		{"| yaml .a", "a: &x " + secret, secret, ""},
 		{"| yaml .v", "a: &a \"" + strings.Repeat("x", 1000) + "\"\nv: 1\nb: [" + strings.Repeat("*a,", 50_000) + "]", json.Number("1"), ""}, // expanded, 50 MB
-		{"| yaml .a", "a: " + strings.Repeat("x", maxYAML), nil, "more than 262144 bytes"},
+		{"| yaml .a", "a: " + strings.Repeat("x", maxDocument), nil, "more than 262144 bytes"},
+		{"| json .a", `{"a":"` + strings.Repeat("x", maxDocument) + `"}`, nil, "more than 262144 bytes"},
 		{"| yaml .a.b", "a: [b]", nil, "the value has no member b"},
 		{"| yaml .a", "a: {b: c}", nil, "the member is no single value"},
 		{"| yaml .a", "a: ~", nil, "the member is null"},

@@ -18,8 +18,10 @@ import (
 const (
 	// maxValue limits a value, in bytes, before each step. A Secret has at most 1 MiB.
 	maxValue = 1 << 20
-	// maxYAML limits a YAML document, whose nodes take many times as much memory.
-	maxYAML = 256 << 10
+	// maxDocument limits a document in JSON or YAML, which takes many times as much memory when it is decoded.
+	maxDocument = 256 << 10
+	// MaxValues limits all values of an object together, in bytes: in JSON, a byte can become six, and the API server takes 3 MiB.
+	MaxValues = 512 << 10
 )
 
 // Step decodes a value. Its Name is base64, json or yaml; the latter two take the value at a path.
@@ -112,8 +114,8 @@ func (a *Assignment) Decode(raw []byte) (any, error) {
 
 func (s *Step) decode(text string) (any, error) {
 	most := maxValue
-	if s.Name == yamlStep {
-		most = maxYAML
+	if s.Name != base64Step {
+		most = maxDocument
 	}
 	if len(text) > most {
 		return nil, fmt.Errorf("the value has more than %d bytes", most)

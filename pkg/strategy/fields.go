@@ -38,6 +38,8 @@ import (
 type Fields struct {
 	client  workload.Client
 	schemas schemas
+
+	decoding sync.Mutex // because decoding takes many times as much memory as a value
 }
 
 // NewFields returns a Fields that reads and writes with a client.
@@ -108,36 +110,48 @@ func unsettable(k *kind.Kind, assignments []setfields.Assignment) string {
 	return ""
 }
 
-// values reads the values of fields.
+// values reads the values of fields, in the order of the assignments, and holds the data of one source at a time.
 func (f *Fields) values(ctx context.Context, w *dependency.Workload, assignments []setfields.Assignment) (values []setfields.Value, problem string, err error) {
-	type id struct {
-		kind setfields.SourceKind
-		name string
-	}
-	sources := map[id]*source{}
+	values = make([]setfields.Value, len(assignments))
+	left := setfields.MaxValues
 	for i := range assignments {
-		a := &assignments[i]
-		from, read := sources[id{a.Kind, a.Name}]
-		if !read {
-			if from, problem, err = f.read(ctx, w, a); err != nil || problem != "" {
-				return nil, problem, err
+		if values[i].Assignment != nil { // from a source that was read before
+			continue
+		}
+		from, problem, err := f.read(ctx, w, &assignments[i])
+		if err != nil || problem != "" {
+			return nil, problem, err
+		}
+		for j := i; j < len(assignments); j++ {
+			if a := &assignments[j]; a.Kind == assignments[i].Kind && a.Name == assignments[i].Name {
+				if a.Kind == setfields.Secret && !setfields.Allowed(from.allow, decide.FieldsTarget(w), a.Key) {
+					return nil, fmt.Sprintf("Secret %s does not allow it for the key %s (%s)", a.Name, a.Key, policy.AllowFieldsAnnotation), nil
+				}
+				if values[j], problem = f.decode(a, from.data, &left); problem != "" {
+					return nil, problem, nil
+				}
 			}
-			sources[id{a.Kind, a.Name}] = from
 		}
-		if a.Kind == setfields.Secret && !setfields.Allowed(from.allow, decide.FieldsTarget(w), a.Key) {
-			return nil, fmt.Sprintf("Secret %s does not allow it for the key %s (%s)", a.Name, a.Key, policy.AllowFieldsAnnotation), nil
-		}
-		raw, found := from.data[a.Key]
-		if !found {
-			return nil, fmt.Sprintf("%s %s lacks the key %s", a.Kind, a.Name, a.Key), nil
-		}
-		value, err := a.Decode(raw)
-		if err != nil {
-			return nil, fmt.Sprintf("%s, from the key %s of %s %s: %v", a.Path, a.Key, a.Kind, a.Name, err), nil
-		}
-		values = append(values, setfields.Value{Assignment: a, Value: value})
 	}
 	return values, "", nil
+}
+
+// decode returns the value of a field, which takes its part of the bytes that are left.
+func (f *Fields) decode(a *setfields.Assignment, data map[string][]byte, left *int) (v setfields.Value, problem string) {
+	raw, found := data[a.Key]
+	if !found {
+		return v, fmt.Sprintf("%s %s lacks the key %s", a.Kind, a.Name, a.Key)
+	}
+	f.decoding.Lock()
+	defer f.decoding.Unlock()
+	value, err := a.Decode(raw)
+	if err != nil {
+		return v, fmt.Sprintf("%s, from the key %s of %s %s: %v", a.Path, a.Key, a.Kind, a.Name, err)
+	}
+	if *left -= len(fmt.Sprint(value)); *left < 0 {
+		return v, fmt.Sprintf("%s, from the key %s of %s %s: all values together have more than %d bytes", a.Path, a.Key, a.Kind, a.Name, setfields.MaxValues)
+	}
+	return setfields.Value{Assignment: a, Value: value}, ""
 }
 
 // source is a Secret or ConfigMap from which fields are set.

@@ -6,6 +6,7 @@ package strategy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -147,6 +148,47 @@ func TestFields_InUse(t *testing.T) {
 		set, err := f.Set(t.Context(), w, assignments, false)
 		if err != nil || !strings.Contains(set.Problem, path+" is a field that configdep itself uses") && path != "spec['passwordRef']" || len(s.patches) > 0 {
 			t.Errorf("%s: %+v, error %v, patches %v", path, set, err, s.patches)
+		}
+	}
+}
+
+// Otherwise a user who may write a ConfigMap and a custom resource could use up the memory of the server: 32 fields may get the same
+// value, and be applied again and again.
+func TestFields_ValuesAreBounded(t *testing.T) {
+	k, errs := kind.New(kind.Descriptor{
+		Group: "goharbor.io", Kind: "Harbor", Resource: "harbors", Versions: []string{"v1"}, Reload: kind.Reload{By: kind.ByAnnotation}, Fields: true,
+	}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	const part = setfields.MaxValues / setfields.MaxAssignments
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{
+		"part": strings.Repeat("<", part), "more": strings.Repeat("<", part+1), "all": strings.Repeat("<", 1<<20),
+	}}
+	other := settings.DeepCopy()
+	other.Name = "other"
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: k.Name, Namespace: "shop", Name: "web"}, UID: "u", ResourceVersion: "5"}
+	for key, problem := range map[string]string{
+		"part": "", "more": "spec.f31, from the key more of ConfigMap other: all values together have more than 524288 bytes",
+		"all": "spec.f0, from the key all of ConfigMap settings: all values together",
+	} {
+		var lines []string
+		for i := range setfields.MaxAssignments {
+			lines = append(lines, fmt.Sprintf("spec.f%d = configmap/%s#%s", i, []string{"settings", "other"}[i%2], key))
+		}
+		assignments, err := setfields.Parse(strings.Join(lines, "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := NewFields(workload.Client{Interface: fake.NewClientset(settings, other), Kinds: kind.Table{k}}, clock.RealClock{})
+		values, got, err := f.values(t.Context(), w, assignments)
+		if err != nil || !strings.Contains(got, problem) || (got == "") != (problem == "") {
+			t.Errorf("%s: problem %q, error %v, want %q", key, got, err, problem)
+		}
+		for i := range values {
+			if values[i].Assignment != &assignments[i] || len(values[i].Value.(string)) != part {
+				t.Errorf("%s: the value of field %d is of %v", key, i, values[i].Assignment)
+			}
 		}
 	}
 }
