@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -21,7 +20,6 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver/plainhttp"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
-	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/version"
@@ -183,7 +181,6 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		return nil, err
 	}
 	c.Workloads.Kinds = c.Scope.Kinds
-	c.Workloads.WithoutJobs = slices.Contains(c.Scope.IgnoredWorkloads, kind.Job)
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
 	c.notifications, err = newNotifications(o.Destinations())
 	return c, err
