@@ -5,29 +5,42 @@ package filters
 
 import (
 	"fmt"
+	"math"
 	"net/http"
+	"runtime/debug"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// watchLimit limits the watches that one user has open at a time. Priority and fairness counts a watch only until its
-// initial events have been sent, but a watch uses memory for as long as it is open.
+// watchLimit limits the watches that are open at a time, in total and of each owner: a user, or all ServiceAccounts of a namespace,
+// because a tenant may create any number of them. Priority and fairness counts a watch only until its initial events have been sent,
+// but a watch uses memory for as long as it is open.
 type watchLimit struct {
-	most   int
-	codecs runtime.NegotiatedSerializer // for the error
+	mostOfOwner int
+	most        func() int                   // in total
+	codecs      runtime.NegotiatedSerializer // for the error
 
-	mu    sync.Mutex
-	users map[string]int // open watches, by the name of the user
+	mu     sync.Mutex
+	open   int
+	owners map[string]int // open watches
 }
 
-// WithWatchLimit rejects the watches of a user beyond a limit with 429, and clients retry them later. It needs the authenticated user.
-func WithWatchLimit(api http.Handler, maxPerUser int, codecs runtime.NegotiatedSerializer) http.Handler {
-	return (&watchLimit{most: maxPerUser, codecs: codecs}).handler(api)
+// watchBytes is how much memory a watch needs, in bytes, if the objects of its namespace are many and large.
+const watchBytes = 256 << 10
+
+// mostWatches returns how many watches fit into half of the memory limit.
+func mostWatches() int { return int(min(debug.SetMemoryLimit(-1)/2/watchBytes, math.MaxInt)) }
+
+// WithWatchLimit rejects further watches with 429, and clients retry them later: those of a user, or of all ServiceAccounts of a namespace,
+// beyond mostOfOwner, and all watches that do not fit into half of GOMEMLIMIT. It needs the authenticated user.
+func WithWatchLimit(api http.Handler, mostOfOwner int, codecs runtime.NegotiatedSerializer) http.Handler {
+	return (&watchLimit{mostOfOwner: mostOfOwner, most: mostWatches, codecs: codecs}).handler(api)
 }
 
 func (l *watchLimit) handler(next http.Handler) http.Handler {
@@ -38,33 +51,42 @@ func (l *watchLimit) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !l.begin(user.GetName()) {
-			err := apierrors.NewTooManyRequests(fmt.Sprintf("%q has %d watches open at this replica, the most that one user may have (--max-watches-per-user)", user.GetName(), l.most), 5)
-			responsewriters.ErrorNegotiated(err, l.codecs, schema.GroupVersion{Version: "v1"}, w, r)
+		owner := fmt.Sprintf("user %q", user.GetName())
+		if namespace, _, err := serviceaccount.SplitUsername(user.GetName()); err == nil {
+			owner = fmt.Sprintf("all ServiceAccounts of namespace %q", namespace)
+		}
+		if problem := l.begin(owner); problem != "" {
+			responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests(problem, 5), l.codecs, schema.GroupVersion{Version: "v1"}, w, r)
 			return
 		}
-		defer l.end(user.GetName())
+		defer l.end(owner)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (l *watchLimit) begin(user string) bool {
+// begin counts a watch, or returns why it must not begin.
+func (l *watchLimit) begin(owner string) (problem string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.users[user] >= l.most {
-		return false
+	if l.owners[owner] >= l.mostOfOwner {
+		return fmt.Sprintf("too many watches of %s are open at this replica: at most %d are allowed (--max-watches-per-user)", owner, l.mostOfOwner)
 	}
-	if l.users == nil {
-		l.users = map[string]int{}
+	if most := l.most(); l.open >= most {
+		return fmt.Sprintf("too many watches are open at this replica: its memory limit allows %d", most)
 	}
-	l.users[user]++
-	return true
+	if l.owners == nil {
+		l.owners = map[string]int{}
+	}
+	l.open++
+	l.owners[owner]++
+	return ""
 }
 
-func (l *watchLimit) end(user string) {
+func (l *watchLimit) end(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.users[user]--; l.users[user] == 0 {
-		delete(l.users, user)
+	l.open--
+	if l.owners[owner]--; l.owners[owner] == 0 {
+		delete(l.owners, owner)
 	}
 }

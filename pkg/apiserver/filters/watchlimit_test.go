@@ -37,9 +37,10 @@ func asRequest(next http.Handler) http.Handler {
 	})
 }
 
-// One user has so many watches, whatever others have; what is no watch does not count, and one that has ended makes room.
+// A user has so many watches, and so have all ServiceAccounts of a namespace, and all together have so many; what is no watch does not
+// count, and one that has ended makes room.
 func TestWatchLimit(t *testing.T) {
-	l := &watchLimit{most: 2, codecs: codecs}
+	l := &watchLimit{mostOfOwner: 2, most: func() int { return 5 }, codecs: codecs}
 	begun, end := make(chan string, 10), make(chan struct{})
 	handler := asRequest(l.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/watch" {
@@ -65,22 +66,30 @@ func TestWatchLimit(t *testing.T) {
 	}
 	open("ann")
 	open("ann")
-	open("bob")
-	refused := ask("ann", "/watch")
-	var status metav1.Status
-	if err := json.Unmarshal(refused.Body.Bytes(), &status); err != nil || status.Reason != metav1.StatusReasonTooManyRequests ||
-		refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || !strings.Contains(status.Message, "--max-watches-per-user") {
-		t.Errorf("one too many gets %d, %s: %v", refused.Code, refused.Body, err)
+	open("system:serviceaccount:shop:a")
+	open("system:serviceaccount:shop:b")
+	refuse := func(name, want string) {
+		t.Helper()
+		refused := ask(name, "/watch")
+		var status metav1.Status
+		if err := json.Unmarshal(refused.Body.Bytes(), &status); err != nil || status.Reason != metav1.StatusReasonTooManyRequests ||
+			refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || !strings.Contains(status.Message, want) {
+			t.Errorf("one too many of %s gets %d, %s: %v", name, refused.Code, refused.Body, err)
+		}
 	}
+	refuse("ann", `user "ann" are open at this replica: at most 2 are allowed (--max-watches-per-user)`)
+	refuse("system:serviceaccount:shop:c", `all ServiceAccounts of namespace "shop" are open`)
+	open("system:serviceaccount:other:a")
+	refuse("bob", "its memory limit allows 5")
 	if got := ask("ann", "/get"); got.Code != http.StatusOK {
 		t.Errorf("a get gets %d", got.Code)
 	}
-	end <- struct{}{}
-	end <- struct{}{}
-	end <- struct{}{}
+	for range 5 {
+		end <- struct{}{}
+	}
 	watches.Wait()
-	if len(l.users) != 0 {
-		t.Errorf("what has ended is remembered: %v", l.users)
+	if len(l.owners) != 0 || l.open != 0 {
+		t.Errorf("what has ended is remembered: %d, %v", l.open, l.owners)
 	}
 	open("ann")
 	close(end)

@@ -48,7 +48,7 @@ type Options struct {
 	VersionLag time.Duration
 	// HistoryBytes is the approximate memory limit for the events from which watches resume.
 	HistoryBytes resource.QuantityValue
-	// MaxWatchesPerUser is how many watches one user may have open on this replica.
+	// MaxWatchesPerUser is how many watches one user, or all ServiceAccounts of a namespace, may have open on this replica.
 	MaxWatchesPerUser int
 	// Reload has the defaults for what annotations do not set, and the strategies that they may ask for.
 	Reload policy.Defaults
@@ -113,7 +113,7 @@ func NewOptions() *Options {
 			Strategies: []record.Strategy{record.Annotate, record.EnvVar, record.Agent},
 		},
 		ConcurrentReloads: 8,
-		MaxWatchesPerUser: 5000,
+		MaxWatchesPerUser: 500,
 		LeaderElection:    LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
 		Certificate:       newCertificateOptions(),
 		Dialects:          newDialectOptions(),
@@ -148,7 +148,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own.Var(&o.HistoryBytes, "watch-history-size", "The approximate memory limit for the events of the last minutes, from which watches resume; at least "+leastHistory.String()+". "+
 		"A client that resumes from an event that was dropped has to relist.")
 	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
-		"How many watches one user may have open on a replica. Each takes some 60 kB of memory. Further watches get 429, and clients retry them later.")
+		"How many watches one user, or all ServiceAccounts of a namespace, may have open on a replica. Each takes 60 to 250 kB of memory. "+
+			"Further watches get 429, and clients retry them later, as do those that do not fit into half of the memory limit at 256 KiB each.")
 	o.addScopeFlags(own)
 	o.addKindFlags(sets.FlagSet("kinds of workloads"))
 	o.addReloadFlags(sets.FlagSet("reload"))
