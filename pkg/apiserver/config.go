@@ -21,6 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/response"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/version"
 	"github.com/configdep/configdep/pkg/workload"
@@ -50,7 +51,7 @@ type ExtraConfig struct {
 	ConcurrentReloads int
 	// HistoryBytes is the approximate memory limit for the watch history of one resource.
 	HistoryBytes int
-	// MaxWatchesPerUser is how many watches one user may have open on this replica.
+	// MaxWatchesPerUser is how many watches one user, or all ServiceAccounts of a namespace, may have open on this replica.
 	MaxWatchesPerUser int
 
 	plain          []plainhttp.Server
@@ -214,7 +215,7 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	drain := &filters.Drain{}
 	c.Generic.BuildHandlerChainFunc = func(api http.Handler, generic *genericapiserver.Config) http.Handler {
-		return drain.WithClosing(genericapiserver.DefaultBuildHandlerChain(filters.WithWatchLimit(api, c.Extra.MaxWatchesPerUser, codecs), generic))
+		return drain.WithClosing(genericapiserver.DefaultBuildHandlerChain(filters.WithWatchLimit(response.WithLimit(api, codecs), c.Extra.MaxWatchesPerUser, codecs), generic))
 	}
 	return CompletedConfig{&completedConfig{ExtraConfig: &c.Extra, generic: c.Generic.Complete(), drain: drain}}
 }

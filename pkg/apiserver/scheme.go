@@ -6,11 +6,9 @@ package apiserver
 import (
 	"bytes"
 	"errors"
-	"io"
 	"slices"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,7 +60,6 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	for i := range infos {
 		switch info := &infos[i]; info.MediaType {
 		case runtime.ContentTypeJSON:
-			info.PrettySerializer = prettyUnlessMany{info.PrettySerializer, info.Serializer}
 			info.Serializer = jsonOrYAML{info.Serializer}
 			info.StrictSerializer = jsonOrYAML{info.StrictSerializer}
 		case runtime.ContentTypeYAML:
@@ -71,31 +68,6 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 		}
 	}
 	return infos
-}
-
-// prettyUnlessMany does not indent long lists. By default curl gets indented JSON, and indenting a list needs all of it
-// in memory twice.
-type prettyUnlessMany struct{ pretty, plain runtime.Serializer }
-
-// prettyItems is the length of the longest list that is indented.
-const prettyItems = 500
-
-// Encode implements runtime.Encoder.
-func (s prettyUnlessMany) Encode(o runtime.Object, w io.Writer) error { return s.of(o).Encode(o, w) }
-
-func (s prettyUnlessMany) of(o runtime.Object) runtime.Serializer {
-	if meta.IsListType(o) && meta.LenList(o) > prettyItems {
-		return s.plain
-	}
-	return s.pretty
-}
-
-// Identifier implements runtime.Encoder.
-func (s prettyUnlessMany) Identifier() runtime.Identifier { return s.pretty.Identifier() }
-
-// Decode implements runtime.Decoder.
-func (s prettyUnlessMany) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return s.pretty.Decode(data, defaults, into)
 }
 
 // jsonOrYAML also decodes YAML, because kubectl create --raw sends any file with the content

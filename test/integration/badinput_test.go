@@ -33,7 +33,7 @@ func invalid(message string) refusal {
 var (
 	notAllowed    = refusal{http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "does not allow this method"}
 	noSuchPath    = refusal{http.StatusNotFound, metav1.StatusReasonNotFound, "could not find the requested resource"}
-	notAcceptable = refusal{http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "application/json, application/yaml"}
+	notAcceptable = refusal{http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "application/json"}
 	unsupported   = refusal{http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "application/json, application/yaml"}
 )
 
@@ -90,6 +90,7 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 		"a reload without a namespace":     {request{http.MethodPost, apiPath + "/configdependencies/deployment.web/reload", inJSON, "{}"}, noSuchPath},
 
 		// Formats of the answer.
+		"YAML":                     {request{path: all, header: header("Accept", "application/yaml")}, notAcceptable},
 		"HTML":                     {request{path: all, header: header("Accept", "text/html")}, notAcceptable},
 		"protobuf only":            {request{path: all, header: header("Accept", "application/vnd.kubernetes.protobuf")}, notAcceptable},
 		"CBOR":                     {request{path: web, header: header("Accept", "application/cbor")}, notAcceptable},

@@ -133,9 +133,23 @@ func sizeOfKey(key *string) int { return len(*key) + len(`"",`) }
 // sizeOfUse returns the approximate size of a use in JSON.
 func sizeOfUse(u *dependency.Use) int {
 	n := len(`{"type":"","container":"","env":"","prefix":"","volume":"","mountPath":"","subPath":true,"keys":[],"optional":true},`)
-	n += len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath)
+	n += len(u.Type) + len(u.Container) + sizeOfText(u.Env) + sizeOfText(u.Prefix) + len(u.Volume) + sizeOfText(u.MountPath)
 	for i := range u.Keys {
 		n += sizeOfKey(&u.Keys[i])
+	}
+	return n
+}
+
+// sizeOfText returns the size of a text in JSON. Names of variables and paths may have any characters.
+func sizeOfText(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '<', c == '>', c == '&', c < ' ':
+			n += len(`\u003c`) - 1
+		case c == '"', c == '\\':
+			n++
+		}
 	}
 	return n
 }

@@ -138,9 +138,18 @@ func missing(o *v1alpha1.ConfigDependency) string {
 	return orNone(all)
 }
 
+// maxCell is the length of a cell, in bytes, after which further names are only counted: each row has all cells, also those that are
+// shown only on request.
+const maxCell = 512
+
 func orNone(parts []string) string {
 	if len(parts) == 0 {
 		return "<none>"
+	}
+	for i, n := 0, 0; i < len(parts); i++ {
+		if n += len(parts[i]); n > maxCell && i > 0 {
+			parts = append(parts[:i:i], fmt.Sprintf("%d more", len(parts)-i))
+		}
 	}
 	return strings.Join(parts, ", ")
 }

@@ -6,6 +6,7 @@ package configdependency
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -85,6 +86,22 @@ func TestTableOfAList(t *testing.T) {
 		// needs the names and labels for -A and -L.
 		if got, ok := row.Object.Object.(*v1alpha1.ConfigDependency); !ok || got.Name != list.Items[i].Name {
 			t.Errorf("row %d stands for %v", i, row.Object.Object)
+		}
+	}
+}
+
+// Each row has all cells, and a workload may name hundreds of sources.
+func TestTable_CellsAreBounded(t *testing.T) {
+	o := &v1alpha1.ConfigDependency{}
+	for i := range 500 {
+		name := fmt.Sprintf("%s-%03d", strings.Repeat("s", 96), i)
+		o.Spec.Sources = append(o.Spec.Sources, v1alpha1.Source{Kind: v1alpha1.SourceSecret, Name: name})
+		o.Status.Sources = append(o.Status.Sources, v1alpha1.SourceStatus{Kind: v1alpha1.SourceSecret, Name: name, Present: new(false)})
+	}
+	cells := convert(t, o, &metav1.TableOptions{}).Rows[0].Cells
+	for _, i := range []int{8, 9} { // Uses and Missing
+		if got := cells[i].(string); len(got) > maxCell+32 || !strings.HasSuffix(got, "-003, 496 more") {
+			t.Errorf("%s = %s", columns[i].Name, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package configdependency
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,20 @@ func TestRenderSource_ByObject(t *testing.T) {
 	want := []v1alpha1.Usage{{Type: v1alpha1.UsageObject, Path: ".spec.db.secretRef", Keys: []string{"password"}, Optional: true}}
 	if diff := cmp.Diff(want, got.Usages); diff != "" {
 		t.Errorf("usages (-want +got):\n%s", diff)
+	}
+}
+
+// The limit is one of JSON, in which some characters take six bytes: responses take turns by their size.
+func TestSizeOfUse(t *testing.T) {
+	for _, text := range []string{"plain", "<>&", `"\`, "\x00\n\t", "é€"} {
+		use := &dependency.Use{Type: dependency.Env, Env: text, Prefix: text, MountPath: text}
+		raw, err := json.Marshal(v1alpha1.Usage{Type: v1alpha1.UsageType(use.Type), Env: text, Prefix: text, MountPath: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sizeOfUse(use); got < len(raw) {
+			t.Errorf("size = %d of %s, which has %d bytes", got, raw, len(raw))
+		}
 	}
 }
 

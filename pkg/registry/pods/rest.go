@@ -20,6 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/registry/response"
 	"github.com/configdep/configdep/pkg/registry/view"
 )
 
@@ -82,6 +83,15 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	}
 	ref := found.Spec.WorkloadRef
 	key := r.Kinds.Key(ref.APIVersion, ref.Kind, found.Namespace, ref.Name)
+	var size int
+	r.Index.Read(func(now decide.Evaluator) {
+		if w := now.Graph.Workload(key); w != nil {
+			size = r.size(now, w)
+		}
+	})
+	if err := response.Take(ctx, size); err != nil {
+		return nil, err
+	}
 	var out *v1alpha1.ConfigDependencyPods
 	synced := r.Index.Read(func(now decide.Evaluator) {
 		if w := now.Graph.Workload(key); w != nil && w.UID == ref.UID {
@@ -99,6 +109,20 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	out.ObjectMeta = metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name, UID: found.UID}
 	out.WorkloadRef = ref
 	return out, nil
+}
+
+// size returns how many bytes the answer for a workload has at most.
+func (r *REST) size(now decide.Evaluator, w *dependency.Workload) int {
+	const perPod, perContainer, perSource = 512, 512, 384
+	var pods, containers, sources, names int
+	now.Graph.PodsOf(w, func(p *dependency.Pod) bool {
+		pods, containers = pods+1, containers+len(p.Containers)
+		return pods < r.maxPods
+	})
+	for _, s := range now.Evaluate(w).Sources {
+		sources, names = sources+perSource+2*len(s.Name), names+len(s.Name)+len(`"SecretProviderClass/",`)
+	}
+	return pods*perPod + min(containers*perContainer, maxContainerBytes) + min(containers*sources, maxSourceBytes) + min(pods*names, maxStaleSourceBytes)
 }
 
 // render returns what is known about the pods of a workload. It ends early once the context is done.

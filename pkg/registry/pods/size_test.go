@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -119,6 +121,23 @@ func TestGet_BudgetOfEachPart(t *testing.T) {
 		if got := strings.ReplaceAll(table.Rows[1].Cells[6].(string), strings.Repeat("s", 200), "s"); got != tt.row {
 			t.Errorf("%s: the row has %q, want %q", name, got, tt.row)
 		}
+	}
+}
+
+// Responses take turns by what they have at most, before they are made.
+func TestREST_Size(t *testing.T) {
+	for name, w := range map[string]*world{"few of everything": crowded(t, 2, 1, 2), "many sources": crowded(t, 3, 20, 250), "many containers": crowded(t, 50, 100, 1)} {
+		raw, err := json.Marshal(w.get(t, "statefulset.web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.REST.Index.Read(func(now decide.Evaluator) {
+			now.Graph.EachWorkload(func(o *dependency.Workload) {
+				if got := w.size(now, o); got < len(raw) || got > 3*len(raw) {
+					t.Errorf("%s: size = %d, and the answer has %d bytes", name, got, len(raw))
+				}
+			})
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ package view
 
 import (
 	"context"
+	"reflect"
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/configdep/configdep/pkg/registry/response"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
@@ -65,6 +67,9 @@ func (r *REST[K, O, P]) Get(ctx context.Context, name string, options *metav1.Ge
 	if err != nil {
 		return nil, err
 	}
+	if err := response.Take(ctx, r.view.renderer.Size(found, nil)); err != nil {
+		return nil, err
+	}
 	out := *found // encoding sets the type of the copy
 	return P(&out), nil
 }
@@ -79,6 +84,17 @@ func (r *REST[K, O, P]) List(ctx context.Context, options *metainternalversion.L
 	if err != nil {
 		return nil, err
 	}
+	size, pageBytes, largest := rowSize[P], response.PageBytes, 0 // of Metadata
+	switch response.FormatOf(ctx) {
+	case response.Streamed: // one by one, from copies that share what they refer to
+		pageBytes = 0
+		size = func(o P) int {
+			largest = max(largest, r.view.renderer.Size(o, nil))
+			return int(reflect.TypeFor[O]().Size())
+		}
+	case response.Objects:
+		size = func(o P) int { return rowSize(o) + r.view.renderer.Size(o, nil) }
+	}
 	list, err := r.view.cache.List(ctx, watchcache.ListOptions[P]{
 		Namespace:            genericapirequest.NamespaceValue(ctx),
 		Name:                 match.name,
@@ -87,8 +103,13 @@ func (r *REST[K, O, P]) List(ctx context.Context, options *metainternalversion.L
 		ResourceVersionMatch: options.ResourceVersionMatch,
 		Limit:                options.Limit,
 		Continue:             options.Continue,
+		Size:                 size,
+		PageBytes:            pageBytes,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := response.Take(ctx, list.Bytes+largest); err != nil {
 		return nil, err
 	}
 	items := make([]O, len(list.Items))
@@ -96,6 +117,16 @@ func (r *REST[K, O, P]) List(ctx context.Context, options *metainternalversion.L
 		items[i] = *o
 	}
 	return r.resource.NewList(metav1.ListMeta{ResourceVersion: list.ResourceVersion, Continue: list.Continue, RemainingItemCount: list.Remaining}, items), nil
+}
+
+// rowSize returns the size of an object in a table, without what it shows, in bytes.
+func rowSize[P metav1.Object](o P) int {
+	const others = 1 << 10
+	n := others + len(o.GetNamespace()) + 2*len(o.GetName())
+	for key, value := range o.GetLabels() {
+		n += len(key) + len(value) + len(`"":"",`)
+	}
+	return n
 }
 
 // Watch sends what happens to the objects that a list with the same options returns.

@@ -24,6 +24,10 @@ type ListOptions[T Object] struct {
 	ResourceVersionMatch metav1.ResourceVersionMatch
 	Limit                int64
 	Continue             string
+	// Size returns about how many bytes an object has in the answer; nil: it is not asked. If PageBytes is not 0, a page ends once it has
+	// so many, although more objects are within the limit.
+	Size      func(T) int
+	PageBytes int
 }
 
 // List is the answer to a list. The objects are those of the cache and must not be
@@ -34,6 +38,8 @@ type List[T Object] struct {
 	Continue        string
 	// Remaining is the number of objects beyond the limit; nil when it is not known.
 	Remaining *int64
+	// Bytes is the sum of the sizes of the objects.
+	Bytes int
 }
 
 // freshness is how long a request waits for a version that has not been seen yet, as the
@@ -118,7 +124,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	var more int64
 	last := ""
 	ascend(objects, within, r.after, func(object T) bool {
-		if o.Limit > 0 && int64(len(out.Items)) == o.Limit {
+		if o.Limit > 0 && (int64(len(out.Items)) == o.Limit || o.PageBytes > 0 && out.Bytes >= o.PageBytes) {
 			more++
 			return o.Matches == nil // then the rest is counted
 		}
@@ -131,6 +137,9 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 			}
 		}
 		out.Items = append(out.Items, object)
+		if o.Size != nil {
+			out.Bytes += o.Size(object)
+		}
 		last = c.Key(object)
 		return true
 	})

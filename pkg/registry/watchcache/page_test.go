@@ -31,6 +31,31 @@ func follow(t *testing.T, o ListOptions[*configMap], next func(page int) *Cache[
 	return nil, nil
 }
 
+// Pages of large objects are shorter than the client allows, and each has one object at least.
+func TestPagesHaveABoundOfBytes(t *testing.T) {
+	c := syncedCache(here, "a/1", "a/2", "a/3", "a/4", "a/5")
+	sizes := map[string]int{"a/1": 5, "a/2": 5, "a/3": 50, "a/4": 1, "a/5": 1}
+	o := ListOptions[*configMap]{Limit: 4, Size: func(m *configMap) int { return sizes[c.Key(m)] }, PageBytes: 10}
+	var pages []string
+	for {
+		l := list(t, c, o)
+		pages = append(pages, fmt.Sprint(len(l.Items), " of ", l.Bytes, " bytes"))
+		if o.Continue = l.Continue; o.Continue == "" {
+			break
+		}
+		if pages[0] == pages[len(pages)-1] && *l.Remaining != 3 {
+			t.Errorf("%d objects remain after the first page, want 3", *l.Remaining)
+		}
+	}
+	if diff := gocmp.Diff([]string{"2 of 10 bytes", "1 of 50 bytes", "2 of 2 bytes"}, pages); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	o.Limit = 0 // the client wants all at once
+	if l := list(t, c, o); len(l.Items) != 5 || l.Bytes != 62 {
+		t.Errorf("without a limit: %d objects of %d bytes", len(l.Items), l.Bytes)
+	}
+}
+
 // The pages of a list are what there was when the first was read, whether or not the
 // watermark has moved in between. Their version belongs to no replica: a client that has got
 // some of them elsewhere must not be told that it knows exactly what this replica had.
