@@ -33,7 +33,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) {
 		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
 	}))
 }
@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 func TestHostile(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
 		Args: []string{"--shutdown-delay-duration=0s", "--max-watches-per-user=200"}, // without the race detector, which uses more memory
+		Env:  []string{"GOMEMLIMIT=1843MiB"},                                         // nine tenths of the limit of the manifests
 	})
 	if err != nil {
 		t.Fatal(err)
