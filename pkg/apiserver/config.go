@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -20,6 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver/plainhttp"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/response"
 	"github.com/configdep/configdep/pkg/sharedsecret"
@@ -182,6 +184,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		return nil, err
 	}
 	c.Workloads.Kinds = c.Scope.Kinds
+	c.Workloads.WithoutJobs = slices.Contains(c.Scope.IgnoredWorkloads, kind.Job)
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
 	c.notifications, err = newNotifications(o.Destinations())
 	return c, err

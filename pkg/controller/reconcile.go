@@ -198,7 +198,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 	}
 	var data []byte
 	by := s.policy.RestartsBy(w)
-	next, err := strategy.Of(by).Begin(ctx, c.Client, &strategy.Beginning{Workload: w, Present: s.present, Pods: s.pods, TryRecord: func(ctx context.Context) error {
+	next, err := strategy.Of(by).Begin(ctx, c.Client, &strategy.Beginning{Workload: w, Present: s.present, TryRecord: func(ctx context.Context) error {
 		data, err := c.restartPatch(s, w, &restart)
 		if err == nil {
 			_, err = workload.Patch(ctx, c.Client, w.WorkloadKey, data, []string{metav1.DryRunAll})

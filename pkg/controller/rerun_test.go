@@ -38,10 +38,12 @@ func rerunning(t *testing.T) (*Controller, *collected, *testingclock.FakeClock, 
 	cron := &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", UID: "u", ResourceVersion: "7"},
 		Spec:       batchv1.CronJobSpec{ConcurrencyPolicy: batchv1.ForbidConcurrent},
-		Status:     batchv1.CronJobStatus{Active: []corev1.ObjectReference{{Name: "active"}}},
 	}
+	active := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "active", UID: "a", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "CronJob", Name: "report", UID: "u", Controller: new(true),
+	}}}}
 	sink, now := &collected{}, testingclock.NewFakeClock(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
-	c := New(Config{Client: workloadtest.Client(fake.NewClientset(cron)), Sink: sink, Clock: clock.WithTicker(now), Workers: 1})
+	c := New(Config{Client: workloadtest.Client(fake.NewClientset(cron, active)), Sink: sink, Clock: clock.WithTicker(now), Workers: 1})
 	c.serve(nil)
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: "CronJob", Namespace: "shop", Name: "report"}, UID: "u", ResourceVersion: "7"}
 	w.Traits = dependency.Traits{Rollable: true, Recurring: true, Reruns: true}

@@ -48,9 +48,14 @@ func (rerun) Begin(ctx context.Context, client workload.Client, b *Beginning) (N
 	if started, err := isRun(ctx, jobs, name, of); err != nil || started {
 		return Next{}, err
 	}
-	// Kubernetes counts the former alone, which are not those that have been created from the CronJob otherwise.
-	if !kind.MayRunTwice(of) && (len(of.Status.Active) > 0 || len(b.Pods) > 0) {
-		return Next{After: pause, Waits: "a run is active, and the concurrencyPolicy is not Allow"}, nil
+	if !kind.MayRunTwice(of) {
+		active, err := workload.Active(ctx, client, b.Workload)
+		if err != nil {
+			return Next{}, fmt.Errorf("looking for the active Jobs of CronJob %s/%s: %w", b.Namespace, b.Name, err)
+		}
+		if len(active) > 0 {
+			return Next{After: pause, Waits: "a run is active, and the concurrencyPolicy is not Allow"}, nil
+		}
 	}
 	// If the record were refused after the Job is created, the Job would be created again once it has finished and been removed.
 	if b.TryRecord != nil {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
 )
 
@@ -46,24 +45,26 @@ func TestRerun_StartsARun(t *testing.T) {
 	want := runs(name, batchv1.JobStatus{})
 	want.Labels, want.Annotations = map[string]string{"app": "report"}, map[string]string{"note": "x", "cronjob.kubernetes.io/instantiate": "manual"}
 	want.Spec = cron.Spec.JobTemplate.Spec
-	active := func(o *batchv1.CronJob) { o.Status.Active = []corev1.ObjectReference{{Name: "other"}} }
+	finished := func(t batchv1.JobConditionType) batchv1.JobStatus {
+		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: t, Status: corev1.ConditionTrue}}}
+	}
 	waits := Next{After: pause, Waits: "a run is active, and the concurrencyPolicy is not Allow"}
 	for what, tt := range map[string]struct {
 		policy  batchv1.ConcurrencyPolicy
 		jobs    []runtime.Object
-		pods    []*dependency.Pod
 		change  func(*batchv1.CronJob)
 		started bool
 		next    Next
 		err     string
 	}{
 		"none is active":                     {started: true},
-		"one is active":                      {change: active, started: true},
-		"Allow, one is active":               {policy: batchv1.AllowConcurrent, change: active, started: true},
+		"one is active":                      {jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, started: true},
+		"Allow, one is active":               {policy: batchv1.AllowConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, started: true},
 		"Forbid, none is active":             {policy: batchv1.ForbidConcurrent, started: true},
-		"Forbid, one is active":              {policy: batchv1.ForbidConcurrent, change: active, next: waits},
-		"Forbid, pods of one run":            {policy: batchv1.ForbidConcurrent, pods: []*dependency.Pod{{}}, next: waits},
-		"Replace, one is active":             {policy: batchv1.ReplaceConcurrent, change: active, next: waits},
+		"Forbid, one is active":              {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, next: waits},
+		"Replace, one is active":             {policy: batchv1.ReplaceConcurrent, jobs: []runtime.Object{runs("other", batchv1.JobStatus{})}, next: waits},
+		"Forbid, one has completed":          {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", finished(batchv1.JobComplete))}, started: true},
+		"Forbid, one has failed":             {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs("other", finished(batchv1.JobFailed))}, started: true},
 		"it exists":                          {jobs: []runtime.Object{runs(name, batchv1.JobStatus{})}},
 		"Forbid, it exists and is active":    {policy: batchv1.ForbidConcurrent, jobs: []runtime.Object{runs(name, batchv1.JobStatus{})}},
 		"another Job has the name":           {jobs: []runtime.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: name}}}, err: "exists, and is not of CronJob report"},
@@ -78,7 +79,7 @@ func TestRerun_StartsARun(t *testing.T) {
 				tt.change(live)
 			}
 			a := newJobsAPI(t, append(tt.jobs, live)...)
-			next, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(cron), Present: present, Pods: tt.pods})
+			next, err := Of(record.Rerun).Begin(t.Context(), a.Client, &Beginning{Workload: a.read(cron), Present: present})
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) || next != tt.next {
 				t.Errorf("next = %+v, %v, want %+v, %q", next, err, tt.next, tt.err)
 			}

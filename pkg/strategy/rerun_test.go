@@ -670,6 +670,7 @@ func TestRerun_ReadsFail(t *testing.T) {
 	}{
 		"of the CronJob":             {"get", "cronjobs", "report", begin},
 		"of its Job":                 {"get", "jobs", started, begin},
+		"of its active Jobs":         {"list", "jobs", "", begin},
 		"of the Job":                 {"get", "jobs", "seed", from(seed())},
 		"of the copy":                {"get", "jobs", copyName, from(seed())},
 		"of the copy, by itself":     {"get", "jobs", copyName, from(complete)},

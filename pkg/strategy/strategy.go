@@ -49,8 +49,6 @@ type Beginning struct {
 
 	// Present is the record of the current content.
 	Present record.Record
-	// Pods are those of the workload, as the index knows them.
-	Pods []*dependency.Pod
 	// TryRecord tries the patch that begins the restart, as a dry run, for what must not be done if that is refused; nil: it
 	// is not tried.
 	TryRecord func(context.Context) error

@@ -26,16 +26,14 @@ type Client struct {
 	Objects
 	// Kinds are the kinds of workloads.
 	Kinds kind.Table
+	// WithoutJobs: the server may not list Jobs. The active runs of a CronJob are then those that its status names.
+	WithoutJobs bool
 }
 
 // Key returns the key of the workload that a reference names.
 func (c Client) Key(apiVersion, kind, namespace, name string) dependency.WorkloadKey {
 	return c.Kinds.Key(apiVersion, kind, namespace, name)
 }
-
-// byName returns a field selector. Single CronJobs, Jobs and Pods are listed by name: the server is authorized to list them, for its
-// index, and then needs no right to get them.
-func byName(name string) string { return "metadata.name=" + name }
 
 // Objects reads and patches workloads. It returns the errors of the API server.
 type Objects interface {

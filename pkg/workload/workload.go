@@ -1,7 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload reads and patches live workloads. It serves callers that cannot use the index, because it may lag behind.
+// Package workload reads and patches live workloads, and finds the active runs of CronJobs. It serves
+// callers that cannot use the index, because it may lag behind.
 package workload
 
 import (

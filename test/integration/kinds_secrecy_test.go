@@ -104,7 +104,7 @@ func TestFields_AreNotKept(t *testing.T) {
 	p.write("Secret/bucket", "key", "plain", "info", `{"id":"x"}`, "text", "plain")
 	shown = p.shown(d, newer(shown), recorded)
 	for i := range 8 {
-		p.write("Secret/bucket", "text", strings.Repeat(fmt.Sprintf("%07d ", i), 900<<10/8))
+		p.write("Secret/bucket", "text", strings.Repeat(fmt.Sprintf("%07d ", i), 400<<10/8))
 		shown = p.shown(d, newer(shown), recorded)
 	}
 	ask()
