@@ -310,11 +310,15 @@ func (e *Evaluation) restartedAt(entry *record.Entry) time.Time {
 }
 
 // isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what
-// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read; but a DaemonSet can have pods where it should have none.
+// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read; but a DaemonSet can have pods where it should have none,
+// and keeps pods of an earlier template that is the current one again.
 func (e *Evaluation) isExcused(j *judge.Judge, p *dependency.Pod) bool {
 	w := e.Workload
-	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash) ||
-		j.IsOlder(p) && w.Rollout.Phase == dependency.RolloutComplete && !w.PerNode
+	complete := w.Rollout.Phase == dependency.RolloutComplete
+	if complete && w.PerNode {
+		return false
+	}
+	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash) || j.IsOlder(p) && complete
 }
 
 // RestartHelps reports whether pods are known to run with old content, and are not about to be replaced anyway.

@@ -144,7 +144,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	names := ptr.Deref(set[recreatingAnnotation], "") // others restore what was removed
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last || ptr.Deref(set[hashAnnotation], last.hash) != last.hash)
-	if restarts && r.reload != nil && (rules.inPlace || customKinds[d.kind] != nil) {
+	if restarts && r.reload != nil && (rules.inPlace || customKinds[d.kind] != nil || d.mounts) {
 		o.adoptedAt[d.uid] = time.Now()
 	}
 	switch {
