@@ -272,7 +272,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		}
 	}
 	replaced := rules.inPlace || slices.ContainsFunc(d.pods, func(p *pod) bool { return p.identity == d.template.identity() })
-	if known && replaced {
+	if known && replaced && !older {
 		o.fail("%s is restarted again because of the same doubts: %v", name, why.doubts)
 	}
 	s.why[d.slot] = reason{}
