@@ -44,7 +44,7 @@ units := ./pkg/... ./cmd/... ./hack/... ./test/simulation
 integration = $(shell go list ./test/... | grep -vE '/test/(extended/|(simulation|e2e|node)$$)')
 extended := ./test/extended/...
 # Where goroutines share memory.
-concurrent := ./pkg/agent/... ./pkg/apiserver/... ./pkg/certificate ./pkg/controller ./pkg/follow ./pkg/ingest ./pkg/notify/... ./pkg/registry/... ./pkg/strategy
+concurrent := ./pkg/agent/... ./pkg/apiserver/... ./pkg/certificate ./pkg/controller ./pkg/follow ./pkg/ingest ./pkg/listener ./pkg/notify/... ./pkg/registry/... ./pkg/strategy
 
 ##@ Use
 
