@@ -30,7 +30,10 @@ func (f *fakeAgent) Health() []source.Health { return f.health }
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-func get(t *testing.T, a Agent, path string) (int, string) { return getNames(t, a, true, path) }
+func get(t *testing.T, a Agent, path string) (int, string) {
+	t.Helper()
+	return getNames(t, a, true, path)
+}
 
 func getNames(t *testing.T, a Agent, names bool, path string) (int, string) {
 	t.Helper()

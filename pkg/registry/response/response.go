@@ -42,11 +42,11 @@ const (
 type Format int
 
 const (
-	// Streamed: as JSON, a list object by object.
+	// Streamed is JSON, a list object by object.
 	Streamed Format = iota
-	// Metadata: as a table, or as metadata, without the objects.
+	// Metadata is a table, or metadata, without the objects.
 	Metadata
-	// Objects: as a table with the objects.
+	// Objects is a table with the objects.
 	Objects
 )
 

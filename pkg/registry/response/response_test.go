@@ -232,7 +232,7 @@ func TestTake_EndsWithTheRequest(t *testing.T) {
 			go do(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			synctest.Wait()
 		}
-		time.Sleep(2 * maxWait)
+		<-time.After(2 * maxWait)
 		if diff := cmp.Diff([]string{"TooManyRequests"}, errs); diff != "" {
 			t.Errorf("errors (-want +got):\n%s", diff)
 		}
