@@ -34,7 +34,7 @@ func TestKept_ByHelm(t *testing.T) {
 	r := newRelease(t, install.Name, "")
 	r.helm(t, "install")
 	r.start(t)
-	r.available(t)
+	available(t)
 	before, values := awaitKept(t, len(keeping)), r.values
 	again(t, before, func(round string, args []string) {
 		r.values = append(slices.Clone(values), "commonAnnotations.round="+round)
@@ -51,7 +51,7 @@ func TestKept_ByHelm(t *testing.T) {
 	r.values = values
 	r.helm(t, "install")
 	r.start(t)
-	r.available(t)
+	available(t)
 	checkKept(t, before)
 	r.uninstall(t, 2)
 	r.remove(t)

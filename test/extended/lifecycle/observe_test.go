@@ -32,7 +32,7 @@ func TestObserve(t *testing.T) {
 		t.Errorf("the output of helm does not say that nothing is restarted:\n%s", out)
 	}
 	observer := r.start(t)
-	r.available(t)
+	available(t)
 
 	settle := map[string]string{"reloader.stakater.com/auto": "true", policy.SettleAnnotation: "10s"}
 	w := newWeb(t, "shop", settle)

@@ -70,11 +70,9 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s: %d", c.Verb, c.resource(), c.ObjectRef.APIGroup, c.ObjectRef.Namespace, c.ObjectRef.Name, c.ResponseStatus.Code)
 }
 
-// needs reports whether a rule grants the permission for a call. A patch that creates the object, an apply, needs the
-// permission to create it, too.
+// needs reports whether a rule grants the permission for a call.
 func (c *call) needs(r *rbacv1.PolicyRule) bool {
-	created := c.Verb == "patch" && c.ResponseStatus.Code == 201 && slices.Contains(r.Verbs, "create")
-	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && (slices.Contains(r.Verbs, c.Verb) || created) &&
+	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && slices.Contains(r.Verbs, c.Verb) &&
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, c.ObjectRef.Name))
 }
 
