@@ -34,12 +34,12 @@ const (
 
 // The images, by the names that the chart and the documents use.
 const (
-	serverImage = "docker.io/configdep/configdep-apiserver"
+	serverImage = "ghcr.io/configdep/configdep"
 	agentImage  = "ghcr.io/configdep/configdep-agent:v0.1.0"
 )
 
 // The versions of the server: the first is what the chart installs by default, the second is upgraded to.
-var versions = []string{"latest", "next"}
+var versions = []string{"unreleased", "next"}
 
 // All tests share these.
 var (
