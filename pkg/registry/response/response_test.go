@@ -219,10 +219,10 @@ func TestTake_SlowClients(t *testing.T) {
 // What waits for its turn ends with the request.
 func TestTake_EndsWithTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs []string
+		errs := make(chan string, 2)
 		do := limited(func(r *http.Request) {
 			if err := Take(r.Context(), allLarge); err != nil {
-				errs = append(errs, string(apierrors.ReasonForError(err)))
+				errs <- string(apierrors.ReasonForError(err))
 			}
 			<-r.Context().Done()
 		})
@@ -233,7 +233,13 @@ func TestTake_EndsWithTheRequest(t *testing.T) {
 			synctest.Wait()
 		}
 		<-time.After(2 * maxWait)
-		if diff := cmp.Diff([]string{"TooManyRequests"}, errs); diff != "" {
+		synctest.Wait()
+		close(errs)
+		var got []string
+		for reason := range errs {
+			got = append(got, reason)
+		}
+		if diff := cmp.Diff([]string{"TooManyRequests"}, got); diff != "" {
 			t.Errorf("errors (-want +got):\n%s", diff)
 		}
 	})
