@@ -47,7 +47,7 @@ func verify(c Content, bundle string, now time.Time) error {
 	return err
 }
 
-// From each state of the Secret, whoever has written it, the next one follows.
+// Any client may write the Secret: each state of it has a next one.
 func TestNext(t *testing.T) {
 	const caDue = 1217 * day
 	first := next(t, usual, Content{}, start)

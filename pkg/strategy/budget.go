@@ -16,19 +16,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Budgets is locked while it is decided by a PodDisruptionBudget whether a pod is told to restart in place, so that two workloads do not
-// both use what one allows, and only one of them needs memory for pages of objects. Between two decisions, nothing has to be remembered,
-// because each one reads which pods have been told.
-type Budgets struct{ sync.Mutex }
+// Budgets are the PodDisruptionBudgets by which it is being decided whether a pod may be told to restart in place: of each, by one workload
+// at a time. Its zero value has none. Between two decisions, nothing has to be remembered, because each one reads which pods have been told.
+type Budgets struct {
+	mu    sync.Mutex
+	taken map[types.UID]bool // not more than there are workers
+}
 
-// pageSize is how many objects are read at a time. Each may have 1.5 MiB, and more when it is decoded.
-const pageSize = 16
+// take reports whether no other workload has taken a budget. It then must be released.
+func (b *Budgets) take(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken[uid] {
+		return false
+	}
+	if b.taken == nil {
+		b.taken = map[types.UID]bool{}
+	}
+	b.taken[uid] = true
+	return true
+}
+
+func (b *Budgets) release(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.taken, uid)
+}
 
 // budget is the PodDisruptionBudget of a pod. The zero value has no name: there is none.
 type budget struct {
@@ -41,31 +61,25 @@ type budget struct {
 // budgetOf returns the PodDisruptionBudget of a pod.
 func budgetOf(ctx context.Context, client workload.Client, p *dependency.Pod) (b budget, err error) {
 	var of labels.Set // of the pod, which are not kept; nil: they have not been read, because there was no budget
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := client.PolicyV1().PodDisruptionBudgets(p.Namespace).List(ctx, options)
-		if err != nil {
-			return budget{}, err
-		}
-		if len(page.Items) > 0 && of == nil {
+	budgets := client.PolicyV1().PodDisruptionBudgets(p.Namespace)
+	items := func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items }
+	err = workload.Each(ctx, metav1.ListOptions{}, budgets.List, items, func(found *policyv1.PodDisruptionBudget) (bool, error) {
+		if of == nil {
 			if of, err = labelsOf(ctx, client, p); err != nil {
-				return budget{}, err
+				return false, err
 			}
 		}
-		for i := range page.Items {
-			selector, err := metav1.LabelSelectorAsSelector(page.Items[i].Spec.Selector)
-			switch {
-			case err != nil || !selector.Matches(of):
-			case b.selector == nil:
-				b.PodDisruptionBudget, b.selector = page.Items[i], selector
-			case b.other == "":
-				b.other = page.Items[i].Name
-			}
+		selector, err := metav1.LabelSelectorAsSelector(found.Spec.Selector)
+		switch {
+		case err != nil || !selector.Matches(of):
+		case b.selector == nil:
+			b.PodDisruptionBudget, b.selector = *found, selector
+		default:
+			b.other = found.Name
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return b, nil
-		}
-	}
+		return b.other == "", nil
+	})
+	return b, err
 }
 
 // labelsOf returns the labels of a pod; if it is gone, there are none.
@@ -108,29 +122,17 @@ func (b *budget) protects(ctx context.Context, client workload.Client, r *Restar
 // evicted, or have been told to restart in place. Each workload has told one at most, but several may share the budget. It stops once enough
 // pods are left.
 func (b *budget) count(ctx context.Context, client workload.Client, r *Restart, apart *dependency.Pod) (healthy, leave int32, err error) {
-	options := metav1.ListOptions{LabelSelector: b.selector.String(), Limit: pageSize}
-	for {
-		page, err := client.CoreV1().Pods(b.Namespace).List(ctx, options)
-		if err != nil {
-			return 0, 0, err
-		}
-		for i := range page.Items {
-			p := &page.Items[i]
-			if p.DeletionTimestamp != nil || !slices.ContainsFunc(p.Status.Conditions, isReadyCondition) {
-				continue
-			}
+	options, pods := metav1.ListOptions{LabelSelector: b.selector.String()}, client.CoreV1().Pods(b.Namespace)
+	err = workload.Each(ctx, options, pods.List, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p *corev1.Pod) (bool, error) {
+		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, isReadyCondition) {
 			healthy++
 			if _, evicted := b.Status.DisruptedPods[p.Name]; evicted || p.UID != apart.UID && r.mayRestart(p) {
 				leave++
 			}
-			if healthy-leave > b.Status.DesiredHealthy { // no other pod makes it less
-				return healthy, leave, nil
-			}
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return healthy, leave, nil
-		}
-	}
+		return healthy-leave <= b.Status.DesiredHealthy, nil // no other pod makes it less
+	})
+	return healthy, leave, err
 }
 
 func isReadyCondition(c corev1.PodCondition) bool {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/workload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -55,13 +56,30 @@ func TestBudgetOf_ReadsAllPages(t *testing.T) {
 	}
 }
 
+// Two workers do not decide by the same budget at the same time.
+func TestBudgets_AreTakenByOneWorkload(t *testing.T) {
+	var b Budgets
+	if !b.take("a") || !b.take("b") || b.take("a") {
+		t.Error("a budget can be taken twice, or not once")
+	}
+	b.release("a")
+	if !b.take("a") || b.take("b") {
+		t.Error("a budget that was released cannot be taken, or another one can")
+	}
+	b.release("a")
+	b.release("b")
+	if len(b.taken) > 0 {
+		t.Errorf("%v are kept", b.taken)
+	}
+}
+
 // All pods of a budget are counted, in pages, and those that are ready and stay have to be enough.
 func TestBudget_CountsAllPages(t *testing.T) {
 	client := fake.NewClientset()
 	failed := error(nil)
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		options := a.(clienttesting.ListActionImpl).ListOptions
-		if options.LabelSelector != "app=web" || options.Limit != pageSize {
+		if options.LabelSelector != "app=web" || options.Limit != workload.PageSize {
 			t.Errorf("options = %+v", options)
 		}
 		ready := func(name string, edit func(*corev1.Pod)) corev1.Pod {

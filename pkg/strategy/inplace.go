@@ -79,11 +79,15 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 		waits, why, after := pods.tooFew(r, dead), "", pods.after()
 		if waits == "" {
 			after = pause
-			r.Budgets.Lock()
-			defer r.Budgets.Unlock()
 			b, err := budgetOf(ctx, client, p)
 			if err != nil {
 				return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
+			}
+			if b.UID != "" {
+				if !r.Budgets.take(b.UID) {
+					return Next{After: time.Second}, nil
+				}
+				defer r.Budgets.release(b.UID)
 			}
 			if waits, why, err = b.protects(ctx, client, r, p); err != nil {
 				return Next{}, fmt.Errorf("listing the pods of PodDisruptionBudget %s/%s: %w", r.Namespace, b.Name, err)

@@ -16,12 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-const (
-	// pageSize is how many objects are read at a time. Each may have 1.5 MiB, and more when it is decoded.
-	pageSize = 16
-	// maxRuns limits the runs of a CronJob that are returned.
-	maxRuns = 100
-)
+// maxRuns limits the runs of a CronJob that are returned.
+const maxRuns = 100
 
 // Active returns the UIDs of the Jobs of a CronJob that have not finished, at most maxRuns. See Client.WithoutJobs.
 func Active(ctx context.Context, client Client, w *dependency.Workload) ([]types.UID, error) {
@@ -43,10 +39,11 @@ func hasFinished(j *batchv1.Job) bool {
 // activeJobs returns the Jobs of a CronJob that have not finished.
 func activeJobs(ctx context.Context, client Client, w *dependency.Workload) (active []types.UID, err error) {
 	jobs := client.BatchV1().Jobs(w.Namespace)
-	err = each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) {
-		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && !hasFinished(j) && len(active) < maxRuns {
+	err = Each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) (bool, error) {
+		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && !hasFinished(j) {
 			active = append(active, j.UID)
 		}
+		return len(active) < maxRuns, nil
 	})
 	return active, err
 }
@@ -71,23 +68,3 @@ func jobsInStatus(ctx context.Context, client Client, w *dependency.Workload) (a
 // byName returns a field selector. Single CronJobs, ReplicaSets, Jobs and Pods are listed by name: the
 // server is authorized to list them, for its index, and then needs no right to get them.
 func byName(name string) string { return "metadata.name=" + name }
-
-// each lists objects in pages, and calls f for each.
-func each[T any, L interface{ GetContinue() string }](
-	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, f func(*T),
-) error {
-	options.Limit = pageSize
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return err
-		}
-		all := items(page)
-		for i := range all {
-			f(&all[i])
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
-}

@@ -147,7 +147,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
-	case o.world.skews.wrong(r.pod.node()), v.Reason == judge.ReasonNodeClock && r.pod.containers[r.container].at.IsZero():
+	case (r.rules.inPlace || v.State == judge.Unknown) && o.world.skews.wrong(r.pod.node()), v.Reason == judge.ReasonNodeClock && r.pod.containers[r.container].at.IsZero():
 		o.tally["not applied, wrong clock of a node"]++
 	case r.m.borrows && v.Reason == judge.ReasonWrittenSinceStart: // the lender was away, so that nothing used the source
 		o.tally["not applied, changed while the lender was away"]++

@@ -66,12 +66,13 @@ func (l *watchLimit) handler(next http.Handler) http.Handler {
 
 // begin counts a watch, or returns why it must not begin.
 func (l *watchLimit) begin(owner string) (problem string) {
+	most := l.most()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owners[owner] >= l.mostOfOwner {
 		return fmt.Sprintf("too many watches of %s are open at this replica: at most %d are allowed (--max-watches-per-user)", owner, l.mostOfOwner)
 	}
-	if most := l.most(); l.open >= most {
+	if l.open >= most {
 		return fmt.Sprintf("too many watches are open at this replica: its memory limit allows %d", most)
 	}
 	if l.owners == nil {
