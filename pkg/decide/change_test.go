@@ -49,21 +49,16 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 		do     func(*world)
 		want   []string
 	}{
-		"content of a key that is read":       {do: password("2"), want: []string{db}},
-		"content of a key that is not read":   {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) }},
-		"a key that is not read is added":     {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) }},
-		"a key is added, and all are read":    {do: put("a", "1", "b", "1", "c", "1"), want: []string{settings}},
-		"a key is removed, and all are read":  {do: put("a", "1"), want: []string{settings}},
-		"metadata of a source":                {do: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) }},
-		"two sources":                         {do: both(password("2"), put("a", "2")), want: []string{settings}},
-		"a source that is not used":           {do: func(x *world) { x.set(secret("other", "a", "2")) }},
-		"an optional source is created":       {do: func(x *world) { x.set(secret("extra", "a", "1")) }, want: []string{extra}},
-		"an optional source, without content": {do: func(x *world) { x.set(secret("extra")) }},
-		"a key that no container sees": {do: func(x *world) {
-			with := configMap("settings", "a", "1", "b", "1")
-			with.BinaryData = map[string][]byte{"c": {1}}
-			x.set(with)
-		}},
+		"content of a key that is read":                   {do: password("2"), want: []string{db}},
+		"content of a key that is not read":               {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) }},
+		"a key that is not read is added":                 {do: func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) }},
+		"a key is added, and all are read":                {do: put("a", "1", "b", "1", "c", "1"), want: []string{settings}},
+		"a key is removed, and all are read":              {do: put("a", "1"), want: []string{settings}},
+		"metadata of a source":                            {do: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) }},
+		"two sources":                                     {do: both(password("2"), put("a", "2")), want: []string{settings}},
+		"a source that is not used":                       {do: func(x *world) { x.set(secret("other", "a", "2")) }},
+		"an optional source is created":                   {do: func(x *world) { x.set(secret("extra", "a", "1")) }, want: []string{extra}},
+		"an optional source, without content":             {do: func(x *world) { x.set(secret("extra")) }},
 		"deleted and created again with the same content": {do: both(func(x *world) { x.remove(dependency.ConfigMap, "settings") }, minute, put("a", "1", "b", "1"))},
 		"deleted and created again with other content":    {do: both(func(x *world) { x.remove(dependency.ConfigMap, "settings") }, minute, put("a", "2", "b", "1")), want: []string{settings}},
 

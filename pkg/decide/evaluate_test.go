@@ -5,11 +5,9 @@ package decide_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -40,23 +38,5 @@ func TestEvaluate_HashDoesNotDependOnThePlaceOfUse(t *testing.T) {
 	b.set(secret("db", "password", "1", "user", "v"))
 	if a.evaluate().Hash == b.evaluate().Hash {
 		t.Error("the hashes of different content are equal")
-	}
-}
-
-// TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment: the kubelet creates variables only from data, so
-// adding or removing a source with only binaryData restarts nothing.
-func TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
-	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"))
-	x.adopt()
-	with := configMap("settings", "a", "1")
-	with.BinaryData = map[string][]byte{"b": {1}}
-	x.set(with)
-	if d := x.act(); d.State != decide.InSync || d.Action == decide.RollOut {
-		t.Errorf("the source is created: decision = %v", outcomeOf(d))
-	}
-	x.set(configMap("settings", "a", "1"))
-	x.tick(time.Minute)
-	if d := x.decide(); d.Action == decide.RollOut || d.Stale {
-		t.Errorf("the source is deleted: decision = %v", outcomeOf(d))
 	}
 }

@@ -105,33 +105,8 @@ func onlyAnnotated(r *dependency.Reference) bool {
 	return len(r.Uses) == 1 && r.Uses[0].Type == dependency.Annotation
 }
 
-// scopeOf identifies the keys that count and how containers see them, so that a change of the
-// policy or the template is not mistaken for a change of content. Variables do not show the
-// binaryData of a ConfigMap, and files do.
+// scopeOf identifies the keys that count, so that a change of the policy or the template is not mistaken for a change of content.
 func scopeOf(r *dependency.Reference) string {
-	variables, files := *r, *r
-	variables.Uses, files.Uses = nil, nil
-	for _, u := range r.Uses {
-		switch {
-		case !u.Reads():
-		case r.Kind != dependency.ConfigMap, u.Type == dependency.Env, u.Type == dependency.EnvFrom:
-			variables.Uses = append(variables.Uses, u)
-		default:
-			files.Uses = append(files.Uses, u)
-		}
-	}
-	switch {
-	case len(files.Uses) == 0:
-		return keysOf(&variables)
-	case len(variables.Uses) == 0:
-		return "files-" + keysOf(&files)
-	default:
-		return keysOf(&variables) + "-files-" + keysOf(&files)
-	}
-}
-
-// keysOf identifies the keys that a reference reads.
-func keysOf(r *dependency.Reference) string {
 	keys, all := r.Keys()
 	if all {
 		return "*"

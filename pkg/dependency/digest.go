@@ -103,11 +103,11 @@ func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	}
 	b = appendString(b, string(r.Kind))
 	b = appendString(b, r.Name)
-	sight := r.sight()
-	if !sight.all {
-		return appendKeys(b, sight, source)
+	keys, all := r.Keys()
+	if all {
+		return appendAll(b, source)
 	}
-	return appendAll(b, sight, source)
+	return appendKeys(b, keys, source)
 }
 
 // ContentHash is a hash of the content that a workload consumes, given the result of
@@ -144,31 +144,28 @@ func (d *Digester) shown(purpose string, content []byte, names ...string) Digest
 	return m.digest(m.prefix, content)
 }
 
-// appendAll appends every key that is seen, and an end mark after the last.
-func appendAll(b []byte, sight *sight, source *Source) []byte {
+// appendAll appends every key, and an end mark after the last.
+func appendAll(b []byte, source *Source) []byte {
 	if source != nil {
 		b = slices.Grow(b, len(source.Keys)*(1+1+len("app.properties")+len(Digest{}))) // about
 		for i := range source.Keys {
 			k := &source.Keys[i]
-			if how := sight.sees(k); how != seenNot {
-				b = append(b, how)
-				b = appendString(b, k.Key)
-				b = append(b, k.Digest[:]...)
-			}
+			b = append(b, 1)
+			b = appendString(b, k.Key)
+			b = append(b, k.Digest[:]...)
 		}
 	}
-	return append(b, seenNot)
+	return append(b, 0)
 }
 
-func appendKeys(b []byte, sight *sight, source *Source) []byte {
-	b = binary.AppendUvarint(b, uint64(len(sight.keys)))
-	for _, key := range sight.keys {
+func appendKeys(b []byte, keys []string, source *Source) []byte {
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
 		b = appendString(b, key)
-		k := source.key(key)
-		how := sight.sees(k)
-		b = append(b, how)
-		if how != seenNot {
-			b = append(b, k.Digest[:]...)
+		if k := source.key(key); k == nil {
+			b = append(b, 0)
+		} else {
+			b = append(append(b, 1), k.Digest[:]...)
 		}
 	}
 	return b

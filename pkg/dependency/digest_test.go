@@ -125,17 +125,6 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 			c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
 			delete(c.Data, "b")
 		}, false},
-		"a value that a variable reads moves to binaryData, which variables cannot read": {
-			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
-			func(c *corev1.ConfigMap) {
-				c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
-				delete(c.Data, "b")
-			}, true,
-		},
-		"binaryData that only variables refer to": {
-			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
-			func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"d": []byte("4")} }, false,
-		},
 		"a source that is referred to but not read": {
 			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: Volume}, {Type: CSI}, {Type: VolumeSecret}, {Type: ImagePullSecret}}},
 			func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, false,

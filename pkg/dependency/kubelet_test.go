@@ -20,8 +20,8 @@ import (
 // world is the content of all sources.
 type world map[sourceID]*content
 
-// content is the content of one source. A Secret has no binaryData.
-type content struct{ data, binaryData map[string]string }
+// content is the content of one source.
+type content struct{ data map[string]string }
 
 // kubelet returns what the containers of a pod see of its sources, and whether they start. It follows the kubelet
 // of Kubernetes 1.37 as closely as possible: makeEnvironmentVariables and makeMounts in
@@ -130,7 +130,6 @@ func (k *kubeletModel) files(volume string, kind SourceKind, name string, items 
 		return
 	}
 	values := maps.Clone(source.data)
-	maps.Copy(values, source.binaryData)
 	payload := map[string]string{}
 	for _, item := range items {
 		value, found := values[item.Key]
@@ -230,7 +229,7 @@ func (c *content) source(d *Digester, id sourceID) *Source {
 	if id.kind == Secret {
 		return read(d, &corev1.Secret{ObjectMeta: meta, Data: bytesOf(c.data)})
 	}
-	return read(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data, BinaryData: bytesOf(c.binaryData)})
+	return read(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data})
 }
 
 var (
@@ -244,10 +243,10 @@ func randomWorld(r *rand.Rand) world {
 		if chance(r, 6) {
 			continue
 		}
-		c := &content{data: map[string]string{}, binaryData: map[string]string{}}
+		c := &content{data: map[string]string{}}
 		for _, key := range allKeys {
 			if !chance(r, 6) {
-				c.set(r, id.kind, key, pick(r, "", "x", "y"))
+				c.data[key] = pick(r, "", "x", "y")
 			}
 		}
 		w[id] = c
@@ -255,39 +254,24 @@ func randomWorld(r *rand.Rand) world {
 	return w
 }
 
-func (c *content) set(r *rand.Rand, kind SourceKind, key, value string) {
-	delete(c.data, key)
-	delete(c.binaryData, key)
-	if kind == ConfigMap && chance(r, 4) {
-		c.binaryData[key] = value
-	} else {
-		c.data[key] = value
-	}
-}
-
 // changedWorld returns a copy of w with changes to at most two keys or sources.
 func changedWorld(r *rand.Rand, w world) world {
 	out := world{}
 	for id, c := range w {
-		out[id] = &content{maps.Clone(c.data), maps.Clone(c.binaryData)}
+		out[id] = &content{maps.Clone(c.data)}
 	}
 	for range r.Intn(3) {
 		id := pick(r, allSources...)
 		c, key := out[id], pick(r, allKeys...)
 		switch {
 		case c == nil:
-			out[id] = &content{data: map[string]string{}, binaryData: map[string]string{}}
+			out[id] = &content{data: map[string]string{}}
 		case chance(r, 5):
 			delete(out, id)
 		case chance(r, 3):
 			delete(c.data, key)
-			delete(c.binaryData, key)
 		default:
-			value, text := c.data[key]
-			if !text {
-				value = c.binaryData[key]
-			}
-			c.set(r, id.kind, key, pick(r, value, "x", "y")) // may only move between data and binaryData
+			c.data[key] = pick(r, "x", "y")
 		}
 	}
 	return out
@@ -391,7 +375,7 @@ func show(t *testing.T, pod *corev1.PodSpec) string {
 func showWorld(w world) string {
 	var b strings.Builder
 	for id, c := range w {
-		fmt.Fprintf(&b, "%s/%s data %q binaryData %q; ", id.kind, id.name, c.data, c.binaryData)
+		fmt.Fprintf(&b, "%s/%s data %q; ", id.kind, id.name, c.data)
 	}
 	return b.String()
 }

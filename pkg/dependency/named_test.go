@@ -99,13 +99,13 @@ func TestReferences_NamedAreBounded(t *testing.T) {
 	}
 }
 
-// What a field names is content that the workload reads, binary data too.
+// What a field names is content that the workload reads.
 func TestReference_ByObjectReads(t *testing.T) {
 	references, _ := References([]Named{{Kind: Secret, Name: "db", Key: "password"}})
 	if keys, all := references[0].Keys(); len(keys) != 1 || all || !references[0].Reads() {
 		t.Errorf("keys = %v, all: %v", keys, all)
 	}
-	source := &Source{Keys: []KeyDigest{{Key: "password", Binary: true}}}
+	source := &Source{Keys: []KeyDigest{{Key: "password"}}}
 	if r := Resolve(&references[0], source); r.Missing {
 		t.Errorf("missing: %v", r.MissingKeys)
 	}

@@ -93,7 +93,7 @@ func (a *Arrival) from() time.Time {
 }
 
 func (k KeyDigest) same(other KeyDigest) bool {
-	return k.Key == other.Key && k.Digest == other.Digest && k.Binary == other.Binary && !k.Varied && !other.Varied
+	return k.Key == other.Key && k.Digest == other.Digest && !k.Varied && !other.Varied
 }
 
 // addPeriods returns the last periods. Values in the graph are immutable.

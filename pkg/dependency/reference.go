@@ -118,90 +118,25 @@ func (r *Reference) Mountable() bool {
 	})
 }
 
-// The ways in which the content of a key reaches the containers.
-const (
-	seenNot   byte = iota // or the key is absent
-	seen                  // by every use that names it
-	seenFiles             // as a file; the environments that name it too go without
-)
-
-// way is how uses that name a key show its content.
-type way struct{ file, environment bool }
-
-// sight tells how the content of keys reaches the containers.
+// sight tells which keys reach the containers. One of binaryData counts as any other, though the kubelet makes no variables of it: a change of one
+// restarts who reads the ConfigMap as variables in doubt.
 type sight struct {
-	reference *Reference
-	keys      []string // sorted
-	all       bool
-	// Of binary keys, once one is looked at: by the keys that uses name, and by the uses that read all.
-	ways  map[string]way
-	whole way
+	keys []string // sorted
+	all  bool
 }
 
-func (r *Reference) sight() *sight {
-	s := &sight{reference: r}
+func (r *Reference) sight() (s sight) {
 	s.keys, s.all = r.Keys()
 	return s
 }
 
-// sees tells how the content of a key, which may be nil, reaches the containers. The
-// kubelet makes environments only from data, and files from binaryData too.
-func (s *sight) sees(k *KeyDigest) byte {
-	if k == nil {
-		return seenNot
+// sees reports whether a key reaches the containers.
+func (s *sight) sees(key string) bool {
+	if s.all {
+		return true
 	}
-	if !s.all {
-		if _, found := slices.BinarySearch(s.keys, k.Key); !found {
-			return seenNot
-		}
-	}
-	if !k.Binary {
-		return seen
-	}
-	if s.ways == nil {
-		s.findWays()
-	}
-	w := s.ways[k.Key]
-	switch {
-	case !w.file && !s.whole.file:
-		return seenNot
-	case w.environment || s.whole.environment:
-		return seenFiles
-	default:
-		return seen
-	}
-}
-
-func (s *sight) findWays() {
-	s.ways = map[string]way{}
-	for i := range s.reference.Uses {
-		u := &s.reference.Uses[i]
-		if !u.Reads() {
-			continue
-		}
-		env := u.Type == Env || u.Type == EnvFrom
-		add := func(w way) way { return way{w.file || !env, w.environment || env} }
-		if u.Keys == nil {
-			s.whole = add(s.whole)
-		}
-		for _, key := range u.Keys {
-			s.ways[key] = add(s.ways[key])
-		}
-	}
-}
-
-// requiredByVariables returns the keys that environment variables require, so that pods cannot start
-// without them.
-func (r *Reference) requiredByVariables() map[string]bool {
-	keys := map[string]bool{}
-	for i := range r.Uses {
-		if u := &r.Uses[i]; u.Type == Env && !u.Optional {
-			for _, key := range u.Keys {
-				keys[key] = true
-			}
-		}
-	}
-	return keys
+	_, found := slices.BinarySearch(s.keys, key)
+	return found
 }
 
 // Keys are the keys whose content reaches a container, sorted, or all of them. A

@@ -55,13 +55,8 @@ func Resolve(r *Reference, source *Source) Resolution {
 		out.Missing = r.Kind.Observed() && !r.Optional()
 		return out
 	}
-	var variables map[string]bool
 	for _, key := range r.RequiredKeys {
-		k := source.key(key)
-		if k != nil && k.Binary && variables == nil {
-			variables = r.requiredByVariables()
-		}
-		if k == nil || k.Binary && variables[key] {
+		if !source.Has(key) {
 			out.MissingKeys = append(out.MissingKeys, key)
 		}
 	}

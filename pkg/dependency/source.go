@@ -55,7 +55,7 @@ type SourceMarks struct {
 func (s *Source) Shown(r *Reference) (names []string) {
 	sight := r.sight()
 	for i := range s.Keys {
-		if sight.sees(&s.Keys[i]) != seenNot {
+		if sight.sees(s.Keys[i].Key) {
 			names = append(names, s.Keys[i].Key)
 		}
 	}
@@ -66,7 +66,6 @@ func (s *Source) Shown(r *Reference) (names []string) {
 type KeyDigest struct {
 	Key    string
 	Digest Digest
-	Binary bool // the key is one of binaryData
 	// Varied: the key had several contents in the period, or was absent in a part of it.
 	Varied bool
 }

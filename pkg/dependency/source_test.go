@@ -26,7 +26,7 @@ func read(d *Digester, o metav1.Object) *Source {
 			keys = append(keys, KeyDigest{Key: key, Digest: d.digest([]byte(value))})
 		}
 		for key, value := range o.BinaryData {
-			keys = append(keys, KeyDigest{Key: key, Digest: d.digest(value), Binary: true})
+			keys = append(keys, KeyDigest{Key: key, Digest: d.digest(value)})
 		}
 		return NewSource(ConfigMap, &o.ObjectMeta, SourceMarks{}, keys)
 	case *corev1.Secret:
@@ -41,7 +41,7 @@ func read(d *Digester, o metav1.Object) *Source {
 func TestNewSource_SortsKeys(t *testing.T) {
 	created := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u", ResourceVersion: "7", CreationTimestamp: created}
-	a, b, c := KeyDigest{Key: "a"}, KeyDigest{Key: "b", Binary: true}, KeyDigest{Key: "c", Digest: Digest{1}}
+	a, b, c := KeyDigest{Key: "a"}, KeyDigest{Key: "b"}, KeyDigest{Key: "c", Digest: Digest{1}}
 	want := &Source{
 		SourceKey: SourceKey{Secret, "shop", "db"}, UID: "u", ResourceVersion: "7", Created: created, LastChanged: created,
 		SourceMarks: SourceMarks{Match: true}, Keys: []KeyDigest{a, b, c},
@@ -146,13 +146,11 @@ func TestResolve_NamesWhatIsMissing(t *testing.T) {
 		source    *Source
 		want      Resolution
 	}{
-		"everything exists":                               {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
-		"the source is absent":                            {required(file()), nil, Resolution{Missing: true}},
-		"an optional source is absent":                    {required(env(true, "a")), nil, Resolution{}},
-		"keys are absent":                                 {required(file("z", "a", "y")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"y", "z"}}},
-		"an optional key is absent":                       {required(env(true, "z")), source, Resolution{Source: source}},
-		"a variable cannot be set from binaryData":        {required(env(false, "b"), file("b")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"b"}}},
-		"an optional variable is not set from binaryData": {required(env(true, "b"), file("b")), source, Resolution{Source: source}},
+		"everything exists":            {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
+		"the source is absent":         {required(file()), nil, Resolution{Missing: true}},
+		"an optional source is absent": {required(env(true, "a")), nil, Resolution{}},
+		"keys are absent":              {required(file("z", "a", "y")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"y", "z"}}},
+		"an optional key is absent":    {required(env(true, "z")), source, Resolution{Source: source}},
 		"a SecretProviderClass is not observed": {
 			&Reference{Kind: SecretProviderClass, Uses: []Use{{Type: CSI}}}, nil, Resolution{},
 		},

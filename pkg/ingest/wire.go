@@ -89,10 +89,12 @@ const (
 
 func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	var m metav1.ObjectMeta
-	isBinary := func(field protowire.Number) bool { return field == binaryDataField && d.kind == dependency.ConfigMap }
+	isData := func(field protowire.Number) bool {
+		return field == dataField || field == binaryDataField && d.kind == dependency.ConfigMap
+	}
 	n := 0
 	err := eachField(raw, func(field protowire.Number, _ []byte) error {
-		if field == dataField || isBinary(field) {
+		if isData(field) {
 			n++
 		}
 		return nil
@@ -103,7 +105,6 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	keys := make([]dependency.KeyDigest, 0, n) // they are kept, so that no more is allocated than there are
 	immutable := false
 	err = eachValue(raw, func(field protowire.Number, value []byte, number uint64) error {
-		binary := isBinary(field)
 		switch {
 		case value == nil: // a number
 			if field == immutableField && d.kind == dependency.ConfigMap || field == immutableField+1 && d.kind == dependency.Secret {
@@ -114,9 +115,8 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 				return err
 			}
 			return m.Unmarshal(value)
-		case field == dataField || binary:
+		case isData(field):
 			key, err := d.key(value)
-			key.Binary = binary
 			keys = append(keys, key)
 			return err
 		}

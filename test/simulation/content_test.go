@@ -28,9 +28,6 @@ func isSecret(source int) bool { return source == 2 || source == 3 || source == 
 // value is the value of one key; 0: the key is absent.
 type value uint8
 
-// isBinary reports whether a source stores a value in binaryData.
-func isBinary(source int, v value) bool { return !isSecret(source) && v > 4 }
-
 // content is the content of one source. An absent source has no keys, and a present one has some.
 type content [keyCount]value
 

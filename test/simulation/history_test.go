@@ -77,13 +77,7 @@ func (m maker) source() int   { return m.IntN(firstSources) }
 func (m maker) workload() int { return m.IntN(len(m.h.Workloads)) }
 func (m maker) server() int   { return m.IntN(m.h.Servers) }
 
-// value returns the value of a key, rarely one of binaryData.
-func (m maker) value() value {
-	if m.IntN(8) == 0 {
-		return value(5 + m.IntN(2))
-	}
-	return value(m.IntN(5))
-}
+func (m maker) value() value { return value(m.IntN(1 + valueCount)) }
 
 func (m maker) content() (c content) {
 	for c == (content{}) {

@@ -177,23 +177,12 @@ func (s *scope) keys(variant, container, source int, files bool) (keys keySet) {
 	return keys
 }
 
-// differ reports whether two contents of a source look different, by some keys. Variables do not show binaryData.
-func (s *scope) differ(source int, keys keySet, files bool, a, b content) bool {
+// differ reports whether two contents look different, by some keys.
+func differ(keys keySet, a, b content) bool {
 	for k := range a {
-		x, y := a[k], b[k]
-		if !files && !s.whole {
-			x, y = asVariable(source, x), asVariable(source, y)
-		}
-		if keys.has(k) && x != y {
+		if keys.has(k) && a[k] != b[k] {
 			return true
 		}
 	}
 	return false
-}
-
-func asVariable(source int, v value) value {
-	if isBinary(source, v) {
-		return 0
-	}
-	return v
 }

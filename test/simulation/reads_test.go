@@ -103,7 +103,7 @@ func (r *reads) stale() bool {
 	if r.source == class { // the server may have yet to read what the container has
 		return r.now().content[0] > r.read.content[0]
 	}
-	return r.scope.differ(r.source, r.keys, r.files || r.scope.whole, r.read.content, r.now().content)
+	return differ(r.keys, r.read.content, r.now().content)
 }
 
 // behind reports whether the server has yet to read what the container has read.
@@ -115,7 +115,7 @@ func (r *reads) behind() bool {
 // isAdopted reports whether the current content was adopted by the container.
 func (r *reads) isAdopted() bool {
 	return slices.ContainsFunc(r.world.oracle.adopted[r.by()], func(c content) bool {
-		return !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, c, r.now().content)
+		return !differ(r.keys, c, r.now().content)
 	})
 }
 
@@ -187,7 +187,7 @@ func (r *reads) unseen() bool {
 // wasBefore reports whether the source had the current content before the container read other content.
 func (r *reads) wasBefore() bool {
 	return slices.ContainsFunc(r.changes(), func(ch rewriting) bool {
-		return ch.from < r.read.since && !r.scope.differ(r.source, r.keys, r.files || r.scope.whole, ch.was, r.now().content)
+		return ch.from < r.read.since && !differ(r.keys, ch.was, r.now().content)
 	})
 }
 

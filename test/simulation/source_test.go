@@ -78,13 +78,9 @@ func (s *source) object(slot int) runtime.Object {
 		}
 		return o
 	}
-	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: immutable}
+	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}, Immutable: immutable}
 	for k, v := range s.content {
-		switch {
-		case v == 0:
-		case isBinary(slot, v):
-			o.BinaryData[keyNames[k]] = []byte{'0' + byte(v)}
-		default:
+		if v != 0 {
 			o.Data[keyNames[k]] = string(rune('0' + v))
 		}
 	}

@@ -52,9 +52,7 @@ func (u use) starts(present bool, c content) bool {
 	switch {
 	case u.optional:
 		return true
-	case u.how == env:
-		return present && c[u.key] != 0 && !isBinary(u.source, c[u.key])
-	case u.how == items:
+	case u.how == env, u.how == items:
 		return present && c[u.key] != 0
 	default:
 		return present

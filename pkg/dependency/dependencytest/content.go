@@ -18,22 +18,22 @@ import (
 func Source(d *dependency.Digester, o runtime.Object, marks dependency.SourceMarks) *dependency.Source {
 	var s *dependency.Source
 	var keys []dependency.KeyDigest
-	add := func(key string, value []byte, binary bool) {
-		keys = append(keys, dependency.KeyDigest{Key: key, Digest: d.Content(bytes.Clone(value)), Binary: binary})
+	add := func(key string, value []byte) {
+		keys = append(keys, dependency.KeyDigest{Key: key, Digest: d.Content(bytes.Clone(value))})
 	}
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
 		for key, value := range o.Data {
-			add(key, []byte(value), false)
+			add(key, []byte(value))
 		}
 		for key, value := range o.BinaryData {
-			add(key, value, true)
+			add(key, value)
 		}
 		s = dependency.NewSource(dependency.ConfigMap, &o.ObjectMeta, marks, keys)
 		s.Immutable = ptr.Deref(o.Immutable, false)
 	case *corev1.Secret:
 		for key, value := range o.Data {
-			add(key, value, false)
+			add(key, value)
 		}
 		s = dependency.NewSource(dependency.Secret, &o.ObjectMeta, marks, keys)
 		s.Immutable = ptr.Deref(o.Immutable, false)
