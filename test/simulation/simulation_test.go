@@ -5,10 +5,13 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"testing/synctest"
 	"time"
+
+	records "github.com/configdep/configdep/pkg/record"
 )
 
 // simulation drives a world and its servers, in a bubble of testing/synctest.
@@ -311,10 +314,19 @@ func (s *simulation) calm() {
 		}
 	}
 	s.sleep(calmFor)
+	if slices.ContainsFunc(s.world.workloads, (*workload).waitsLong) {
+		s.sleep(time.Hour)
+	}
 }
 
-// calmFor is more than the longest back-off.
+// calmFor is more than the longest back-off, but for that of restarts in close succession.
 const calmFor = 15 * time.Minute
+
+// waitsLong reports whether a minimum interval of a minute has grown to more than calmFor. It is an hour at most.
+func (d *workload) waitsLong() bool {
+	var last struct{ Streak int }
+	return d != nil && json.Unmarshal([]byte(d.annotations[lastReloadAnnotation]), &last) == nil && records.Interval(time.Minute, last.Streak) > calmFor
+}
 
 // end stops everything.
 func (s *simulation) end() {
