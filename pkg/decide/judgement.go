@@ -310,13 +310,13 @@ func (e *Evaluation) restartedAt(entry *record.Entry) time.Time {
 }
 
 // isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what
-// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read; but a DaemonSet can have pods where it should have none,
-// and keeps pods of an earlier template that is the current one again.
+// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read, or is on a node where a DaemonSet should have none; but a
+// DaemonSet keeps pods of an earlier template that is the current one again.
 func (e *Evaluation) isExcused(j *judge.Judge, p *dependency.Pod) bool {
 	w := e.Workload
 	complete := w.Rollout.Phase == dependency.RolloutComplete
 	if complete && w.PerNode {
-		return false
+		return j.IsOlder(p) && p.Hash != w.Marks.TemplateHash
 	}
 	return e.isOlder(j, p) && (w.Rollout.Phase == dependency.RolloutRunning || w.Marks.TemplateHash == e.Hash) || j.IsOlder(p) && complete
 }

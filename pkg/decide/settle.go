@@ -47,8 +47,11 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 			changed = periods[len(periods)-1].Written
 		}
 		begun := changed
-		if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered, perhaps ever since the record
-			begun, long = judge.Earlier(begun, e.Record.At), long || periods[1].Before.After(e.Record.At)
+		if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered
+			long = long || periods[1].Before.After(e.Record.At)
+			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return p.Before.After(e.Record.At) }); i >= 0 {
+				begun = judge.Earlier(begun, periods[i].Before)
+			}
 		} else if c.since.After(e.Record.At.Add(time.Second)) { // what changed before was adopted, or was the reason for a restart
 			begun = c.since
 			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return !p.After.IsZero() }); i >= 0 { // the first change that was seen

@@ -292,12 +292,15 @@ func (s *simulation) birth(server *server) bool {
 // calm ends all faults and holds, and advances the time until nothing happens. One server leads then.
 func (s *simulation) calm() {
 	clear(s.faults)
-	leading := 0
 	for _, server := range s.world.servers {
 		server.asleep, server.deaf, server.mute = false, false, false
 		for i := range server.streams {
 			server.streams[i].held = false
 		}
+	}
+	s.drain() // a new leader knows what was held
+	leading := 0
+	for _, server := range s.world.servers {
 		if server.leads {
 			if leading++; leading > 1 {
 				s.resign(server, true)
