@@ -579,7 +579,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"moreSources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreSources is how many further such sources there are: an answer lists at most 8 MiB of them. The state of the container is that of all its sources.",
+							Description: "moreSources is how many further such sources there are: an answer lists at most 4 MiB of them. The state of the container is that of all its sources.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -870,7 +870,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"moreStaleSources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreStaleSources is how many further such sources there are: an answer lists at most 4 MiB of them.",
+							Description: "moreStaleSources is how many further such sources there are: an answer lists at most 2 MiB of them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -898,7 +898,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"moreContainers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them, without their sources. The state of the pod is that of all its containers. Of a pod, no more than 256 containers are known.",
+							Description: "moreContainers is how many further containers the pod has: an answer lists at most 4 MiB of them, without their sources. The state of the pod is that of all its containers. Of a pod, no more than 256 containers are known.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

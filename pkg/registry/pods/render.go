@@ -19,9 +19,9 @@ import (
 // How many bytes of an answer list containers, their sources, and the stale sources of pods; the rest is counted. The
 // documentation of the API names them. How many pods there are is bounded (see maxPods).
 const (
-	maxContainerBytes   = 8 << 20
-	maxSourceBytes      = 8 << 20
-	maxStaleSourceBytes = 4 << 20
+	maxContainerBytes   = 4 << 20
+	maxSourceBytes      = 4 << 20
+	maxStaleSourceBytes = 2 << 20
 )
 
 // renderer renders the pods of one answer.

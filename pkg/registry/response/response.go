@@ -31,9 +31,9 @@ const (
 	// maxSmall is the size of the largest small response. These do not wait for larger ones.
 	maxSmall = 2 << 20
 	// Of all responses of a class. No response is larger than all may be together.
-	allSmall, allLarge = 16 << 20, 24 << 20
+	allSmall, allLarge = 8 << 20, 16 << 20
 	// maxWait is how long a response waits for others. It occupies a seat of priority and fairness meanwhile.
-	maxWait = 10 * time.Second
+	maxWait = 3 * time.Second
 	// maxSend is how long a client may take to read a response, during which others wait. The generic API server cannot end a write.
 	maxSend = time.Minute
 )

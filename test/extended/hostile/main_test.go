@@ -58,6 +58,7 @@ func TestHostile(t *testing.T) {
 	a.quiet = a.neighbour.rollouts(t, 10)
 	t.Run("a tenant", a.tenant)
 	t.Run("a user who floods", a.flood)
+	t.Run("large responses", a.large)
 }
 
 // arena is the environment of the attacks.

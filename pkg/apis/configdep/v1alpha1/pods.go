@@ -118,7 +118,7 @@ type PodContent struct {
 	// +optional
 	// +listType=set
 	StaleSources []string `json:"staleSources,omitempty"`
-	// moreStaleSources is how many further such sources there are: an answer lists at most 4 MiB of them.
+	// moreStaleSources is how many further such sources there are: an answer lists at most 2 MiB of them.
 	// +optional
 	MoreStaleSources int64 `json:"moreStaleSources,omitempty"`
 	// containers are the containers of the pod: init containers, then containers. Ephemeral
@@ -127,7 +127,7 @@ type PodContent struct {
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerContent `json:"containers,omitempty"`
-	// moreContainers is how many further containers the pod has: an answer lists at most 8 MiB of them,
+	// moreContainers is how many further containers the pod has: an answer lists at most 4 MiB of them,
 	// without their sources. The state of the pod is that of all its containers. Of a pod, no more than
 	// 256 containers are known.
 	// +optional
@@ -189,7 +189,7 @@ type ContainerContent struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Sources []ContainerSource `json:"sources,omitempty"`
-	// moreSources is how many further such sources there are: an answer lists at most 8 MiB of them. The state of
+	// moreSources is how many further such sources there are: an answer lists at most 4 MiB of them. The state of
 	// the container is that of all its sources.
 	// +optional
 	MoreSources int64 `json:"moreSources,omitempty"`
