@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
-	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -20,9 +19,6 @@ func TestOneNamespace(t *testing.T) {
 	makeNamespaces(t, "shop", "other")
 	installed(t, install.Options{Values: "single-namespace"})
 	w := newWeb(t, "shop", nil)
-	if w.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
-		t.Errorf("annotations of the template = %v, want the hash", w.Spec.Template.Annotations)
-	}
 	w.change(t)
 	w.awaitReload(t)
 

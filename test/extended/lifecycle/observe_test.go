@@ -32,7 +32,7 @@ func TestObserve(t *testing.T) {
 		t.Errorf("the output of helm does not say that nothing is restarted:\n%s", out)
 	}
 	observer := r.start(t)
-	available(t)
+	r.available(t)
 
 	settle := map[string]string{"reloader.stakater.com/auto": "true", policy.SettleAnnotation: "10s"}
 	w := newWeb(t, "shop", settle)
@@ -40,6 +40,9 @@ func TestObserve(t *testing.T) {
 	// restart changes the template as Stakater Reloader does, and waits until the server shows the content as that of the pods.
 	restart := func() {
 		restarts++
+		if err := await.NextSecond(t.Context()); err != nil { // simulated pods start in the second in which they are created
+			t.Fatal(err)
+		}
 		kubectl(t, "patch", "deployment", w.Name, "-n", "shop", "--field-manager=Reloader", "-p", fmt.Sprintf(
 			`{"spec": {"template": {"spec": {"containers": [{"name": "app", "env": [{"name": "STAKATER_DB_SECRET", "value": "%d"}]}]}}}}`, restarts))
 		w.Deployment = w.now(t)
