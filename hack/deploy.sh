@@ -11,11 +11,7 @@
 #   WAIT      false: do not wait for anything to be ready    true
 #   TIMEOUT   how long each wait may take                    180s
 #
-# The server makes its serving certificate, and fills in caBundle of the APIService. No manifest
-# holds it, so that applying them again leaves it alone.
-#
-# The order matters. An APIService without a backend makes discovery fail in part, for
-# every client, so it comes once the server is ready.
+# The server registers its API when a replica is ready.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -39,10 +35,8 @@ mkdir -p .cache
 tmp=$(mktemp -d .cache/deploy.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 
-# Two overlays of it: all, and all but what leads kube-apiserver to the server.
-mkdir "$tmp/all" "$tmp/server"
-cat >"$tmp/all/kustomization.yaml" <<END
-resources: [../../../artifacts/base]
+cat >"$tmp/kustomization.yaml" <<END
+resources: [../../artifacts/base]
 patches:
 - patch: |
     apiVersion: apps/v1
@@ -50,18 +44,9 @@ patches:
     metadata: {name: $name, namespace: $namespace}
     spec: {template: {spec: {containers: [{name: $name, image: "$image"}]}}}
 END
-cat >"$tmp/server/kustomization.yaml" <<END
-resources: [../all]
-patches:
-- patch: |
-    apiVersion: apiregistration.k8s.io/v1
-    kind: APIService
-    metadata: {name: $apiservice}
-    \$patch: delete
-END
 if [[ $("$kubectl" get --raw /apis/admissionregistration.k8s.io/v1) != *'"mutatingadmissionpolicies"'* ]]; then
   say "without artifacts/base/annotations.yaml, which needs Kubernetes 1.36"
-  cat >>"$tmp/all/kustomization.yaml" <<END
+  cat >>"$tmp/kustomization.yaml" <<END
 - target: {kind: MutatingAdmissionPolicy.*}
   patch: |
     apiVersion: admissionregistration.k8s.io/v1
@@ -71,20 +56,16 @@ if [[ $("$kubectl" get --raw /apis/admissionregistration.k8s.io/v1) != *'"mutati
 END
 fi
 
-say "applying everything of artifacts/base but the APIService, with image $image"
-"$kubectl" apply -k "$tmp/server"
+say "applying artifacts/base with image $image"
+"$kubectl" apply -k "$tmp"
 if [[ $wait == true ]]; then
-  say "waiting for the server to be ready, at most $timeout"
+  say "waiting for the server to be ready and to register its API, each at most $timeout"
   if ! "$kubectl" -n "$namespace" rollout status "deployment/$name" --timeout="$timeout"; then
     "$kubectl" -n "$namespace" get pods -o wide >&2 || true
-    fail "the server is not ready, so the APIService was left as it is; see: $kubectl -n $namespace describe pods; $kubectl -n $namespace logs deployment/$name"
+    fail "the server is not ready; see: $kubectl -n $namespace describe pods; $kubectl -n $namespace logs deployment/$name"
   fi
-fi
-
-say "applying the APIService, which opens the API"
-"$kubectl" apply -k "$tmp/all" | sed '/ unchanged$/d'
-if [[ $wait == true ]]; then
-  say "waiting for the API to be available, at most $timeout"
+  "$kubectl" wait --for=create "apiservice/$apiservice" --timeout="$timeout" ||
+    fail "no replica has registered the API; see: $kubectl -n $namespace logs deployment/$name"
   if ! "$kubectl" wait --for=condition=Available "apiservice/$apiservice" --timeout="$timeout"; then
     "$kubectl" get apiservice "$apiservice" -o 'jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}' >&2 || true
     fail "kube-apiserver does not reach the server; the reason is above"

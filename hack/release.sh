@@ -6,9 +6,8 @@
 #
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
-#   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
-#   configdep-apiservice_VERSION.yaml     version; the APIService apart, as it is applied last,
-#   configdep-annotations_VERSION.yaml    and what needs Kubernetes 1.36
+#   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the version
+#   configdep-install-before-1.36_VERSION.yaml   without what needs Kubernetes 1.36
 #   configdep-VERSION.tgz                 the Helm chart, with that image
 #   configdep-image_VERSION.env           what the images are called and built from, for "make image"
 #   SHA256SUMS                            the checksums of all of them
@@ -169,21 +168,9 @@ done
 
 say "the manifests"
 installed=$image:$version${IMAGE_DIGEST:+@$IMAGE_DIGEST}
-{ cat artifacts/base/namespace.yaml; sed "1d; s|ghcr.io/configdep/configdep:unreleased|$installed|" artifacts/base/configdep.yaml; } >"$tmp/all.yaml"
-grep -qF "image: \"$installed\"" "$tmp/all.yaml" || fail "the manifests do not name the image $installed"
-separate() { # yes or no: what leads kube-apiserver to the server
-  awk -v want="$1" 'function flush() { if (doc != "" && is == want) printf "---\n%s", doc; doc = ""; is = "no" }
-    BEGIN { is = "no" }
-    /^---$/ { flush(); next }
-    /^kind: APIService$/ { is = "yes" }
-    { doc = doc $0 "\n" }
-    END { flush() }' "$tmp/all.yaml"
-}
-separate no >"$tmp/dist/configdep-install_$version.yaml"
-separate yes >"$tmp/dist/configdep-apiservice_$version.yaml"
-[[ $(grep -c '^kind: APIService$' "$tmp/dist/configdep-apiservice_$version.yaml") == 1 ]] || fail "there is not one APIService"
-[[ $(grep -c '^kind: ' "$tmp/dist/configdep-apiservice_$version.yaml") == 1 ]] || fail "there is more than the APIService"
-sed 1d artifacts/base/annotations.yaml >"$tmp/dist/configdep-annotations_$version.yaml"
+{ cat artifacts/base/namespace.yaml; sed "1d; s|ghcr.io/configdep/configdep:unreleased|$installed|" artifacts/base/configdep.yaml; } >"$tmp/dist/configdep-install-before-1.36_$version.yaml"
+cat "$tmp/dist/configdep-install-before-1.36_$version.yaml" <(sed 1d artifacts/base/annotations.yaml) >"$tmp/dist/configdep-install_$version.yaml"
+grep -qF "image: \"$installed\"" "$tmp/dist/configdep-install_$version.yaml" || fail "the manifests do not name the image $installed"
 
 say "the Helm chart"
 mkdir "$tmp/chart" "$tmp/packed"

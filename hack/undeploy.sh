@@ -10,9 +10,6 @@
 #   TIMEOUT   how long each wait may take                    180s
 #
 # It may be run again, and on a cluster that holds nothing of it.
-#
-# The order matters. While an APIService is there whose server is not, discovery fails in
-# part, and no namespace of the cluster can finish its deletion: the server's own neither.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,10 +18,7 @@ timeout=${TIMEOUT:-180s}
 
 say() { printf 'undeploy: %s\n' "$*"; }
 
-say "deleting the APIService, and waiting until it is gone"
-"$kubectl" delete apiservice v1alpha1.configdep.io --ignore-not-found --wait=true --timeout="$timeout"
-
-say "deleting the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
+say "deleting the API, the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
 files=(-f artifacts/base/namespace.yaml -f artifacts/base/configdep.yaml)
 # Kubernetes below 1.36 does not know the kinds of this one.
 [[ $("$kubectl" get --raw /apis/admissionregistration.k8s.io/v1) != *'"mutatingadmissionpolicies"'* ]] || files+=(-f artifacts/base/annotations.yaml)

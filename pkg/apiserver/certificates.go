@@ -7,25 +7,40 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/certificate"
 )
 
-// certificates keeps the serving certificate, and the CAs that kube-apiserver trusts, up to
-// date, as the options say.
+// certificates keeps the serving certificate, and the APIService with the CAs that kube-apiserver
+// trusts, up to date, as the options say.
 type certificates struct {
 	store      *certificate.Store   // nil: the certificate comes from files
 	stored     string               // the name of its Secret
-	bundles    *certificate.Bundles // nil: this server does not fill in caBundle
+	bundles    *certificate.Bundles // nil: this server does not register itself
 	bundleFile string               // where the bundle comes from, without a store
+	events     record.EventRecorder
 }
+
+// apiService is the name of the APIService of the server.
+var apiService = v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGroupVersion.Group
 
 // caConfigMap publishes the CAs for clients other than kube-apiserver, such as Prometheus. The server does not create it.
 const caConfigMap = "configdep-serving-ca"
@@ -37,8 +52,17 @@ func newCertificates(o options.Completed, client kubernetes.Interface, dynamicCl
 	if !o.Certificate.Manage && c.bundleFile == "" {
 		return c
 	}
+	service := certificate.Service{Namespace: o.Namespace, Name: o.Certificate.Service, Port: o.Certificate.ServicePort}
 	c.bundles = certificate.NewBundles(dynamicClient, certificate.Targets{
-		APIService: apiService, Namespace: o.Namespace, ConfigMap: caConfigMap,
+		APIService: certificate.Registration{
+			Name: apiService, Group: v1alpha1.SchemeGroupVersion.Group, Version: v1alpha1.SchemeGroupVersion.Version, Service: service,
+			Ready: func(ctx context.Context) error { return awaitEndpoint(ctx, client, service) },
+			Owner: func(ctx context.Context) (metav1.OwnerReference, error) {
+				return registrationRole(ctx, client, service)
+			},
+			Repaired: c.repaired,
+		},
+		Namespace: o.Namespace, ConfigMap: caConfigMap,
 	})
 	if o.Certificate.Manage {
 		c.stored = o.Certificate.Secret
@@ -71,6 +95,38 @@ func (c *certificates) lead(ctx context.Context) {
 	case c.bundles != nil:
 		certificate.Follow(ctx, c.bundleFile, c.bundles)
 	}
+}
+
+// repaired creates an Event after another client's change of the APIService has been undone.
+func (c *certificates) repaired(apiService *unstructured.Unstructured) {
+	c.events.Event(apiService, corev1.EventTypeWarning, "RegistrationRepaired",
+		"Another client changed this APIService, and the leader of configdep restored it. If this repeats, exclude it from what that client manages.")
+}
+
+// registrationRole refers to the ClusterRole that allows the server to register itself. Every way of uninstalling the
+// server deletes it, and the garbage collector then deletes the APIService.
+func registrationRole(ctx context.Context, client kubernetes.Interface, service certificate.Service) (metav1.OwnerReference, error) {
+	role, err := client.RbacV1().ClusterRoles().Get(ctx, service.Name+":registration", metav1.GetOptions{})
+	if err != nil {
+		return metav1.OwnerReference{}, err
+	}
+	return metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: role.Name, UID: role.UID}, nil
+}
+
+// awaitEndpoint waits until a Service has a ready endpoint. Before that, kube-apiserver would not reach the server, and
+// discovery would fail in part for every client of the cluster.
+func awaitEndpoint(ctx context.Context, client kubernetes.Interface, service certificate.Service) error {
+	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}
+	return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		found, err := client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, ofService)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Looking for a ready replica failed, will retry", "service", klog.KRef(service.Namespace, service.Name))
+			return false, nil
+		}
+		return slices.ContainsFunc(found.Items, func(s discoveryv1.EndpointSlice) bool {
+			return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) })
+		}), nil
+	})
 }
 
 // secret returns the name of the Secret that is needed; "": none.

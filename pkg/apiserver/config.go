@@ -56,12 +56,11 @@ type ExtraConfig struct {
 	// MaxWatchesPerUser is how many watches one user, or all ServiceAccounts of a namespace, may have open on this replica.
 	MaxWatchesPerUser int
 
-	plain          []plainhttp.Server
-	key            *sharedsecret.Secret // of the hashes; nil: it is in memory only
-	certificates   *certificates
-	notifications  notifications
-	unregistration *unregistration
-	standalone     *standalone // nil: the server belongs to an installation
+	plain         []plainhttp.Server
+	key           *sharedsecret.Secret // of the hashes; nil: it is in memory only
+	certificates  *certificates
+	notifications notifications
+	standalone    *standalone // nil: the server belongs to an installation
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer prevents other
@@ -175,7 +174,6 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		c.standalone = &standalone{client, c.Scope, generic.LoopbackClientConfig, o.WriteKubeconfig}
 	} else {
 		c.key = ingest.NewKeySecret(client, o.Namespace)
-		c.unregistration = &unregistration{client, dynamicClient, o.Namespace}
 	}
 	if c.Reader, err = ingest.NewReader(config, o.VersionLag); err != nil {
 		return nil, err

@@ -45,8 +45,10 @@ type Server struct {
 // New returns a Server that is ready to run.
 func (c CompletedConfig) New() (*Server, error) {
 	s := &Server{config: c.completedConfig, broadcaster: record.NewBroadcaster()}
+	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
+	c.certificates.events = recorder
 	sinks := notify.Sinks{
-		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"}), Kinds: c.Scope.Kinds},
+		notify.KubernetesEvents{Recorder: recorder, Kinds: c.Scope.Kinds},
 		notify.Metrics{},
 	}
 	for _, n := range c.notifications {
@@ -125,7 +127,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	feeding.Go(func() { s.config.certificates.watch(feed) })
 	if s.config.standalone == nil {
-		feeding.Go(func() { s.config.unregistration.watch(feed) })
 		leading.Go(func() { s.lead(ctx) })
 		defer leading.Wait()
 	}

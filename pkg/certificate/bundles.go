@@ -6,7 +6,6 @@ package certificate
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"sync"
 	"time"
@@ -34,19 +33,17 @@ var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// Bundles keeps caBundle correct in an APIService, and the same CAs in a ConfigMap. An object that
-// does not exist is correct; it is corrected once it exists.
+// Bundles keeps the server registered by an APIService with its CAs, and the same CAs in a ConfigMap, if that exists.
 type Bundles struct {
 	targets []*target
 
-	mu   sync.Mutex
-	want []byte // PEM-encoded; empty as long as nothing is known
+	mu     sync.Mutex
+	bundle []byte // PEM-encoded; empty as long as nothing is known
 }
 
-// Targets are the objects that name the CAs of the server. An empty name means that there
-// is no such object.
+// Targets are the objects that name the CAs of the server.
 type Targets struct {
-	APIService string
+	APIService Registration
 	// ConfigMap, in Namespace, has the CAs in the entry ca.crt.
 	Namespace, ConfigMap string
 }
@@ -54,32 +51,34 @@ type Targets struct {
 // NewBundles creates a Bundles for objects.
 func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	b := &Bundles{}
-	add := func(resource schema.GroupVersionResource, namespace, name string, place func(*unstructured.Unstructured) place) {
-		if name != "" {
-			b.targets = append(b.targets, &target{
-				client: client, objects: client.Resource(resource).Namespace(namespace), resource: resource.Resource, name: name, place: place, wake: newSignal(), bundles: b,
-			})
-		}
+	r := &targets.APIService
+	b.targets = []*target{
+		{objects: client.Resource(APIServices), name: r.Name, correct: r.correct, write: r.write, repaired: r.Repaired},
+		{objects: client.Resource(configMaps).Namespace(targets.Namespace), name: targets.ConfigMap, correct: configMapCorrect, write: writeConfigMap},
 	}
-	add(APIServices, "", targets.APIService, apiServicePlace)
-	add(configMaps, targets.Namespace, targets.ConfigMap, configMapPlace)
+	for _, t := range b.targets {
+		t.client, t.bundles, t.wake = client, b, newSignal()
+	}
 	return b
 }
 
-// Set sets the correct bundle, PEM-encoded. Nothing is done before that.
+// Set sets the correct bundle, PEM-encoded. Nothing is done before.
 func (b *Bundles) Set(bundle []byte) {
 	b.mu.Lock()
-	b.want = bundle
+	same := bytes.Equal(b.bundle, bundle)
+	b.bundle = bundle
 	b.mu.Unlock()
-	for _, t := range b.targets {
-		t.wake.send()
+	if !same {
+		for _, t := range b.targets {
+			t.wake.send()
+		}
 	}
 }
 
 func (b *Bundles) wanted() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.want
+	return b.bundle
 }
 
 // begin forgets the bundle of an earlier term as the leader, and runs Run. The returned function waits for its end.
@@ -102,41 +101,40 @@ func (b *Bundles) Run(ctx context.Context) {
 
 // target is one object.
 type target struct {
-	client   dynamic.Interface
-	objects  dynamic.ResourceInterface
-	resource string
-	name     string
-	place    func(*unstructured.Unstructured) place
-	wake     signal
-	bundles  *Bundles
+	client  dynamic.Interface
+	objects dynamic.ResourceInterface
+	name    string
+	bundles *Bundles
+	wake    signal
+	// correct reports whether the object is as it should be. It is nil if it does not exist.
+	correct  func(o *unstructured.Unstructured, bundle []byte) bool
+	write    func(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured, bundle []byte) (*unstructured.Unstructured, error)
+	repaired func(*unstructured.Unstructured) // as in Registration
 
-	mu   sync.Mutex
-	seen *unstructured.Unstructured // nil: it does not exist
+	mu     sync.Mutex
+	looked bool // whether it has been looked for
+	seen   *unstructured.Unstructured
 }
 
-// place is a place in an object for a bundle, and the bundle in it.
-type place struct {
-	pointer string // of JSON, to what is to be added or replaced
-	bundle  []byte
-	value   func(bundle []byte) any // what is added there for a bundle
-}
-
-func apiServicePlace(o *unstructured.Unstructured) place {
-	encoded, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle")
-	bundle, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		bundle = nil // not correct, so it is replaced
+func configMapCorrect(o *unstructured.Unstructured, bundle []byte) bool {
+	if o == nil {
+		return true
 	}
-	return place{"/spec/caBundle", bundle, func(bundle []byte) any { return base64.StdEncoding.EncodeToString(bundle) }}
+	got, _, _ := unstructured.NestedString(o.Object, "data", bundleEntry)
+	return got == string(bundle)
 }
 
-// configMapPlace returns the entry, or all data of a ConfigMap that has none.
-func configMapPlace(o *unstructured.Unstructured) place {
-	text, _, _ := unstructured.NestedString(o.Object, "data", bundleEntry)
+// writeConfigMap writes the entry, or all data of a ConfigMap that has none.
+func writeConfigMap(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured, bundle []byte) (*unstructured.Unstructured, error) {
+	operation := jsonpatch.Add("/data/"+bundleEntry, string(bundle))
 	if data, _, _ := unstructured.NestedMap(o.Object, "data"); data == nil {
-		return place{"/data", nil, func(bundle []byte) any { return map[string]any{bundleEntry: string(bundle)} }}
+		operation = jsonpatch.Add("/data", map[string]any{bundleEntry: string(bundle)})
 	}
-	return place{"/data/" + bundleEntry, []byte(text), func(bundle []byte) any { return string(bundle) }}
+	patch, err := json.Marshal([]jsonpatch.Operation{jsonpatch.Unchanged(o.GetResourceVersion()), operation})
+	if err != nil {
+		return nil, err
+	}
+	return objects.Patch(ctx, o.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 }
 
 // watch observes the object.
@@ -149,50 +147,47 @@ func (t *target) watch(ctx context.Context) {
 
 func (t *target) observe(o *unstructured.Unstructured) {
 	t.mu.Lock()
-	t.seen = o
+	t.looked, t.seen = true, o
 	t.mu.Unlock()
 	t.wake.send()
 }
 
-// patch returns a JSON patch that corrects the object, or nil if it is correct.
-func (t *target) patch() ([]byte, error) {
-	want := t.bundles.wanted()
+func (t *target) state() (o *unstructured.Unstructured, looked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen == nil || len(want) == 0 {
-		return nil, nil
-	}
-	p := t.place(t.seen)
-	if bytes.Equal(p.bundle, want) {
-		return nil, nil
-	}
-	return json.Marshal([]jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion()), jsonpatch.Add(p.pointer, p.value(want))})
+	return t.seen, t.looked
 }
 
 // run corrects the object whenever it is not correct.
 func (t *target) run(ctx context.Context) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", t.resource, "object", t.name)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "object", t.name)
 	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
-	// If another program wants another bundle there, do not race with it.
+	// If another program wants something else there, do not race with it.
 	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
+	var correct []byte // the bundle with which the object was last correct
 	for {
 		again := false
-		switch patch, err := t.patch(); {
-		case err != nil:
-			logger.Error(err, "Encoding a patch of the CAs failed")
-		case patch == nil:
+		bundle := t.bundles.wanted()
+		switch o, looked := t.state(); {
+		case !looked || len(bundle) == 0:
+		case t.correct(o, bundle):
+			correct = bundle
 		case limit.Wait(ctx) != nil:
 			return
 		default:
-			patched, err := t.objects.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+			written, err := t.write(ctx, t.objects, o, bundle)
 			switch {
 			case err == nil:
 				logger.Info("Updated the CAs")
-				t.observe(patched)
+				t.observe(written)
+				if t.repaired != nil && o != nil && bytes.Equal(bundle, correct) {
+					t.repaired(written)
+				}
+				correct = bundle
 			case ctx.Err() != nil:
 				return
-			case apierrors.IsNotFound(err): // its deletion is about to be seen
+			case apierrors.IsNotFound(err) && o != nil: // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 				again = true // another client has written it, most of the time
 				logger.V(2).Info("Could not update the CAs, will retry", "reason", err.Error())

@@ -4,6 +4,8 @@
 package certificate
 
 import (
+	"context"
+	"encoding/base64"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,14 +21,17 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
+// apiService returns the APIService as the leader applies it.
 func apiService(bundle string) *unstructured.Unstructured {
-	spec := map[string]any{"group": "configdep.io", "version": "v1alpha1", "newField": int64(2)}
-	if bundle != "" {
-		spec["caBundle"] = bundle
-	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": ours, "resourceVersion": "1"}, "spec": spec,
+		"metadata": map[string]any{"name": ours, "ownerReferences": []any{
+			map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "registration", "uid": "1"},
+		}},
+		"spec": map[string]any{
+			"group": "configdep.io", "version": "v1alpha1", "insecureSkipTLSVerify": false, "groupPriorityMinimum": int64(100), "versionPriority": int64(15),
+			"service": map[string]any{"namespace": home, "name": "configdep", "port": int64(443)}, "caBundle": bundle,
+		},
 	}}
 }
 
@@ -41,26 +46,55 @@ func configMap(data map[string]any) *unstructured.Unstructured {
 	return o
 }
 
-var everyTarget = Targets{APIService: ours, Namespace: home, ConfigMap: "configdep-serving-ca"}
+var (
+	registration = Registration{
+		Name: ours, Group: "configdep.io", Version: "v1alpha1", Service: Service{Namespace: home, Name: "configdep", Port: 443},
+		Ready: func(context.Context) error { return nil },
+		Owner: func(context.Context) (metav1.OwnerReference, error) {
+			return metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "registration", UID: "1"}, nil
+		},
+		Repaired: func(*unstructured.Unstructured) {},
+	}
+	everyTarget = Targets{APIService: registration, Namespace: home, ConfigMap: "configdep-serving-ca"}
+)
 
+// newDynamic returns a fake client, in which an apply replaces the object.
 func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		APIServices: "APIServiceList", configMaps: "ConfigMapList",
 	}, objects...)
+	client.PrependReactor("patch", "apiservices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(action.(clienttesting.PatchAction).GetPatch()); err != nil {
+			return true, nil, err
+		}
+		err := client.Tracker().Update(APIServices, o, "")
+		if apierrors.IsNotFound(err) {
+			err = client.Tracker().Create(APIServices, o, "")
+		}
+		return true, o, err
+	})
+	return client
 }
 
 // inCluster returns the bundle in an object.
 func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundle string) {
 	t.Helper()
-	namespace, place := "", apiServicePlace
+	namespace := ""
 	if resource == configMaps {
-		namespace, place = home, configMapPlace
+		namespace = home
 	}
 	o, err := client.Resource(resource).Namespace(namespace).Get(t.Context(), object, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(place(o).bundle)
+	if resource == configMaps {
+		bundle, _, _ = unstructured.NestedString(o.Object, "data", "ca.crt")
+		return bundle
+	}
+	bundle, _, _ = unstructured.NestedString(o.Object, "spec", "caBundle")
+	decoded, _ := base64.StdEncoding.DecodeString(bundle)
+	return string(decoded)
 }
 
 func patches(client *dynamicfake.FakeDynamicClient) (n int) {
@@ -98,14 +132,6 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		if diff := cmp.Diff("", inCluster(t, client, APIServices, "v1.other.io")); diff != "" {
 			t.Errorf("another APIService (-want +got):\n%s", diff)
 		}
-		// Fields of other clients in an object are kept.
-		o, err := client.Resource(APIServices).Get(t.Context(), ours, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, _, _ := unstructured.NestedInt64(o.Object, "spec", "newField"); got != 2 {
-			t.Errorf("unknown field = %v, want it unchanged", got)
-		}
 		if n := patches(client); n != 2 {
 			t.Errorf("got %d patches", n)
 		}
@@ -129,11 +155,15 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		}
 		b.Set([]byte(other.Bundle))
 		check(other.Bundle)
-		// The bundle is also written when an object is created again.
+		// The APIService is created again, but not the ConfigMap, which the manifests create.
 		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Resource(APIServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
+		if err := client.Resource(configMaps).Namespace(home).Delete(t.Context(), "configdep-serving-ca", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := client.Resource(configMaps).Namespace(home).Create(t.Context(), configMap(nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		check(other.Bundle)
@@ -164,7 +194,7 @@ func TestARightIsMissing(t *testing.T) {
 					}
 					return false, nil, nil
 				})
-				b := NewBundles(client, Targets{APIService: ours})
+				b := NewBundles(client, Targets{APIService: registration})
 				b.Set([]byte(c.Bundle))
 				background(t, b.Run)
 				<-time.After(20 * time.Second)
@@ -194,7 +224,7 @@ func TestNoRaceForTheBundle(t *testing.T) {
 			o := apiService("b3RoZXI=")
 			return true, o, client.Tracker().Update(APIServices, o, "")
 		})
-		b := NewBundles(client, Targets{APIService: ours})
+		b := NewBundles(client, Targets{APIService: registration})
 		b.Set([]byte(c.Bundle))
 		background(t, b.Run)
 		<-time.After(50 * time.Second)

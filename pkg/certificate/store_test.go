@@ -283,7 +283,7 @@ func TestStore_Lead_LostSecret(t *testing.T) {
 func TestStore_Lead_ForgetsEarlierTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""))
-		s, bundles := load(t, client, brief), NewBundles(objects, Targets{APIService: ours})
+		s, bundles := load(t, client, brief), NewBundles(objects, Targets{APIService: registration})
 		term := func(ctx context.Context) { s.Lead(ctx, bundles) }
 		stop := background(t, term)
 		settle()

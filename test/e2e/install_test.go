@@ -27,6 +27,7 @@ func testInstall(t *testing.T) {
 	kubectl(t, "create", "namespace", namespace)
 	kubectl(t, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
 	helm(t, "install", "configdep", chart, "--namespace", namespace, "--wait", "--timeout=5m")
+	kubectl(t, "wait", "--for=create", "apiservice/"+apiService, "--timeout=2m")
 	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+apiService, "--timeout=2m")
 	if got := running(t); len(got) != 2 || got[0] != versions[0] || got[1] != versions[0] {
 		t.Errorf("the versions that run are %v, want two replicas of %s", got, versions[0])

@@ -17,7 +17,7 @@ import (
 const Mount = "/etc/configdep/tls/"
 
 // Adopt returns an installation without replicas for a Deployment that another tool creates in [Namespace], such as helm.
-// Its APIService must lead to APIPort of this machine.
+// Its Service must lead to this machine.
 func Adopt(ctx context.Context, cluster *controlplane.ControlPlane, deployment string, o Options) (*Installation, error) {
 	root, err := controlplane.RepositoryRoot()
 	if err != nil {
@@ -55,8 +55,8 @@ func (i *Installation) AddReplica(ctx context.Context) (*Replica, error) {
 		return nil, err
 	}
 	i.balancer.add(r)
-	return r, r.AwaitReady(ctx)
+	if err := r.AwaitReady(ctx); err != nil {
+		return nil, err
+	}
+	return r, i.receive(ctx)
 }
-
-// APIPort returns the port where kube-apiserver reaches the API of a ready replica.
-func (i *Installation) APIPort() int { return i.balancer.port() }

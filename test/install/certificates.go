@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -36,17 +34,8 @@ func (i *Installation) certificateArgs() []string {
 	return []string{
 		"--tls-cert-file=" + filepath.Join(i.dir, "tls.crt"),
 		"--tls-private-key-file=" + filepath.Join(i.dir, "tls.key"),
+		"--ca-bundle-file=" + filepath.Join(i.dir, "ca.crt"),
 	}
-}
-
-// caBundle is the base64-encoded bundle with which kube-apiserver verifies the server; empty if the server
-// publishes its own.
-func (i *Installation) caBundle() (string, error) {
-	if i.options.ManagedCertificates {
-		return "", nil
-	}
-	ca, err := os.ReadFile(filepath.Join(i.dir, "ca.crt"))
-	return base64.StdEncoding.EncodeToString(ca), err
 }
 
 // trusted are the CAs that verify the certificates of the server.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -107,7 +109,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.apply(ctx, manifests, withoutAPIService); err != nil {
+	if err := i.apply(ctx, manifests); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {
@@ -135,11 +137,38 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, manifests, everything); err != nil {
+	if err := i.receive(ctx); err != nil {
 		return nil, err
 	}
-	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
-	return i, err
+	return i, i.AwaitAPI(ctx)
+}
+
+// receive says in the cluster that the Service has a ready endpoint, as the cluster does once the kubelet has found
+// a replica to be ready.
+func (i *Installation) receive(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(i.cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	_, err = client.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: i.name, Labels: map[string]string{discoveryv1.LabelServiceName: i.name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}, // no address of this machine is allowed
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// AwaitAPI waits until kube-apiserver serves the API of the server.
+func (i *Installation) AwaitAPI(ctx context.Context) error {
+	for _, condition := range []string{"create", "condition=Available"} {
+		if _, err := i.cluster.Kubectl(ctx, "wait", "--for="+condition, "apiservice/"+APIService, "--timeout=2m"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare creates the certificate and the balancer.
@@ -197,7 +226,7 @@ func (i *Installation) Binary() string { return i.options.Binary }
 func (i *Installation) Dir() string { return i.dir }
 
 // Manifests returns the folder with the installed kustomization, for kubectl apply -k.
-func (i *Installation) Manifests() string { return filepath.Join(i.dir, everything) }
+func (i *Installation) Manifests() string { return filepath.Join(i.dir, "manifests") }
 
 // Stop stops the replicas. The objects in the cluster remain. Further calls do nothing.
 func (i *Installation) Stop() {

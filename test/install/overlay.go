@@ -16,41 +16,24 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 )
 
-// Overlays of the manifests: all objects, with a Service that leads to this machine, and the same without the APIService.
-const (
-	everything        = "all"
-	withoutAPIService = "server"
-)
-
-// apply applies one of the overlays of the manifests in a folder.
-func (i *Installation) apply(ctx context.Context, manifests, overlay string) error {
-	base, err := filepath.Rel(filepath.Join(i.dir, everything), manifests)
+// apply applies the manifests in a folder, with a Service that leads to this machine.
+func (i *Installation) apply(ctx context.Context, manifests string) error {
+	base, err := filepath.Rel(i.Manifests(), manifests)
 	if err != nil {
 		return err
 	}
-	caBundle, err := i.caBundle()
-	if err != nil {
+	kustomization := object{"resources": []string{base}, "patches": []object{{
+		"target": object{"kind": "Service"},
+		"patch":  string(encode([]object{{"op": "replace", "path": "/spec", "value": object{"type": "ExternalName", "externalName": "localhost"}}})),
+	}}}
+	if err := os.MkdirAll(i.Manifests(), 0o700); err != nil {
 		return err
 	}
-	apiService := object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": APIService}, "$patch": "delete"}
-	kustomizations := map[string]object{
-		everything: {"resources": []string{base}, "patches": []object{
-			patch("Service", operation("replace", "/spec", object{"type": "ExternalName", "externalName": "localhost"})),
-			patch("APIService", reached(i.balancer.port(), caBundle)...),
-		}},
-		withoutAPIService: {"resources": []string{"../" + everything}, "patches": []object{{"patch": string(encode(apiService))}}},
+	// JSON is YAML.
+	if err := os.WriteFile(filepath.Join(i.Manifests(), "kustomization.yaml"), encode(kustomization), 0o600); err != nil {
+		return err
 	}
-	for name, kustomization := range kustomizations {
-		dir := filepath.Join(i.dir, name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		// JSON is YAML.
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), encode(kustomization), 0o600); err != nil {
-			return err
-		}
-	}
-	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, overlay))
+	_, err = i.cluster.Kubectl(ctx, "apply", "-k", i.Manifests())
 	return err
 }
 
@@ -109,23 +92,6 @@ func Render(ctx context.Context, values string, set ...string) ([]byte, error) {
 }
 
 type object map[string]any
-
-func patch(kind string, operations ...object) object {
-	return object{"target": object{"kind": kind}, "patch": string(encode(operations))}
-}
-
-func operation(op, path string, value any) object {
-	return object{"op": op, "path": path, "value": value}
-}
-
-// reached makes kube-apiserver connect to a port of this machine.
-func reached(port int, caBundle string) []object {
-	operations := []object{operation("replace", "/spec/service/port", port)}
-	if caBundle != "" {
-		operations = append(operations, operation("add", "/spec/caBundle", caBundle))
-	}
-	return operations
-}
 
 func encode(value any) []byte {
 	raw, err := json.Marshal(value)

@@ -113,6 +113,7 @@ func (r *Replica) Start() error {
 	args := append(append([]string{}, i.args...),
 		"--kubeconfig="+r.options.Kubeconfig, "--namespace="+Namespace,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
+		"--service-port="+strconv.Itoa(i.balancer.port()),
 	)
 	args = append(args, i.certificateArgs()...)
 	args = append(args, r.options.Args...)

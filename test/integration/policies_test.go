@@ -112,7 +112,9 @@ const (
 	ownNamespaceMetadata = byOwnNamespace + "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
 	otherLease           = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
 
-	ofAPIService = byRegistrations + "configdep may change nothing of an APIService but the CA"
+	ofAPIService   = byRegistrations + "configdep may change nothing of an APIService but its Service and the CA, and set no priorities but 100 and 15"
+	metadataOfAPI  = byRegistrations + "configdep may change no metadata of an APIService but its owners"
+	anotherService = byRegistrations + "configdep may write no APIService but v1alpha1.configdep.io, and let it lead to no Service but configdep-system/configdep-apiserver"
 
 	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // the error of RBAC, before any policy
 
@@ -167,16 +169,6 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 	thief := newThief(t)
 	shop, running := tempting(t)
 	pod := running.Name
-	await.Until(t, "the server has written the CA", func(ctx context.Context) error {
-		found, err := objects.Resource(writable["apiservices"]).Get(ctx, install.APIService, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if ca, _, _ := unstructured.NestedString(found.Object, "spec", "caBundle"); ca == "" {
-			return errors.New("the APIService lacks the CA")
-		}
-		return nil
-	})
 	web := func(resource, body, refusal string) attempt {
 		return attempt{resource, shop, "web", types.MergePatchType, body, "", refusal}
 	}
@@ -240,10 +232,17 @@ func TestPolicies_ThiefOfTheToken(t *testing.T) {
 			`{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, "", ownNamespaceMetadata},
 		"another Lease": own("leases", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, otherLease),
 
-		"an APIService for another Service":      apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
+		"an APIService for another Service":      apiService(`{spec: {service: {name: mine}}}`, anotherService),
+		"an APIService for another namespace":    apiService(`{spec: {service: {namespace: default}}}`, anotherService),
+		"an APIService without a Service":        apiService(`{spec: {service: null, caBundle: null}}`, anotherService),
 		"an APIService without TLS verification": apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
 		"an APIService with a high priority":     apiService(`{spec: {groupPriorityMinimum: 18000}}`, ofAPIService),
-		"an annotation of the APIService":        apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofAPIService),
+		"an annotation of the APIService":        apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, metadataOfAPI),
+
+		"another APIService": {resource: "apiservices", body: "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.mine.io}, " +
+			"spec: {group: mine.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15}}", refusal: noRight},
+		"the APIService, if not by apply": {resource: "apiservices", body: "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1alpha1.configdep.io}, " +
+			"spec: {group: configdep.io, version: v1alpha1, groupPriorityMinimum: 100, versionPriority: 15}}", refusal: noRight},
 
 		"an eviction without a UID":       evict("{}"),
 		"an eviction with grace period 0": evict("{gracePeriodSeconds: 0, preconditions: {uid: x}}"),

@@ -206,9 +206,9 @@ func TestValuesAreHeeded(t *testing.T) {
 			},
 		},
 		"parts that other tools manage": {
-			set:  []string{"apiService.enabled=false", "admissionPolicies.enabled=false", "rbac.aggregateToDefaultRoles=false", "hostUsers=false", "reload.observe=true"},
+			set:  []string{"admissionPolicies.enabled=false", "rbac.aggregateToDefaultRoles=false", "hostUsers=false", "reload.observe=true"},
 			want: []string{"name: configdep-view", "hostUsers: false", "- --observe\n"},
-			not:  []string{"kind: APIService", "kind: ValidatingAdmissionPolicy", "aggregate-to", "--webhook-url"},
+			not:  []string{"kind: ValidatingAdmissionPolicy", "aggregate-to", "--webhook-url"},
 		},
 		"the annotations of Reloader alone": {
 			set:  []string{"reload.dialects={reloader}"},
@@ -287,13 +287,8 @@ func TestValuesAreHeeded(t *testing.T) {
 			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
 		},
 		"Prometheus verifies the certificate by the ConfigMap, which has no private key": {
-			set:  []string{"monitoring.serviceMonitor.enabled=true"},
-			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
-			not:  []string{"secret:"},
-		},
-		"Prometheus verifies a certificate of cert-manager by its Secret": {
 			set:  []string{"monitoring.serviceMonitor.enabled=true", "tls.mode=cert-manager"},
-			want: []string{"secret:\n          name: configdep-serving-cert\n          key: ca.crt"},
+			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
 		},
 		"a network policy has no rule for empty peers": {
 			set:  []string{"networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "networkPolicy.admissionTo=null"},

@@ -18,14 +18,10 @@ import (
 // variants lists the changes of each variant, compared with another one.
 var variants = map[string]struct{ than, changes string }{
 	"cert-manager.yaml": {"default.yaml", `
-APIService v1alpha1.configdep.io
-  + metadata.annotations: {"cert-manager.io/inject-ca-from":"configdep-system/configdep-serving-cert"}
 + Certificate configdep-ca
 + Certificate configdep-serving-cert
-- ClusterRole configdep-apiserver:certificates
-- ClusterRoleBinding configdep-apiserver:certificates
-- ConfigMap configdep-serving-ca
 Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--ca-bundle-file=/etc/configdep/tls/ca.crt]
   - spec.template.spec.containers[configdep-apiserver].args[--manage-serving-certificate]
   + spec.template.spec.containers[configdep-apiserver].args[--tls-cert-file=/etc/configdep/tls/tls.crt]
   + spec.template.spec.containers[configdep-apiserver].args[--tls-private-key-file=/etc/configdep/tls/tls.key]
@@ -33,9 +29,7 @@ Deployment configdep-apiserver
   + spec.template.spec.volumes[serving-certificate]: {"name":"serving-certificate","secret":{"secretName":"configdep-serving-cert"}}
 + Issuer configdep-ca
 + Issuer configdep-selfsigned
-- Role configdep-apiserver:ca
 - Role configdep-apiserver:certificates
-- RoleBinding configdep-apiserver:ca
 - RoleBinding configdep-apiserver:certificates
 - Secret configdep-serving-cert
 `},
@@ -149,15 +143,15 @@ Deployment configdep-apiserver
 `},
 	"minimal.yaml": {"default.yaml", `
 - ClusterRole configdep-apiserver
-- ClusterRole configdep-apiserver:certificates
 - ClusterRole configdep-apiserver:cluster
+- ClusterRole configdep-apiserver:registration
 - ClusterRole configdep-metrics
 - ClusterRole configdep-pods
 - ClusterRole configdep-reload
 - ClusterRole configdep-view
 - ClusterRoleBinding configdep-apiserver
-- ClusterRoleBinding configdep-apiserver:certificates
 - ClusterRoleBinding configdep-apiserver:cluster
+- ClusterRoleBinding configdep-apiserver:registration
 - ClusterRoleBinding configdep-apiserver:system:auth-delegator
 Deployment configdep-apiserver
   ~ spec.replicas: 2 -> 1

@@ -317,28 +317,50 @@ func TestOwnNamespace_ConfigMapsAndLeases(t *testing.T) {
 }
 
 func TestRegistrations_APIService(t *testing.T) {
-	const more = "configdep may change nothing of an APIService but the CA"
-	apiService := func(change func(metadata, spec map[string]any)) *unstructured.Unstructured {
-		spec := map[string]any{"group": "configdep.io", "version": "v1alpha1", "service": map[string]any{"name": "configdep-apiserver", "port": int64(443)}}
-		metadata := map[string]any{"name": "v1alpha1.configdep.io", "resourceVersion": "1"}
-		change(metadata, spec)
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec}}
+	const (
+		more     = "configdep may change nothing of an APIService but its Service and the CA, and set no priorities but 100 and 15"
+		metadata = "configdep may change no metadata of an APIService but its owners"
+		another  = "configdep may write no APIService but v1alpha1.configdep.io, and let it lead to no Service but configdep-system/configdep-apiserver"
+	)
+	service := func(namespace, name string) map[string]any {
+		return map[string]any{"namespace": namespace, "name": name, "port": int64(443)}
 	}
-	as := apiService(func(_, _ map[string]any) {})
-	bundled := apiService(func(metadata, spec map[string]any) { spec["caBundle"], metadata["managedFields"] = "eA==", []any{} })
+	apiService := func(change func(metadata, spec map[string]any)) *unstructured.Unstructured {
+		spec := map[string]any{
+			"group": "configdep.io", "version": "v1alpha1", "groupPriorityMinimum": int64(100), "versionPriority": int64(15),
+			"service": service("configdep-system", "configdep-apiserver"), "caBundle": "eA==",
+		}
+		metadata := map[string]any{"name": "v1alpha1.configdep.io", "uid": "1", "resourceVersion": "1", "ownerReferences": []any{}, "managedFields": []any{}}
+		change(metadata, spec)
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec, "status": map[string]any{},
+		}}
+	}
+	ours := apiService(func(_, _ map[string]any) {})
+	elsewhere := apiService(func(_, spec map[string]any) { spec["service"] = service("shop", "configdep-apiserver") })
+	mine := apiService(func(_, spec map[string]any) { spec["service"] = service("configdep-system", "mine") })
+	insecure := apiService(func(_, spec map[string]any) { spec["insecureSkipTLSVerify"] = true })
+	local := apiService(func(_, spec map[string]any) { delete(spec, "service"); delete(spec, "caBundle") })
+	annotated := apiService(func(metadata, _ map[string]any) {
+		metadata["annotations"] = map[string]any{"cert-manager.io/inject-ca-from": "x"}
+	})
 	tries{
-		"the first CA": {as, bundled, ""},
-		"another CA":   {bundled, apiService(func(_, spec map[string]any) { spec["caBundle"] = "eQ==" }), ""},
-		"no CA":        {bundled, as, ""},
-		"another Service": {bundled, apiService(func(_, spec map[string]any) {
-			spec["service"] = map[string]any{"name": "mine", "port": int64(443)}
-		}), more},
-		"no verification of certificates": {as, apiService(func(_, spec map[string]any) { spec["insecureSkipTLSVerify"] = true }), more},
-		"a higher priority":               {as, apiService(func(_, spec map[string]any) { spec["groupPriorityMinimum"] = int64(20000) }), more},
-		"no Service":                      {as, apiService(func(_, spec map[string]any) { delete(spec, "service") }), more},
-		"another annotation": {as, apiService(func(metadata, _ map[string]any) {
-			metadata["annotations"] = map[string]any{"cert-manager.io/inject-ca-from": "x"}
-		}), more},
+		"registration":                    {nil, ours, ""},
+		"another name":                    {nil, apiService(func(metadata, _ map[string]any) { metadata["name"] = "v1beta1.metrics.k8s.io" }), another},
+		"a Service of another name":       {nil, mine, another},
+		"a Service in another namespace":  {nil, elsewhere, another},
+		"no Service":                      {nil, local, another},
+		"no verification of certificates": {nil, insecure, more},
+		"a high priority":                 {nil, apiService(func(_, spec map[string]any) { spec["groupPriorityMinimum"] = int64(18000) }), more},
+		"a finalizer":                     {nil, apiService(func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"x"} }), metadata},
+		"another CA":                      {ours, apiService(func(_, spec map[string]any) { spec["caBundle"] = "eQ==" }), ""},
+		"another Service":                 {ours, mine, another},
+		"its own Service again":           {elsewhere, ours, ""},
+		"no verification any longer":      {ours, insecure, more},
+		"verification again":              {insecure, ours, ""},
+		"what another user has annotated": {annotated, annotated, ""},
+		"an annotation":                   {ours, annotated, metadata},
+		"an annotation of another user":   {annotated, ours, metadata},
 	}.try(t, "registrations", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
 }
 

@@ -24,6 +24,8 @@ type CertificateOptions struct {
 	Secret string
 	// Service is the Service whose DNS names the certificate is issued for. The Lease of the leader has the same name.
 	Service string
+	// ServicePort is the port of the Service, which the APIService names.
+	ServicePort int
 	// Lifetime is the lifetime of the certificate, and CALifetime the lifetime of its CA.
 	Lifetime, CALifetime time.Duration
 	// CABundleFile contains the CA bundle to publish, for a certificate from files.
@@ -32,10 +34,11 @@ type CertificateOptions struct {
 
 func newCertificateOptions() CertificateOptions {
 	return CertificateOptions{
-		Secret:     "configdep-serving-cert",
-		Service:    "configdep-apiserver",
-		Lifetime:   90 * 24 * time.Hour,
-		CALifetime: 5 * 365 * 24 * time.Hour,
+		Secret:      "configdep-serving-cert",
+		Service:     "configdep-apiserver",
+		ServicePort: 443,
+		Lifetime:    90 * 24 * time.Hour,
+		CALifetime:  5 * 365 * 24 * time.Hour,
 	}
 }
 
@@ -44,11 +47,13 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	c := &o.Certificate
 	fs.BoolVar(&c.Manage, "manage-serving-certificate", c.Manage,
 		"Create a CA and a serving certificate, keep them in a Secret that all replicas share, renew both without a restart, "+
-			"and keep caBundle of the APIService up to date. Cannot be combined with --tls-cert-file.")
+			"and register the server: the leader creates its APIService. Cannot be combined with --tls-cert-file.")
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
 		"The Secret, in the namespace of the server, for the certificate of --manage-serving-certificate. The server fills it, but does not create it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
-		"The Service whose DNS names the certificate of --manage-serving-certificate is issued for. The Lease of the leader has the same name.")
+		"The Service of the server, to which the APIService leads. The certificate of --manage-serving-certificate is issued for its DNS names. "+
+			"The Lease of the leader has the same name.")
+	fs.IntVar(&c.ServicePort, "service-port", c.ServicePort, "The port of the Service of the server.")
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
 		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
@@ -56,7 +61,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 			"It is replaced when a third of it is left. The old and the new one are both trusted for a while.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
 		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
-			"caBundle of the APIService is kept up to date from it.")
+			"The server is registered with them: the leader creates its APIService.")
 }
 
 // CertificateProfile returns the profile of the managed certificate.
@@ -80,6 +85,9 @@ func (o *Options) validateCertificate() (errs []error) {
 	}
 	for _, problem := range validation.IsDNS1035Label(c.Service) {
 		errs = append(errs, fmt.Errorf("--service-name %q: %s", c.Service, problem))
+	}
+	for _, problem := range validation.IsValidPortNum(c.ServicePort) {
+		errs = append(errs, fmt.Errorf("--service-port %d: %s", c.ServicePort, problem))
 	}
 	if !c.Manage {
 		return errs

@@ -32,6 +32,7 @@ func TestCertificateFlags(t *testing.T) {
 			"the lifetime of the CA is 100h0m0s, and must be at least three times the lifetime of the serving certificate, which is 2160h0m0s"},
 		"--manage-serving-certificate --serving-certificate-secret=configdep-hmac-key": {"--serving-certificate-secret must not be configdep-hmac-key, which holds the key of the config hash"},
 		"--service-name=a.b": {`--service-name "a.b": a DNS-1035 label must`},
+		"--service-port=0":   {"--service-port 0: must be between 1 and 65535"},
 		"--manage-serving-certificate --serving-certificate-secret=": {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},
 	} {
 		o := NewOptions()

@@ -11,7 +11,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -47,8 +46,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == postRender { // helm runs this program as a plugin
-		if err := toThisMachine(os.Stdin, os.Stdout, os.Args[2]); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == postRender { // helm runs this program as a plugin
+		if err := toThisMachine(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -243,11 +242,16 @@ func namespaceGone(t *testing.T, name string) {
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	namespaceGone(t, install.Namespace)
+	await.Until(t, "the garbage collector has deleted the APIService", func(ctx context.Context) error {
+		left, err := cluster.Kubectl(ctx, "get", "apiservice", install.APIService, "--ignore-not-found", "-o", "name")
+		if err == nil && left != "" {
+			err = errors.New(left + " exists")
+		}
+		return err
+	})
 	for _, kind := range []string{"apiservices", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
 		if out := kubectl(t, append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...); strings.Contains(out, "configdep") {
 			t.Errorf("some %s remain:\n%s", kind, out)
 		}
 	}
 }
-
-func encoded(pem []byte) string { return base64.StdEncoding.EncodeToString(pem) }

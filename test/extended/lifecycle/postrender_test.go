@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -40,12 +39,8 @@ func plugin(dir string) error {
 }
 
 // toThisMachine changes rendered manifests so that kube-apiserver, which runs on this machine like the replicas, can
-// reach them: the Service is an external name for this machine, and the APIService has the port that the test listens on.
-func toThisMachine(in io.Reader, out io.Writer, apiPort string) error {
-	port, err := strconv.ParseInt(apiPort, 10, 32)
-	if err != nil {
-		return fmt.Errorf("parsing a port: %w", err)
-	}
+// reach them: the Service is an external name for this machine.
+func toThisMachine(in io.Reader, out io.Writer) error {
 	all, err := io.ReadAll(in)
 	if err != nil {
 		return err
@@ -61,14 +56,8 @@ func toThisMachine(in io.Reader, out io.Writer, apiPort string) error {
 		if len(o.Object) == 0 {
 			continue
 		}
-		switch o.GetKind() {
-		case "Service":
+		if o.GetKind() == "Service" {
 			o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
-		case "APIService":
-			err = unstructured.SetNestedField(o.Object, port, "spec", "service", "port")
-		}
-		if err != nil {
-			return err
 		}
 		manifest, err := sigsyaml.Marshal(o.Object)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,10 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
@@ -32,10 +27,8 @@ import (
 // A cluster waits longer until it sends a replica that stops no more requests.
 const quick = "extraArgs={--shutdown-delay-duration=2s}"
 
-var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-
-// release is an installation by helm. A post-renderer makes the Service and its port lead to this machine; nothing else differs
-// from the installation of a user.
+// release is an installation by helm. A post-renderer makes the Service lead to this machine; nothing else differs from the
+// installation of a user.
 type release struct {
 	*install.Installation
 
@@ -69,8 +62,7 @@ func newRelease(t *testing.T, name, secret string, values ...string) *release {
 	return &release{server, name, append(values, quick)}
 }
 
-// A release is installed, works, is upgraded without a failed request, and is uninstalled in an order that leaves no
-// APIService without a server.
+// A release is installed, works, is upgraded without a failed request, and is uninstalled.
 func TestLifeOfARelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		name, secret string
@@ -93,7 +85,7 @@ func TestLifeOfARelease(t *testing.T) {
 				}
 			}
 			old := []*install.Replica{r.start(t), r.start(t)}
-			before := available(t)
+			before := r.available(t)
 			works(t)
 			for _, other := range test.blind {
 				if found := kubectl(t, "get", "configdependencies", "-n", other, "-o", "name"); found != "" {
@@ -144,7 +136,6 @@ func (r *release) helm(t *testing.T, verb string, more ...string) string {
 	}
 	return r.run(t, append([]string{
 		verb, "configdep", chart, "--set", strings.Join(r.values, ","), "--post-renderer", postRender,
-		"--post-renderer-args", strconv.Itoa(r.APIPort()),
 	}, more...)...)
 }
 
@@ -191,15 +182,16 @@ func (r *release) end(t *testing.T, replica *install.Replica) {
 	}
 }
 
-// available waits until the API is available, for which the server has filled in the CA bundle, and returns the bundle.
-func available(t *testing.T) string {
+// available waits until the API is available, for which the server has registered itself, and returns the CA bundle.
+func (r *release) available(t *testing.T) string {
 	t.Helper()
-	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+install.APIService, "--timeout=2m")
+	if err := r.AwaitAPI(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return bundle(t)
 }
 
-// uninstall uninstalls the release while its replicas run, and checks the order of deletions and the number of Secrets that are
-// left. Then it ends the replicas, which must have had all rights until then.
+// uninstall uninstalls the release while its replicas run, and checks the number of Secrets that are left. Then it ends the replicas, which must have had all rights until then.
 func (r *release) uninstall(t *testing.T, secrets int) {
 	t.Helper()
 	r.checkLogs(t)
@@ -210,12 +202,7 @@ func (r *release) uninstall(t *testing.T, secrets int) {
 	if there := strings.Fields(kubectl(t, "get", "-f", manifest, "-o", "name")); len(there) < 15 {
 		t.Errorf("the release contains only %v", there)
 	}
-	api := deleted(t, apiServices, "", install.APIService)
-	deployment := deleted(t, appsv1.SchemeGroupVersion.WithResource("deployments"), install.Namespace, r.name)
 	r.run(t, "uninstall", "configdep")
-	if first, then := api(), deployment(); first > then {
-		t.Errorf("the Deployment was deleted at revision %d, before the APIService at %d", then, first)
-	}
 	keep := []string{"secret/" + keySecret, "secret/" + install.CertificateSecret}[:secrets]
 	await.Until(t, "only the Secrets that the server has filled are left of the release", func(ctx context.Context) error {
 		out, err := cluster.Kubectl(ctx, "get", "-f", manifest, "--ignore-not-found", "-o", "name")
@@ -233,45 +220,6 @@ func (r *release) uninstall(t *testing.T, secrets int) {
 	}
 	ending.Wait()
 	r.Replicas = nil
-}
-
-// deleted watches an object, and returns a function that waits for its deletion and returns the revision of the store
-// at which it was deleted.
-func deleted(t *testing.T, resource schema.GroupVersionResource, namespace, name string) func() uint64 {
-	t.Helper()
-	all := objects.Resource(resource).Namespace(namespace)
-	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	list, err := all.List(t.Context(), only)
-	if err != nil || len(list.Items) != 1 {
-		t.Fatalf("finding %s %s: found %d objects, want 1 (%v)", resource.Resource, name, len(list.Items), err)
-	}
-	only.ResourceVersion = list.GetResourceVersion()
-	w, err := all.Watch(t.Context(), only)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	return func() uint64 {
-		t.Helper()
-		for {
-			select {
-			case event, ok := <-w.ResultChan():
-				if !ok {
-					t.Fatal("the watch has ended")
-				}
-				if event.Type != watch.Deleted {
-					continue
-				}
-				revision, err := strconv.ParseUint(event.Object.(*unstructured.Unstructured).GetResourceVersion(), 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return revision
-			case <-time.After(limit):
-				t.Fatalf("%s %s is still there", resource.Resource, name)
-			}
-		}
-	}
 }
 
 // remove deletes the namespaces. That of the release has the Secrets that Helm keeps, and the Lease of the server.

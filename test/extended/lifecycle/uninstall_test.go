@@ -21,19 +21,20 @@ import (
 // deleteNamespace creates a namespace with an object, and deletes the namespace.
 func deleteNamespace(t *testing.T) (name string) {
 	t.Helper()
-	ctx := t.Context()
+	name, err := tryToDeleteNamespace(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func tryToDeleteNamespace(ctx context.Context) (name string, err error) {
 	made, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bystander-"}}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	_, err = client.CoreV1().ConfigMaps(made.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().Namespaces().Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	return made.Name
+	return made.Name, errors.Join(err, client.CoreV1().Namespaces().Delete(ctx, made.Name, metav1.DeleteOptions{}))
 }
 
 // stuck waits until the namespace controller reports that it cannot delete a namespace.
@@ -75,44 +76,5 @@ func TestUndeploy_WhileItServes(t *testing.T) {
 	for _, name := range append(deleted, deleteNamespace(t)) {
 		namespaceGone(t, name)
 	}
-	nothingLeft(t)
-}
-
-// If all replicas are gone, no namespace can be deleted, as with any aggregated API, because the namespace
-// controller cannot list its objects. Removing the server solves that at once.
-func TestUndeploy_WhileItIsDown(t *testing.T) {
-	server := installed(t, install.Options{})
-	for _, r := range server.Replicas {
-		r.Kill()
-	}
-	kubectl(t, "wait", "--for=condition=Available=false", "apiservice/"+install.APIService, "--timeout="+await.Limit.String())
-	name := deleteNamespace(t)
-	stuck(t, name)
-	undeploy(t)
-	namespaceGone(t, name)
-	namespaceGone(t, deleteNamespace(t))
-	nothingLeft(t)
-}
-
-// If a user deletes the namespace of the server but not the APIService, the server deletes the APIService before
-// it stops.
-func TestUndeploy_AfterItsNamespace(t *testing.T) {
-	installed(t, install.Options{})
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await.Until(t, "the APIService is deleted", func(ctx context.Context) error {
-		_, err := cluster.Kubectl(ctx, "get", "apiservice", install.APIService)
-		if err == nil {
-			return errors.New("the APIService exists")
-		}
-		if !strings.Contains(err.Error(), "not found") {
-			return err
-		}
-		return nil
-	})
-	namespaceGone(t, install.Namespace)
-	namespaceGone(t, deleteNamespace(t))
-	undeploy(t)
 	nothingLeft(t)
 }

@@ -192,14 +192,14 @@ func TestRelease(t *testing.T) {
 			t.Errorf("version of the standard library = %q, want %s", versions["std"], runtime.Version())
 		}
 	})
-	t.Run("the manifests name the version, with the APIService in a separate file", func(t *testing.T) {
-		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, `image: "`+repository+":"+version+"@"+digest+"\"\n") || strings.Contains(manifests, "kind: APIService\n") {
-			t.Errorf("want manifests with the image, without an APIService; got:\n%s", manifests)
+	t.Run("one file installs the version, with or without what needs Kubernetes 1.36", func(t *testing.T) {
+		without := string(made["configdep-install-before-1.36_"+version+".yaml"])
+		if !strings.Contains(without, `image: "`+repository+":"+version+"@"+digest+"\"\n") || strings.Contains(without, "kind: MutatingAdmissionPolicy") {
+			t.Errorf("want manifests with the image, without a MutatingAdmissionPolicy; got:\n%s", without)
 		}
-		apiService := string(made["configdep-apiservice_"+version+".yaml"])
-		if !strings.Contains(apiService, "\nkind: APIService\n") || strings.Count(apiService, "\nkind: ") != 1 {
-			t.Errorf("want only an APIService; got:\n%s", apiService)
+		more, found := strings.CutPrefix(string(made["configdep-install_"+version+".yaml"]), without+"---\n")
+		if !found || !strings.Contains(more, "kind: MutatingAdmissionPolicy\n") {
+			t.Errorf("want the same manifests and a MutatingAdmissionPolicy; got also:\n%s", more)
 		}
 	})
 	t.Run("the names of the images are recorded", func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("charts = %v, want one", charts)
 		}
 		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
-		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":unreleased@"+digest+`"`) {
-			t.Errorf("want an APIService and the image; got:\n%s", out)
+		if !strings.Contains(out, "kind: Deployment") || !strings.Contains(out, `image: "`+repository+":unreleased@"+digest+`"`) {
+			t.Errorf("want a Deployment and the image; got:\n%s", out)
 		}
 		packed := string(unpack(t, made[filepath.Base(charts[0])])["configdep/Chart.yaml"])
 		for _, want := range []string{"image: " + repository + ":", "image: " + agentRepository + ":"} {

@@ -70,9 +70,11 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s: %d", c.Verb, c.resource(), c.ObjectRef.APIGroup, c.ObjectRef.Namespace, c.ObjectRef.Name, c.ResponseStatus.Code)
 }
 
-// needs reports whether a rule grants the permission for a call.
+// needs reports whether a rule grants the permission for a call. A patch that creates the object, an apply, needs the
+// permission to create it, too.
 func (c *call) needs(r *rbacv1.PolicyRule) bool {
-	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && slices.Contains(r.Verbs, c.Verb) &&
+	created := c.Verb == "patch" && c.ResponseStatus.Code == 201 && slices.Contains(r.Verbs, "create")
+	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && (slices.Contains(r.Verbs, c.Verb) || created) &&
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, c.ObjectRef.Name))
 }
 

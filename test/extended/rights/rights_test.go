@@ -108,7 +108,6 @@ func TestRights(t *testing.T) {
 	if len(all) < 15 {
 		t.Fatalf("got %d rules: %v", len(all), all)
 	}
-	last := func(g grant) bool { return slices.Contains(g.rule.Verbs, "delete") } // the last test deletes the APIService and everything that belongs to it
 
 	t.Run("no permission is missing, and every granted verb is used", func(t *testing.T) {
 		replica.Kill()
@@ -125,9 +124,7 @@ func TestRights(t *testing.T) {
 			}
 			var unused []string
 			for _, g := range all {
-				if !last(g) {
-					unused = append(unused, unusedOf(&g, found)...)
-				}
+				unused = append(unused, unusedOf(&g, found)...)
 			}
 			if len(unused) > 0 {
 				return fmt.Errorf("unused permissions:\n%s", strings.Join(unused, "\n"))
@@ -138,7 +135,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("missing permission: %s", &c)
 		}
 		for _, g := range all {
-			if !last(g) && !slices.ContainsFunc(found, func(c call) bool { return g.permits(&c) && permitting(all, &c) == 1 }) {
+			if !slices.ContainsFunc(found, func(c call) bool { return g.permits(&c) && permitting(all, &c) == 1 }) {
 				t.Errorf("nothing fails without %s: other rules permit it all", &g)
 			}
 		}
@@ -166,21 +163,6 @@ func TestRights(t *testing.T) {
 				}
 			}
 			return errors.New("no entry yet")
-		})
-	})
-	t.Run("the server deletes the APIService when its namespace is deleted", func(t *testing.T) {
-		if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(all, last)
-		await.Until(t, "every verb of the permission is used", func(context.Context) error {
-			found, _, err := calls(begin)
-			if err == nil {
-				if unused := unusedOf(&all[i], found); len(unused) > 0 {
-					err = fmt.Errorf("unused verbs = %v", unused)
-				}
-			}
-			return err
 		})
 	})
 }

@@ -95,7 +95,7 @@ func (s *shop) setPassword(ctx context.Context, secret string) error {
 	return err
 }
 
-// whileAway makes changes while no server runs: content changes, and in another second a template. The Lease, the certificate and the CAs for other clients are deleted.
+// whileAway makes changes while no server runs: content changes, and in another second a template. The Lease, the APIService, the certificate and its CAs are deleted.
 func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
@@ -106,10 +106,11 @@ func (s *shop) whileAway(ctx context.Context) error {
 	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
 	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
 	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
+	_, err5 := cluster.Kubectl(ctx, "delete", "apiservice", install.APIService)
 	empty := []byte(`{"data": null}`)
 	_, err3 := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, empty, metav1.PatchOptions{})
 	_, err4 := client.CoreV1().ConfigMaps(install.Namespace).Patch(ctx, "configdep-serving-ca", types.MergePatchType, empty, metav1.PatchOptions{})
-	return errors.Join(err1, err2, err3, err4)
+	return errors.Join(err1, err2, err3, err4, err5)
 }
 
 // loseKey empties the Secret with the key. A replica that has read the key restores it; another would create a new

@@ -99,15 +99,9 @@ scheme: https
 tlsConfig:
   serverName: {{ include "configdep.serverName" $root }}
   ca:
-    {{- if eq $root.Values.tls.mode "cert-manager" }}
-    secret:
-      name: {{ include "configdep.certificateSecret" $root }}
-      key: ca.crt
-    {{- else }}
     configMap:
       name: configdep-serving-ca
       key: ca.crt
-    {{- end }}
 {{- if $root.Values.monitoring.token }}
 authorization:
   type: Bearer

@@ -3,7 +3,7 @@
 {{- $known := list
   "global" "image" "imagePullSecrets" "agent" "nameOverride" "fullnameOverride" "commonLabels" "commonAnnotations"
   "replicas" "minReadySeconds" "revisionHistoryLimit" "updateStrategy" "reload" "notifications" "namespaces"
-  "ignoredNamespaces" "workloads" "kinds" "sources" "configMaps" "secretProviderClasses" "secrets" "tls" "apiService"
+  "ignoredNamespaces" "workloads" "kinds" "sources" "configMaps" "secretProviderClasses" "secrets" "tls"
   "rbac" "admissionPolicies" "mutatingAdmissionPolicies" "serviceAccount" "service" "deployment" "podAnnotations" "podLabels" "resources"
   "goMaxProcs" "goMemLimit" "affinity" "topologySpreadConstraints" "nodeSelector" "tolerations" "hostAliases"
   "priorityClassName" "criticalPodsQuota" "runtimeClassName" "schedulerName" "dnsConfig" "dnsPolicy" "hostUsers"

@@ -1,0 +1,90 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certificate
+
+import (
+	"context"
+	"encoding/base64"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The server is registered once a replica is ready. What other clients change is repaired and reported; a new CA and a
+// deletion are not reported.
+func TestRegistration(t *testing.T) {
+	one := []byte(next(t, usual, Content{}, time.Now()).Bundle)
+	two := []byte(next(t, usual, Content{}, time.Now()).Bundle)
+	synctest.Test(t, func(t *testing.T) {
+		client := newDynamic()
+		ready, repaired := make(chan struct{}), 0
+		r := registration
+		r.Ready = func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+			case <-ready:
+			}
+			return ctx.Err()
+		}
+		r.Repaired = func(*unstructured.Unstructured) { repaired++ }
+		b := NewBundles(client, Targets{APIService: r})
+		b.Set(one)
+		background(t, b.Run)
+		check := func(when, want string, wantPatches, wantRepaired int) {
+			t.Helper()
+			synctest.Wait()
+			got, err := client.Resource(APIServices).Get(t.Context(), ours, metav1.GetOptions{})
+			if want == "" && apierrors.IsNotFound(err) {
+				err = nil
+			} else if err == nil {
+				if diff := cmp.Diff(apiService(want), got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", when, diff)
+				}
+			}
+			if err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			if n := patches(client); n != wantPatches || repaired != wantRepaired {
+				t.Errorf("%s, there were %d patches and %d repairs, want %d and %d", when, n, repaired, wantPatches, wantRepaired)
+			}
+		}
+		replace := func(o *unstructured.Unstructured) {
+			t.Helper()
+			if _, err := client.Resource(APIServices).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		encode := base64.StdEncoding.EncodeToString
+		check("before a replica is ready", "", 0, 0)
+		close(ready)
+		check("once a replica is ready", encode(one), 1, 0)
+		b.Set(two)
+		check("with another CA", encode(two), 2, 0)
+		redirected := apiService(encode(two))
+		if err := unstructured.SetNestedField(redirected.Object, "other", "spec", "service", "name"); err != nil {
+			t.Fatal(err)
+		}
+		replace(redirected)
+		check("after a change of the Service", encode(two), 3, 1)
+		insecure := apiService(encode(two))
+		if err := unstructured.SetNestedField(insecure.Object, true, "spec", "insecureSkipTLSVerify"); err != nil {
+			t.Fatal(err)
+		}
+		replace(insecure)
+		check("after verification was switched off", encode(two), 4, 2)
+		orphan := apiService(encode(two))
+		orphan.SetOwnerReferences(nil)
+		replace(orphan)
+		check("after it has lost its owner", encode(two), 5, 3)
+		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		check("after a deletion", encode(two), 6, 3)
+	})
+}
