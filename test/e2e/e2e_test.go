@@ -167,6 +167,7 @@ func TestE2E(t *testing.T) {
 		t.Run("truth", testTruth("in-place", `configdep.io/reload: auto, configdep.io/strategy: in-place, configdep.io/settle: 1s, configdep.io/min-interval: "0"`, true))
 	})
 	t.Run("uninstall", testUninstall)
+	t.Run("quick start", testQuickStart)
 }
 
 // helm runs helm as an administrator.
