@@ -63,6 +63,8 @@ type request struct {
 	terminating bool
 	// lagged: the stream of pods lagged then.
 	lagged bool
+	// orphaned: the stream of ReplicaSets lagged then, without which pods have no revision.
+	orphaned bool
 	// behind: a stream of sources lagged then.
 	behind bool
 	// managed: the workload had opted in, as the server knew then.

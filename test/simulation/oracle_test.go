@@ -152,7 +152,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	case restarts:
 		// A template that is borrowed has the hash of its lender.
 		if hash := set[hashAnnotation]; r.reload == nil && hash != nil && *hash == d.template.annotations[hashAnnotation] && last.recreating == "" && names == "" &&
-			!m.borrows && s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
+			!m.borrows && !r.orphaned && s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(r, d, m, rules, last)

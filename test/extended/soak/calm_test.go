@@ -176,7 +176,7 @@ func (w *workload) want() []v1alpha1.State {
 		return []v1alpha1.State{v1alpha1.StateBlocked}
 	case w.adopted(), !w.allTrigger():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
-	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], // times alone tell, within margins
+	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], w.recurs, // times alone tell, within margins
 		!w.cell.oracle.undisturbed: // a server may have read nothing while a pod started, and the source has been written since
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateUnknown}
 	default:

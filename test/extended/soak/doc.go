@@ -16,7 +16,8 @@
 //     a workload with a pod that has read old content is never InSync, such a pod is never counted as current, and no pod is stale that has read the
 //     current content;
 //   - at each calm, workloads that have opted in are InSync, or Blocked if something is missing. Only those that opted in with old content, or
-//     do not restart for all of their sources, may be Stale or Unknown, and those that have not opted in;
+//     do not restart for all of their sources, may be Stale or Unknown, and those that have not opted in; and if a source is as it was at some time
+//     before, times alone tell whether pods have read what was there in between, so that it may be Unknown;
 //   - a pod that has read content from before a change after the record has been restarted by then;
 //   - each restart has a reason: never more restarts than changes, one for changes that belong together or were made while no server ran, never two for
 //     the same content or within min-interval, none while the workload has not opted in, is paused, is being deleted, or has no replicas;

@@ -38,7 +38,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 		namespace := fmt.Sprintf("soak-%d-%d", h.seed, i)
 		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
-			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, reloads: map[string]bool{}}
+			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, reloads: map[string]bool{}, known: map[string]bool{}}
 		}
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{

@@ -26,6 +26,8 @@ type workload struct {
 
 	read   map[string]string // what a pod that starts reads, or would have read when it last could start
 	starts bool              // whether a pod can start now
+	known  map[string]bool   // what pods could have read of sources until now
+	recurs bool              // what changed last is as it was at some time before, so that the hash does not tell when
 
 	// recorded is the revision of the first record that has been there since, for the current rules; 0: there is none.
 	// Changes after it must restart the workload. Former is a record that no longer counts.
@@ -73,9 +75,13 @@ func (w *workload) look() {
 	w.read = read
 	if slices.ContainsFunc(sourceNames, func(name string) bool { return w.rules().triggers(w.variant, name) && before[name] != read[name] }) {
 		w.log("content %v", read)
+		w.recurs = slices.ContainsFunc(sourceNames, func(name string) bool { return before[name] != read[name] && w.known[name+" "+read[name]] })
 		w.reason()
 		w.changed = w.cell.at
 		w.cell.oracle.tally.changes++
+	}
+	for name, text := range read {
+		w.known[name+" "+text] = true
 	}
 }
 
