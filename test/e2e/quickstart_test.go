@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/configdep/configdep/test/node"
 )
 
 // kind stands for the program of that name, which needs docker: the cluster is there, and what is to be loaded is imported by the test.
@@ -47,6 +49,10 @@ func testQuickStart(t *testing.T) {
 			t.Fatalf("%s: %v: %s\n%s", line, err, out, podsOf(t, namespace))
 		}
 		return string(out)
+	}
+	// The image of the shop, which the node could not pull.
+	if err := machine.Tag(t.Context(), node.PauseImage, "registry.k8s.io/pause:3.10"); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())

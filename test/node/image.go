@@ -50,6 +50,11 @@ func (n *Node) Import(ctx context.Context, archive string) error {
 	return nil
 }
 
+// Tag gives an image that is on the node another name, too.
+func (n *Node) Tag(ctx context.Context, image, name string) error {
+	return n.ctr(ctx, nil, "--namespace=k8s.io", "images", "tag", image, name)
+}
+
 // addOwnImages loads the images of this package.
 func (n *Node) addOwnImages(ctx context.Context) error {
 	app := n.file("app")
