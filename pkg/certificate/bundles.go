@@ -53,7 +53,7 @@ func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	b := &Bundles{}
 	r := &targets.APIService
 	b.targets = []*target{
-		{objects: client.Resource(APIServices), name: r.Name, correct: r.correct, write: r.write, repaired: r.Repaired},
+		{objects: client.Resource(APIServices), name: r.Name, correct: r.correct, ready: r.Ready, write: r.write, repaired: r.Repaired},
 		{objects: client.Resource(configMaps).Namespace(targets.Namespace), name: targets.ConfigMap, correct: configMapCorrect, write: writeConfigMap},
 	}
 	for _, t := range b.targets {
@@ -81,9 +81,14 @@ func (b *Bundles) wanted() []byte {
 	return b.bundle
 }
 
-// begin forgets the bundle of an earlier term as the leader, and runs Run. The returned function waits for its end.
+// begin forgets what was known in an earlier term as the leader, and runs Run. The returned function waits for its end.
 func (b *Bundles) begin(ctx context.Context) (wait func()) {
 	b.Set(nil)
+	for _, t := range b.targets {
+		t.mu.Lock()
+		t.looked, t.seen = false, nil
+		t.mu.Unlock()
+	}
 	var running sync.WaitGroup
 	running.Go(func() { b.Run(ctx) })
 	return running.Wait
@@ -108,6 +113,7 @@ type target struct {
 	wake    signal
 	// correct reports whether the object is as it should be. It is nil if it does not exist.
 	correct  func(o *unstructured.Unstructured, bundle []byte) bool
+	ready    func(context.Context) error // waits until the object may be created; nil: it may
 	write    func(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured, bundle []byte) (*unstructured.Unstructured, error)
 	repaired func(*unstructured.Unstructured) // as in Registration
 
@@ -166,6 +172,7 @@ func (t *target) run(ctx context.Context) {
 	// If another program wants something else there, do not race with it.
 	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
 	var correct []byte // the bundle with which the object was last correct
+	ready := t.ready == nil
 	for {
 		again := false
 		bundle := t.bundles.wanted()
@@ -175,11 +182,18 @@ func (t *target) run(ctx context.Context) {
 			correct = bundle
 		case limit.Wait(ctx) != nil:
 			return
+		case o == nil && !ready:
+			if t.ready(ctx) != nil {
+				return
+			}
+			ready = true
+			continue // what is there, and what is wanted, may have changed meanwhile
 		default:
+			ready = t.ready == nil
 			written, err := t.write(ctx, t.objects, o, bundle)
 			switch {
 			case err == nil:
-				logger.Info("Updated the CAs")
+				logger.Info("Wrote the object")
 				t.observe(written)
 				if t.repaired != nil && o != nil && bytes.Equal(bundle, correct) {
 					t.repaired(written)
@@ -190,10 +204,10 @@ func (t *target) run(ctx context.Context) {
 			case apierrors.IsNotFound(err) && o != nil: // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 				again = true // another client has written it, most of the time
-				logger.V(2).Info("Could not update the CAs, will retry", "reason", err.Error())
+				logger.V(2).Info("Could not write the object, will retry", "reason", err.Error())
 			default:
 				again = true
-				logger.Error(err, "Updating the CAs failed, will retry")
+				logger.Error(err, "Writing the object failed, will retry")
 			}
 		}
 		var later <-chan time.Time

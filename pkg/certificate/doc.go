@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificate issues the server's certificate, keeps it in a Secret that all replicas share, and publishes its
-// CAs in the objects by which kube-apiserver and other clients trust them.
+// CAs in the objects by which kube-apiserver and other clients trust them: the APIService, with which the leader registers
+// the server (Registration), and a ConfigMap.
 //
 // Profile.Next, a pure function, says what the Secret should hold next. A replica that starts and the leader write
 // that; every replica serves what the Secret holds (Store). The leader publishes the bundle of the Secret (Bundles).

@@ -6,8 +6,9 @@ package certificate
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
+	"errors"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,27 +53,27 @@ func (r *Registration) correct(o *unstructured.Unstructured, bundle []byte) bool
 	service, _, _ := unstructured.NestedMap(o.Object, "spec", "service")
 	caBundle, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle")
 	insecure, _, _ := unstructured.NestedBool(o.Object, "spec", "insecureSkipTLSVerify")
-	return reflect.DeepEqual(service, r.Service.reference()) && caBundle == base64.StdEncoding.EncodeToString(bundle) && !insecure && len(o.GetOwnerReferences()) > 0
+	owned := slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "ClusterRole" })
+	return reflect.DeepEqual(service, r.Service.reference()) && caBundle == base64.StdEncoding.EncodeToString(bundle) && !insecure && owned
 }
 
 // write applies the APIService. RBAC can limit a creation to a name only if it is an apply.
 func (r *Registration) write(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured, bundle []byte) (*unstructured.Unstructured, error) {
-	if o == nil {
-		if err := r.Ready(ctx); err != nil {
-			return nil, err
-		}
-	}
 	reference, err := r.Owner(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the owner of the APIService: %w", err)
+		return nil, errors.New("looking for the owner of the APIService: " + err.Error()) // not that the APIService was not found
 	}
 	owner, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&reference)
 	if err != nil {
 		return nil, err
 	}
+	metadata := map[string]any{"name": r.Name, "ownerReferences": []any{owner}}
+	if o != nil { // else the leader may undo what it has not seen
+		metadata["uid"], metadata["resourceVersion"] = string(o.GetUID()), o.GetResourceVersion()
+	}
 	return objects.Apply(ctx, r.Name, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": APIServices.GroupVersion().String(), "kind": "APIService",
-		"metadata": map[string]any{"name": r.Name, "ownerReferences": []any{owner}},
+		"metadata": metadata,
 		"spec": map[string]any{
 			"group": r.Group, "version": r.Version,
 			"service": r.Service.reference(), "caBundle": base64.StdEncoding.EncodeToString(bundle), "insecureSkipTLSVerify": false,

@@ -6,6 +6,8 @@ package certificate
 import (
 	"context"
 	"encoding/base64"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // The server is registered once a replica is ready. What other clients change is repaired and reported; a new CA and a
@@ -34,7 +38,7 @@ func TestRegistration(t *testing.T) {
 		}
 		r.Repaired = func(*unstructured.Unstructured) { repaired++ }
 		b := NewBundles(client, Targets{APIService: r})
-		b.Set(one)
+		b.Set(two)
 		background(t, b.Run)
 		check := func(when, want string, wantPatches, wantRepaired int) {
 			t.Helper()
@@ -43,6 +47,9 @@ func TestRegistration(t *testing.T) {
 			if want == "" && apierrors.IsNotFound(err) {
 				err = nil
 			} else if err == nil {
+				for _, field := range []string{"uid", "resourceVersion"} { // with which it is bound to what was seen
+					unstructured.RemoveNestedField(got.Object, "metadata", field)
+				}
 				if diff := cmp.Diff(apiService(want), got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", when, diff)
 				}
@@ -62,10 +69,14 @@ func TestRegistration(t *testing.T) {
 		}
 		encode := base64.StdEncoding.EncodeToString
 		check("before a replica is ready", "", 0, 0)
+		b.Set(one)
 		close(ready)
 		check("once a replica is ready", encode(one), 1, 0)
 		b.Set(two)
 		check("with another CA", encode(two), 2, 0)
+		if bound := bindings(client); !slices.Equal(bound, []bool{false, true}) {
+			t.Errorf("patches that are bound to what was seen: %v, want the second, which is no creation", bound)
+		}
 		redirected := apiService(encode(two))
 		if err := unstructured.SetNestedField(redirected.Object, "other", "spec", "service", "name"); err != nil {
 			t.Fatal(err)
@@ -87,4 +98,14 @@ func TestRegistration(t *testing.T) {
 		}
 		check("after a deletion", encode(two), 6, 3)
 	})
+}
+
+// bindings returns for each patch whether it has the version of the object.
+func bindings(client *dynamicfake.FakeDynamicClient) (bound []bool) {
+	for _, a := range client.Actions() {
+		if p, is := a.(clienttesting.PatchAction); is {
+			bound = append(bound, strings.Contains(string(p.GetPatch()), `"resourceVersion"`))
+		}
+	}
+	return bound
 }

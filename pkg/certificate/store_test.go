@@ -341,7 +341,7 @@ func TestStore_LogsNoKey(t *testing.T) {
 		cancel()
 		running.Wait()
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if !strings.Contains(log, "Updated the CAs") || !strings.Contains(log, "continuing with the previous one") {
+		if !strings.Contains(log, "Wrote the object") || !strings.Contains(log, "continuing with the previous one") {
 			t.Errorf("log lacks an expected message:\n%s", log)
 		}
 		for _, secret := range []string{c.Key, c.CAKey} {

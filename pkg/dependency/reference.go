@@ -118,29 +118,8 @@ func (r *Reference) Mountable() bool {
 	})
 }
 
-// sight tells which keys reach the containers. One of binaryData counts as any other, though the kubelet makes no variables of it: a change of one
-// restarts who reads the ConfigMap as variables in doubt.
-type sight struct {
-	keys []string // sorted
-	all  bool
-}
-
-func (r *Reference) sight() (s sight) {
-	s.keys, s.all = r.Keys()
-	return s
-}
-
-// sees reports whether a key reaches the containers.
-func (s *sight) sees(key string) bool {
-	if s.all {
-		return true
-	}
-	_, found := slices.BinarySearch(s.keys, key)
-	return found
-}
-
-// Keys are the keys whose content reaches a container, sorted, or all of them. A
-// reference that reads nothing has neither.
+// Keys are the keys whose content reaches a container, sorted, or all of them. A reference that reads nothing has neither. Those of binaryData
+// count as any others, though the kubelet makes no variables of them.
 func (r *Reference) Keys() (keys []string, all bool) {
 	for i := range r.Uses {
 		u := &r.Uses[i]

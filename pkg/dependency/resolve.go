@@ -16,8 +16,7 @@ type Resolution struct {
 	MayExist bool
 	// Missing: pods cannot start, because the source or a required key is absent.
 	Missing bool
-	// MissingKeys are the required keys that a present source does not have, or has where
-	// an environment variable cannot be made of them: in binaryData.
+	// MissingKeys are the required keys that a present source does not have.
 	MissingKeys []string
 }
 

@@ -53,10 +53,11 @@ type SourceMarks struct {
 
 // Shown returns the keys of the source that a reference sees, sorted.
 func (s *Source) Shown(r *Reference) (names []string) {
-	sight := r.sight()
+	keys, all := r.Keys()
 	for i := range s.Keys {
-		if sight.sees(s.Keys[i].Key) {
-			names = append(names, s.Keys[i].Key)
+		name := s.Keys[i].Key
+		if _, read := slices.BinarySearch(keys, name); all || read {
+			names = append(names, name)
 		}
 	}
 	return names

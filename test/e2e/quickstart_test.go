@@ -5,12 +5,14 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/node"
 )
 
@@ -57,13 +59,11 @@ func testQuickStart(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		run(ctx, "kubectl delete -k artifacts/examples --ignore-not-found --timeout=3m && make undeploy")
-		if err := os.RemoveAll(filepath.Join(root, ".cache", "kind")); err != nil {
-			t.Error(err)
-		}
 	})
-	out := ""
+	last := ""
 	for line := range strings.Lines(string(block[1])) {
-		out = run(t.Context(), strings.TrimSpace(line))
+		last = strings.ReplaceAll(strings.TrimSpace(line), ".cache/kind", dir)
+		run(t.Context(), last)
 		archives, err := os.ReadFile(loaded)
 		if os.IsNotExist(err) {
 			continue
@@ -71,7 +71,7 @@ func testQuickStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for archive := range strings.FieldsSeq(string(archives)) {
-			if err := machine.Import(t.Context(), filepath.Join(root, archive)); err != nil {
+			if err := machine.Import(t.Context(), archive); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,9 +79,13 @@ func testQuickStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"deployment.configdep-apiserver   InSync", "shop               deployment.web", "shop-payments      cronjob.settlement"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the last command printed\n%s\nwithout %q", out, want)
+	await.Until(t, "the last command shows the server and the shop", func(ctx context.Context) error {
+		out := run(ctx, last)
+		for _, want := range []string{"deployment.configdep-apiserver   InSync", "shop               deployment.web", "shop-payments      cronjob.settlement"} {
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("it printed\n%s\nwithout %q", out, want)
+			}
 		}
-	}
+		return nil
+	})
 }

@@ -320,6 +320,7 @@ func TestRegistrations_APIService(t *testing.T) {
 	const (
 		more     = "configdep may change nothing of an APIService but its Service and the CA, and set no priorities but 100 and 15"
 		metadata = "configdep may change no metadata of an APIService but its owners"
+		owners   = "configdep may let an APIService belong to nothing but ClusterRole configdep-apiserver:registration"
 		another  = "configdep may write no APIService but v1alpha1.configdep.io, and let it lead to no Service but configdep-system/configdep-apiserver"
 	)
 	service := func(namespace, name string) map[string]any {
@@ -341,6 +342,11 @@ func TestRegistrations_APIService(t *testing.T) {
 	mine := apiService(func(_, spec map[string]any) { spec["service"] = service("configdep-system", "mine") })
 	insecure := apiService(func(_, spec map[string]any) { spec["insecureSkipTLSVerify"] = true })
 	local := apiService(func(_, spec map[string]any) { delete(spec, "service"); delete(spec, "caBundle") })
+	ownedBy := func(kind, name string) *unstructured.Unstructured {
+		return apiService(func(metadata, _ map[string]any) {
+			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": kind, "name": name, "uid": kind + name}}
+		})
+	}
 	annotated := apiService(func(metadata, _ map[string]any) {
 		metadata["annotations"] = map[string]any{"cert-manager.io/inject-ca-from": "x"}
 	})
@@ -353,6 +359,10 @@ func TestRegistrations_APIService(t *testing.T) {
 		"no verification of certificates": {nil, insecure, more},
 		"a high priority":                 {nil, apiService(func(_, spec map[string]any) { spec["groupPriorityMinimum"] = int64(18000) }), more},
 		"a finalizer":                     {nil, apiService(func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"x"} }), metadata},
+		"its owner":                       {ours, ownedBy("ClusterRole", "configdep-apiserver:registration"), ""},
+		"an owner that stays":             {ours, ownedBy("Namespace", "kube-system"), owners},
+		"another ClusterRole":             {nil, ownedBy("ClusterRole", "cluster-admin"), owners},
+		"an owner of before":              {ownedBy("Namespace", "shop"), ownedBy("Namespace", "shop"), ""},
 		"another CA":                      {ours, apiService(func(_, spec map[string]any) { spec["caBundle"] = "eQ==" }), ""},
 		"another Service":                 {ours, mine, another},
 		"its own Service again":           {elsewhere, ours, ""},

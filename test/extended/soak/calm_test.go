@@ -177,11 +177,21 @@ func (w *workload) want() []v1alpha1.State {
 	case w.adopted(), !w.allTrigger():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
 	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], w.recurs, // times alone tell, within margins
-		!w.cell.oracle.undisturbed: // a server may have read nothing while a pod started, and the source has been written since
+		!w.cell.oracle.undisturbed, w.isStormy(): // a server may have read nothing while a pod started, and the source has been written since
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateUnknown}
 	default:
 		return []v1alpha1.State{v1alpha1.StateInSync}
 	}
+}
+
+// isStormy reports whether a pod was created while something disturbed servers.
+func (w *workload) isStormy() bool {
+	for _, p := range w.pods {
+		if p.stormy {
+			return true
+		}
+	}
+	return false
 }
 
 // allTrigger reports whether each source that counts restarts the workload.

@@ -130,7 +130,7 @@ func (c *cell) setPod(name string, now *corev1.Pod) {
 	}
 	p := w.pods[name]
 	if p == nil || p.uid != string(now.UID) {
-		p = &pod{uid: string(now.UID), born: c.revision, variant: variantOf(now.Annotations), read: map[string]*read{}}
+		p = &pod{uid: string(now.UID), born: c.revision, stormy: !c.oracle.undisturbed, variant: variantOf(now.Annotations), read: map[string]*read{}}
 		w.pods[name] = p
 		for _, source := range sourceNames {
 			p.look(source, c.sources[source], c.revision, false)

@@ -16,6 +16,7 @@ type pod struct {
 	identity string // of its template
 	variant  int
 	born     int64 // the revision of its creation
+	stormy   bool  // it was created while something disturbed servers
 	phase    string
 	read     map[string]*read // by source
 }
