@@ -70,7 +70,7 @@ func (w *workload) judge(v *v1alpha1.ConfigDependency) {
 			continue
 		}
 		running++
-		isStale, isCurrent := false, true
+		isStale, isCurrent := false, p.variant == w.variant // others are judged by what the template reads now
 		for _, source := range sourceNames {
 			if w.isStale(p, source) {
 				isStale = true
