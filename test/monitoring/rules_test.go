@@ -50,6 +50,12 @@ func TestAlertsFire(t *testing.T) {
 			quiets: []string{`aggregator_unavailable_apiservice{name="v1alpha1.configdep.io"} 0` + all + `
 			                  aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 1` + all},
 		},
+		"ConfigdepNotRegistered": {
+			bad:  `aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 0` + all,
+			says: []string{"no APIService v1alpha1.configdep.io"},
+			quiets: []string{`aggregator_unavailable_apiservice{name="v1alpha1.configdep.io"} 1` + all + `
+			                  aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 0` + all, `up{} 0` + all},
+		},
 		"ConfigdepDown": {
 			bad:    `up{` + replica0 + `} 0` + all,
 			says:   []string{"no metrics of configdep"},
