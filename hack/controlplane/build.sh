@@ -11,6 +11,7 @@
 # .cache/controlplane/<key>, where the key changes with the versions.
 #
 #   CONTROL_PLANE=build      build everything; download nothing
+#   KUBERNETES_VERSION       another version of Kubernetes, such as v1.34.4
 #   KUBEBUILDER_ASSETS       a folder; its binaries of the same names are used instead
 #   KUBERNETES_DOWNLOADS     where releases of Kubernetes are       https://dl.k8s.io
 #   ETCD_DOWNLOADS           where releases of etcd are             https://github.com/etcd-io/etcd/releases/download
@@ -39,7 +40,7 @@ if [[ $assets ]]; then
 fi
 command -v go >/dev/null || fail "go is not installed; see https://go.dev/doc/install"
 
-key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets ${CONTROL_PLANE:-}"; } | git hash-object --stdin)
+key=$({ cat "$here"/*/go.mod "$here/build.sh"; go env GOOS GOARCH GOVERSION; echo "$assets ${CONTROL_PLANE:-} ${KUBERNETES_VERSION:-}"; } | git hash-object --stdin)
 out=$root/.cache/controlplane/${key:0:12}
 # missing prints those of the named binaries that a folder lacks.
 missing() { local dir=$1 n; shift; for n; do [[ -x $dir/$n ]] || echo "$n"; done; }
@@ -56,7 +57,7 @@ tmp=$(mktemp -d "$root/.cache/controlplane/building.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
 version() { (cd "$here/$1" && go list -m -f '{{.Version}}' "$2"); }
-kubernetes_version=$(version kubernetes k8s.io/kubernetes)
+kubernetes_version=${KUBERNETES_VERSION:-$(version kubernetes k8s.io/kubernetes)}
 etcd_version=$(version etcd go.etcd.io/etcd/server/v3)
 platform=$(go env GOOS)/$(go env GOARCH)
 
@@ -125,10 +126,24 @@ download_etcd() {
 }
 
 # build builds the programs of a module, with the flags of "make build", so that common packages are compiled once.
-build() { # module, ldflags, package of each program
+build() { # folder of the module, ldflags, package of each program
   local started=$SECONDS
-  (cd "$here/$1" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -buildvcs=false -trimpath -tags grpcnotrace -ldflags "$2" -o "$tmp/" "${@:3}")
+  (cd "$1" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -buildvcs=false -trimpath -tags grpcnotrace -ldflags "$2" -o "$tmp/" "${@:3}")
   say "built in $((SECONDS - started)) s"
+}
+
+# other_kubernetes writes a module that requires KUBERNETES_VERSION, and prints its folder. The module of Kubernetes
+# replaces others by folders of its own, which are published as v0.
+other_kubernetes() { # package of each program
+  local mod
+  mod=$(go mod download -json "k8s.io/kubernetes@$kubernetes_version" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
+  mkdir "$tmp/module"
+  cd "$tmp/module"
+  {
+    printf 'module kubernetes\n\nrequire k8s.io/kubernetes %s\n' "$kubernetes_version"
+    sed -n "/^go /p; s,^\t\(.*\) => ./staging/.*,replace \1 => \1 v0.${kubernetes_version#v1.},p" "$mod"
+  } >go.mod
+  go get "${@/%/@$kubernetes_version}" && pwd
 }
 
 # Without these the binaries call themselves v0.0.0, and clients fail to parse that.
@@ -155,17 +170,20 @@ provide() { # name, version, command that downloads, binaries
 progress 2 "providing Kubernetes"
 if provide Kubernetes "$kubernetes_version" download_kubernetes "${kubernetes[@]}"; then
   mapfile -t packages < <(missing "$tmp" "${kubernetes[@]}" | sed 's,^,k8s.io/kubernetes/cmd/,')
-  build kubernetes "$kubernetes_ldflags" "${packages[@]}"
+  module=$here/kubernetes
+  [[ ! ${KUBERNETES_VERSION:-} ]] || module=$(other_kubernetes "${packages[@]}")
+  build "$module" "$kubernetes_ldflags" "${packages[@]}"
+  rm -rf "$tmp/module"
 fi
 progress 3 "providing etcd"
 if provide etcd "$etcd_version" download_etcd etcd; then
-  build etcd "-s -w" go.etcd.io/etcd/server/v3
+  build "$here/etcd" "-s -w" go.etcd.io/etcd/server/v3
   mv "$tmp/server" "$tmp/etcd"
 fi
 progress 4 "building kwok"
 if [[ $(missing "$tmp" kwok) ]]; then
   say "building kwok $(version kwok sigs.k8s.io/kwok) ..."
-  build kwok "-s -w" sigs.k8s.io/kwok/cmd/kwok
+  build "$here/kwok" "-s -w" sigs.k8s.io/kwok/cmd/kwok
 fi
 mapfile -t left < <(missing "$tmp" "${programs[@]}")
 ((${#left[@]} == 0)) || fail "not provided: ${left[*]}"

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -57,7 +58,7 @@ func newBuilder(t *testing.T, env ...string) *builder {
 	}
 	write(t, filepath.Join(dir, "path", "go"), fmt.Sprintf(fakeGo, compiler))
 	env = append(os.Environ(), append([]string{
-		"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH"), "KUBEBUILDER_ASSETS=", "CONTROL_PLANE=", "no_proxy=*",
+		"PATH=" + filepath.Join(dir, "path") + ":" + os.Getenv("PATH"), "KUBEBUILDER_ASSETS=", "CONTROL_PLANE=", "KUBERNETES_VERSION=", "no_proxy=*",
 	}, env...)...)
 	return &builder{dir: dir, env: env}
 }
@@ -189,6 +190,27 @@ func TestBuild_Downloads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Another version has another folder.
+func TestBuild_AnotherKubernetes(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	b := (&site{serve: func(w http.ResponseWriter, r *http.Request, content []byte) {
+		if strings.HasPrefix(r.URL.Path, "/v1.34.4/bin/") {
+			asked.Add(1)
+		}
+		_, _ = w.Write(content)
+	}}).start(t)
+	if _, messages, err := b.run(t); err != nil || asked.Load() != 0 {
+		t.Fatalf("%d requests for v1.34.4 (%v):\n%s", asked.Load(), err, messages)
+	}
+	b.env = append(b.env, "KUBERNETES_VERSION=v1.34.4")
+	prints, messages, err := b.run(t)
+	if err != nil || asked.Load() != 8 {
+		t.Errorf("%d requests for v1.34.4, want one for each file and its checksum (%v):\n%s", asked.Load(), err, messages)
+	}
+	want(t, prints, "downloaded")
 }
 
 // Where downloads are impossible, everything is built, and the reason is said.
