@@ -14,11 +14,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// oldestKubernetes is the oldest version of Kubernetes that is supported. Since that version,
-// kube-apiserver serves consistent reads from its watch cache by default (feature gate
-// ConsistentListFromCache). Earlier versions read all objects of a resource from etcd to determine
-// its current revision.
-var oldestKubernetes = version.MajorMinor(1, 31)
+// oldestKubernetes is the oldest version of Kubernetes that is supported: the oldest one that is tested
+// (make test-oldest). Below 1.31, kube-apiserver would read all objects of a resource from etcd to
+// determine its current revision: it does not serve consistent reads from its watch cache by default
+// (feature gate ConsistentListFromCache).
+var oldestKubernetes = version.MajorMinor(1, 34)
 
 // checkKubernetes returns an error if the version of the cluster is not supported. It retries until
 // the API server answers or the context is done.

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -19,13 +21,13 @@ import (
 // TestVersionsOfKubernetes: distributions append a suffix to the patch version.
 func TestVersionsOfKubernetes(t *testing.T) {
 	for version, want := range map[string]string{
-		"v1.31.0":         "",
-		"v1.31.0-alpha.1": "",
-		"v1.31.4+k3s1":    "",
+		"v1.34.0":         "",
+		"v1.34.0-alpha.1": "",
+		"v1.34.4+k3s1":    "",
 		"v1.37.1-gke.100": "",
 		"v2.0.0":          "",
-		"v1.30.99":        "this cluster has Kubernetes v1.30.99; the oldest version supported is 1.31",
-		"v1.9.0":          "this cluster has Kubernetes v1.9.0; the oldest version supported is 1.31",
+		"v1.33.99":        "this cluster has Kubernetes v1.33.99; the oldest version supported is 1.34",
+		"v1.9.0":          "this cluster has Kubernetes v1.9.0; the oldest version supported is 1.34",
 		"unknown":         "",
 	} {
 		got := ""
@@ -34,6 +36,19 @@ func TestVersionsOfKubernetes(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("version %s: error = %q, want %q", version, got, want)
+		}
+	}
+}
+
+// TestOldestKubernetes: the oldest version that is supported is tested, and is the one that the chart asks for.
+func TestOldestKubernetes(t *testing.T) {
+	for file, line := range map[string]string{
+		"Makefile":                              "KUBERNETES_VERSION := v" + oldestKubernetes.String() + ".",
+		"artifacts/charts/configdep/Chart.yaml": `kubeVersion: ">=` + oldestKubernetes.String() + ".0-0",
+	} {
+		content, err := os.ReadFile("../../" + file)
+		if err != nil || !strings.Contains(string(content), line) {
+			t.Errorf("%s does not say %s (%v)", file, line, err)
 		}
 	}
 }

@@ -22,19 +22,32 @@ func (i *Installation) apply(ctx context.Context, manifests string) error {
 	if err != nil {
 		return err
 	}
-	kustomization := object{"resources": []string{base}, "patches": []object{{
+	patches := []object{{
 		"target": object{"kind": "Service"},
 		"patch":  string(encode([]object{{"op": "replace", "path": "/spec", "value": object{"type": "ExternalName", "externalName": "localhost"}}})),
-	}}}
+	}}
+	older, err := i.cluster.Older("1.36")
+	if err != nil {
+		return err
+	}
+	if older {
+		patches = append(patches, withoutMutatingPolicies)
+	}
 	if err := os.MkdirAll(i.Manifests(), 0o700); err != nil {
 		return err
 	}
 	// JSON is YAML.
-	if err := os.WriteFile(filepath.Join(i.Manifests(), "kustomization.yaml"), encode(kustomization), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(i.Manifests(), "kustomization.yaml"), encode(object{"resources": []string{base}, "patches": patches}), 0o600); err != nil {
 		return err
 	}
 	_, err = i.cluster.Kubectl(ctx, "apply", "-k", i.Manifests())
 	return err
+}
+
+// withoutMutatingPolicies is the patch of docs/install.md for clusters below Kubernetes 1.36.
+var withoutMutatingPolicies = object{
+	"target": object{"kind": "MutatingAdmissionPolicy.*"},
+	"patch":  `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "any"}, "$patch": "delete"}`,
 }
 
 // source returns a folder with a kustomization: the base, or the chart with the values of the options, and with the

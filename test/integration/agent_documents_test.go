@@ -30,6 +30,7 @@ import (
 
 // The API server takes the parts of manifests in docs/agent.md, and the agent takes the flags in them.
 func TestAgent_Document(t *testing.T) {
+	cluster.Needs(t, "1.36", "rules that restart all containers")
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/agent.md")
 	if err != nil {
@@ -114,6 +115,9 @@ func TestAgent_Examples(t *testing.T) {
 	for _, mode := range []string{"sidecar", "parent", "restarter"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
+			if mode == "restarter" {
+				cluster.Needs(t, "1.36", "rules that restart all containers")
+			}
 			p := newAgentShop(t)
 			_, err := kube.CoreV1().Namespaces().Patch(t.Context(), p.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 			p.must(err)

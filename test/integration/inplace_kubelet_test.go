@@ -35,6 +35,7 @@ type inPlaceShop struct {
 // newInPlaceShop returns a shop whose Deployment is shown as in sync.
 func newInPlaceShop(s *shop, change func(*appsv1.Deployment)) *inPlaceShop {
 	s.Helper()
+	cluster.Needs(s.T, "1.36", "rules that restart all containers")
 	s.write(config, "key", "1")
 	d := inPlace("web", replicas)
 	if change != nil {

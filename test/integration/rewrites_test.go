@@ -64,6 +64,7 @@ func owned(name string) *appsv1.Deployment {
 
 // The owner of a workload applies its manifest again and again, without the annotations of configdep.
 func TestRewriteByTheOwner(t *testing.T) {
+	cluster.Needs(t, "1.36", "MutatingAdmissionPolicies")
 	t.Parallel()
 	namespace := newNamespace(t)
 	deployments := kube.AppsV1().Deployments(namespace)
@@ -120,6 +121,7 @@ func TestRewriteByTheOwner(t *testing.T) {
 
 // After each restart, the owner applies its manifest again. That replaces no pods: there are as many rollouts as restarts.
 func TestRewriteAfterEachRestart(t *testing.T) {
+	cluster.Needs(t, "1.36", "MutatingAdmissionPolicies")
 	t.Parallel()
 	const restarts = 5
 	s := newShop(t)

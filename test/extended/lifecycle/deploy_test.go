@@ -21,10 +21,15 @@ func TestDeployAndUndeploy(t *testing.T) {
 	node := strings.TrimSpace(kubectl(t, "get", "nodes", "-o", "name"))
 	kubectl(t, "cordon", node)
 	defer kubectl(t, "uncordon", node)
+	manifests := []string{"-k", base}
+	if withoutPolicies(t) {
+		manifests = []string{"-f", base + "/namespace.yaml", "-f", base + "/configdep.yaml"}
+	}
+	with := func(args ...string) []string { return append(args, manifests...) }
 	// found returns the names of the manifests' objects that are in the cluster.
 	found := func(t *testing.T) []string {
 		t.Helper()
-		return strings.Fields(kubectl(t, "get", "-k", base, "--ignore-not-found", "-o", "name"))
+		return strings.Fields(kubectl(t, with("get", "--ignore-not-found", "-o", "name")...))
 	}
 	// deploy deploys without waiting, because no pods will run.
 	deploy := func(t *testing.T, image string) {
@@ -53,7 +58,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 	})
 	t.Run("deploy creates every object of the manifests", func(t *testing.T) {
 		deploy(t, "configdep/configdep-apiserver:one")
-		want := strings.Fields(kubectl(t, "create", "-k", base, "--dry-run=client", "-o", "name"))
+		want := strings.Fields(kubectl(t, with("create", "--dry-run=client", "-o", "name")...))
 		if got := found(t); !slices.Equal(got, want) || len(want) < 10 {
 			t.Errorf("objects = %v\nwant %v", got, want)
 		}
@@ -75,8 +80,8 @@ func TestDeployAndUndeploy(t *testing.T) {
 	// A diff must only show actual changes. kubectl sends the selector of a PodDisruptionBudget each time
 	// (patchStrategy: replace), whatever the manifest contains; the API server then changes nothing.
 	t.Run("applying the same manifests changes nothing", func(t *testing.T) {
-		kubectl(t, "apply", "-k", base)
-		for line := range strings.Lines(kubectl(t, "apply", "-k", base)) {
+		kubectl(t, with("apply")...)
+		for line := range strings.Lines(kubectl(t, with("apply")...)) {
 			if !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
 				t.Errorf("applied again: %s", line)
 			}

@@ -107,6 +107,17 @@ func kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
+// withoutPolicies tells whether the cluster is too old for MutatingAdmissionPolicies, which users then leave out, as
+// docs/install.md says.
+func withoutPolicies(t *testing.T) bool {
+	t.Helper()
+	older, err := cluster.Older("1.36")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return older
+}
+
 // bundle returns the base64-encoded caBundle of the APIService.
 func bundle(t *testing.T) string {
 	t.Helper()
