@@ -28,6 +28,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
@@ -118,6 +119,11 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 		t.Error("a ConfigDependency without a workload exists")
 	}
 	beRefused(t, namespace, "web")
+	// Another client removes the hash from a pod template. No policy restores what Reloader removes.
+	patch := fmt.Sprintf(`{"spec": {"template": {"metadata": {"annotations": {%q: null}}}}}`, record.ConfigHashAnnotation)
+	if _, err := kube.AppsV1().Deployments(namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "Reloader"}); err != nil {
+		t.Fatal(err)
+	}
 
 	var ours, theirs model.Vector
 	await.Until(t, "all metrics of the expressions are exposed", func(ctx context.Context) error {
