@@ -253,7 +253,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.counted.Kind == dependency.SecretProviderClass:
 		return unread && (!v.Since.Before(e.Record.At.Truncate(time.Second)) || !e.isRestarted(c, v))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
-		return unread && e.Record.Scope == e.scope()
+		return unread && e.Record.Scope == e.scope() && (entry.Adopted.IsZero() || changedAfter(v, e.Record.AdoptedBy(&entry)))
 	case entry.Content != t.Content():
 		return true
 	case !unread:
