@@ -216,6 +216,10 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 	if e.byRecord(j) { // the next restart records it
 		next, changed = e.Present(), changed || !e.Comparable()
 		next.At = now
+		for id := range next.Sources {
+			_, known := e.Record.Sources[id]
+			changed = changed || !known // it was missing, and no pod tells of it
+		}
 	}
 	if changed {
 		d.Action, d.Record = WriteRecord, next

@@ -284,3 +284,30 @@ func TestRestartPatch_TwiceInASecond(t *testing.T) {
 		}
 	}
 }
+
+// Of a custom resource whose pods cannot be seen, the record alone tells, also of a source that came after the workload had opted in.
+func TestDecide_SourceThatComesAfterACustomResource(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")))
+	for _, p := range slices.Clone(x.pods) {
+		x.stop(p.Name)
+	}
+	want := func(what string, want outcome) {
+		t.Helper()
+		x.tick(time.Minute)
+		x.workload().Custom = true
+		e := x.evaluate()
+		d := e.Decide(x.now)
+		if got := outcomeOf(d); got != want {
+			t.Errorf("%s: decision = %+v, want %+v", what, got, want)
+		}
+		if d.Action == decide.WriteRecord {
+			x.patch(record.Patch(e.Workload, d.Record))
+		}
+	}
+	want("it is missing", outcome{State: decide.Blocked, Reason: decide.ReasonSourceMissing, Action: decide.WriteRecord})
+	password("1")(x)
+	want("it has come", outcome{State: decide.InSync, Reason: decide.ReasonContentApplied, Action: decide.WriteRecord})
+	want("it stays", outcome{State: decide.InSync, Reason: decide.ReasonContentApplied})
+	password("2")(x)
+	want("it changes", rollOut(db))
+}
