@@ -37,6 +37,7 @@ type Judgement struct {
 	excused int             // stale pods that are about to be replaced
 	waiting bool            // a container has yet to start, perhaps with files that were mounted earlier
 	former  int             // current pods that have the hash of the current content, and an older template
+	older   bool            // a pod has an older template, which may read what the current one does not
 	taken   bool            // a container of the current template has started
 	started bool            // a container has started
 	limited bool            // not all pods were judged
@@ -169,7 +170,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		}
 		if !e.isOlder(j, p) {
 			out.taken = out.taken || v.State != judge.NotStarted
-		} else if v.State == judge.Current && p.Hash == e.Hash {
+		} else if out.older = true; v.State == judge.Current && p.Hash == e.Hash {
 			out.former++
 		}
 		for i := range p.Containers {
@@ -375,7 +376,7 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
-	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && !j.limited && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
+	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && !j.limited && !j.older && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
 	changed = adopts || e.Workload.RecordDropped
 	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {

@@ -226,7 +226,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && !r.late && !r.kept && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
+	case o.world.skews.small() && !r.late && !r.kept && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-2*time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
@@ -243,7 +243,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && r.hidden:
 		o.tally["restarts in doubt because of a record of other content"]++
 		return
-	case len(why.doubts) == 0 && d.borrows && d.newest().identity != d.template.identity():
+	case len(why.doubts) == 0 && d.borrows && (d.newest().identity != d.template.identity() || s.lags(deployments)):
 		o.tally["restarts while the template that is borrowed changes, which the Rollout does not tell"]++
 		return
 	case len(why.doubts) == 0 && last.sources != d.annotations[appliedAnnotation]: // by kubectl rollout undo, which brings back annotations
