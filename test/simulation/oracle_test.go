@@ -156,7 +156,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(r, d, m, rules, last)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by != nil && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by == s && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
@@ -226,7 +226,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
-	case o.world.skews.small() && !r.late && !r.kept && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-2*time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
+	case o.world.skews.small() && !r.late && !r.kept && !r.lagged && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-2*time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
 	case why.stale:
 		o.tally["restarts for content that was not read"]++
@@ -248,6 +248,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		return
 	case len(why.doubts) == 0 && last.sources != d.annotations[appliedAnnotation]: // by kubectl rollout undo, which brings back annotations
 		o.tally["restarts by a record of before, which another client brought back"]++
+		return
+	case len(why.doubts) == 0 && last.behind:
+		o.tally["restarts by a record of a server whose watch of sources lagged"]++
 		return
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
