@@ -279,12 +279,12 @@ func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool
 // controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
 const controllerTime = 10 * time.Minute
 
-// isMissed reports whether a container is still stale, or in doubt, although the workload was restarted for that, as the restart has not reached it: whatever the clock of
+// isMissed reports whether a container is still stale, although the workload was restarted for that, as the restart has not reached it: whatever the clock of
 // its node says, its pod was there before, and was not restarted in place.
 func (e *Evaluation) isMissed(j *judge.Judge, p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict, entry *record.Entry) bool {
 	began, missed := e.missedBy(entry)
 	inPlace := p.InPlace != nil && !p.InPlace.At.Before(began.Truncate(time.Second))
-	return !began.IsZero() && (v.State == judge.Stale || v.Doubt) && p.Created.Before(began) && c.Started.Before(began) && !inPlace && !j.Now.Before(missed)
+	return !began.IsZero() && v.State == judge.Stale && p.Created.Before(began) && c.Started.Before(began) && !inPlace && !j.Now.Before(missed)
 }
 
 // missedBy returns when the last restart began that is no rollout, if the content was adopted with it, and from when on a pod of before counts as missed; zero:
