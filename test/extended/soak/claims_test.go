@@ -118,11 +118,16 @@ func (w *workload) isStale(p *pod, source string) bool {
 	return vanished == 0 || w.recorded > 0 && w.recorded < vanished && w.rules().triggers(w.variant, source)
 }
 
+// names reports whether the record is about a source. Of one that the template names only now, pods tell alone, also after nothing was read for a while.
+func (w *workload) names(source string) bool {
+	return strings.Contains(w.state.annotations[appliedAnnotation], "/"+source+`"`)
+}
+
 // unrestarted judges whether the workload should have been restarted: pods run with content from before a change after the record.
 func (w *workload) unrestarted() {
 	for name, p := range w.pods {
 		for _, source := range sourceNames {
-			if r := p.read[source]; w.isStale(p, source) && w.rules().triggers(w.variant, source) && w.recorded > 0 && r.stale > w.recorded && w.starts {
+			if r := p.read[source]; w.isStale(p, source) && w.rules().triggers(w.variant, source) && w.recorded > 0 && r.stale > w.recorded && w.names(source) && w.starts {
 				w.violation("pod %s, of r%d, was not restarted after %s changed at r%d; it has read %v", name, p.born, source, r.stale, r.texts)
 			}
 		}
