@@ -63,7 +63,7 @@ func budgetOf(ctx context.Context, client workload.Client, p *dependency.Pod) (b
 	var of labels.Set // of the pod, which are not kept; nil: they have not been read, because there was no budget
 	budgets := client.PolicyV1().PodDisruptionBudgets(p.Namespace)
 	items := func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items }
-	err = workload.Each(ctx, metav1.ListOptions{}, budgets.List, items, func(found *policyv1.PodDisruptionBudget) (bool, error) {
+	err = workload.Each(ctx, client.Pages, metav1.ListOptions{}, budgets.List, items, func(found *policyv1.PodDisruptionBudget) (bool, error) {
 		if of == nil {
 			if of, err = labelsOf(ctx, client, p); err != nil {
 				return false, err
@@ -123,7 +123,7 @@ func (b *budget) protects(ctx context.Context, client workload.Client, r *Restar
 // pods are left.
 func (b *budget) count(ctx context.Context, client workload.Client, r *Restart, apart *dependency.Pod) (healthy, leave int32, err error) {
 	options, pods := metav1.ListOptions{LabelSelector: b.selector.String()}, client.CoreV1().Pods(b.Namespace)
-	err = workload.Each(ctx, options, pods.List, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p *corev1.Pod) (bool, error) {
+	err = workload.Each(ctx, client.Pages, options, pods.List, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p *corev1.Pod) (bool, error) {
 		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, isReadyCondition) {
 			healthy++
 			if _, evicted := b.Status.DisruptedPods[p.Name]; evicted || p.UID != apart.UID && r.mayRestart(p) {

@@ -28,6 +28,8 @@ type Client struct {
 	Kinds kind.Table
 	// WithoutJobs: the server may not list Jobs. The active runs of a CronJob are then those that its status names.
 	WithoutJobs bool
+	// Pages are those that lists of it may have in memory.
+	Pages Pages
 }
 
 // Key returns the key of the workload that a reference names.
@@ -59,7 +61,7 @@ func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error)
 	if err != nil {
 		return Client{}, fmt.Errorf("creating a client: %w", err)
 	}
-	return Client{Interface: client, Objects: live{objects, patches, quiet}}, nil
+	return Client{Interface: client, Objects: live{objects, patches, quiet}, Pages: NewPages()}, nil
 }
 
 // live implements Objects. Patches ask for only the metadata in the response, as callers use nothing else.

@@ -24,8 +24,9 @@ func TestEach_TakesTurnsByPages(t *testing.T) {
 			asked++
 			return &corev1.PodList{ListMeta: metav1.ListMeta{Continue: <-answers}, Items: make([]corev1.Pod, 1)}, nil
 		}
+		pages := NewPages()
 		each := func(ctx context.Context) (seen int, err error) {
-			err = Each(ctx, metav1.ListOptions{}, list, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(*corev1.Pod) (bool, error) {
+			err = Each(ctx, pages, metav1.ListOptions{}, list, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(*corev1.Pod) (bool, error) {
 				seen++
 				return true, nil
 			})

@@ -39,7 +39,7 @@ func hasFinished(j *batchv1.Job) bool {
 // activeJobs returns the Jobs of a CronJob that have not finished.
 func activeJobs(ctx context.Context, client Client, w *dependency.Workload) (active []types.UID, err error) {
 	jobs := client.BatchV1().Jobs(w.Namespace)
-	err = Each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) (bool, error) {
+	err = Each(ctx, client.Pages, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) (bool, error) {
 		if owner := metav1.GetControllerOf(j); owner != nil && owner.UID == w.UID && !hasFinished(j) {
 			active = append(active, j.UID)
 		}
