@@ -107,7 +107,7 @@ func (c *certificates) repaired(apiService *unstructured.Unstructured) {
 // registrationRole refers to the ClusterRole that allows the server to register itself. Every way of uninstalling the
 // server deletes it, and the garbage collector then deletes the APIService.
 func registrationRole(ctx context.Context, client kubernetes.Interface, service certificate.Service) (metav1.OwnerReference, error) {
-	role, err := client.RbacV1().ClusterRoles().Get(ctx, service.Name+":registration", metav1.GetOptions{})
+	role, err := client.RbacV1().ClusterRoles().Get(ctx, service.Role(), metav1.GetOptions{})
 	if err != nil {
 		return metav1.OwnerReference{}, err
 	}

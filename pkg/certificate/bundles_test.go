@@ -26,7 +26,7 @@ func apiService(bundle string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": ours, "ownerReferences": []any{
-			map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "registration", "uid": "1"},
+			map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "configdep:registration", "uid": "1"},
 		}},
 		"spec": map[string]any{
 			"group": "configdep.io", "version": "v1alpha1", "insecureSkipTLSVerify": false, "groupPriorityMinimum": int64(100), "versionPriority": int64(15),
@@ -51,7 +51,7 @@ var (
 		Name: ours, Group: "configdep.io", Version: "v1alpha1", Service: Service{Namespace: home, Name: "configdep", Port: 443},
 		Ready: func(context.Context) error { return nil },
 		Owner: func(context.Context) (metav1.OwnerReference, error) {
-			return metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "registration", UID: "1"}, nil
+			return metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "configdep:registration", UID: "1"}, nil
 		},
 		Repaired: func(*unstructured.Unstructured) {},
 	}

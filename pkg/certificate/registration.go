@@ -42,6 +42,9 @@ type Service struct {
 	Port            int
 }
 
+// Role returns the name of the ClusterRole that owns the APIService.
+func (s *Service) Role() string { return s.Name + ":registration" }
+
 func (s *Service) reference() map[string]any {
 	return map[string]any{"namespace": s.Namespace, "name": s.Name, "port": int64(s.Port)}
 }
@@ -53,7 +56,9 @@ func (r *Registration) correct(o *unstructured.Unstructured, bundle []byte) bool
 	service, _, _ := unstructured.NestedMap(o.Object, "spec", "service")
 	caBundle, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle")
 	insecure, _, _ := unstructured.NestedBool(o.Object, "spec", "insecureSkipTLSVerify")
-	owned := slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "ClusterRole" })
+	owned := slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "ClusterRole" && owner.Name == r.Service.Role()
+	})
 	return reflect.DeepEqual(service, r.Service.reference()) && caBundle == base64.StdEncoding.EncodeToString(bundle) && !insecure && owned
 }
 

@@ -93,10 +93,14 @@ func TestRegistration(t *testing.T) {
 		orphan.SetOwnerReferences(nil)
 		replace(orphan)
 		check("after it has lost its owner", encode(two), 5, 3)
+		stolen := apiService(encode(two))
+		stolen.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "another", UID: "2"}})
+		replace(stolen)
+		check("after it got another owner", encode(two), 6, 4)
 		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		check("after a deletion", encode(two), 6, 3)
+		check("after a deletion", encode(two), 7, 4)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // A list that is answered slowly delays those of others only as long as a page is awaited, and a worker that waits ends with its context.
@@ -64,4 +65,11 @@ func TestEach_TakesTurnsByPages(t *testing.T) {
 			t.Errorf("%d objects, want 4 of 4 pages", all)
 		}
 	})
+}
+
+// The lists of a server take turns.
+func TestNewClient_LimitsPages(t *testing.T) {
+	if c, err := NewClient(&rest.Config{}, nil); err != nil || c.Pages.turns == nil {
+		t.Errorf("the client limits nothing (%v)", err)
+	}
 }
