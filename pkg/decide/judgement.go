@@ -83,7 +83,8 @@ func (e *Evaluation) facts(s *Source) judge.Source {
 	}
 	if s.tracked != nil {
 		_, known := e.Record.Sources[s.tracked.id]
-		out.New = !known && e.Comparable() && e.Policy.Mode != policy.Off && e.Record.Scope == e.scope() && !e.Workload.PerNode // a DaemonSet numbers templates
+		out.New = !known && e.Comparable() && e.Policy.Mode != policy.Off && e.Record.Scope == e.scope() &&
+			!s.tracked.matched && !e.Workload.PerNode // what a glob alone names, any template reads; a DaemonSet numbers templates
 		out.Reference, out.Recorded = s.tracked.counted, e.recorded(s.tracked)
 	} else if s.Reason == policy.ReasonIgnored || s.Reason == policy.ReasonExcluded || s.Reason == policy.ReasonNotObserved {
 		out.Uses = nil

@@ -176,7 +176,7 @@ func (w *workload) want() []v1alpha1.State {
 		return []v1alpha1.State{v1alpha1.StateBlocked}
 	case w.adopted(), !w.allTrigger():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
-	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], w.recurs, // times alone tell, within margins
+	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], w.recurs, w.isMissed(), // times alone tell, within margins
 		!w.cell.oracle.undisturbed, w.isStormy(): // a server may have read nothing while a pod started, and the source has been written since
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateUnknown}
 	default:
@@ -188,6 +188,17 @@ func (w *workload) want() []v1alpha1.State {
 func (w *workload) isStormy() bool {
 	for _, p := range w.pods {
 		if p.stormy {
+			return true
+		}
+	}
+	return false
+}
+
+// isMissed reports whether a pod was created before the last restart by evictions, which did not know it yet: if it started at about the time of the
+// change, that is not known.
+func (w *workload) isMissed() bool {
+	for _, p := range w.pods {
+		if p.born < w.evicted {
 			return true
 		}
 	}

@@ -42,7 +42,8 @@ type workload struct {
 	before   int       // of these, those before the ones that belong together
 	changed  time.Time // when it last changed
 	restarts int
-	writes   int // of the server
+	evicted  int64 // the revision of the last restart, if that was by evictions
+	writes   int   // of the server
 
 	trace []string
 	wrong bool // the oracle has found a violation
@@ -139,6 +140,9 @@ func (w *workload) compare(before *state) {
 	}
 	if restarted {
 		w.restarted(before)
+		if w.evicted = 0; now.annotations[recreatingAnnotation] != "" {
+			w.evicted = w.cell.revision
+		}
 	}
 	w.noteRecord(before.annotations[appliedAnnotation])
 }
