@@ -18,6 +18,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -60,14 +61,31 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	for i := range infos {
 		switch info := &infos[i]; info.MediaType {
 		case runtime.ContentTypeJSON:
-			info.Serializer = jsonOrYAML{info.Serializer}
-			info.StrictSerializer = jsonOrYAML{info.StrictSerializer}
+			info.StrictSerializer = strict{jsonOrYAML{info.StrictSerializer}}
 		case runtime.ContentTypeYAML:
-			info.Serializer = withoutAliases{info.Serializer}
-			info.StrictSerializer = withoutAliases{info.StrictSerializer}
+			info.StrictSerializer = strict{withoutAliases{info.StrictSerializer}}
 		}
+		infos[i].Serializer = infos[i].StrictSerializer
 	}
 	return infos
+}
+
+// strict refuses unknown and duplicate fields, whatever the request says about validating fields: a Reload whose precondition
+// is misspelled would restart what it should not.
+type strict struct{ runtime.Serializer }
+
+var errEmpty = errors.New("the body is empty: {} is enough")
+
+// Decode implements runtime.Decoder.
+func (s strict) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil, errEmpty
+	}
+	object, kind, err := s.Serializer.Decode(data, defaults, into)
+	if runtime.IsStrictDecodingError(err) {
+		return nil, kind, errors.New(err.Error()) // the generic API server makes a warning of the other type
+	}
+	return object, kind, err
 }
 
 // jsonOrYAML also decodes YAML, because kubectl create --raw sends any file with the content
@@ -80,7 +98,11 @@ func (s jsonOrYAML) Decode(data []byte, defaults *schema.GroupVersionKind, into 
 		if err := refuseAliases(data); err != nil {
 			return nil, nil, err
 		}
-		if object, err := yaml.ToJSON(data); err == nil && yaml.IsJSONBuffer(object) {
+		object, err := sigsyaml.YAMLToJSONStrict(data)
+		if err != nil {
+			return nil, nil, err
+		}
+		if yaml.IsJSONBuffer(object) {
 			data = object
 		}
 	}

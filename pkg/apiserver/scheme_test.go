@@ -84,7 +84,7 @@ func TestNewAPIGroup_RefusesAliases(t *testing.T) {
 			if !found {
 				t.Fatalf("no %s", media)
 			}
-			for mode, serializer := range map[string]runtime.Serializer{"ignore": info.Serializer, "strict": info.StrictSerializer} {
+			for mode, serializer := range map[string]runtime.Serializer{"ignore": info.Serializer, "warn": info.StrictSerializer} {
 				t.Run(name+" as "+media+" "+mode, func(t *testing.T) {
 					var got v1alpha1.Reload
 					_, _, err := serializer.Decode([]byte(tt.body), nil, &got)
