@@ -20,7 +20,7 @@ import (
 
 // A workload of a custom resource is restarted as the description of its kind says.
 func TestRestartPatch_AsTheKindSays(t *testing.T) {
-	const now, nowText = "2026-03-01T12:00:00.25Z", "2026-03-01T12:00:00Z"
+	const now, nowText = "2026-03-01T12:00:00.25Z", "2026-03-01T12:00:01Z"
 	at, err := time.Parse(time.RFC3339Nano, now)
 	if err != nil {
 		t.Fatal(err)
@@ -239,10 +239,11 @@ func TestDecide_ControllerThatWasTold(t *testing.T) {
 	}
 }
 
-// A controller reads times to the second, so a second restart within one second gets the next one: otherwise, it would change nothing. What
+// A controller reads times to the second, so that of a restart is rounded up, or pods of the same second would be spared, and a second restart within one second
+// gets the next one: otherwise, it would change nothing. What
 // another client has written as the time of the last restart moves it no further than clocks may differ.
 func TestRestartPatch_TwiceInASecond(t *testing.T) {
-	const first, next, now = "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", "2026-03-01T12:00:00.75Z"
+	const first, next, now = "2026-03-01T12:00:01Z", "2026-03-01T12:00:02Z", "2026-03-01T12:00:00.75Z"
 	at, err := time.Parse(time.RFC3339Nano, now)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +252,7 @@ func TestRestartPatch_TwiceInASecond(t *testing.T) {
 		"annotation": {Annotation: "x.io/at"}, "field": {Field: []string{"spec", "restart"}}, "the other field": nil,
 	} {
 		for last, want := range map[string]string{
-			"": first, "2026-03-01T11:59:59.900000Z": first, "2026-03-01T12:00:00.250000Z": next, "2026-03-01T12:00:01.000000Z": "2026-03-01T12:00:02Z",
+			"": first, "2026-03-01T11:59:59.900000Z": first, "2026-03-01T12:00:00.250000Z": next, "2026-03-01T12:00:01.000000Z": next,
 			"2126-03-01T12:00:00.000000Z": first,
 		} {
 			w := &dependency.Workload{Traits: dependency.Traits{Rollable: true, Custom: true, Restart: restart, RestartsAt: restart == nil}}

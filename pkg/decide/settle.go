@@ -40,13 +40,15 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 	for _, c := range changes {
 		periods := e.graph.Periods(e.sourceKey(&c.counted))
 		changed := periods[len(periods)-1].Before
+		begun := changed
 		switch {
 		case c.counted.Kind == dependency.SecretProviderClass: // as its pods tell, at any time of that second
 			changed = c.since.Add(time.Second)
-		case changed.IsZero(): // before this process began to look
+			begun = changed
+		case changed.IsZero(): // before this process began to look: what has gone may have gone later than the rest was written
 			changed = periods[len(periods)-1].Written
+			begun = later(changed, e.graph.Complete())
 		}
-		begun := changed
 		if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered
 			long = long || periods[1].Before.After(e.Record.At)
 			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return p.Before.After(e.Record.At) }); i >= 0 {

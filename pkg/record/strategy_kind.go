@@ -63,19 +63,21 @@ func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	}
 }
 
-// second returns the time of the restart, in whole seconds, as controllers read it. It is later than that of the last restart, so that the
-// patch changes something, and the record says so. One that is recorded further in the future was not made by configdep.
+// second returns the time of the restart, in whole seconds, as controllers read it, rounded up: a controller that restarts what is older than that, in whole
+// seconds, too, would spare pods of the same second. It is later than that of the last restart, so that the patch changes something, and the record says so.
+// One that is recorded further in the future was not made by configdep.
 func (out *restartPatch) second(w *dependency.Workload) string {
-	at := out.last.Time.UTC().Truncate(time.Second)
+	at := ceil(out.last.Time.Time)
 	if before := LastReloadOf(w); before != nil {
-		last := before.Time.UTC().Truncate(time.Second)
-		if !last.Before(at) && last.Before(at.Add(dependency.MaxClockSkew)) {
+		if last := ceil(before.Time.Time); !last.Before(at) && last.Before(at.Add(dependency.MaxClockSkew)) {
 			at = last.Add(time.Second)
 			out.last.Time = metav1.NewMicroTime(at)
 		}
 	}
 	return at.Format(time.RFC3339)
 }
+
+func ceil(t time.Time) time.Time { return t.UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 // OnlyReports reports whether nothing restarts a workload by a strategy.
 func OnlyReports(s Strategy) bool {

@@ -145,7 +145,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, updated as content was adopted"]++
 	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < r.margin():
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
-	case r.rules.inPlace && o.lagged[d.uid]: // a restart in place is about the pods that are known when it begins
+	case o.lagged[d.uid] && (r.rules.inPlace || v.State == judge.Unknown && (r.rules.recreate || customKinds[d.kind] != nil)): // it is about the pods that are known
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case (r.rules.inPlace || v.State == judge.Unknown) && o.world.skews.wrong(r.pod.node()), v.Reason == judge.ReasonNodeClock && r.pod.containers[r.container].at.IsZero():
 		o.tally["not applied, wrong clock of a node"]++

@@ -85,6 +85,9 @@ type cell struct {
 
 func (c *cell) setSource(name string, now content) {
 	vanished := false
+	for _, w := range c.workloads {
+		w.know()
+	}
 	for key := range c.sources[name] {
 		_, still := now[key]
 		vanished = vanished || !still

@@ -26,8 +26,8 @@ type workload struct {
 
 	read   map[string]string // what a pod that starts reads, or would have read when it last could start
 	starts bool              // whether a pod can start now
-	known  map[string]bool   // what pods could have read of sources until now
-	recurs bool              // what changed last is as it was at some time before, so that the hash does not tell when
+	known  map[string]bool   // what there was to read of sources until now
+	recurs bool              // something of what changed last is as it was at some time before, so that the hash does not tell when
 
 	// recorded is the revision of the first record that has been there since, for the current rules; 0: there is none.
 	// Changes after it must restart the workload. Former is a record that no longer counts.
@@ -76,13 +76,20 @@ func (w *workload) look() {
 	w.read = read
 	if slices.ContainsFunc(sourceNames, func(name string) bool { return w.rules().triggers(w.variant, name) && before[name] != read[name] }) {
 		w.log("content %v", read)
-		w.recurs = slices.ContainsFunc(sourceNames, func(name string) bool { return before[name] != read[name] && w.known[name+" "+read[name]] })
+		recurs := slices.ContainsFunc(sourceNames, func(name string) bool { return before[name] != read[name] && w.known[name+" "+read[name]] })
+		w.recurs = recurs || w.recurs && w.cell.at.Sub(w.changed) < 10*time.Second // pods may be restarted for both changes
 		w.reason()
 		w.changed = w.cell.at
 		w.cell.oracle.tally.changes++
 	}
-	for name, text := range read {
-		w.known[name+" "+text] = true
+}
+
+// know notes what a pod could read of the sources now, whether or not it could start.
+func (w *workload) know() {
+	for _, name := range sourceNames {
+		if text, complete := readingOf(w.variant, name, w.cell.sources[name]); complete {
+			w.known[name+" "+text] = true
+		}
 	}
 }
 
