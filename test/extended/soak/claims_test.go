@@ -118,9 +118,10 @@ func (w *workload) isStale(p *pod, source string) bool {
 	return vanished == 0 || w.recorded > 0 && w.recorded < vanished && w.rules().triggers(w.variant, source)
 }
 
-// names reports whether the record is about a source. Of one that the template names only now, pods tell alone, also after nothing was read for a while.
+// names reports whether the record is about a source, and about what the template reads of it now. Otherwise pods tell alone, also after nothing was read for a
+// while.
 func (w *workload) names(source string) bool {
-	return strings.Contains(w.state.annotations[appliedAnnotation], "/"+source+`"`)
+	return w.of == w.variant && strings.Contains(w.state.annotations[appliedAnnotation], "/"+source+`"`)
 }
 
 // unrestarted judges whether the workload should have been restarted: pods run with content from before a change after the record.

@@ -33,6 +33,8 @@ type workload struct {
 	// Changes after it must restart the workload. Former is a record that no longer counts.
 	recorded int64
 	former   string
+	// of is the variant for which the last record was written. Of another one, other keys may count.
+	of int
 	// leaving: its namespace has opted out since the last calm. A restart that was decided before may still come.
 	leaving bool
 	reloads map[string]bool // the server's annotations about restarts
@@ -196,6 +198,9 @@ func (w *workload) ruled(before rules) {
 // noteRecord handles the record.
 func (w *workload) noteRecord(before string) {
 	now := w.state.annotations[appliedAnnotation]
+	if now != before {
+		w.of = w.variant
+	}
 	switch {
 	case now == before:
 	case now == "":
