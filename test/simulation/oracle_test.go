@@ -25,6 +25,7 @@ type oracle struct {
 
 	adopted   map[adoptedBy][]content // that count as read
 	adoptedAt map[int]time.Time       // by the UIDs of workloads
+	undone    map[int]bool            // the last restart was undone by kubectl rollout undo, by the UIDs of workloads
 	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
 	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
 	doubts    map[cause]int           // twice the number of restarts in doubt
@@ -71,7 +72,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -207,7 +208,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	if customKinds[d.kind] != nil {
 		o.tally["restarts of custom resources"]++
 	}
-	if o.lagged[d.uid] = r.lagged; rules.inPlace {
+	if o.lagged[d.uid], o.undone[d.uid] = r.lagged, false; rules.inPlace {
 		o.adoptedAt[d.uid] = time.Now()
 	}
 	switch {

@@ -211,6 +211,7 @@ func (w *world) undo(slot int) bool {
 	if sorted[1].identity == d.template.identity() {
 		return false
 	}
+	w.oracle.undone[d.uid] = true
 	return w.write(d, "kubectl-rollout", func(m *manifest) {
 		m.template = sorted[1].template
 		if m.kind == "Deployment" {

@@ -149,6 +149,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case (r.rules.inPlace || v.State == judge.Unknown) && o.world.skews.wrong(r.pod.node()), v.Reason == judge.ReasonNodeClock && r.pod.containers[r.container].at.IsZero():
 		o.tally["not applied, wrong clock of a node"]++
+	case o.undone[d.uid] && r.source == sourceCount && v.State == judge.Stale: // the hash does not tell of a class, so that it is the same again
+		o.tally["not applied, a restart for a class was undone"]++
 	case r.m.borrows && v.Reason == judge.ReasonWrittenSinceStart: // the lender was away, so that nothing used the source
 		o.tally["not applied, changed while the lender was away"]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
