@@ -39,6 +39,9 @@ func (e *Evaluation) sayMore(d *Decision) {
 	case d.State != Blocked && len(missing) > 0 && d.Reason != ReasonTerminating:
 		d.Message += " " + upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + "."
 	}
+	for _, remark := range e.Policy.Remarks {
+		d.Message += " " + upperFirst(remark) + "."
+	}
 }
 
 // trigger returns Decision.Trigger.
@@ -361,10 +364,13 @@ func (e *Evaluation) told(j *Judgement) Decision {
 	case e.Policy.Mode != policy.Off && w.Rollable && len(e.tracked) == 0:
 		d.Reason = ReasonNothingTriggers
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
+	case e.Policy.Mode != policy.Off && w.Rollable && e.nothingExists():
+		d.Reason = ReasonNothingTriggers
+		d.Message = "Nothing restarts this workload automatically until something exists that annotations name."
 	case e.byRecord(j):
 		d.Message = ""
 	}
-	d.Message = strings.TrimSpace(d.Message+" "+e.nextChange(&d)) + e.covered() + e.notSeen()
+	d.Message = strings.TrimSpace(d.Message+" "+e.nextChange(&d)) + e.covered() + e.notSeen() + e.onlyNamed()
 	return d
 }
 

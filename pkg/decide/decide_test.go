@@ -69,6 +69,26 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			both(annotate(policy.ReloadAnnotation, "listed"), (*world).act0),
 			decide.Decision{State: decide.InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."},
 		},
+		"what an annotation names does not exist": {
+			both(annotate(policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/nope"), (*world).act0),
+			decide.Decision{State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until something exists that annotations name. An annotation names what does not exist: Secret/nope (configdep.io/sources)."},
+		},
+		"what an annotation of Reloader names does not exist": {
+			both(annotate(policy.ReloadAnnotation, "", secretList, "true,no,a b"), (*world).act0),
+			decide.Decision{
+				State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until something exists that annotations name. " +
+					"Annotations name what does not exist: Secret/no (secret.reloader.stakater.com/reload) and Secret/true (secret.reloader.stakater.com/reload). " +
+					`"a b" in secret.reloader.stakater.com/reload can be the name of no object; names are separated by commas.`,
+			},
+		},
+		"some of what an annotation names does not exist": {
+			both(annotate(policy.SourcesAnnotation, "secret/nope"), (*world).act0),
+			decide.Decision{State: decide.InSync, Reason: "ContentApplied", Message: inSync.Message + " An annotation names what does not exist: Secret/nope (configdep.io/sources)."},
+		},
+		"a misspelled annotation": {
+			annotate("configdep.io/setle", "5s"),
+			blocked(decide.ReasonInvalidAnnotation, "Unknown annotation configdep.io/setle (did you mean configdep.io/settle?).", false),
+		},
 		"an annotation is invalid": {
 			annotate(policy.SettleAnnotation, "soon"),
 			blocked(decide.ReasonInvalidAnnotation, `Invalid annotation configdep.io/settle="soon": must be a duration such as "0", "500ms", "30s" or "5m".`, false),
@@ -79,7 +99,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 		"the mode is invalid, which does not opt out": {
 			annotate(policy.ReloadAnnotation, "true"),
-			blocked(decide.ReasonInvalidAnnotation, `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off.`, false),
+			blocked(decide.ReasonInvalidAnnotation, `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off (did you mean auto?).`, false),
 		},
 		"a source is missing": {
 			func(x *world) { x.remove(dependency.Secret, "db") }, blocked(decide.ReasonSourceMissing, "Secret db is missing: new pods cannot start.", false),

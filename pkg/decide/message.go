@@ -62,6 +62,39 @@ func (e *Evaluation) notSeen() string {
 	return out
 }
 
+// onlyNamed reports whether annotations alone name a source, and it does not exist.
+func (s *Source) onlyNamed() bool {
+	return s.Triggers && s.Source == nil && s.Kind.Observed() && s.Observed && onlyAnnotated(s.Reference)
+}
+
+// nothingExists reports whether all sources that restart the workload are only named, and do not exist.
+func (e *Evaluation) nothingExists() bool {
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Triggers && !s.onlyNamed() {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyNamed names the sources that annotations name in vain; empty if there are none.
+func (e *Evaluation) onlyNamed() string {
+	var ids []string
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.onlyNamed() {
+			ids = append(ids, fmt.Sprintf("%s/%s (%s)", s.Kind, s.Name, s.DeclaredBy))
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return ""
+	case 1:
+		return " An annotation names what does not exist: " + ids[0] + "."
+	default:
+		return " Annotations name what does not exist: " + enumerate(ids) + "."
+	}
+}
+
 // problems returns the problems of the policy as a sentence.
 func (e *Evaluation) problems() string {
 	return upperFirst(strings.Join(e.Policy.Problems, "; ")) + "."

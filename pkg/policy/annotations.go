@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,7 +31,11 @@ const (
 
 // ParseMode parses a value of ReloadAnnotation.
 func ParseMode(value string) (Mode, error) {
-	return oneOf(value, Auto, Matched, Listed, Off)
+	mode, err := oneOf(value, Auto, Matched, Listed, Off)
+	if value == "true" { // as other tools have it
+		err = fmt.Errorf("%w (did you mean %s?)", err, Auto)
+	}
+	return mode, err
 }
 
 func oneOf[T ~string](value string, allowed ...T) (T, error) {
@@ -41,7 +46,11 @@ func oneOf[T ~string](value string, allowed ...T) (T, error) {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return "", fmt.Errorf("must be one of %s", strings.Join(names, ", "))
+	text := "must be one of " + strings.Join(names, ", ")
+	if near := nearest(value, allowed); near != "" {
+		text += " (did you mean " + string(near) + "?)"
+	}
+	return "", errors.New(text)
 }
 
 func parseBool(value string) (bool, error) {
@@ -116,58 +125,69 @@ var parsed = lru.New(64)
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
 // NAME may be a glob with *. The patterns must not be changed.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
-	parse := func() ([]dependency.Pattern, error) { return patternsOf(value, parsePattern) }
+	parse := func() (list, error) { return listOf(value, parsePattern) }
 	if len(value) < 256 {
-		return parse()
+		l, err := parse()
+		return l.patterns, err
 	}
-	return remembered(value, parse)
+	l, err := remembered(value, parse)
+	return l.patterns, err
 }
 
-// remembered returns what parse returned for a list before, if it is one of the last. The patterns must not be changed.
-func remembered(list string, parse func() ([]dependency.Pattern, error)) ([]dependency.Pattern, error) {
+// list is what a list of sources names. Its patterns must not be changed.
+type list struct {
+	patterns []dependency.Pattern
+	// impossible is the first part that can match no name of an object; empty: each can.
+	impossible string
+}
+
+// remembered returns what parse returned for a text before, if it is one of the last.
+func remembered(text string, parse func() (list, error)) (list, error) {
 	type result struct {
-		patterns []dependency.Pattern
-		err      error
+		list
+		err error
 	}
-	if known, found := parsed.Get(list); found {
+	if known, found := parsed.Get(text); found {
 		r := known.(result)
-		return r.patterns, r.err
+		return r.list, r.err
 	}
 	var r result
-	r.patterns, r.err = parse()
-	parsed.Add(list, r)
-	return r.patterns, r.err
+	r.list, r.err = parse()
+	parsed.Add(text, r)
+	return r.list, r.err
 }
 
-// patternsOf parses the parts of a comma-separated list. A part without a pattern names nothing. It counts as a source as well,
+// listOf parses the parts of a comma-separated list. A part without a pattern names nothing. It counts as a source as well,
 // because it costs as much.
-func patternsOf(value string, parse func(part string) (dependency.Pattern, error)) ([]dependency.Pattern, error) {
+func listOf(value string, parse func(part string) (dependency.Pattern, error)) (out list, err error) {
 	if len(value) > maxValue {
-		return nil, fmt.Errorf("must not have more than %d bytes", maxValue)
+		return list{}, fmt.Errorf("must not have more than %d bytes", maxValue)
 	}
-	var patterns []dependency.Pattern
 	known, globs := map[string]bool{}, 0
 	for part := range listed(value) {
 		if known[part] {
 			continue
 		}
 		if known[part] = true; len(known) > maxPatterns {
-			return nil, fmt.Errorf("must not name more than %d sources", maxPatterns)
+			return list{}, fmt.Errorf("must not name more than %d sources", maxPatterns)
 		}
 		p, err := parse(part)
 		switch {
 		case err != nil:
-			return nil, err
-		case p.Name == "", slices.Contains(patterns, p):
+			return list{}, err
+		case p.Name == "":
+			out.impossible = cmp.Or(out.impossible, part)
+			continue
+		case slices.Contains(out.patterns, p):
 			continue
 		case p.Glob():
 			if globs++; globs > maxGlobs {
-				return nil, fmt.Errorf("must not have more than %d patterns", maxGlobs)
+				return list{}, fmt.Errorf("must not have more than %d patterns", maxGlobs)
 			}
 		}
-		patterns = append(patterns, p)
+		out.patterns = append(out.patterns, p)
 	}
-	return patterns, nil
+	return out, nil
 }
 
 func parsePattern(part string) (p dependency.Pattern, err error) {

@@ -62,8 +62,6 @@ func TestNewPolicy_AnnotationValues(t *testing.T) {
 		{policy.MinIntervalAnnotation, "0", with(func(p *policy.Policy) { p.MinInterval = 0 })},
 		{policy.StrategyAnnotation, "annotation", base},
 		{policy.StrategyAnnotation, "recreate", with(func(p *policy.Policy) { p.Strategy = record.Recreate })},
-		{"configdep.io/config-hash", "auto", base},
-		{"configdep.io/relaod", "auto", base},
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, policy.NewPolicy(policy.Annotated{Workload: map[string]string{tc.key: tc.value}}, defaults)); diff != "" {
@@ -86,9 +84,9 @@ func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	const aDuration = `must be a duration such as "0", "500ms", "30s" or "5m"`
 	long := strings.Repeat("ä", 40) // 80 bytes
 	for _, tc := range []struct{ key, value, problem string }{
-		{policy.ReloadAnnotation, "Auto", `invalid annotation configdep.io/reload="Auto": must be one of auto, matched, listed, off`},
+		{policy.ReloadAnnotation, "Auto", `invalid annotation configdep.io/reload="Auto": must be one of auto, matched, listed, off (did you mean auto?)`},
 		{policy.ReloadAnnotation, "", `invalid annotation configdep.io/reload="": must be one of auto, matched, listed, off`},
-		{policy.ReloadAnnotation, "true", `invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off`},
+		{policy.ReloadAnnotation, "true", `invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off (did you mean auto?)`},
 		{policy.SourcesAnnotation, "db", `invalid annotation configdep.io/sources="db": "db" is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME`},
 		{policy.SourcesAnnotation, "secret/db, secret/", `invalid annotation configdep.io/sources="secret/db, secret/": "secret/" is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME`},
 		{policy.SourcesAnnotation, "pod/web", `invalid annotation configdep.io/sources="pod/web": "pod" is none of configmap, secret and secretproviderclass`},

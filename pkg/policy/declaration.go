@@ -72,15 +72,24 @@ func (d *Declaration) Never(by string) {
 	}
 }
 
-// Name adds sources that restart the workload, of which all keys count.
-func (d *Declaration) Name(patterns []dependency.Pattern, by string) {
+// name adds sources that restart the workload, of which all keys count.
+func (d *Declaration) name(l list, by string) {
 	d.optIn(by)
-	d.policy.name(patterns, by)
+	d.policy.name(l.patterns, by)
+	d.remark(l, by)
 }
 
-// Exclude adds sources that never do.
-func (d *Declaration) Exclude(patterns []dependency.Pattern, by string) {
-	d.policy.exclude(patterns, by)
+// exclude adds sources that never do.
+func (d *Declaration) exclude(l list, by string) {
+	d.policy.exclude(l.patterns, by)
+	d.remark(l, by)
+}
+
+// remark notes that a part of a list names nothing.
+func (d *Declaration) remark(l list, by string) {
+	if l.impossible != "" {
+		d.policy.Remarks = append(d.policy.Remarks, fmt.Sprintf("%q in %s can be the name of no object; names are separated by commas", abbreviate(l.impossible), by))
+	}
 }
 
 // IgnoreAppearing declares that the dialect ignores that sources appear and disappear.
@@ -128,6 +137,7 @@ func (d *Declaration) finish() {
 	if len(d.in) == 0 && d.instead == [len(observedKinds)]string{} {
 		p.Mode, p.DeclaredBy = d.base.Mode, d.base.DeclaredBy
 		d.setIgnored(d.ignoresDefault())
+		p.ReportsSource = d.ignoresDefault()
 		return
 	}
 	modes := d.own
@@ -149,6 +159,7 @@ func (d *Declaration) finish() {
 	case based && (d.base.Mode != Off || len(by) == 0):
 		by = append(slices.Clone(by), d.base.DeclaredBy)
 		d.ignore(d.ignoresDefault())
+		p.ReportsSource = p.ReportsSource || d.ignoresDefault()
 	case len(by) == 0:
 		for _, instead := range d.instead {
 			if instead != "" && !slices.Contains(by, instead) {

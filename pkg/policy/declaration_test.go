@@ -36,13 +36,12 @@ func TestNewPolicy_OffIgnoresInvalidAnnotationsOfOtherDialects(t *testing.T) {
 	}
 }
 
-// An invalid setting of a workload that nothing opts in is nothing that its users need to correct. Their restarts are not on
+// An invalid setting of another tool on a workload that nothing opts in is nothing that its users need to correct. Their restarts are not on
 // hold: there are none.
 func TestNewPolicy_InvalidSettingsOfAWorkloadThatIsNotOptedIn(t *testing.T) {
 	for name, invalid := range map[string]annotations{
 		"exclusions": {excludeSecret: manyNames(257, "")},
 		"a pause":    {pausePeriod: "soon"},
-		"ours":       {policy.SettleAnnotation: "soon"},
 	} {
 		for mode, problems := range map[policy.Mode]int{policy.Off: 0, policy.Auto: 1} {
 			if p := policy.NewPolicy(policy.Annotated{Workload: invalid}, policy.Defaults{Mode: mode}); p.Mode != mode || len(p.Problems) != problems {
@@ -98,7 +97,7 @@ func TestNewPolicy_SettingsApplyToAllDialects(t *testing.T) {
 	}
 }
 
-// Reloader ignores that sources appear and disappear, unless flags say otherwise.
+// Reloader ignores that sources appear and disappear, unless flags say otherwise, and reports which source caused a restart.
 func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 	const ours, wave, podReloaderSecrets = policy.ReloadAnnotation, "wave.pusher.com/update-on-config-change", "pod-reloader.cs.sap.com/secrets"
 	for name, tt := range map[string]struct {
@@ -120,8 +119,12 @@ func TestNewPolicy_IgnoresSourcesThatAppear(t *testing.T) {
 		"--auto-reload-all, other kinds": {annotations{configMapAuto: "false"}, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 		"--auto-reload-all and a name":   {annotations{secretList: "app"}, policy.Defaults{Mode: policy.Auto, AutoReloadAll: true}, true, true},
 	} {
-		if p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, tt.defaults); p.IgnoreCreated != tt.created || p.IgnoreDeleted != tt.deleted {
+		p := policy.NewPolicy(policy.Annotated{Workload: tt.workload}, tt.defaults)
+		if p.IgnoreCreated != tt.created || p.IgnoreDeleted != tt.deleted {
 			t.Errorf("%s: ignores created %t, deleted %t; want %t, %t", name, p.IgnoreCreated, p.IgnoreDeleted, tt.created, tt.deleted)
+		}
+		if want := name != "ours" && name != "a default"; p.ReportsSource != want { // as Reloader does
+			t.Errorf("%s: reports the source on the template %t, want %t", name, p.ReportsSource, want)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func (native) Name() string { return "configdep" }
 // Owns implements Dialect.
 func (native) Owns(key string) bool { return strings.HasPrefix(key, record.Prefix) }
 
+// OwnsOnTemplate implements Dialect: there, they are a mistake.
+func (native) OwnsOnTemplate(key string) bool { return isSetting(key) }
+
 // Declare implements Dialect. A mode on the namespace is a default, like that of the server.
 func (native) Declare(d *Declaration) {
 	d.declareFields()
@@ -58,6 +61,7 @@ func (native) Declare(d *Declaration) {
 		d.Restart(mode, by, observedKinds[:]...)
 		d.Instead(by, observedKinds[:]...)
 	}
+	d.declareMistakes()
 }
 
 // settings reads the annotations that say how a workload is restarted, whichever dialect says that it is. It reports whether they

@@ -47,7 +47,7 @@ func (podReloader) Declare(d *Declaration) {
 		if err != nil {
 			d.Problem(list.key, value, err)
 		}
-		d.Name(names, list.key)
+		d.name(names, list.key)
 	}
 }
 

@@ -135,7 +135,7 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 		if err != nil {
 			d.IdleProblem(k.exclude, value, err)
 		}
-		d.Exclude(names, k.exclude)
+		d.exclude(names, k.exclude)
 	}
 	in := false
 	if value := from[k.list]; value != "" {
@@ -143,7 +143,7 @@ func (r *reloader) declareKind(d *Declaration, k *reloaderKind) {
 		if err != nil {
 			d.Problem(k.list, value, err)
 		}
-		d.Name(patterns, k.list)
+		d.name(patterns, k.list)
 		in = true
 	}
 	if from[r.names.Search] == "true" {

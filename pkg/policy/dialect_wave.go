@@ -45,14 +45,14 @@ func (wave) Declare(d *Declaration) {
 		if err != nil {
 			d.Problem(list.key, value, err)
 		}
-		d.Name(names, list.key)
+		d.name(names, list.key)
 	}
 }
 
 // waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: a user who may edit a
 // workload could find out when the Secrets of others change.
-func waveNames(kind dependency.SourceKind, value, namespace string) ([]dependency.Pattern, error) {
-	return patternsOf(value, func(part string) (dependency.Pattern, error) {
+func waveNames(kind dependency.SourceKind, value, namespace string) (list, error) {
+	return listOf(value, func(part string) (dependency.Pattern, error) {
 		if of, name, found := strings.Cut(part, "/"); found {
 			if of != namespace {
 				return dependency.Pattern{}, fmt.Errorf("%q is in another namespace: only sources in the namespace of the workload restart it", abbreviate(part))

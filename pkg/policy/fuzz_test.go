@@ -79,7 +79,7 @@ func FuzzRegexpsOfKind(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, expression, name string) {
-		patterns, err := regexpsOfKind(dependency.Secret, expression)
+		all, err := regexpsOfKind(dependency.Secret, expression)
 		if err != nil || strings.Contains(expression, ",") || strings.TrimSpace(expression) != expression || plainName.MatchString(expression) ||
 			!PossibleName(name) || strings.Contains(name, "*") {
 			return
@@ -88,9 +88,9 @@ func FuzzRegexpsOfKind(f *testing.F) {
 		if err != nil {
 			return // the parentheses of the expression do not match those around it
 		}
-		matcher := dependency.NewMatcher(patterns)
+		matcher := dependency.NewMatcher(all.patterns)
 		if got, want := matcher.Matches(dependency.Secret, name), re.MatchString(name); got != want {
-			t.Errorf("%q matches %q: %t, want %t; patterns %v", expression, name, got, want, patterns)
+			t.Errorf("%q matches %q: %t, want %t; patterns %v", expression, name, got, want, all.patterns)
 		}
 	})
 }

@@ -19,9 +19,9 @@ type sourceList struct {
 	kind dependency.SourceKind
 }
 
-// namesOfKind parses a comma-separated list of names. It leaves out names that no object can have.
-func namesOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
-	return patternsOf(value, func(part string) (dependency.Pattern, error) { return named(kind, part), nil })
+// namesOfKind parses a comma-separated list of names.
+func namesOfKind(kind dependency.SourceKind, value string) (list, error) {
+	return listOf(value, func(part string) (dependency.Pattern, error) { return named(kind, part), nil })
 }
 
 // named returns the pattern for one name, without a name if no object can have it.
@@ -48,11 +48,14 @@ var plainName = regexp.MustCompile(`^[a-z0-9.-]+$`)
 // character, and not only a dot as in a plain name: app.config-.* names app-config-1, too.
 var globLike = regexp.MustCompile(`^\^?((?:[a-z0-9-]|\.\*)+)\$?$`)
 
-// regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. It leaves out
-// those that match no name of an object, as far as that is seen.
-func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Pattern, error) {
-	return remembered(string(kind)+"/"+value, func() ([]dependency.Pattern, error) {
-		return patternsOf(value, func(part string) (dependency.Pattern, error) {
+// notInName matches what no name has.
+var notInName = regexp.MustCompile(`[^a-z0-9.-]`)
+
+// regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. One that begins with what no name begins with
+// matches none.
+func regexpsOfKind(kind dependency.SourceKind, value string) (list, error) {
+	return remembered(string(kind)+"/"+value, func() (list, error) {
+		return listOf(value, func(part string) (dependency.Pattern, error) {
 			if plainName.MatchString(part) {
 				return named(kind, part), nil
 			}
@@ -64,6 +67,9 @@ func regexpsOfKind(kind dependency.SourceKind, value string) ([]dependency.Patte
 			p, err := dependency.RegexpPattern(kind, part)
 			if err != nil {
 				return p, fmt.Errorf("%q %w", abbreviate(part), err)
+			}
+			if begin, _ := regexp.MustCompile(part).LiteralPrefix(); notInName.MatchString(begin) {
+				return dependency.Pattern{}, nil
 			}
 			return p, nil
 		})

@@ -89,6 +89,8 @@ type Policy struct {
 	// Problems are the invalid annotations, each in a sentence. While there are any,
 	// automatic restarts are on hold.
 	Problems []string
+	// Remarks, each a clause, are about annotations that are valid, and do not say what their users seem to mean.
+	Remarks []string
 	// TooManyPatterns reports whether one of the problems is that there are too many patterns, each of which is
 	// valid.
 	TooManyPatterns bool
@@ -127,11 +129,12 @@ func (p *Policy) Declare(a Annotated, defaults *Defaults) {
 		d.off, p.Problems = DeclaredBySelector, nil
 	}
 	d.finish()
+	d.declareIdle()
 	if p.Mode != Off {
 		p.Problems = append(p.Problems, d.idle...)
 	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
-		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource, p.Fields = nil, nil, nil, nil, 0, false, nil
+		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource, p.Fields, p.Remarks = nil, nil, nil, nil, 0, false, nil, nil
 		p.fit(&a.Traits, false)
 		return
 	}
@@ -156,7 +159,9 @@ func (d *Defaults) policy() Policy {
 }
 
 // suffice reports whether nothing is annotated, as on most workloads, so that the policy is that of the defaults.
-func (d *Defaults) suffice(a *Annotated) bool { return a.empty() && !d.AutoReloadAll }
+func (d *Defaults) suffice(a *Annotated) bool {
+	return a.empty() && !d.AutoReloadAll && !a.labelled()
+}
 
 // ModeOf returns the mode for sources of a kind.
 func (p *Policy) ModeOf(kind dependency.SourceKind) Mode {

@@ -28,6 +28,11 @@ func WorkloadMarks() []string { return slices.Clone(workloadMarks) }
 // IsWorkloadMark reports whether an annotation of a workload is ours to write.
 func IsWorkloadMark(key string) bool { return slices.Contains(workloadMarks, key) }
 
+// IsOfWorkload reports whether configdep writes an annotation to workloads, or to copies of Jobs.
+func IsOfWorkload(key string) bool {
+	return IsWorkloadMark(key) || key == CopyAnnotation || key == ReplacesAnnotation || key == CopyLabelsAnnotation
+}
+
 // TemplateMarks are the annotations of pod templates that are ours to write.
 func TemplateMarks() []string { return slices.Clone(templateMarks) }
 
