@@ -377,7 +377,9 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
-	allSeen := e.Workload.UnknownPods || j.Total >= int(e.Workload.Replicas) && !j.waiting && !j.limited && !j.older && e.Workload.Rollout.Reason != dependency.ReasonNotObserved
+	w := e.Workload
+	older := j.older || w.Paused && w.Rollout.Phase != dependency.RolloutComplete // no ReplicaSet says what the template is
+	allSeen := w.UnknownPods || j.Total >= int(w.Replicas) && !j.waiting && !j.limited && !older && w.Rollout.Reason != dependency.ReasonNotObserved
 	changed = adopts || e.Workload.RecordDropped
 	next = record.Record{Hash: e.Hash, At: now, Scope: scope, Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {

@@ -363,6 +363,8 @@ func (s *simulation) lastHour() {
 			allowed += mostInAnHour
 		case customKinds[d.kind] != nil: // its controller is told again, as long as it has not replaced a pod
 			allowed += 7
+		case slices.ContainsFunc(d.pods, func(p *pod) bool { return s.world.skews.wrong(p.node()) }): // a time comes by which it had started already
+			allowed++
 		}
 	}
 	o := s.world.oracle
