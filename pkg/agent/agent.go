@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,6 +104,8 @@ type Status struct {
 	AppliedAt time.Time
 	// Versions are those of the sources whose content is applied.
 	Versions []source.Version
+	// Rejected are the objects of selectors that are left out of what is wanted.
+	Rejected []source.Rejected
 	// Failures counts the failures of each step, and Successes those of all.
 	Failures  map[Step]int
 	Successes int
@@ -161,7 +164,11 @@ func New(c Config, notify func()) (*Agent, error) {
 	a := &Agent{config: c, changed: make(chan struct{}, 1), notify: notify, status: Status{Failures: map[Step]int{}}}
 	_, _ = crand.Read(a.key[:]) // never fails
 	maxBytes := cmp.Or(c.Files.MaxBytes, fileset.DefaultMaxBytes)
-	a.compose = source.NewComposer(a.config.Sources, maxBytes, os.LookupEnv)
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	a.compose = source.NewComposer(a.config.Sources, dir, maxBytes, os.LookupEnv)
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		switch {
@@ -209,6 +216,9 @@ func (a *Agent) update(ctx context.Context, change func(*Status)) {
 	logger := klog.FromContext(ctx)
 	if after.Unread != nil && !errors.Is(after.Unread, ErrNotRead) && text(before.Unread) != after.Unread.Error() {
 		logger.Error(after.Unread, "Sources are missing or cannot be used, so the files stay as they are")
+	}
+	if why := source.Rejections(after.Rejected); why != "" && why != source.Rejections(before.Rejected) {
+		logger.Error(nil, "Objects of a selector are left out", "why", why)
 	}
 	if after.Failure != nil && before.Failure != after.Failure {
 		logger.Error(after.Failure.Err, "Configuration is not applied", "step", after.Failure.Step, "rolledBack", after.RolledBack)

@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -229,6 +230,51 @@ func (b *bench) want(files, failure string, calls ...string) {
 	if s.InSync() != (failure == "") {
 		b.Errorf("in sync: %t with failure %q, status %+v", s.InSync(), failure, s)
 	}
+}
+
+// An object of a selector that cannot be used keeps nothing else from being applied, and comes as soon as it can be used.
+func TestRejectedObjects(t *testing.T) {
+	run(t, func(b *bench) {
+		b.config.Sources = []source.Spec{{Kind: source.ConfigMap, Namespace: "shop", Selector: labels.Everything()}}
+		b.config.Client = &source.Client{}
+		b.must(os.WriteFile(filepath.Join(b.dir, "theirs"), nil, 0o600))
+	}, func(b *bench) {
+		left := func(want string) {
+			b.Helper()
+			s := b.agent.Status()
+			if got := source.Rejections(s.Rejected); got != want {
+				b.Errorf("left out: %q, want %q", got, want)
+			}
+		}
+		const why = `ConfigMap shop/settings is left out: "theirs" exists already, and is not of the set`
+		b.source.set("theirs", "1")
+		synctest.Wait()
+		b.want("theirs=", "")
+		left(why)
+		b.must(os.Remove(filepath.Join(b.dir, "theirs")))
+		b.after(b.config.RetryMax + b.config.Settle)
+		b.want("theirs=1", "", "theirs=1")
+		left("")
+		// A file that takes the place before the object's is written.
+		b.source.set("theirs", "2", "mine", "2")
+		synctest.Wait()
+		b.must(os.WriteFile(filepath.Join(b.dir, "mine"), nil, 0o600))
+		b.after(10 * time.Second)
+		b.want("mine=", "", "mine=")
+		left(`ConfigMap shop/settings is left out: "mine" exists already, and is not of the set`)
+		// A digest that stays the same.
+		b.source.set("theirs", "3")
+		b.after(b.config.Settle)
+		b.want("mine= theirs=3", "", "mine= theirs=3")
+		left("")
+		b.source.remove()
+		b.after(b.config.Settle)
+		b.want("mine=", "", "mine=")
+		b.source.set("mine", "4")
+		b.after(b.config.Settle)
+		b.want("mine=", "")
+		left(`ConfigMap shop/settings is left out: "mine" exists already, and is not of the set`)
+	})
 }
 
 func TestContentIsApplied(t *testing.T) {

@@ -33,6 +33,7 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	}
 	defer func() { err = errors.Join(err, a.dir.Close()) }()
 	a.cleaned(ctx)
+	a.compose.Foreign = a.dir.Foreign
 	// An earlier process may have ended while the application read the current set.
 	a.touched = a.dir.Doubtful()
 	a.changes.unknown = a.touched
@@ -57,6 +58,8 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	for {
 		select {
 		case <-a.changed:
+			l.change(ctx)
+		case <-l.again:
 			l.change(ctx)
 		case <-l.due:
 			l.due = nil
@@ -99,9 +102,10 @@ type loop struct {
 	first    time.Time        // of the changes since a set was begun; zero: there are none
 	due      <-chan time.Time // when to begin
 	wanted   *wanted
-	done     chan error // of the set that is being applied; nil: none is
-	applying *wanted    // that set
-	pending  bool       // the time of another set came meanwhile
+	done     chan error       // of the set that is being applied; nil: none is
+	applying *wanted          // that set
+	pending  bool             // the time of another set came meanwhile
+	again    <-chan time.Time // when to look whether the files of others are still in the way
 	cancel   context.CancelCauseFunc
 	canceled int // in a row, of the attempts
 	failures int // in a row, of the same set
@@ -120,14 +124,18 @@ const maxCanceled = 3
 // change takes note of a change of a source.
 func (l *loop) change(ctx context.Context) {
 	w, err := l.want()
+	l.again = nil
 	if err != nil {
 		// A set that was complete is still applied.
 		l.update(ctx, func(s *Status) { s.Unread = err })
 		return
 	}
+	if len(w.set.Rejected) != 0 {
+		l.again = time.After(l.config.RetryMax)
+	}
 	if l.wanted != nil && l.wanted.digest == w.digest {
 		l.update(ctx, func(s *Status) {
-			s.Unread = nil
+			s.Unread, s.Rejected = nil, w.set.Rejected
 			if l.done == nil && s.Applied == w.digest {
 				s.Versions = w.set.Versions
 			}
@@ -143,7 +151,7 @@ func (l *loop) change(ctx context.Context) {
 		l.interrupt()
 	}
 	started := false
-	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, started = w.digest, nil, s.Started })
+	l.update(ctx, func(s *Status) { s.Wanted, s.Unread, s.Rejected, started = w.digest, nil, w.set.Rejected, s.Started })
 	now := time.Now()
 	if l.first.IsZero() {
 		l.first = now
@@ -237,6 +245,9 @@ func (l *loop) finish(ctx context.Context, err error) {
 		l.update(ctx, func(s *Status) { s.fail(failure, back) })
 		if l.due == nil && !l.pending && !back {
 			l.due = time.After(l.backOff())
+		}
+		if errors.Is(err, fileset.ErrForeign) {
+			l.wake() // an object of a selector with such a file is left out
 		}
 	}
 	if l.pending {

@@ -146,7 +146,7 @@ func TestAgent_ContentIsMade(t *testing.T) {
 	}
 }
 
-// Objects with a label come and go. Two of them must not have the same file.
+// Objects with a label come and go. One that cannot be used is left out, and said so, also as long as nothing else has been applied.
 func TestAgent_Selector(t *testing.T) {
 	t.Parallel()
 	p := newAgentShop(t, may("configmaps"))
@@ -163,12 +163,21 @@ func TestAgent_Selector(t *testing.T) {
 	r.ready("a/team/yes/a.json", "1", "b/team/maybe/a.json", "2")
 	p.patchSource("ConfigMap/b", labelled("no"))
 	r.ready("a/team/yes/a.json", "1")
+	p.patchSource("ConfigMap/b", map[string]any{"metadata": map[string]any{"labels": map[string]any{"dashboard": "yes"}}})
 	p.patchSource("ConfigMap/a", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"folder": "../../outside"}}})
-	r.unready("it must be relative to the directory")
-	p.patchSource("ConfigMap/a", map[string]any{"metadata": map[string]any{"annotations": nil, "labels": map[string]any{"flat": "yes", "dashboard": nil}}})
+	r.ready("b/team/no/a.json", "2")
+	r.leavesOut("a is left out: annotation folder: ")
+	r.stop()
+	r = p.agent("--configmap-selector=dashboard in (yes, maybe);dir={name};dir-annotation=folder", "--configmap-selector=flat=yes")
+	r.ready("b/team/no/a.json", "2")
+	r.leavesOut("a is left out: annotation folder: ")
+	p.patchSource("ConfigMap/a", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"folder": p.dir + "/a/team/"}}})
+	r.ready("a/team/a.json", "1", "b/team/no/a.json", "2")
+	for _, name := range []ref{"ConfigMap/a", "ConfigMap/b"} {
+		p.patchSource(name, map[string]any{"metadata": map[string]any{"labels": map[string]any{"flat": "yes", "dashboard": nil}}})
+	}
 	r.ready("a.json", "1")
-	p.patchSource("ConfigMap/b", map[string]any{"metadata": map[string]any{"labels": map[string]any{"flat": "yes"}}})
-	r.unready(fmt.Sprintf(`file "a.json" is in both ConfigMap %s/a and ConfigMap %[1]s/b`, p.namespace))
+	r.leavesOut(fmt.Sprintf(`b is left out: file "a.json" is in both ConfigMap %s/a and ConfigMap %[1]s/b`, p.namespace))
 	p.remove("a")
 	r.ready("a.json", "2")
 }

@@ -197,6 +197,18 @@ func (r *running) unready(why string) {
 	})
 }
 
+// leavesOut waits until the agent is ready, and says what it leaves out.
+func (r *running) leavesOut(what string) {
+	r.Helper()
+	r.until("the agent says "+what, func(ctx context.Context) error {
+		code, text, err := r.probe(ctx, "/readyz")
+		if err == nil && (code != http.StatusOK || !strings.Contains(text, what)) {
+			err = fmt.Errorf("%d %s", code, text)
+		}
+		return err
+	})
+}
+
 // files returns the content of the files in a directory.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()

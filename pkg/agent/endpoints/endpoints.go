@@ -34,7 +34,11 @@ func Handler(a Agent, names bool, now func() time.Time) http.Handler {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
-			_, _ = fmt.Fprintln(w, "ok")
+			text := "ok"
+			if s := a.Status(); path == "/readyz" {
+				text += leftOut(&s, names)
+			}
+			_, _ = fmt.Fprintln(w, text)
 		})
 	}
 	probe("/startupz", func() error {
@@ -55,6 +59,20 @@ func Handler(a Agent, names bool, now func() time.Time) http.Handler {
 		writeMetrics(w, a, names)
 	})
 	return mux
+}
+
+// leftOut returns what the application does without, although the agent is in sync.
+func leftOut(s *agent.Status, names bool) string {
+	switch n := len(s.Rejected); {
+	case n == 0:
+		return ""
+	case names:
+		return "; " + source.Rejections(s.Rejected)
+	case n == 1:
+		return "; an object of a selector is left out; the log names it"
+	default:
+		return fmt.Sprintf("; %d objects of selectors are left out; the log names them", n)
+	}
 }
 
 // why returns why an agent is not in sync.

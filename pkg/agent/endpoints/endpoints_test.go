@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 9 {
+	if families, err := parser.TextToMetricFamilies(strings.NewReader(text + "\n")); err != nil || len(families) != 10 {
 		t.Errorf("%d metrics, %v", len(families), err)
 	}
 	a.health[0].Heard = time.Time{}
@@ -157,6 +157,37 @@ func TestMetrics_Sources(t *testing.T) {
 		if len(named) != tt.named || !slices.Equal(named[len(named)-len(tt.want):], tt.want) {
 			t.Errorf("%s: %q, want %q", name, named, tt.want)
 		}
+	}
+}
+
+// What is left out is told by the readiness probe, which succeeds, and by metrics.
+func TestRejected(t *testing.T) {
+	one := source.Rejected{Kind: source.ConfigMap, Namespace: "shop", Name: "a", Why: "ConfigMap shop/a is left out: it is bad"}
+	again := one
+	again.Why = "ConfigMap shop/a is left out: it is bad by another selector, too"
+	a := &fakeAgent{status: agent.Status{Started: true, Wanted: "a", Applied: "a", Rejected: []source.Rejected{one, again}}}
+	for names, want := range map[bool]string{true: "ok; " + one.Why + "; " + again.Why, false: "ok; 2 objects of selectors are left out; the log names them"} {
+		if code, text := getNames(t, a, names, "/readyz"); code != http.StatusOK || text != want {
+			t.Errorf("/readyz is %d %q, want %q", code, text, want)
+		}
+		_, text := getNames(t, a, names, "/metrics")
+		if !strings.Contains(text+"\n", "configdep_agent_rejected_sources 2\n") {
+			t.Errorf("how many are left out is missing:\n%s", text)
+		}
+		named := 0
+		if names {
+			named = 1
+		}
+		if n := strings.Count(text, `configdep_agent_rejected_source_info{kind="ConfigMap",namespace="shop",name="a"} 1`); n != named {
+			t.Errorf("it is named %d times:\n%s", n, text)
+		}
+		if _, text := getNames(t, a, names, "/livez"); text != "ok" {
+			t.Errorf("/livez is %q", text)
+		}
+	}
+	a.status.Rejected = a.status.Rejected[:1]
+	if _, text := getNames(t, a, false, "/readyz"); text != "ok; an object of a selector is left out; the log names it" {
+		t.Errorf("/readyz is %q", text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/agent"
+	"github.com/configdep/configdep/pkg/agent/source"
 	"github.com/configdep/configdep/pkg/agent/status"
 )
 
@@ -41,6 +42,25 @@ func writeSources(w io.Writer, s *agent.Status, names bool, metric func(name, ki
 	}
 }
 
+// writeRejected writes how many objects are left out and, with names, which ones.
+func writeRejected(w io.Writer, s *agent.Status, names bool, metric func(name, kind, help string)) {
+	const info, count = "configdep_agent_rejected_source_info", "configdep_agent_rejected_sources"
+	metric(count, "gauge", "Number of objects of selectors that are left out because they cannot be used.")
+	_, _ = fmt.Fprintf(w, "%s %d\n", count, len(s.Rejected))
+	if !names || len(s.Rejected) == 0 {
+		return
+	}
+	metric(info, "gauge", fmt.Sprintf("1 for each object of a selector that is left out; none after the first %d. It has no name if a selector can match nothing.", status.MaxSources))
+	told := map[source.Rejected]bool{} // two selectors may match one object
+	for _, r := range s.Rejected[:min(len(s.Rejected), status.MaxSources)] {
+		if r.Why = ""; told[r] {
+			continue
+		}
+		told[r] = true
+		_, _ = fmt.Fprintf(w, "%s{kind=\"%s\",namespace=\"%s\",name=\"%s\"} 1\n", info, r.Kind, quote.Replace(r.Namespace), quote.Replace(r.Name))
+	}
+}
+
 // writeMetrics writes the metrics of an agent in the text format of Prometheus, whose library needs more memory than the sources of an
 // agent.
 func writeMetrics(w io.Writer, a Agent, names bool) {
@@ -68,6 +88,7 @@ func writeMetrics(w io.Writer, a Agent, names bool) {
 		_, _ = fmt.Fprintf(w, "%s{step=%q} %d\n", failures, step, s.Failures[step])
 	}
 	writeSources(w, &s, names, metric)
+	writeRejected(w, &s, names, metric)
 	var oldest time.Time
 	health := a.Health()
 	for i, h := range health {

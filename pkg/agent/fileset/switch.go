@@ -109,6 +109,12 @@ func (d *Dir) checkLink(first string) (exists bool, err error) {
 	return exists, err
 }
 
+// Foreign reports whether something that is not of the set has a name in the directory. It is safe for concurrent use.
+func (d *Dir) Foreign(first string) bool {
+	_, err := d.checkLink(first)
+	return errors.Is(err, ErrForeign)
+}
+
 // link makes a link into the current set, unless it exists.
 func (d *Dir) link(first string) (fresh bool, err error) {
 	if exists, err := d.checkLink(first); exists || err != nil {

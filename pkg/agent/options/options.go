@@ -197,8 +197,12 @@ func (o *Options) Config(command []string) (*agent.Config, error) {
 	dir, err := filepath.Abs(c.Dir) // as the paths of volumes are
 	fail("dir", err)
 	for i := range o.Sources {
-		if s := &o.Sources[i]; s.Kind == source.Volume && o.Dir != "" && (within(s.Name, dir) || within(dir, s.Name)) {
+		s := &o.Sources[i]
+		if s.Kind == source.Volume && o.Dir != "" && (within(s.Name, dir) || within(dir, s.Name)) {
 			errs = append(errs, fmt.Errorf("%s: --dir, %s, must not be in it, nor the other way round: the agent would read its own files", s, c.Dir))
+		}
+		if s.Dir, err = source.Below(dir, s.Dir); err != nil {
+			errs = append(errs, fmt.Errorf("%s: dir: %w", s, err))
 		}
 	}
 	c.Files, err = o.files()

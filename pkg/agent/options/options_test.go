@@ -67,7 +67,6 @@ func TestSources(t *testing.T) {
 		{flag: "configmap", value: "a;gunzip=true", err: "gunzip has no value"},
 		{flag: "configmap", value: "a;", err: `option "" is unknown`},
 		{flag: "configmap", value: "a;dri=x", err: `option "dri" is unknown: there are optional, dir=`},
-		{flag: "configmap", value: "a;dir=../x", err: "dir: path"},
 		{flag: "configmap", value: "a;key=", err: "key: it must be KEY or KEY:PATH"},
 		{flag: "configmap", value: "a;key=x:", err: `key "x": path ""`},
 		{flag: "configmap", value: "a;key=x:..data", err: "reserved"},
@@ -287,6 +286,8 @@ func TestReload(t *testing.T) {
 		{args: "--events --once", err: "--once"},
 		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
 		{args: "--dir=", err: "--dir: it is required"},
+		{args: "--secret=tls;dir=../x", err: `Secret /tls: dir: path "../x"`},
+		{args: "--secret=tls;dir=/etc", err: `Secret /tls: dir: directory "/etc" is not below /files`},
 		{args: "--volume=/files", err: "Volume /files: --dir"},
 		{args: "--volume=/files/sub", err: "Volume /files/sub: --dir"},
 		{args: "--volume=/", err: "Volume /: --dir"},
@@ -403,6 +404,16 @@ func TestOutput(t *testing.T) {
 		c, err := parse(nil, append(strings.Fields(args), "--dir=/files", "--check-command=true")...)
 		if err != nil || (c.Check.Output != nil) != want {
 			t.Errorf("%s: %v, %v", args, c, err)
+		}
+	}
+}
+
+// A directory is one below --dir, in whatever way it is written.
+func TestSourceDir(t *testing.T) {
+	for dir, want := range map[string]string{"tls": "tls", "tls/": "tls", "/files/tls/": "tls", "/files": "", "./a//{name}": "a/{name}", "/files/../files/a": "a"} {
+		c, err := parse(nil, "--configmap-selector=app;dir="+dir, "--dir=/files/")
+		if err != nil || c.Sources[0].Dir != want {
+			t.Errorf("dir=%s: %+v, %v, want %q", dir, c, err, want)
 		}
 	}
 }

@@ -89,10 +89,7 @@ func (f *sourceFlag) option(s *source.Spec, text string) error {
 		if f.kind == source.Volume && (strings.Contains(value, "{namespace}") || strings.Contains(value, "{name}")) {
 			return errors.New("dir: {namespace} and {name} stand for those of ConfigMaps and Secrets: a volume has neither")
 		}
-		if err := fileset.CheckPath(strings.NewReplacer("{namespace}", "n", "{name}", "n").Replace(value)); err != nil {
-			return fmt.Errorf("dir: %w", err)
-		}
-		s.Dir = value
+		s.Dir = value // Config knows what it is below
 	case "dir-annotation":
 		if f.kind == source.Volume {
 			return errors.New("volumes have no annotations")

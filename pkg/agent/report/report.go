@@ -39,7 +39,7 @@ func Of(s *agent.Status) *status.Report {
 			r.Message += "; the files that were applied last are back"
 		}
 	case s.InSync():
-		r.State = status.Applied
+		r.State, r.Message = status.Applied, source.Rejections(s.Rejected)
 	}
 	r.Message = shorten(r.Message)
 	if len(s.Versions) <= status.MaxSources {
@@ -276,10 +276,15 @@ func (e *events) send(ctx context.Context, now *status.Report) error {
 // event makes the Event of a report.
 func (r *Reporter) event(now *status.Report) map[string]any {
 	reason, kind, message := "ConfigApplied", "Normal", "The application works with the content of its sources"
-	if now.State != status.Applied {
+	if now.Message != "" {
 		kind, message = "Warning", now.Message
-		if reason = "ConfigNotApplied"; now.State == status.Incomplete {
+		switch now.State {
+		case status.Applied:
+			reason = "ConfigSourceRejected"
+		case status.Incomplete:
 			reason = "ConfigSourceMissing"
+		default:
+			reason = "ConfigNotApplied"
 		}
 	}
 	at := time.Now().UTC().Format(time.RFC3339)

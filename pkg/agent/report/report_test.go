@@ -153,6 +153,24 @@ func annotation(state string, n int) string {
 	return pod + fmt.Sprintf(`{%s,"sources":[{"kind":"Secret","namespace":"shop","name":"tls","uid":"s1","resourceVersion":"%d"}]}`, state, n)
 }
 
+// What is left out of what is applied has an Event of its own, and so has that nothing is anymore.
+func TestReporter_Rejected(t *testing.T) {
+	const why = "ConfigMap shop/a is left out: it is bad"
+	run(t, Options{Events: true}, func(b *bench) {
+		b.set(func(s *agent.Status) {
+			applied(1)(s)
+			s.Rejected = []source.Rejected{{Kind: source.ConfigMap, Namespace: "shop", Name: "a", Why: why}}
+			if r := Of(s); r.State != status.Applied || r.Message != why {
+				b.Errorf("%+v", r)
+			}
+		})
+		const events = "/api/v1/namespaces/shop/events u1: "
+		b.after(time.Second, events+"Warning ConfigSourceRejected "+why)
+		b.set(applied(1))
+		b.after(10*time.Second, events+"Normal ConfigApplied The application works with the content of its sources")
+	})
+}
+
 func TestReporter(t *testing.T) {
 	run(t, Options{Annotate: true}, func(b *bench) {
 		b.after(time.Millisecond, pod+`{"state":"Applying"}`)

@@ -98,6 +98,7 @@ type apiObject struct {
 		Name            string            `json:"name"`
 		UID             string            `json:"uid"`
 		ResourceVersion string            `json:"resourceVersion"`
+		Created         string            `json:"creationTimestamp"`
 		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Data       map[string]content `json:"data"`

@@ -73,11 +73,11 @@ func TestGunzip(t *testing.T) {
 		"damaged":                        {nil, []string{"a", string(damaged)}, nil, `Secret shop/a: key "a" is not a valid gzip file: invalid checksum`},
 		"more follows":                   {nil, []string{"a", text + secret}, nil, `Secret shop/a: key "a" is not a valid gzip file: invalid header`},
 		"two keys with the same file":    {nil, []string{"a.gz", packed(t, "1"), "a", "2"}, nil, `file "a" comes twice from Secret shop/a`},
-		"a name that is only the suffix": {nil, []string{".gz", packed(t, "1")}, nil, `path ""`},
+		"a name that is only the suffix": {nil, []string{".gz", packed(t, "1")}, nil, `Secret shop/a: path ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Kind: Secret, Namespace: "shop", Name: "a", Gunzip: true, Keys: tt.keys}
-			set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", tt.pairs...))
+			set, err := compose(NewComposer([]Spec{spec}, "/files", maxBytes, lookup), object("a", tt.pairs...))
 			if tt.err != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tt.err) || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -93,7 +93,7 @@ func TestGunzip(t *testing.T) {
 		})
 	}
 	// Without the option, content is as it is.
-	set, err := compose(NewComposer([]Spec{{Kind: Secret, Namespace: "shop", Name: "a"}}, maxBytes, lookup), object("a", "a.gz", text))
+	set, err := compose(NewComposer([]Spec{{Kind: Secret, Namespace: "shop", Name: "a"}}, "/files", maxBytes, lookup), object("a", "a.gz", text))
 	if err != nil || !cmp.Equal(render(set), []string{"a.gz=" + text}) {
 		t.Errorf("%v, %v", set, err)
 	}
@@ -103,7 +103,7 @@ func TestGunzip(t *testing.T) {
 func TestGunzip_Bomb(t *testing.T) {
 	const room = 64 << 20
 	bomb := object("a", "a.gz", packed(t, strings.Repeat("\x00", room+1)))
-	c := NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}}, room, lookup)
+	c := NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}}, "/files", room, lookup)
 	allocated := func() (bytes uint64) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -138,7 +138,7 @@ func TestSubstitute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := Spec{Kind: ConfigMap, Namespace: "shop", Name: "a", Substitute: named}
-			set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", "x", tt.text))
+			set, err := compose(NewComposer([]Spec{spec}, "/files", maxBytes, lookup), object("a", "x", tt.text))
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "VALUE") {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -155,13 +155,13 @@ func TestSubstitute(t *testing.T) {
 	}
 	// Variables are those of what has been unpacked, and keys and names of files have none.
 	spec := Spec{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true, Substitute: named, Keys: []Key{{"$(A).gz", "$(A)"}}}
-	set, err := compose(NewComposer([]Spec{spec}, maxBytes, lookup), object("a", "$(A).gz", packed(t, "a: $(A)")))
+	set, err := compose(NewComposer([]Spec{spec}, "/files", maxBytes, lookup), object("a", "$(A).gz", packed(t, "a: $(A)")))
 	if err != nil || !cmp.Equal(render(set), []string{"$(A)=a: 1"}) {
 		t.Errorf("%v, %v", set, err)
 	}
 	// Content without variables takes no memory of its own.
 	o := object("a", "x", "$(none)")
-	set, err = compose(NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Substitute: named}}, maxBytes, lookup), o)
+	set, err = compose(NewComposer([]Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Substitute: named}}, "/files", maxBytes, lookup), o)
 	if err != nil || &set.Files[0].Data[0] != &o.Data["x"][0] {
 		t.Errorf("%v, %v", set, err)
 	}
@@ -193,7 +193,7 @@ func FuzzSubstitute(f *testing.F) {
 // Content that stays the same is unpacked once, and what has become too large is unpacked again once there is room.
 func TestComposer_MakesOnce(t *testing.T) {
 	specs := []Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Gunzip: true}, {Kind: ConfigMap, Namespace: "shop", Name: "b"}, {Kind: ConfigMap, Namespace: "shop", Name: "c", Gunzip: true}}
-	c := NewComposer(specs, maxBytes, lookup)
+	c := NewComposer(specs, "/files", maxBytes, lookup)
 	objects := []*Object{object("a", "a", packed(t, "1")), object("b", "b", "2"), object("c", "c", packed(t, strings.Repeat("3", 500)))}
 	compose := func(want string) *Set {
 		t.Helper()

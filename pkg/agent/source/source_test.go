@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,7 @@ func TestCompose(t *testing.T) {
 		"a selector that matches nothing":   {[]Spec{{Kind: ConfigMap, Namespace: "shop", Selector: everything}}, [][]*Object{nil}, nil, ""},
 		"a required object is missing":      {[]Spec{named(Secret, "a")}, [][]*Object{nil}, nil, "Secret shop/a does not exist"},
 		"an optional object is missing":     {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Optional: true}}, [][]*Object{nil}, nil, ""},
-		"a required key is missing":         {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Keys: []Key{{"x", "x"}}}}, [][]*Object{{object("a")}}, nil, `Secret shop/a has no key "x"`},
+		"a required key is missing":         {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Keys: []Key{{"x", "x"}}}}, [][]*Object{{object("a")}}, nil, `Secret shop/a: there is no key "x"`},
 		"an optional key is missing":        {[]Spec{{Kind: Secret, Namespace: "shop", Name: "a", Optional: true, Keys: []Key{{"x", "x"}}}}, [][]*Object{{object("a")}}, nil, ""},
 		"two sources with the same file":    {[]Spec{named(ConfigMap, "a"), named(Secret, "a")}, [][]*Object{{object("a", "f", "1")}, {object("a", "f", "2")}}, nil, `file "f" is in both ConfigMap shop/a and Secret shop/a`},
 		"a file where there is a directory": {[]Spec{named(ConfigMap, "a"), {Kind: Secret, Namespace: "shop", Name: "b", Dir: "f"}}, [][]*Object{{object("a", "f", "1")}, {object("b", "g", "2")}}, nil, `"f" is a file`},
@@ -108,7 +109,7 @@ func TestCompose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, err := NewComposer(tt.specs, maxBytes, lookup).Compose(func(i int) []*Object { return tt.objects[i] })
+			set, err := NewComposer(tt.specs, "/files", maxBytes, lookup).Compose(func(i int) []*Object { return tt.objects[i] })
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || set != nil {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -125,13 +126,154 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// What is wrong with an object of a selector keeps no other one from its place, and neither sources by name nor older objects lose theirs.
+func TestCompose_Isolates(t *testing.T) {
+	created := func(at string, o *Object) *Object { o.Created = at; return o }
+	in := func(dir string, o *Object) *Object { o.Dir = dir; return o }
+	all := Spec{Kind: ConfigMap, Namespace: "shop", Selector: labels.SelectorFromSet(labels.Set{"app": "web"}), DirAnnotation: "folder"}
+	with := func(change func(*Spec)) Spec { s := all; change(&s); return s }
+	named := Spec{Kind: Secret, Namespace: "shop", Name: "tls"}
+	full := strings.Repeat("x", maxBytes)
+	bomb := func(name string) *Object { return object(name, name+".gz", packed(t, full+"x")) }
+	long := strings.Repeat("n", 253)
+	for name, tt := range map[string]struct {
+		specs   []Spec
+		objects [][]*Object
+		foreign string
+		want    []string
+		out     string // what is rejected, and why
+	}{
+		"a folder outside": {
+			[]Spec{all}, [][]*Object{{in("/etc", object("a", "f", "1")), object("b", "f", "2")}}, "",
+			[]string{"f=2"}, `ConfigMap shop/a is left out: annotation folder: directory "/etc" is not below /files`,
+		},
+		"a folder with a long name": {
+			[]Spec{all}, [][]*Object{{in("/"+strings.Repeat("x", 2000), object("a", "f", "1")), object("b", "f", "2")}}, "",
+			[]string{"f=2"}, `ConfigMap shop/a is left out: annotation folder: directory "/` + strings.Repeat("x", 99) + `" is not below /files`,
+		},
+		"a name that is too long for a directory": {
+			[]Spec{with(func(s *Spec) { s.Dir = "{namespace}.{name}" })}, [][]*Object{{object(long, "f", "1"), object("b", "f", "2")}}, "",
+			[]string{"shop.b/f=2"}, `ConfigMap shop/` + long + ` is left out: path "shop.` + long + `/f": a name of 258 bytes: at most 255 are allowed`,
+		},
+		"a file twice: the older object keeps it, whatever its name": {
+			[]Spec{all}, [][]*Object{{created("2026-02-01T00:00:00Z", object("a", "e", "1", "f", "1")), created("2026-01-01T00:00:00Z", object("b", "f", "2"))}}, "",
+			[]string{"f=2"}, `ConfigMap shop/a is left out: file "f" is in both ConfigMap shop/b and ConfigMap shop/a`,
+		},
+		"a file twice, of the same second: the first name keeps it": {
+			[]Spec{all}, [][]*Object{{created("2026-01-01T00:00:00Z", object("a", "f", "1")), created("2026-01-01T00:00:00Z", object("b", "f", "2"))}}, "",
+			[]string{"f=1"}, `ConfigMap shop/b is left out: file "f" is in both ConfigMap shop/a and ConfigMap shop/b`,
+		},
+		"a file of a source by name, which is named later": {
+			[]Spec{all, named}, [][]*Object{{object("a", "f", "1"), object("b", "g", "2")}, {object("tls", "f", "3")}}, "",
+			[]string{"f=3", "g=2"}, `ConfigMap shop/a is left out: file "f" is in both Secret shop/tls and ConfigMap shop/a`,
+		},
+		"a file of another selector": {
+			[]Spec{all, with(func(s *Spec) { s.Kind = Secret })}, [][]*Object{{object("a", "f", "1")}, {object("a", "f", "2"), object("b", "g", "3")}}, "",
+			[]string{"f=1", "g=3"}, `Secret shop/a is left out: file "f" is in both ConfigMap shop/a and Secret shop/a`,
+		},
+		"a file where there is a directory": {
+			[]Spec{all}, [][]*Object{{in("d/e", object("a", "f", "1")), object("b", "d", "2"), object("c", "g", "3")}}, "",
+			[]string{"d/e/f=1", "g=3"}, `ConfigMap shop/b is left out: "d" is a file of ConfigMap shop/b and a directory of ConfigMap shop/a`,
+		},
+		"a directory where there is a file": {
+			[]Spec{all}, [][]*Object{{object("a", "d", "1"), in("d/e", object("b", "f", "2")), in("d", object("c", "f", "3"))}}, "",
+			[]string{"d=1"}, `ConfigMap shop/b is left out: "d" is a file of ConfigMap shop/a and a directory of ConfigMap shop/b; ` +
+				`ConfigMap shop/c is left out: "d" is a file of ConfigMap shop/a and a directory of ConfigMap shop/c`,
+		},
+		"what is left out takes no place": {
+			[]Spec{with(func(s *Spec) { s.Gunzip = true })}, [][]*Object{{in("d", object("a", "a", "1", "b.gz", "it is damaged")), object("b", "d", "2"), object("c", "a", "3")}}, "",
+			[]string{"d=2", "a=3"}, `ConfigMap shop/a is left out: key "b.gz" is not a valid gzip file: invalid header`,
+		},
+		"a file of others in the directory": {
+			[]Spec{all}, [][]*Object{{in("theirs", object("a", "f", "1")), object("b", "f", "2")}}, "theirs",
+			[]string{"f=2"}, `ConfigMap shop/a is left out: "theirs" exists already, and is not of the set`,
+		},
+		"a key is missing": {
+			[]Spec{with(func(s *Spec) { s.Keys = []Key{{"f", "{x}"}} })}, [][]*Object{{object("a"), object("b", "f", "2")}}, "",
+			[]string{"{x}=2"}, `ConfigMap shop/a is left out: there is no key "f"`,
+		},
+		"one file of two keys": {
+			[]Spec{with(func(s *Spec) { s.Gunzip = true })}, [][]*Object{{object("a", "f", "1", "f.gz", packed(t, "1")), object("b", "f", "2")}}, "",
+			[]string{"f=2"}, `ConfigMap shop/a is left out: file "f" comes twice from ConfigMap shop/a`,
+		},
+		"too large": {
+			[]Spec{all, named}, [][]*Object{{object("a", "a", full), object("b", "b", "2")}, {object("tls", "f", "3")}}, "",
+			[]string{"f=3", "b=2"}, `ConfigMap shop/a is left out: with file "a", the files have more than 1000 bytes`,
+		},
+		"it unpacks to more than there is room for": {
+			[]Spec{with(func(s *Spec) { s.Gunzip = true })}, [][]*Object{{bomb("a"), object("b", "b.gz", packed(t, "2"))}}, "",
+			[]string{"b=2"}, `ConfigMap shop/a is left out: with key "a.gz", the files have more than 1000 bytes`,
+		},
+		"many of them": { // 10 are unpacked, and named
+			[]Spec{with(func(s *Spec) { s.Gunzip = true })},
+			[][]*Object{{bomb("a"), bomb("b"), bomb("c"), bomb("d"), bomb("e"), bomb("f"), bomb("g"), bomb("h"), bomb("i"), object("ok", "ok.gz", packed(t, "1")), bomb("j"), object("z", "z.gz", packed(t, "2")), object("zz", "x", "3")}}, "",
+			[]string{"ok=1"}, "; and 2 more",
+		},
+		"a variable is too long": {
+			[]Spec{with(func(s *Spec) { s.Env = true })}, [][]*Object{{object("a", "A", "1", "B", strings.Repeat("x", maxVariable)), object("b", "C", "2")}}, "",
+			[]string{"C=2"}, `ConfigMap shop/a is left out: environment variable B has 131075 bytes, and 131072 are allowed`,
+		},
+		"variables stay in the order of the sources": {
+			[]Spec{with(func(s *Spec) { s.Env = true }), {Kind: Secret, Namespace: "shop", Name: "tls", Env: true}}, [][]*Object{{object("a", "A", "1")}, {object("tls", "A", "2")}}, "",
+			[]string{"A=1", "A=2"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewComposer(tt.specs, "/files", maxBytes, lookup)
+			c.Foreign = func(name string) bool { return name == tt.foreign }
+			set, err := c.Compose(func(i int) []*Object { return tt.objects[i] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, render(set)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err := fileset.Check(set.Files); err != nil {
+				t.Error(err)
+			}
+			if got := Rejections(set.Rejected); got != tt.out && (tt.out == "" || !strings.HasSuffix(got, tt.out)) {
+				t.Errorf("left out: %q, want %q", got, tt.out)
+			}
+			for _, r := range set.Rejected {
+				if slices.ContainsFunc(set.Versions, func(v Version) bool { return v.Kind == r.Kind && v.Name == r.Name }) {
+					t.Errorf("%s is applied and left out", r.Name)
+				}
+			}
+		})
+	}
+}
+
+// A selector that asks for an empty value, as users of k8s-sidecar write who mean any value, says why it matches nothing.
+func TestCompose_EmptyValue(t *testing.T) {
+	for selector, says := range map[string]bool{"app=": true, "app==": true, "x=y,app in (,)": true, "app": false, "app!=": false, "app=web": false, "app notin (,)": false} {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs := []Spec{{Kind: ConfigMap, Namespace: "shop", Selector: parsed}}
+		for _, objects := range [][]*Object{nil, {object("a", "f", "1")}} {
+			set, err := NewComposer(specs, "/files", maxBytes, lookup).Compose(func(int) []*Object { return objects })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Rejections(set.Rejected); (got != "") != (says && objects == nil) || got != "" && !strings.Contains(got, "an empty value matches only labels without a value") {
+				t.Errorf("%s, with %d objects: %q", selector, len(objects), got)
+			}
+		}
+	}
+}
+
 // An annotation chooses a directory below the source's own, and nothing else.
 func TestCompose_DirAnnotation(t *testing.T) {
 	spec := []Spec{{Kind: ConfigMap, Namespace: "shop", Name: "a", Dir: "dashboards", DirAnnotation: "folder"}}
-	for dir, want := range map[string]string{"": "dashboards/f=1", "team/a": "dashboards/team/a/f=1", "/etc": "", "../x": "", "..data": "", "a/../../x": ""} {
+	for dir, want := range map[string]string{
+		"": "dashboards/f=1", "team/a": "dashboards/team/a/f=1", "team/a/": "dashboards/team/a/f=1", ".": "dashboards/f=1",
+		"/files/dashboards": "dashboards/f=1", "/files/dashboards/": "dashboards/f=1", "/files/dashboards/team//a/": "dashboards/team/a/f=1",
+		"/etc": "", "../x": "", "..data": "", "a/../../x": "", "/files": "", "/files/other": "", "/files/dashboards2": "", "/files/dashboards/../other": "", "/files/dashboards/..data": "", "/": "",
+	} {
 		o := object("a", "f", "1")
 		o.Dir = dir
-		set, err := NewComposer(spec, maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
+		set, err := NewComposer(spec, "/files", maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
 		switch {
 		case want == "":
 			if err == nil || !strings.Contains(err.Error(), "ConfigMap shop/a: annotation folder: ") {
@@ -147,7 +289,7 @@ func TestCompose_DirAnnotation(t *testing.T) {
 func TestCompose_Versions(t *testing.T) {
 	specs := []Spec{{Kind: Secret, Namespace: "shop", Name: "b"}, {Kind: ConfigMap, Namespace: "shop", Name: "z", Optional: true}, {Kind: Secret, Namespace: "shop", Name: "b", Dir: "again"}, {Kind: Volume, Name: "/v"}}
 	objects := [][]*Object{{object("b", "x", "1")}, nil, {object("b", "x", "1")}, {object("/v")}}
-	set, err := NewComposer(specs, maxBytes, lookup).Compose(func(i int) []*Object { return objects[i] })
+	set, err := NewComposer(specs, "/files", maxBytes, lookup).Compose(func(i int) []*Object { return objects[i] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +311,7 @@ func FuzzCompose(f *testing.F) {
 		if path != "" {
 			spec.Keys = []Key{{key, path}}
 		}
-		set, err := NewComposer([]Spec{spec}, maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
+		set, err := NewComposer([]Spec{spec}, "/files", maxBytes, lookup).Compose(func(int) []*Object { return []*Object{o} })
 		if err != nil {
 			return
 		}

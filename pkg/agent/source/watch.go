@@ -332,7 +332,7 @@ func (w *Watcher) take(kind string, o *apiObject) error {
 // read keeps what counts of an object.
 func (w *Watcher) read(from *apiObject) (*Object, error) {
 	m := &from.Metadata
-	o := &Object{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Data: map[string][]byte{}}
+	o := &Object{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Created: m.Created, Data: map[string][]byte{}}
 	if w.spec.DirAnnotation != "" {
 		o.Dir = m.Annotations[w.spec.DirAnnotation]
 	}

@@ -53,7 +53,7 @@ func (s *fakeServer) object(name string) string {
 	}
 	text, err := json.Marshal(map[string]any{
 		"kind": "Secret", "metadata": map[string]any{
-			"namespace": "shop", "name": name, "uid": "u-" + name, "resourceVersion": fmt.Sprint(s.revision), "annotations": map[string]string{"dir": "of-" + name},
+			"namespace": "shop", "name": name, "uid": "u-" + name, "resourceVersion": fmt.Sprint(s.revision), "creationTimestamp": "of-" + name, "annotations": map[string]string{"dir": "of-" + name},
 		}, "data": data, "type": "Opaque",
 	})
 	if err != nil {
@@ -247,7 +247,7 @@ func TestWatcher(t *testing.T) {
 	s.set("a", x("1"))
 	w := watch(t, s, Spec{Selector: labels.SelectorFromSet(labels.Set{"app": "web"}), Keys: []Key{{"x", "x"}}, DirAnnotation: "dir"}, 1000, nil)
 	w.await("a=1")
-	if o, _ := w.Objects(); len(o[0].Data) != 1 || o[0].Dir != "of-a" || o[0].UID != "u-a" || o[0].ResourceVersion != "11" {
+	if o, _ := w.Objects(); len(o[0].Data) != 1 || o[0].Dir != "of-a" || o[0].Created != "of-a" || o[0].UID != "u-a" || o[0].ResourceVersion != "11" {
 		t.Errorf("object %+v", o[0])
 	}
 	s.set("b", x("2"))

@@ -37,7 +37,7 @@ const (
 // Report is what an agent tells about itself. It has nothing of the content: the versions of the sources tell which content it is.
 type Report struct {
 	State State `json:"state"`
-	// Message says why content is not applied.
+	// Message says why content is not applied, or which objects of selectors are left out.
 	Message string `json:"message,omitempty"`
 	// Sources are the objects whose content is applied.
 	Sources []Source `json:"sources,omitempty"`
