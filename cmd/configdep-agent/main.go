@@ -144,10 +144,8 @@ func run(o *options.Options, command []string) (code int, err error) {
 			}
 		})
 	}
-	if o.Report || o.Events {
-		reporter = report.New(config.Client, o.Pod, report.Options{
-			Annotate: o.Report, Events: o.Events, Least: time.Second, RetryMin: time.Second, RetryMax: time.Minute,
-		}, a.Status)
+	if len(o.Report) != 0 {
+		reporter = report.New(config.Client, o.Pod, o.Reports(), a.Status)
 		running.Go(func() { reporter.Run(ctx) })
 	}
 	exit, err := a.Run(ctx)

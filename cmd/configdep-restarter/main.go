@@ -35,7 +35,7 @@ func main() {
 	klog.InitFlags(logging)
 	f.AddGoFlag(logging.Lookup("v"))
 	showVersion := f.Bool("version", false, "print the version")
-	code, err := o.ExitCode, f.Parse(os.Args[1:])
+	err := f.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		os.Exit(0)
@@ -47,7 +47,6 @@ func main() {
 	}
 	var config *restarter.Config
 	if err == nil {
-		code = o.ExitCode
 		config, err = o.Config()
 	}
 	if err != nil {
@@ -58,7 +57,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "configdep-restarter:", err)
 		os.Exit(1)
 	} else if restart {
-		os.Exit(code)
+		os.Exit(restarter.ExitCode)
 	}
 }
 

@@ -64,7 +64,7 @@ var sidecar = `
       - name: config
         image: ` + agentImage + `
         restartPolicy: Always
-        args: [--dir=/config, --configmap=app, --reload-signal=HUP, --process=app, --settle=100ms, --report, --events]
+        args: [--dir=/config, --configmap=app, --reload-signal=HUP, --process=app, --settle=100ms, "--report=annotation,events"]
         env:
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
@@ -103,7 +103,7 @@ func testVolume(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t, "volume")
 	apply(t, ns, content)
-	reads := strings.NewReplacer("--configmap=app", "--volume=/source", ", --report, --events", "",
+	reads := strings.NewReplacer("--configmap=app", "--volume=/source", `, "--report=annotation,events"`, "",
 		"volumeMounts: [", "volumeMounts: [{name: content, mountPath: /source, readOnly: true}, ")
 	manifests := withSidecar(reads.Replace(sidecar))
 	apply(t, ns, strings.Replace(manifests, "      containers:\n", "      automountServiceAccountToken: false\n      containers:\n", 1))

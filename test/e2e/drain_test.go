@@ -41,7 +41,7 @@ func testDrain(t *testing.T) {
 	}{
 		"url": {
 			restarter: func(c *corev1.Container) {
-				c.Args = append(c.Args, "--unready=5s", "--drain-url=http://127.0.0.1:8080/drain", "--drain-timeout=3m")
+				c.Args = append(c.Args, "--unready=5s", "--drain=http://127.0.0.1:8080/drain", "--drain-timeout=3m")
 			},
 			drains: func(ctx context.Context, pod *corev1.Pod) error { return answers(ctx, pod, "/draining", "1") },
 			end:    func(ctx context.Context, pod *corev1.Pod) error { return answers(ctx, pod, "/drained", "") },
@@ -49,7 +49,7 @@ func testDrain(t *testing.T) {
 		"command": { // the one program of the image; what it writes stays
 			restarter: func(c *corev1.Container) {
 				// Long enough to look meanwhile on a slow machine. Other tests that run at the same time take longer.
-				c.Args = append(c.Args, "--unready=1m", "--drain-command=/configdep-agent --once --volume=/etc/configdep --dir=/drained --file-mode=0444 --listen=")
+				c.Args = append(c.Args, "--unready=1m", "--drain=/configdep-agent --once --volume=/etc/configdep --dir=/drained --file-mode=0444 --listen=")
 				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "drained", MountPath: "/drained"})
 			},
 			drains: func(ctx context.Context, pod *corev1.Pod) error {

@@ -6,8 +6,12 @@ package install
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -17,13 +21,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/test/controlplane"
 )
 
 // AgentAccount creates a ServiceAccount for config agents in a namespace, with a Role of its own, waits until the API
-// server knows its rights, and returns the flags with which an agent uses it that runs in no pod. A token and a certificate are written into a directory for that.
-func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, namespace, dir string, rules ...rbacv1.PolicyRule) (flags []string, err error) {
+// server knows its rights, and returns the flag with which an agent uses it that runs in no pod: that of a proxy with the token of the
+// account, which serves until the context ends.
+func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, namespace string, rules ...rbacv1.PolicyRule) (flags []string, err error) {
 	config := cluster.RESTConfig()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -52,16 +58,26 @@ func AgentAccount(ctx context.Context, cluster *controlplane.ControlPlane, names
 	if err != nil {
 		return nil, err
 	}
-	for file, content := range map[string][]byte{"token": []byte(token.Status.Token), "ca.crt": config.CAData} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			return nil, err
-		}
+	as := rest.AnonymousClientConfig(config)
+	as.BearerToken = token.Status.Token
+	transport, err := rest.TransportFor(as)
+	if err != nil {
+		return nil, err
 	}
-	return []string{
-		"--api-server=" + config.Host,
-		"--api-server-token-file=" + filepath.Join(dir, "token"),
-		"--api-server-ca-file=" + filepath.Join(dir, "ca.crt"),
-	}, nil
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	proxy := &http.Server{ReadHeaderTimeout: time.Minute, Handler: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+	}}
+	context.AfterFunc(ctx, func() { _ = proxy.Close() })
+	go func() { _ = proxy.Serve(l) }()
+	return []string{"--api-server=http://" + l.Addr().String()}, nil
 }
 
 // awaitRights waits until a ServiceAccount may do what a rule says. Before that, the API server would refuse it.

@@ -85,7 +85,7 @@ func TestAgent_FilesFollow(t *testing.T) {
 	r.ready("app.conf", "3", "tls/server.pem", "certificate")
 	p.must(kube.CoreV1().Secrets(p.namespace).Delete(t.Context(), "tls", metav1.DeleteOptions{}))
 	p.write("Secret/tls", "tls.key", "key")
-	r.unready(`has no key "tls.crt"`)
+	r.unready(`there is no key "tls.crt"`)
 	if log := r.text(); strings.Contains(log, "certificate\n") || strings.Contains(log, `"key"`) {
 		t.Errorf("the log has content of the Secret: %s", log)
 	}
@@ -299,7 +299,7 @@ func TestAgent_Report(t *testing.T) {
 	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
 	p.must(err)
 	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
-	failing := p.agent("--configmap=settings", "--report", "--events", "--check-command=false")
+	failing := p.agent("--configmap=settings", "--report=annotation,events", "--check-command=false")
 	reports := func(want string) {
 		t.Helper()
 		await.Until(t, "the pod reports "+want, func(ctx context.Context) error {

@@ -41,7 +41,7 @@ func TestAgent_Parent(t *testing.T) {
 
 	p.dir += "-2"
 	p.write("Secret/env", "PASSWORD", "one", "not-a-name", "x")
-	r = p.agent("--configmap=settings", "--secret=env;env=DB_", "--reload-by-restart", "--restart-uptime=100ms", "--", "sh", "-c", `echo "start $DB_PASSWORD"; exec sleep 1000`)
+	r = p.agent("--configmap=settings", "--secret=env;env=DB_", "--reload-by-restart", "--", "sh", "-c", `echo "start $DB_PASSWORD"; exec sleep 1000`)
 	r.ready("a", "2")
 	r.says("start one\n")
 	_, err = kube.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "env"}, StringData: map[string]string{"PASSWORD": "two"}}, metav1.UpdateOptions{})

@@ -38,7 +38,7 @@ func newAgentShop(t *testing.T, rules ...rbacv1.PolicyRule) *agentShop {
 	t.Helper()
 	p := &agentShop{shop: newShop(t), dir: filepath.Join(t.TempDir(), "files")}
 	var err error
-	p.connect, err = install.AgentAccount(t.Context(), cluster, p.namespace, t.TempDir(), rules...)
+	p.connect, err = install.AgentAccount(t.Context(), cluster, p.namespace, rules...)
 	p.must(err)
 	return p
 }
@@ -64,7 +64,7 @@ type running struct {
 func (p *agentShop) agent(args ...string) *running {
 	p.Helper()
 	address := freeAddress(p.T)
-	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--expose-names", "--settle=100ms", "--retry-max=1s"}, args...)
+	all := append([]string{"--dir=" + p.dir, "--namespace=" + p.namespace, "--listen=" + address, "--expose-names", "--settle=100ms"}, args...)
 	return p.run(address, slices.Concat([]string{agent}, p.connect, all)...)
 }
 

@@ -49,9 +49,9 @@ func TestAgent_Secrecy(t *testing.T) {
 	p.write("Secret/tls", "key", value(1))
 	p.write("Secret/env", "PASSWORD", value(2), "1-is-no-name", value(9))
 	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
-	r := p.agent("--secret=tls;dir=tls", "--secret=env;env=DB_", "-v=10", "--report", "--events",
+	r := p.agent("--secret=tls;dir=tls", "--secret=env;env=DB_", "-v=10", "--report=annotation,events",
 		`--check-command=["sh", "-c", "cat {dir}/tls/key; cat {dir}/tls/key >&2; ! grep -q BAD {dir}/tls/key"]`,
-		"--reload-url="+application.URL, "--reload-by-restart", "--restart-uptime=0s", "--rollback-after=2", "--retry-min=50ms", "--", "sleep", "1000")
+		"--reload-url="+application.URL, "--reload-by-restart", "--rollback-after=2", "--", "sleep", "1000")
 	set := func(name, key, value string) (version string) {
 		t.Helper()
 		updated, err := kube.CoreV1().Secrets(p.namespace).Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{key: value}}, metav1.UpdateOptions{})

@@ -5,9 +5,7 @@ package action
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -51,6 +49,18 @@ func parse(t *testing.T, text string) *url.URL {
 	return u
 }
 
+// basicAuth returns a directory with credentials.
+func basicAuth(t *testing.T, username, password string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"username": username, "password": password} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 func TestHTTP(t *testing.T) {
 	const secret = "PASSWORD-OF-THE-APPLICATION"
 	var got *http.Request
@@ -66,19 +76,18 @@ func TestHTTP(t *testing.T) {
 	defer server.Close()
 	h := &HTTP{
 		Method: http.MethodPut, URL: parse(t, server.URL+"/-/reload?token="+secret), Body: "{}", Timeout: limit,
-		Header:       http.Header{"X-Test": {"a", "b"}, "Host": {"app.example.com"}},
-		UsernameFile: file(t, "user", "admin\n"), PasswordFile: file(t, "password", secret+"\r\n"),
+		BasicAuth: basicAuth(t, "admin\n", secret+"\r\n"),
 	}
 	if err := h.Do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	user, password, _ := got.BasicAuth()
-	if got.Method != http.MethodPut || got.URL.Path != "/-/reload" || body != "{}" || !slices.Equal(got.Header["X-Test"], []string{"a", "b"}) ||
-		got.Host != "app.example.com" || user != "admin" || password != secret {
+	if got.Method != http.MethodPut || got.URL.Path != "/-/reload" || body != "{}" || got.Header.Get("Content-Type") != "application/json" ||
+		user != "admin" || password != secret {
 		t.Errorf("%s %s of %s with %q, %v, %s %s", got.Method, got.URL, got.Host, body, got.Header, user, password)
 	}
-	h.UsernameFile, h.TokenFile = "", file(t, "token", secret)
-	if err := h.Do(t.Context()); err != nil || got.Header.Get("Authorization") != "Bearer "+secret {
+	h.Body, h.BasicAuth = "", ""
+	if err := h.Do(t.Context()); err != nil || got.Header["Authorization"] != nil || got.Header["Content-Type"] != nil {
 		t.Errorf("%v, %v", err, got.Header)
 	}
 	for _, tt := range []struct {
@@ -113,65 +122,46 @@ func TestHTTP(t *testing.T) {
 	if err := h.Do(t.Context()); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v of no server", err)
 	}
-	if h.TokenFile = filepath.Join(t.TempDir(), "none"); !errors.Is(h.Do(t.Context()), os.ErrNotExist) {
-		t.Error("a token that does not exist")
+	if h.BasicAuth = t.TempDir(); !errors.Is(h.Do(t.Context()), os.ErrNotExist) {
+		t.Error("credentials that do not exist")
 	}
-	h.TokenFile = filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(h.TokenFile, 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(h.BasicAuth, "username"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
-		t.Errorf("a pipe in the place of a token: %v", err)
+		t.Errorf("a pipe in the place of a user name: %v", err)
 	}
-	if h.TokenFile = file(t, "token", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
-		t.Errorf("a token with two lines: %v", h.Do(t.Context()))
+	if h.BasicAuth = basicAuth(t, "admin", secret+"\nX-Other: y"); h.Do(t.Context()) == nil || strings.Contains(h.Do(t.Context()).Error(), secret) {
+		t.Errorf("a password with two lines: %v", h.Do(t.Context()))
 	}
 }
 
-// The certificates of both sides are checked, by files that are read for each request.
+// The certificate of the application is checked, by a file that is read for each request.
 func TestHTTP_Certificates(t *testing.T) {
-	var peer []byte
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { peer = r.TLS.PeerCertificates[0].Raw }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of refused handshakes
-	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	defer server.Close()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("agent", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	another, _, err := certutil.GenerateSelfSignedCertKey("another", nil, nil)
+	another, key, err := certutil.GenerateSelfSignedCertKey("another", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ca := file(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	h := &HTTP{
-		Method: http.MethodPost, URL: parse(t, server.URL), Timeout: limit, CAFile: ca,
-		CertFile: file(t, "tls.crt", string(certificate)), KeyFile: file(t, "tls.key", string(key)),
-	}
 	for name, tt := range map[string]struct {
-		change func(h *HTTP)
-		err    string
+		ca       string
+		insecure bool
+		err      string
 	}{
-		"both":                        {func(*HTTP) {}, ""},
-		"the name of the server":      {func(h *HTTP) { h.ServerName = "example.com" }, ""},
-		"another name":                {func(h *HTTP) { h.ServerName = "other.example.org" }, "other.example.org"},
-		"the CAs of the system":       {func(h *HTTP) { h.CAFile = "" }, "certificate"},
-		"another CA":                  {func(h *HTTP) { h.CAFile = file(t, "ca.crt", string(another)) }, "certificate"},
-		"no check":                    {func(h *HTTP) { h.CAFile, h.Insecure = "", true }, ""},
-		"no certificate of a client":  {func(h *HTTP) { h.CertFile, h.KeyFile = "", "" }, "certificate required"},
-		"a key of another one":        {func(h *HTTP) { h.CertFile = file(t, "tls.crt", string(another)) }, "does not match"},
-		"a file without certificates": {func(h *HTTP) { h.CAFile = h.KeyFile }, "has no certificate"},
+		"its CA":                      {ca, false, ""},
+		"the CAs of the system":       {"", false, "certificate"},
+		"another CA":                  {file(t, "ca.crt", string(another)), false, "certificate"},
+		"no check":                    {"", true, ""},
+		"a file without certificates": {file(t, "tls.key", string(key)), false, "has no certificate"},
+		"no file":                     {filepath.Join(t.TempDir(), "none"), false, "no such file"},
 	} {
-		changed := *h
-		tt.change(&changed)
-		peer = nil
-		err := changed.Do(t.Context())
-		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+		h := &HTTP{Method: http.MethodPost, URL: parse(t, server.URL), Timeout: limit, CAFile: tt.ca, Insecure: tt.insecure}
+		if err := h.Do(t.Context()); (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want %q", name, err, tt.err)
-		}
-		if leaf, _ := pem.Decode(certificate); err == nil && !bytes.Equal(peer, leaf.Bytes) {
-			t.Errorf("%s: the server was shown another certificate", name)
 		}
 	}
 }
@@ -244,38 +234,6 @@ func TestHTTP_Timeout(t *testing.T) {
 	}
 }
 
-func TestHTTP_SocketAndTLS(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "socket")
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	_ = server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	defer server.Close()
-	h := &HTTP{Method: http.MethodPost, URL: parse(t, "http://haproxy/reload"), Socket: socket, Timeout: limit}
-	if err := h.Do(t.Context()); err != nil {
-		t.Error(err)
-	}
-
-	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	defer secure.Close()
-	h = &HTTP{Method: http.MethodPost, URL: parse(t, secure.URL), Timeout: limit}
-	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("error %v of an unknown authority", err)
-	}
-	h.Insecure = true
-	if err := h.Do(t.Context()); err != nil {
-		t.Error(err)
-	}
-	h.Insecure, h.CAFile = false, file(t, "ca", "nothing")
-	if err := h.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "has no certificate") {
-		t.Errorf("error %v of a file without certificates", err)
-	}
-}
-
 func TestSignal(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "app")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntrap 'echo USR1' USR1\necho ready\nwhile :; do sleep 0.01; done\n"), 0o700); err != nil {
@@ -298,35 +256,22 @@ func TestSignal(t *testing.T) {
 		}
 	}
 	read("ready\n")
-	// A shell cannot trap SIGHUP if the test runs under nohup.
-	usr1 := &Signal{syscall.SIGUSR1, PIDFile(file(t, "pid", strconv.Itoa(c.Process.Pid)+"\n/var/lib/postgresql\n"))}
+	// A file system proc with that process alone. A shell cannot trap SIGHUP if the test runs under nohup.
+	proc, pid := t.TempDir(), strconv.Itoa(c.Process.Pid)
+	if err := os.Symlink("/proc/"+pid, filepath.Join(proc, pid)); err != nil {
+		t.Fatal(err)
+	}
+	shell, err := os.Readlink("/proc/" + pid + "/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	usr1 := &Signal{syscall.SIGUSR1, Process{Name: shell, Proc: proc}}
 	if err := usr1.Do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read("USR1\n")
-	if got := usr1.String(); !strings.HasPrefix(got, "SIGUSR1 to process of /") {
+	if got := usr1.String(); got != "SIGUSR1 to process "+shell {
 		t.Errorf("it is shown as %s", got)
-	}
-	self := strconv.Itoa(os.Getpid()) // a pid file of another container has 1, and so may the agent; 0 is a signal that does nothing if it is sent
-	for content, want := range map[string]string{
-		"": "the file PATH does not begin with the number of a process", "x": "the file PATH does not begin with", "-1": "the file PATH does not begin with",
-		"0": "the file PATH does not begin with", "4194399": "process 4194399 of the file PATH: no such process",
-		self: "the file PATH has the number of this agent, " + self + ": the containers of the pod do not share their process namespace (shareProcessNamespace)",
-	} {
-		path := file(t, "pid", content)
-		if err := (&Signal{0, PIDFile(path)}).Do(t.Context()); err == nil || !strings.HasPrefix(err.Error(), strings.ReplaceAll(want, "PATH", path)) {
-			t.Errorf("pid file %q: %v", content, err)
-		}
-	}
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Signal{syscall.SIGHUP, PIDFile(pipe)}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), "does not begin with") {
-		t.Errorf("a pipe: %v", err)
-	}
-	if err := (&Signal{syscall.SIGHUP, PIDFile("/no/such/file")}).Do(t.Context()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no pid file: %v", err)
 	}
 	if err := (&Signal{syscall.SIGHUP, Process{Name: "no-such-program"}}).Do(t.Context()); err == nil || !strings.Contains(err.Error(), "shareProcessNamespace") {
 		t.Errorf("no process: %v", err)

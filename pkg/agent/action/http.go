@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,25 +28,18 @@ import (
 type HTTP struct {
 	Method string
 	URL    *url.URL
-	Header http.Header
-	Body   string
+	Body   string // in JSON
 	// TellChanged: ChangedPlaceholder in the body stands for the files that have changed.
 	TellChanged bool
-	// Socket is the path of a unix socket to connect to, if the application listens at one.
-	Socket string
 	// Accept are the status codes that mean success. None: 200 to 299.
 	Accept []Codes
 	// Timeout is how long each try may take, with its answer.
 	Timeout time.Duration
 
-	// UsernameFile and PasswordFile, or TokenFile, have credentials.
-	UsernameFile, PasswordFile, TokenFile string
+	// BasicAuth is a directory with the files username and password.
+	BasicAuth string
 	// CAFile has the certificates of authorities to trust instead of those of the system.
 	CAFile string
-	// CertFile and KeyFile are the certificate of the client.
-	CertFile, KeyFile string
-	// ServerName is whom the certificate of the application must be for, if it is not the host of the URL.
-	ServerName string
 	// Insecure skips the check of the certificate of the application.
 	Insecure bool
 }
@@ -96,11 +90,8 @@ func (h *HTTP) Do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, values := range h.Header {
-		r.Header[name] = values
-		if name == "Host" {
-			r.Host = values[0]
-		}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	if err := h.authorize(r); err != nil {
 		return err
@@ -148,24 +139,18 @@ func unquoted(err error) error {
 }
 
 func (h *HTTP) authorize(r *http.Request) error {
-	if h.TokenFile != "" {
-		token, err := readLine(h.TokenFile)
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
+	if h.BasicAuth == "" {
+		return nil
 	}
-	if h.UsernameFile != "" {
-		username, err := readLine(h.UsernameFile)
-		if err != nil {
-			return err
-		}
-		password, err := readLine(h.PasswordFile)
-		if err != nil {
-			return err
-		}
-		r.SetBasicAuth(username, password)
+	username, err := readLine(filepath.Join(h.BasicAuth, "username"))
+	if err != nil {
+		return err
 	}
+	password, err := readLine(filepath.Join(h.BasicAuth, "password"))
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth(username, password)
 	return nil
 }
 
@@ -192,13 +177,8 @@ func readLine(name string) (string, error) {
 
 // transport returns a transport for one request: files may have changed since the last.
 func (h *HTTP) transport() (*http.Transport, error) {
-	t := &http.Transport{Proxy: nil, DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer} // the application is near: no proxy
-	if h.Socket != "" {
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", h.Socket)
-		}
-	}
-	t.TLSClientConfig = &tls.Config{ServerName: h.ServerName, InsecureSkipVerify: h.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // only if the operator says so
+	t := &http.Transport{Proxy: nil, DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer}  // the application is near: no proxy
+	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: h.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // only if the operator says so
 	if h.CAFile != "" {
 		pem, err := os.ReadFile(h.CAFile)
 		if err != nil {
@@ -208,13 +188,6 @@ func (h *HTTP) transport() (*http.Transport, error) {
 		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("%s has no certificate", h.CAFile)
 		}
-	}
-	if h.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(h.CertFile, h.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", h.CertFile, h.KeyFile, err)
-		}
-		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
 	}
 	return t, nil
 }

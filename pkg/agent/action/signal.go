@@ -138,37 +138,6 @@ func (p Process) is(folder string) (parent int, is bool) {
 	return parent, first != "" && (first == p.Name || filepath.Base(first) == p.Name)
 }
 
-// PIDFile is the process whose number is in a file.
-type PIDFile string
-
-func (p PIDFile) String() string { return "process of " + string(p) }
-
-// Send sends the signal to the process.
-func (p PIDFile) Send(s syscall.Signal) error {
-	f, err := os.OpenFile(string(p), os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe without a writer does not keep it waiting
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 64))
-	if err != nil {
-		return err
-	}
-	// PostgreSQL writes more lines.
-	line, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || pid <= 0 {
-		return fmt.Errorf("the file %s does not begin with the number of a process", string(p))
-	}
-	if pid == os.Getpid() { // the signal may end the agent
-		return fmt.Errorf("the file %s has the number of this agent, %d: the containers of the pod do not share their process namespace (shareProcessNamespace)", string(p), pid)
-	}
-	if err := unix.Kill(pid, s); err != nil {
-		return fmt.Errorf("process %d of the file %s: %w", pid, string(p), err)
-	}
-	return nil
-}
-
 func parseJSON(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()

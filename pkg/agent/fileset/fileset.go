@@ -32,7 +32,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,8 +68,6 @@ type File struct {
 type Options struct {
 	// Mode has the permissions of files, 0600 by default. Directories can be entered by those who may read files.
 	Mode fs.FileMode
-	// UID and GID own the files. nil: the user and the group of the process.
-	UID, GID *int
 	// MaxBytes is how much the files of a set may have together, DefaultMaxBytes by default.
 	MaxBytes int64
 }
@@ -89,7 +86,7 @@ type Dir struct {
 	root    root
 	lock    *os.File
 	options Options
-	uid     int // that owns the files
+	uid     int // of the process
 	hasher  hasher
 	buffers sync.Pool // of *[bufferSize]byte
 	// parallel is how many directories are written at a time.
@@ -133,10 +130,7 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	d := &Dir{name: dir, options: o, parallel: runtime.GOMAXPROCS(0)}
-	if d.uid = os.Geteuid(); o.UID != nil {
-		d.uid = *o.UID
-	}
+	d := &Dir{name: dir, options: o, uid: os.Geteuid(), parallel: runtime.GOMAXPROCS(0)}
 	d.buffers.New = func() any { return new([bufferSize]byte) }
 	_, _ = rand.Read(d.hasher.key[:]) // never fails
 	if d.root.Root, err = os.OpenRoot(dir); err != nil {
@@ -242,7 +236,7 @@ func (d *Dir) read(name string) (*Set, error) {
 		if err != nil {
 			return err
 		}
-		if left -= info.Size(); left < 0 || !d.owned(info) {
+		if left -= info.Size(); left < 0 {
 			same = false
 			return nil
 		}
@@ -271,10 +265,4 @@ func (d *Dir) sync(in root, name string) error {
 		return nil
 	}
 	return in.sync(name)
-}
-
-// owned reports whether a file has the owner that it shall have.
-func (d *Dir) owned(info fs.FileInfo) bool {
-	stat, known := info.Sys().(*syscall.Stat_t)
-	return !known || (d.options.UID == nil || int(stat.Uid) == *d.options.UID) && (d.options.GID == nil || int(stat.Gid) == *d.options.GID)
 }

@@ -467,19 +467,14 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root may give files to others") //nolint:forbidigo // the kernel refuses it to others; CI in a container, or any run as root, tests it
-	}
-	uid, gid := 1234, 4321
 	for name, c := range map[string]struct {
 		options      Options
 		file, script fs.FileMode
 		dir          fs.FileMode
-		uid, gid     int
 	}{
-		"by default":  {Options{}, 0o600, 0o755, 0o700, 0, 0},
-		"for a group": {Options{Mode: 0o640, GID: &gid}, 0o640, 0o755, 0o750, 0, gid},
-		"for all":     {Options{Mode: 0o444, UID: &uid, GID: &gid}, 0o444, 0o755, 0o755, uid, gid},
+		"by default":  {Options{}, 0o600, 0o755, 0o700},
+		"for a group": {Options{Mode: 0o640}, 0o640, 0o755, 0o750},
+		"for all":     {Options{Mode: 0o444}, 0o444, 0o755, 0o755},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
@@ -491,12 +486,11 @@ func TestPermissions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				stat := info.Sys().(*syscall.Stat_t)
 				if path == "." {
 					want |= 0o055 // for the script
 				}
-				if info.Mode() != want || int(stat.Uid) != c.uid || int(stat.Gid) != c.gid {
-					t.Errorf("%s has %v of %d:%d, want %v of %d:%d", path, info.Mode(), stat.Uid, stat.Gid, want, c.uid, c.gid)
+				if info.Mode() != want {
+					t.Errorf("%s has %v, want %v", path, info.Mode(), want)
 				}
 			}
 			if err := d.Close(); err != nil {
@@ -505,16 +499,6 @@ func TestPermissions(t *testing.T) {
 			again := open(t, dir, c.options)
 			if again.Current().Digest() != again.Digest(set) {
 				t.Error("the set on the disk counts as another")
-			}
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
-			other := 99
-			if c.options.UID = &other; c.options.GID == nil {
-				c.options.GID = &other
-			}
-			if again = open(t, dir, c.options); again.Current().Digest() == again.Digest(set) {
-				t.Error("a set of another owner counts as the same")
 			}
 		})
 	}

@@ -131,7 +131,8 @@ func (d *Dir) fillDirectory(set root, old *os.File, dir *directory) (err error) 
 			dir.written = append(dir.written, f.Path)
 		}
 	}
-	return d.own(set, to, enter(dir.all))
+	set.step("chmod", to.Name())
+	return to.Chmod(enter(dir.all))
 }
 
 func (d *Dir) write(set root, f File) (err error) {
@@ -143,7 +144,8 @@ func (d *Dir) write(set root, f File) (err error) {
 	if _, err := file.Write(f.Data); err != nil {
 		return err
 	}
-	return d.own(set, file, f.Mode)
+	set.step("chmod", file.Name())
+	return file.Chmod(f.Mode)
 }
 
 // reuse links a file of the current set into a directory of a new one, if it is what the new file would be. A file that cannot be linked
@@ -189,7 +191,7 @@ func (d *Dir) same(old int, f File, buffer []byte) (stat unix.Stat_t, same bool)
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode != unix.S_IFREG|uint32(f.Mode) || stat.Size != int64(len(f.Data)) {
 		return stat, false
 	}
-	if int(stat.Uid) != d.uid || d.options.GID != nil && int(stat.Gid) != *d.options.GID {
+	if int(stat.Uid) != d.uid {
 		return stat, false
 	}
 	for rest := f.Data; len(rest) != 0; {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -143,26 +142,6 @@ func (d *Dir) Stage(files []File) (_ *Set, err error) {
 func enter(mode fs.FileMode) fs.FileMode {
 	read := mode & 0o444
 	return read | read>>2 | 0o700
-}
-
-// own gives a file or a directory its owner and permissions.
-func (d *Dir) own(set root, f *os.File, mode fs.FileMode) error {
-	if d.options.UID != nil || d.options.GID != nil {
-		set.step("chown", f.Name())
-		if err := f.Chown(number(d.options.UID), number(d.options.GID)); err != nil {
-			return err
-		}
-	}
-	set.step("chmod", f.Name())
-	return f.Chmod(mode)
-}
-
-// number returns an ID for chown, where -1 keeps it as it is.
-func number(id *int) int {
-	if id == nil {
-		return -1
-	}
-	return *id
 }
 
 // Discard removes a set, unless it is current or applied.

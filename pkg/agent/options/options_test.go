@@ -5,7 +5,6 @@ package options
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -161,13 +160,13 @@ func TestNamespaces(t *testing.T) {
 	}{
 		{args: "--configmap=a --secret=b/c", own: "shop", want: []string{"shop", "b", "shop"}},
 		{args: "--configmap=a --secret=b/c --namespace=x --report", own: "shop", want: []string{"x", "b", "shop"}},
-		{args: "--configmap=a --secret=b/c --namespace=x --events", want: []string{"x", "b", "x"}},
+		{args: "--configmap=a --secret=b/c --namespace=x --report=events", want: []string{"x", "b", "x"}},
 		{args: "--configmap-selector=a=b;namespace=c --volume=/v", want: []string{"c", "", ""}},
 		{args: "--configmap=b/c", want: []string{"b", ""}},
 		{args: "--configmap=b/c --configmap=a", err: needed},
 		{args: "--configmap-selector=a=b", err: needed},
 		{args: "--configmap=b/c --report", err: needed},
-		{args: "--volume=/v --events", err: needed},
+		{args: "--volume=/v --report=events", err: needed},
 	} {
 		o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(f)
@@ -218,54 +217,29 @@ func TestReload(t *testing.T) {
 		{args: "--reload-signal=HUP", command: app, want: []string{"SIGHUP to /usr/sbin/nginx"}},
 		{args: "--reload-signal=HUP --process=nginx", want: []string{"SIGHUP to process nginx"}},
 		{args: "--reload-signal=HUP --process=nginx --reload-first=true", want: []string{"SIGHUP to process nginx", "first"}},
-		{args: "--reload-signal=USR2 --pid-file=/run/haproxy.pid", want: []string{"SIGUSR2 to process of /run/haproxy.pid"}},
 		{args: "--reload-command=/bin/reload --probe-url=http://localhost/healthz", want: []string{"command /bin/reload", "probe GET http://localhost/healthz", "first"}},
 		{args: "--reload-by-restart", command: app, want: []string{"restart of /usr/sbin/nginx"}},
-		{args: `--reload-send=reload\n --reload-send-to=unix:///run/haproxy.sock`, want: []string{"bytes to unix:///run/haproxy.sock", "first"}},
-		{args: `--reload-send=x --reload-send-to=tcp://[::1]:9999 --reload-send-expect=OK\r\n`, command: app, want: []string{"bytes to tcp://[::1]:9999"}},
-		{args: "--reload-url=http://a/ --reload-send=x --reload-send-to=tcp://a:1 --reload-command=b --reload-signal=HUP --reload-by-restart", command: app, want: []string{"POST http://a/", "bytes to tcp://a:1", "command b", "SIGHUP to /usr/sbin/nginx", "restart of /usr/sbin/nginx"}},
 
 		{args: "--reload-command=b --reload-first=false", command: app, want: []string{"command b"}},
 		{args: "--reload-command=b --reload-first=true", command: app, err: "--reload-first: the command after -- is started once the first files are there"},
-		{args: "--reload-signal=HUP", err: "needs --process, --pid-file, or a command"},
-		{args: "--reload-signal=HUP --process=a --pid-file=b", err: "cannot both be set"},
-		{args: "--process=a", err: "are for --reload-signal"},
-		{args: "--reload-signal=NONE --process=a", err: `"NONE" is no signal`},
+		{args: "--reload-signal=HUP", err: "needs --process, or a command"},
 		{args: "--reload-by-restart", err: "give it after --"},
 		{args: "--reload-url=ftp://a/", err: "--reload-url: it must begin with http://"},
 		{args: "--reload-url=http:///x", err: "--reload-url: it must begin with"},
-		{args: "--reload-url=http://user:PASSWORD@a/", err: "use --reload-username-file"},
+		{args: "--reload-url=http://user:PASSWORD@a/", err: "use --reload-basic-auth"},
+		{args: "--process=a", err: "--process: it is for --reload-signal"},
+		{args: "--reload-body=x", err: "--reload-url: it is required"},
+		{args: "--reload-basic-auth=/x --reload-command=b", err: "--reload-url: it is required"},
+		{args: "--timeout=0s", err: "--timeout: 0s must be more than 0"},
+		{args: "--report=everything", err: `--report: "everything" must be annotation or events`},
+		{args: "--report=events --once", err: "--once"},
 		{args: "--reload-url=http://a/%zz", err: "--reload-url: it is not a URL"},
 		{args: "--reload-url=http://a/ --reload-method=a,b", err: "--reload-method"},
-		{args: "--reload-url=http://a/ --reload-header=x", err: "--reload-header"},
-		{args: "--reload-url=http://a/ --reload-header=(x):y", err: "--reload-header: the name must be letters"},
-		{args: "--reload-url=http://a/ --reload-header=x:y\x00z", err: "--reload-header: the value must have no line breaks"},
-		{args: "--reload-url=http://a/ --reload-header=authorization:PASSWORD", err: "--reload-header: the credentials of Authorization come from files: use --reload-token-file, or --reload-username-file and --reload-password-file"},
 		{args: "--probe-url=http://user:PASSWORD@a/", err: "--probe-url: it must not have credentials"},
-		{args: "--probe-url=http://a/ --reload-token-file=a", want: []string{"probe GET http://a/"}},
-		{args: "--probe-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
-		{args: "--probe-url=http://a/1 --reload-url=http://a/2 --reload-token-file=a", want: []string{"POST http://a/2", "probe GET http://a/1", "first"}},
-		{args: "--reload-url=http://a/ --reload-header=Content-Type:a/b;c=d", want: []string{"POST http://a/", "first"}},
 		{args: "--reload-url=http://a/ --reload-accept=2xx", err: "--reload-accept"},
-		{args: "--reload-url=http://a/ --reload-username-file=a", err: "--reload-password-file"},
-		{args: "--reload-url=http://a/ --reload-cert-file=a", err: "--reload-key-file"},
-		{args: "--reload-url=http://a/ --reload-username-file=a --reload-password-file=b --reload-token-file=c", err: "cannot be set together"},
-		{args: "--reload-send=x", err: "--reload-send-to: it must be tcp://HOST:PORT"},
-		{args: "--reload-send-to=tcp://a:1", err: "--reload-send: there is nothing to send"},
-		{args: "--reload-send-expect=x", err: "--reload-send: there is nothing to send"},
-		{args: `--reload-send=PASSWORD\ --reload-send-to=tcp://a:1`, err: "--reload-send: a backslash must begin an escape"},
-		{args: `--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=\q`, err: "--reload-send-expect: a backslash"},
-		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-expect=" + strings.Repeat("x", action.MaxExpect+1), err: "--reload-send-expect: 65537 bytes"},
-		{args: "--reload-send=x --reload-send-to=tcp://a:1 --reload-send-timeout=0s", err: "--reload-send-timeout"},
-		{args: "--reload-body=x", err: "--reload-url: it is required"},
-		{args: "--reload-header=a:b --reload-command=b", err: "--reload-url: it is required"},
 		{args: "--rollback-after=1", err: "--rollback-after: there is nothing that could fail"},
 		{args: "--rollback-after=1 --reload-command=b", want: []string{"command b", "first"}},
 		{args: "--rollback-after=1 --probe-url=http://a/", want: []string{"probe GET http://a/"}},
-		{args: "--poll-interval=9ms", err: "--poll-interval: 9ms must be at least 10ms"},
-		{args: "--poll-interval=10ms"},
-		{args: "--poll-interval=5m"},
-		{args: "--poll-interval=301s", err: "--poll-interval: 5m1s must be at most 5m0s"},
 		{args: `--check-command='nginx`, err: "quotes have no meaning here"},
 		{args: `--reload-command=["'a'"]`, want: []string{"command 'a'", "first"}},
 		{args: `--reload-command=["a"`, err: "JSON array"},
@@ -273,17 +247,11 @@ func TestReload(t *testing.T) {
 		{args: "--reload-first=yes", err: "must be auto, true or false"},
 		{args: "--command-output=yes", err: "must be always, never or auto"},
 		{args: "--file-mode=8", err: "--file-mode"},
-		{args: "--owner=root", err: "--owner"},
-		{args: "--max-bytes=2147483648", err: "--max-bytes: 2147483648 must be from 1 to 1073741824"},
-		{args: "--max-bytes=0", err: "--max-bytes"},
-		{args: "--max-bytes=x", err: "--max-bytes"},
 		{args: "--settle=-1s", err: "--settle"},
-		{args: "--poll-interval=0s", err: "--poll-interval"},
-		{args: "--retry-min=2m", err: "--retry-max"},
 		{args: "--rollback-after=-1", err: "--rollback-after"},
 		{args: "--once", command: app, err: "--once"},
 		{args: "--report", err: "POD_NAME"},
-		{args: "--events --once", err: "--once"},
+		{args: "--report=annotation,events", err: "POD_NAME"},
 		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
 		{args: "--dir=", err: "--dir: it is required"},
 		{args: "--secret=tls;dir=../x", err: `Secret /tls: dir: path "../x"`},
@@ -313,7 +281,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("without sources: %v", err)
 	}
 	// All that is wrong is told at once.
-	if _, err := parse(nil, "--settle=-1s", "--owner=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
+	if _, err := parse(nil, "--settle=-1s", "--file-mode=x"); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("four mistakes: %v", err)
 	}
 }
@@ -359,16 +327,6 @@ func TestCommandOutput(t *testing.T) {
 	}
 }
 
-func TestSend(t *testing.T) {
-	c, err := parse(nil, "--configmap=a", "--dir=/files", `--reload-send=reload\n`, "--reload-send-to=tcp://a:1", `--reload-send-expect=Success=1\n`, "--reload-send-timeout=7s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, is := c.Reload[0].(*action.Send); !is || string(s.Text) != "reload\n" || string(s.Expect) != "Success=1\n" || s.Timeout != 7*time.Second {
-		t.Errorf("%+v", c.Reload[0])
-	}
-}
-
 // The body of a reload tells which files have changed. A probe asks for a state, and sends nothing.
 func TestReload_TellsChanges(t *testing.T) {
 	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://localhost", "--reload-body={changed}", "--probe-url=http://localhost")
@@ -384,13 +342,13 @@ func TestReload_TellsChanges(t *testing.T) {
 
 // Another host than that of the reload gets none of its credentials.
 func TestProbe_Credentials(t *testing.T) {
-	for url, want := range map[string]string{"http://a:1/ready": "/token", "http://a:2/ready": "", "http://b:1/ready": ""} {
-		c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://a:1/reload", "--reload-token-file=/token", "--probe-url="+url)
+	for url, want := range map[string]string{"http://a:1/ready": "/login", "http://a:2/ready": "", "http://b:1/ready": ""} {
+		c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://a:1/reload", "--reload-basic-auth=/login", "--probe-url="+url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Probe.(*action.Within).Action.(*action.HTTP).TokenFile; got != want {
-			t.Errorf("%s: the token is read from %q, want %q", url, got, want)
+		if got := c.Probe.(*action.Within).Action.(*action.HTTP).BasicAuth; got != want {
+			t.Errorf("%s: the credentials are read from %q, want %q", url, got, want)
 		}
 	}
 }
@@ -430,13 +388,54 @@ func TestReloadCommand_Dir(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--owner=:7", "--file-mode=0440", "--max-bytes=1048576")
-	if err != nil || c.Dir != "/x" || c.Files.UID != nil || *c.Files.GID != 7 || c.Files.Mode != 0o440 || c.Files.MaxBytes != 1<<20 {
+	c, err := parse(nil, "--configmap=a", "--dir=/files/../x", "--file-mode=0440")
+	if err != nil || c.Dir != "/x" || c.Files.Mode != 0o440 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	c, err = parse(nil, "--configmap=a", "--dir=/files", "--owner=5:7")
-	if err != nil || *c.Files.UID != 5 || *c.Files.GID != 7 {
-		t.Errorf("%+v, %v", c, err)
+}
+
+// The certificate of the application is checked, unless that is not wanted.
+func TestReload_CAFile(t *testing.T) {
+	for flag, want := range map[string]action.HTTP{"": {}, "/ca.crt": {CAFile: "/ca.crt"}, "none": {Insecure: true}} {
+		c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=https://a", "--probe-url=https://a", "--reload-ca-file="+flag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range []*action.HTTP{c.Reload[0].(*action.HTTP), c.Probe.(*action.Within).Action.(*action.HTTP)} {
+			if a.CAFile != want.CAFile || a.Insecure != want.Insecure {
+				t.Errorf("%q: %+v", flag, a)
+			}
+		}
+	}
+}
+
+// One duration is for all that is tried.
+func TestTimeout(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files", "--check-command=a", "--reload-url=http://a", "--reload-command=b", "--probe-url=http://a", "--timeout=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []time.Duration{c.Check.Timeout, c.Reload[0].(*action.HTTP).Timeout, c.Reload[1].(*action.Command).Timeout, c.Probe.(*action.Within).Limit} {
+		if got != 7*time.Second {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Setenv("POD_NAME", "web-1")
+	for flag, want := range map[string][2]bool{"--report": {true, false}, "--report=annotation": {true, false}, "--report=events": {false, true}, "--report=events,annotation": {true, true}, "--once": {}} {
+		o, f := New(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(f)
+		if err := f.Parse([]string{"--configmap=a", "--dir=/files", flag}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Config(nil); err != nil {
+			t.Errorf("%s: %v", flag, err)
+		}
+		if r := o.Reports(); r.Annotate != want[0] || r.Events != want[1] {
+			t.Errorf("%s: %+v", flag, r)
+		}
 	}
 }
 
@@ -460,26 +459,13 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-func TestHeaders(t *testing.T) {
-	h := HTTP{URL: "http://a/", Method: "POST", Headers: []string{"content-type: application/json", " X-Of :a:b", "X-Of: c ", "X-None:"}}
-	a, err := h.action("reload")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := http.Header{"Content-Type": {"application/json"}, "X-Of": {"a:b", "c"}, "X-None": {""}}
-	if diff := cmp.Diff(want, a.Header); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // Whatever the flags are, they make an agent whose actions can be done and named, or an error.
 func FuzzFlags(f *testing.F) {
 	for _, args := range []string{
-		"--reload-url=http://a/\n--reload-header=Authorization: x\n--reload-accept=200,400-405", "--reload-url=http://u:x@a/",
-		"--reload-url=http://a/?token=x\n--reload-username-file=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
-		"--reload-signal=SIGRTMIN+1\n--pid-file=/run/a.pid", "--owner=:7\n--file-mode=0640\n--max-bytes=1", "--settle=1s\n--retry-min=1m\n--retry-max=1h\n--once",
-		"--reload-send=x\\n\n--reload-send-to=unix:///run/a\n--reload-send-expect=x", "--probe-url=https://a\n--reload-cert-file=a\n--reload-key-file=b\n--rollback-after=3",
-		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=PATH\n--poll-interval=1s", "--secret-selector=a in (b);namespace=c;dir={name}",
+		"--reload-url=http://a/\n--reload-accept=200,400-405", "--reload-url=http://u:x@a/",
+		"--reload-url=http://a/?token=x\n--reload-basic-auth=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
+		"--file-mode=0640\n--timeout=1s", "--settle=1s\n--once", "--probe-url=https://a\n--reload-ca-file=none\n--rollback-after=3",
+		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=PATH", "--secret-selector=a in (b);namespace=c;dir={name}",
 	} {
 		f.Add(args, true)
 		f.Add(args, false)
@@ -501,7 +487,7 @@ func FuzzFlags(f *testing.F) {
 				t.Errorf("%q: an action without a name: %+v", args, a)
 			}
 		}
-		if len(c.Sources) == 0 || c.Poll <= 0 || c.RetryMin <= 0 || c.RetryMax < c.RetryMin || c.Files.Mode&0o400 == 0 || c.Files.MaxBytes <= 0 {
+		if len(c.Sources) == 0 || c.Poll <= 0 || c.RetryMin <= 0 || c.RetryMax < c.RetryMin || c.Files.Mode&0o400 == 0 {
 			t.Errorf("%q: %+v", args, c)
 		}
 	})

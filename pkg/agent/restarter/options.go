@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,11 +20,8 @@ import (
 // Options are the values of the flags.
 type Options struct {
 	File               string
-	ExitCode           int
-	Poll               time.Duration
 	MinUptime, Unready time.Duration
-	DrainURL           string
-	DrainCommand       string
+	Drain              string
 	DrainTimeout       time.Duration
 	Listen             string
 }
@@ -31,39 +29,29 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		File: "/etc/configdep/restart", ExitCode: ExitCode, Poll: 10 * time.Second, MinUptime: 30 * time.Second, Unready: 5 * time.Second,
-		DrainTimeout: 30 * time.Second, Listen: ":9534",
+		File: "/etc/configdep/restart", MinUptime: 30 * time.Second, Unready: 5 * time.Second, DrainTimeout: 30 * time.Second, Listen: ":9534",
 	}
 }
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.File, "file", o.File, "file of a volume of the downward API with the value of the annotation configdep.io/restart of the pod")
-	f.IntVar(&o.ExitCode, "exit-code", o.ExitCode, "exit code for which restartPolicyRules have the action RestartAllContainers")
-	f.DurationVar(&o.Poll, "poll-interval", o.Poll, "how often the file is read if the kernel tells of no change")
 	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "minimum time from the start of this program to the restart of the containers")
 	f.DurationVar(&o.Unready, "unready", o.Unready, "for how long /readyz fails before the restart, so that Services send no requests")
-	f.StringVar(&o.DrainURL, "drain-url", o.DrainURL, "URL that is called with POST before the time of --unready, so that the application finishes what it does")
-	f.StringVar(&o.DrainCommand, "drain-command", o.DrainCommand, "command that runs instead of the call of --drain-url: words, or a JSON array")
+	f.StringVar(&o.Drain, "drain", o.Drain, "what lets the application finish what it does, before the time of --unready: a URL that is called with POST, which begins with http://, or a command: words, or a JSON array")
 	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long the call or the command may take")
 	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez and /readyz; empty: none")
 }
 
 // Config returns the configuration of a restarter. The error names all flags that are wrong.
 func (o *Options) Config() (*Config, error) {
-	c := &Config{File: filepath.Clean(o.File), Poll: o.Poll, MinUptime: o.MinUptime, Unready: o.Unready}
+	c := &Config{File: filepath.Clean(o.File), Poll: 10 * time.Second, MinUptime: o.MinUptime, Unready: o.Unready}
 	var errs []error
 	fail := func(flag string, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("--%s: %w", flag, fmt.Errorf(format, args...)))
 	}
 	if o.File == "" {
 		fail("file", "it is required")
-	}
-	if o.ExitCode < 1 || o.ExitCode > 125 {
-		fail("exit-code", "%d must be from 1 to 125", o.ExitCode)
-	}
-	if o.Poll <= 0 {
-		fail("poll-interval", "%v must be more than 0", o.Poll)
 	}
 	if o.MinUptime < 10*time.Second {
 		fail("min-uptime", "%v must be 10s or more, since the kubelet does not wait between such restarts", o.MinUptime)
@@ -75,18 +63,16 @@ func (o *Options) Config() (*Config, error) {
 		fail("drain-timeout", "%v must be more than 0", o.DrainTimeout)
 	}
 	switch {
-	case o.DrainURL != "" && o.DrainCommand != "":
-		fail("drain-command", "it cannot be set together with --drain-url")
-	case o.DrainURL != "":
-		u, err := url.Parse(o.DrainURL)
+	case strings.Contains(o.Drain, "://") && !strings.ContainsAny(o.Drain, " \""):
+		u, err := url.Parse(o.Drain)
 		if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil {
-			fail("drain-url", "it must begin with http:// and a host, without credentials")
+			fail("drain", "a URL must begin with http:// and a host, without credentials")
 		}
 		c.Drain = &action.HTTP{Method: http.MethodPost, URL: u, Timeout: o.DrainTimeout}
-	case o.DrainCommand != "":
-		args, err := action.ParseCommand(o.DrainCommand)
+	case o.Drain != "":
+		args, err := action.ParseCommand(o.Drain)
 		if err != nil {
-			fail("drain-command", "%w", err)
+			fail("drain", "%w", err)
 		}
 		c.Drain = &action.Command{Args: args, Timeout: o.DrainTimeout}
 	}

@@ -246,20 +246,17 @@ func TestMinUptime(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                         "",
-		"--exit-code=1":            "",
-		"--drain-url=http://a:1/x": "",
-		"--drain-command=sleep 5":  "",
-		"--file=":                  "--file: it is required",
-		"--exit-code=0":            "--exit-code: 0 must be from 1 to 125",
-		"--exit-code=126":          "--exit-code",
-		"--poll-interval=0s":       "--poll-interval",
-		"--min-uptime=9s":          "--min-uptime: 9s must be 10s or more",
-		"--unready=-1s":            "--unready",
-		"--drain-timeout=0s":       "--drain-timeout",
-		"--drain-url=https://a":    "--drain-url",
-		"--drain-url=http://u:p@a": "without credentials",
-		"--drain-command=[]":       "--drain-command",
+		"":                     "",
+		"--drain=http://a:1/x": "",
+		"--drain=sleep 5":      "",
+		"--file=":              "--file: it is required",
+		"--min-uptime=9s":      "--min-uptime: 9s must be 10s or more",
+		"--unready=-1s":        "--unready",
+		"--drain-timeout=0s":   "--drain-timeout",
+		"--drain=https://a":    "--drain",
+		"--drain=http://u:p@a": "without credentials",
+		"--drain=://a":         "--drain",
+		"--drain=[]":           "--drain",
 	} {
 		o, f := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(f)
@@ -302,21 +299,21 @@ func TestOptions_Drain(t *testing.T) {
 		}
 		return c.Drain.Do(t.Context())
 	}
-	if err := drain("--drain-url=" + server.URL + "/drain?x=y"); err != nil || !slices.Equal(called, []string{"POST /drain?x=y"}) {
+	if err := drain("--drain=" + server.URL + "/drain?x=y"); err != nil || !slices.Equal(called, []string{"POST /drain?x=y"}) {
 		t.Errorf("called %q, %v", called, err)
 	}
 	status = http.StatusInternalServerError
-	if err := drain("--drain-url=" + server.URL); err == nil || !strings.Contains(err.Error(), "500") {
+	if err := drain("--drain=" + server.URL); err == nil || !strings.Contains(err.Error(), "500") {
 		t.Errorf("a URL that fails: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "a file")
-	if err := drain(`--drain-command=["touch", "` + file + `"]`); err != nil {
+	if err := drain(`--drain=["touch", "` + file + `"]`); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("the command has not run: %v", err)
 	}
-	if err := drain("--drain-command=false"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
+	if err := drain("--drain=false"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
 		t.Errorf("a command that fails: %v", err)
 	}
 }

@@ -116,7 +116,7 @@ func (s *restore) agent() {
 	s.Helper()
 	ctx := s.Context()
 	dir := s.TempDir()
-	flags, err := install.AgentAccount(ctx, cluster, restored, dir, rbacv1.PolicyRule{
+	flags, err := install.AgentAccount(ctx, cluster, restored, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"settings"}, Verbs: []string{"list", "watch"},
 	})
 	s.must(err)
