@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	// The pure core: what is written, what users ask for, what the pods run with, and what follows from that.
-	"pkg/record":   {"pkg/dependency", "pkg/fields", "pkg/agent/status"},
+	"pkg/record":   {"pkg/dependency", "pkg/fields", "pkg/jsonpatch", "pkg/agent/status"},
 	"pkg/policy":   {"pkg/dependency", "pkg/record", "pkg/fields"},
 	"pkg/judge":    {"pkg/dependency"},
 	"pkg/decide":   {"pkg/dependency", "pkg/judge", "pkg/record", "pkg/policy", "pkg/fields", "pkg/agent/status"},

@@ -6,8 +6,11 @@ package decide_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -36,7 +39,7 @@ func TestRestartPatch_Variables(t *testing.T) {
 	}{
 		"a variable in the container that reads the source": {
 			containers{"app": nil, "sidecar": {plain("A", "a")}},
-			containers{"app": nil, "sidecar": {plain("STAKATER_LOG_LEVEL_CONFIGMAP", "new"), plain("A", "a")}},
+			containers{"app": nil, "sidecar": {plain("A", "a"), plain("STAKATER_LOG_LEVEL_CONFIGMAP", "new")}},
 			record.EnvVar, []record.Changed{ofSidecar},
 		},
 		"a variable of an earlier restart": {
@@ -67,9 +70,35 @@ func TestRestartPatch_Variables(t *testing.T) {
 			containers{"app": {plain("STAKATER_ACCOUNT", "mine"), plain("STAKATER__SECRET", "mine"), fromSecret("STAKATER_WEB_SECRET")}, "sidecar": nil},
 			record.Annotate, []record.Changed{db},
 		},
+		"variables that are defined twice, and read by others": {
+			containers{"app": {plain("A", "a"), plain("B", "$(A)"), plain("A", "b"), plain("C", "$(A)")}, "sidecar": nil},
+			containers{"app": {plain("A", "a"), plain("B", "$(A)"), plain("A", "b"), plain("C", "$(A)"), plain("STAKATER_DB_SECRET", "new")}, "sidecar": nil},
+			record.EnvVar, []record.Changed{db},
+		},
+		"a variable of Reloader among variables that are defined twice": {
+			containers{"app": {plain("A", "a"), plain("STAKATER_WEB_SECRET", "old"), plain("B", "b"), plain("A", "c")}, "sidecar": nil},
+			containers{"app": {plain("A", "a"), plain("B", "b"), plain("A", "c")}, "sidecar": nil},
+			record.Annotate, []record.Changed{db},
+		},
+		"variables of restarts that are defined twice: the last one counts": {
+			containers{"app": {plain("STAKATER_DB_SECRET", "1"), plain("A", "a"), plain("STAKATER_DB_SECRET", ""), plain("B", "b")}, "sidecar": {plain("STAKATER_DB_SECRET", "old")}},
+			containers{"app": {plain("A", "a"), plain("B", "b")}, "sidecar": {plain("STAKATER_DB_SECRET", "new")}},
+			record.EnvVar, []record.Changed{db},
+		},
+		"a source that is gone": {
+			containers{"app": {plain("STAKATER_DB_SECRET", "old"), plain("A", "a")}, "sidecar": nil},
+			containers{"app": {plain("A", "a")}, "sidecar": nil},
+			record.EnvVar, []record.Changed{{Kind: dependency.Secret, Name: "db", Containers: []string{"app"}}},
+		},
+		"all variables go": {
+			containers{"app": {plain("STAKATER_WEB_SECRET", "1"), plain("STAKATER_OLD_SECRET", "2")}, "sidecar": nil},
+			containers{"app": {plain("STAKATER_DB_SECRET", "new")}, "sidecar": nil},
+			record.EnvVar, []record.Changed{db},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := ingesttest.Deployment("web", corev1.PodSpec{})
+			d.ResourceVersion, d.Spec.Template.Labels = "7", map[string]string{"app": "web"}
 			for _, c := range []string{"app", "sidecar"} {
 				d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: c, Image: c, Env: tt.before[c]})
 			}
@@ -96,6 +125,48 @@ func TestRestartPatch_Variables(t *testing.T) {
 				if diff := cmp.Diff(want, after[name]); diff != "" && len(want)+len(after[name]) > 0 {
 					t.Errorf("variables of %s (-want +got):\n%s", name, diff)
 				}
+			}
+		})
+	}
+}
+
+// A restart that changes variables writes the same annotations, and the same pause, as one that changes none.
+func TestRestartPatch_VariablesAreAllThatDiffers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object, template annotations
+		dropped          bool
+		pause            time.Duration
+	}{
+		"no annotations":             {},
+		"annotations of others":      {object: annotations{"a/b~c": "x"}, template: annotations{"a/b~c": "x"}},
+		"a restart that is replaced": {object: annotations{record.RecreatingAnnotation: "x"}},
+		"another client has removed it, with all other annotations": {object: annotations{record.RecreatingAnnotation: "x"}, dropped: true},
+		"a mark of another tool":                                    {template: annotations{"wave.pusher.com/config-hash": "x"}},
+		"a pause":                                                   {pause: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patched := func(env ...corev1.EnvVar) *appsv1.Deployment {
+				d := ingesttest.Deployment("web", podOf())
+				d.UID, d.ResourceVersion, d.Annotations, d.Spec.Template.Annotations = "u", "7", tt.object, tt.template
+				d.Spec.Template.Spec.Containers[0].Env = env
+				w := workloadtest.Read(d)
+				if tt.dropped {
+					d.Annotations = nil
+					w.RecordDropped, w.Absent.Annotations = true, true
+				}
+				p := policy.Policy{Mode: policy.Auto, Pause: record.Pause{Period: tt.pause, Key: "example.com/paused-at"}}
+				patch, err := p.RestartPatch(w, &record.Restart{Present: record.Record{Hash: "v1.k.h"}, Last: record.NewAutomaticReload(nil, epoch, 0, "Secret/db"), Always: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if record.IsJSONPatch(patch) != (env != nil) {
+					t.Errorf("patch = %s", patch)
+				}
+				ingesttest.Patch(t, d, patch)
+				return d
+			}
+			if diff := cmp.Diff(patched(), patched(plain("STAKATER_WEB_SECRET", "old")), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("with a variable (-without +with):\n%s", diff)
 			}
 		})
 	}
@@ -131,7 +202,7 @@ func TestRestartPatch_LastReloadedFrom(t *testing.T) {
 		for _, strategy := range []string{"annotation", "env-var"} {
 			t.Run(name+"/"+strategy, func(t *testing.T) {
 				d := ingesttest.Deployment("web", corev1.PodSpec{})
-				d.Namespace = "shop"
+				d.Namespace, d.ResourceVersion = "shop", "7"
 				for _, c := range tt.containers {
 					d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: c})
 				}
@@ -139,8 +210,11 @@ func TestRestartPatch_LastReloadedFrom(t *testing.T) {
 				patch, err := p.RestartPatch(workloadtest.Read(d), &record.Restart{
 					Present: record.Record{Hash: "v1.k.h"}, Last: record.NewAutomaticReload(nil, epoch, 0, "Secret/db"), Changed: tt.changed,
 				})
-				_, template := annotationsOf(t, patch, err)
-				got, found := template["reloader.stakater.com/last-reloaded-from"]
+				if err != nil {
+					t.Fatal(err)
+				}
+				ingesttest.Patch(t, d, patch)
+				got, found := d.Spec.Template.Annotations["reloader.stakater.com/last-reloaded-from"]
 				if want := strings.Replace(reported, "CONTAINER", tt.container, 1); found != tt.reports || found && got != want {
 					t.Errorf("reported = %t, %s; want %t, %s", found, got, tt.reports, want)
 				}

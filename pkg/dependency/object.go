@@ -173,12 +173,15 @@ type Annotations struct {
 type Foreign struct {
 	// Annotations are the keys of annotations.
 	Annotations []string
-	// Variables are environment variables.
+	// Variables are environment variables, in the order of their containers, and in the order that these have.
 	Variables []Variable
 }
 
-// Variable is an environment variable of a container.
-type Variable struct{ Container, Name string }
+// Variable is an environment variable of a container. Names need not be unique, so Index is its place.
+type Variable struct {
+	Container, Name string
+	Index           int
+}
 
 // Fields are the fields of an object that get their values from sources.
 type Fields struct {
@@ -223,6 +226,7 @@ func NewWorkload(o *Object, annotations Annotations) *Workload {
 		Labels:          o.Meta.Labels,
 		Annotations:     annotations.Settings, TemplateAnnotations: annotations.Template,
 		Foreign: annotations.Foreign, Containers: containerNames(&o.Template.Spec),
+		Absent:      absent(o),
 		Marks:       annotations.Marks,
 		References:  references,
 		Truncated:   truncated || o.Truncated,
@@ -253,6 +257,17 @@ func containerNames(pod *corev1.PodSpec) (names []string) {
 		}
 	}
 	return names
+}
+
+// absent returns Workload.Absent.
+func absent(o *Object) (a Absent) {
+	a.Annotations, a.TemplateAnnotations = len(o.Meta.Annotations) == 0, len(o.Template.Annotations) == 0
+	for i := range min(len(o.Template.Spec.Containers), maxContainers) {
+		if c := &o.Template.Spec.Containers[i]; len(c.Env) == 0 {
+			a.Variables = append(a.Variables, c.Name)
+		}
+	}
+	return a
 }
 
 // templateFields is the default of Object.TemplateFields.

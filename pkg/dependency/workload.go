@@ -43,6 +43,7 @@ type Workload struct {
 	Foreign *Foreign
 	// Containers are the names of the first containers that are no init containers.
 	Containers []string
+	Absent     Absent
 	Marks      Marks
 	Traits
 	Status
@@ -81,6 +82,13 @@ type Workload struct {
 	templateBy FieldManager
 	// template is the fingerprint of the pod template, and unannotated of the same without annotations, in this process.
 	template, unannotated uint64
+}
+
+// Absent is what a workload and its pod template have none of, so that a patch has to add it.
+type Absent struct {
+	Annotations, TemplateAnnotations bool
+	// Variables are the names of the Containers without environment variables.
+	Variables []string
 }
 
 // Arrival is how an object was read.

@@ -185,7 +185,7 @@ func (ds Dialects) foreign(template *corev1.PodTemplateSpec) *dependency.Foreign
 		c := &template.Spec.Containers[i]
 		for j := range c.Env {
 			if name := c.Env[j].Name; c.Env[j].ValueFrom == nil && marked(func(d Dialect) bool { return d.MarksVariable(name) }) {
-				out.Variables = append(out.Variables, dependency.Variable{Container: c.Name, Name: name})
+				out.Variables = append(out.Variables, dependency.Variable{Container: c.Name, Name: name, Index: j})
 			}
 		}
 	}

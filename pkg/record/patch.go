@@ -5,14 +5,15 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/jsonpatch"
 )
 
 type object map[string]any
@@ -44,9 +45,8 @@ type Restart struct {
 	ReportsSource bool
 }
 
-// Patch returns the patch that restarts the pods of a workload, and records with which content: a JSON merge patch, or a strategic one (see Strategic). It
-// names only our annotations and those of other tools that do the same, and the API server refuses it with a conflict if the workload has another UID or
-// version.
+// Patch returns the patch that restarts the pods of a workload, and records with which content: a JSON merge patch, or a JSON patch (see IsJSONPatch). It
+// names only our annotations and those of other tools that do the same, and the API server refuses it if the workload has another UID or version.
 func (r *Restart) Patch(w *dependency.Workload) ([]byte, error) {
 	s := r.Strategy
 	out := restartPatch{last: r.Last, fields: object{}, workload: object{}}
@@ -71,11 +71,18 @@ func (r *Restart) Patch(w *dependency.Workload) ([]byte, error) {
 	out.workload[LastReloadAnnotation] = out.last.Text()
 	if out.template != nil {
 		r.Pause.begin(w, r.Last.Time.Time, &out)
-		out.replaceForeign(w)
+		if w.Foreign != nil {
+			for _, key := range w.Foreign.Annotations {
+				out.template[key] = nil
+			}
+		}
 		if r.ReportsSource && len(r.Changed) > 0 {
 			out.template[LastReloadedFrom] = r.Changed[0].reloadedFrom(w, r.Last.Time.Time)
 		}
-		out.set(w.TemplatePath(), out.templatePatch(w))
+		out.set(append(slices.Clone(w.TemplatePath()), "metadata", "annotations"), out.template)
+	}
+	if operations := out.operations(w); operations != nil {
+		return json.Marshal(operations)
 	}
 	return patch(w, out.workload, out.fields)
 }
@@ -94,57 +101,69 @@ func (out *restartPatch) set(path []string, value any) {
 	at[path[last]] = value
 }
 
-// replaceForeign removes the marks of other tools, except variables that the restart sets.
-func (out *restartPatch) replaceForeign(w *dependency.Workload) {
-	if w.Foreign == nil {
-		return
+// operations returns the restart as a JSON patch, if it changes variables: their names need not be unique, so no other patch leaves all others of a
+// container as they are, in their order. Variables of other tools are removed, except those that the restart sets.
+func (out *restartPatch) operations(w *dependency.Workload) (ops []jsonpatch.Operation) {
+	if out.template == nil || w.Custom { // whose containers may be anywhere
+		return nil
 	}
-	for _, key := range w.Foreign.Annotations {
-		out.template[key] = nil
+	left, template := slices.Clone(out.variables), jsonpatch.Pointer(w.TemplatePath()...)
+	at := func(container string) string {
+		return template + jsonpatch.Pointer("spec", "containers", strconv.Itoa(slices.Index(w.Containers, container)), "env")
 	}
-	if w.Custom { // its variables can be changed by no patch that leaves the other ones alone
-		return
-	}
-	for _, v := range w.Foreign.Variables {
-		if !slices.ContainsFunc(out.variables, func(set variable) bool { return set.Variable == v }) {
-			out.variables = append(out.variables, variable{Variable: v})
+	if w.Foreign != nil {
+		for _, v := range slices.Backward(w.Foreign.Variables) { // so that the indexes of those before stay valid
+			if !slices.Contains(w.Containers, v.Container) {
+				continue
+			}
+			path := at(v.Container) + jsonpatch.Pointer(strconv.Itoa(v.Index))
+			if i := slices.IndexFunc(left, func(set variable) bool { return set.name == v.Name }); i >= 0 {
+				ops = append(ops, jsonpatch.Add(path+"/value", left[i].value))
+				left = slices.Delete(left, i, i+1)
+				continue
+			}
+			ops = append(ops, jsonpatch.Remove(path))
 		}
 	}
+	absent := slices.Clone(w.Absent.Variables)
+	for _, v := range left {
+		if i := slices.Index(absent, v.container); i >= 0 {
+			ops, absent = append(ops, jsonpatch.Add(at(v.container), []any{})), slices.Delete(absent, i, i+1)
+		}
+		ops = append(ops, jsonpatch.Add(at(v.container)+"/-", object{"name": v.name, "value": v.value}))
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	first := []jsonpatch.Operation{jsonpatch.Unchanged(w.ResourceVersion)}
+	if w.Absent.Annotations {
+		first = append(first, jsonpatch.Add("/metadata/annotations", object{}))
+	}
+	if w.Absent.TemplateAnnotations {
+		first = append(first, jsonpatch.Add(template+"/metadata/annotations", object{}))
+	}
+	first = append(first, merging("/metadata/annotations", out.workload)...)
+	return slices.Concat(first, merging("", out.fields), ops)
 }
 
-// templatePatch returns the part of the patch for the pod template. It names containers in their order, because a strategic
-// merge patch would otherwise reorder them.
-func (out *restartPatch) templatePatch(w *dependency.Workload) object {
-	template := object{"metadata": object{"annotations": out.template}}
-	if len(out.variables) == 0 {
-		return template
-	}
-	var containers []object
-	position := func(v variable) int {
-		if i := slices.Index(w.Containers, v.Container); i >= 0 {
-			return i
+// merging returns the operations of a JSON merge patch of an object that exists.
+func merging(at string, merge object) (ops []jsonpatch.Operation) {
+	for _, key := range slices.Sorted(maps.Keys(merge)) {
+		path := at + jsonpatch.Pointer(key)
+		switch value := merge[key].(type) {
+		case object:
+			ops = append(ops, merging(path, value)...)
+		case nil: // it need not exist
+			ops = append(ops, jsonpatch.Add(path, ""), jsonpatch.Remove(path))
+		default:
+			ops = append(ops, jsonpatch.Add(path, value))
 		}
-		return len(w.Containers)
 	}
-	slices.SortStableFunc(out.variables, func(a, b variable) int { return cmp.Compare(position(a), position(b)) })
-	for _, v := range out.variables {
-		i := slices.IndexFunc(containers, func(c object) bool { return c["name"] == v.Container })
-		if i < 0 {
-			i, containers = len(containers), append(containers, object{"name": v.Container, "env": []object(nil)})
-		}
-		env := object{"name": v.Name, "value": v.value}
-		if v.value == "" {
-			env = object{"name": v.Name, "$patch": "delete"}
-		}
-		containers[i]["env"] = append(containers[i]["env"].([]object), env)
-	}
-	template["spec"] = object{"containers": containers}
-	return template
+	return ops
 }
 
-// Strategic reports whether a patch is a strategic merge patch, because it names entries of lists, and no JSON merge
-// patch. In texts, quotes are escaped.
-func Strategic(patch []byte) bool { return bytes.Contains(patch, []byte(`"containers":[`)) }
+// IsJSONPatch reports whether a patch is a JSON patch, and no JSON merge patch.
+func IsJSONPatch(patch []byte) bool { return bytes.HasPrefix(patch, []byte("[")) }
 
 // Patch returns the JSON merge patch that writes a record to a workload, and restarts nothing.
 func Patch(w *dependency.Workload, r Record) ([]byte, error) {

@@ -106,11 +106,8 @@ type restartPatch struct {
 	last               LastReload
 }
 
-// variable is an environment variable that is set, or removed.
-type variable struct {
-	dependency.Variable
-	value string // empty: it is removed
-}
+// variable is an environment variable that is set where it is, or added to a container.
+type variable struct{ container, name, value string }
 
 // MaxPods is how many pods a restart can name, so that the annotation stays far below the limit of 256 KiB for all
 // annotations of an object. A workload with more is restarted by a rollout.

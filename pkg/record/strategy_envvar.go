@@ -25,18 +25,11 @@ func (s envVar) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	for i := range r.Changed {
 		c := &r.Changed[i]
 		name := c.variableName()
-		if set[name] || c.container(w) == "" { // sources whose names differ only in special characters share a variable
+		if set[name] || c.Digest == "" || c.container(w) == "" { // sources whose names differ only in special characters share a variable
 			continue
 		}
 		set[name] = true
-		in := c.container(w)
-		// One that exists is changed where it is.
-		if w.Foreign != nil {
-			if i := slices.IndexFunc(w.Foreign.Variables, func(v dependency.Variable) bool { return v.Name == name }); i >= 0 {
-				in = w.Foreign.Variables[i].Container
-			}
-		}
-		out.variables = append(out.variables, variable{dependency.Variable{Container: in, Name: name}, c.Digest})
+		out.variables = append(out.variables, variable{c.container(w), name, c.Digest})
 	}
 }
 

@@ -290,10 +290,7 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 		return "", err
 	}
 	released, err := f.client.Patch(ctx, k, w.Namespace, w.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: record.FieldManager})
-	if err != nil {
-		if apierrors.IsInvalid(err) && len(causesOf(err)) == 0 { // the test of the version has failed; what else is invalid has causes
-			return "", apierrors.NewConflict(k.Resource.GroupResource(), w.Name, errors.New("the workload has changed"))
-		}
+	if err = workload.Tested(k, w.Name, err); err != nil {
 		return "", workload.Quiet("giving up fields", err)
 	}
 	return released.GetResourceVersion(), nil

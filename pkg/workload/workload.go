@@ -21,7 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// Patch sends a JSON merge patch to a workload that can be restarted, and returns the
+// Patch sends a JSON merge patch, or a JSON patch, to a workload that can be restarted, and returns the
 // metadata of the result. It returns the errors of the API server, without their texts if fields of the kind can be set.
 func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
 	k, err := client.rollable(key.Kind)
@@ -29,14 +29,30 @@ func Patch(ctx context.Context, client Client, key dependency.WorkloadKey, data 
 		return nil, err
 	}
 	typ := types.MergePatchType
-	if record.Strategic(data) {
-		typ = types.StrategicMergePatchType
+	if record.IsJSONPatch(data) {
+		typ = types.JSONPatchType
 	}
 	patched, err := client.Patch(ctx, k, key.Namespace, key.Name, typ, data, metav1.PatchOptions{FieldManager: record.FieldManager, DryRun: dryRun})
+	if record.IsJSONPatch(data) {
+		err = Tested(k, key.Name, err)
+	}
 	if err != nil && k.Traits.Fields {
 		return nil, Quiet("changing a "+string(k.Name), err)
 	}
 	return patched, err
+}
+
+// Tested returns the error of a JSON patch that tests the version of a workload: a conflict if that is another one. What else is invalid names the
+// object or has causes, and what a webhook calls so need have no details at all.
+func Tested(k *kind.Kind, name string, err error) error {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return err
+	}
+	if details := status.Status().Details; details == nil || details.Name != "" || len(details.Causes) > 0 {
+		return err
+	}
+	return apierrors.NewConflict(k.Resource.GroupResource(), name, errors.New("the workload has changed"))
 }
 
 // Quiet returns an error of the API server without its text. Where fields have values of Secrets, it may quote them, such as that of an

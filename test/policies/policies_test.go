@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // tries are requests of the server, with the message of the refusal, or "" for a request that is allowed.
@@ -208,6 +212,30 @@ func TestWorkloads_Variables(t *testing.T) {
 			}.try(t, "workloads", k.resource)
 		})
 	}
+}
+
+// What the server writes is admitted although names of variables come twice, which is how users override those of a chart.
+func TestWorkloads_VariablesThatAreDefinedTwice(t *testing.T) {
+	env := []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "STAKATER_WEB_SECRET", Value: "old"}, {Name: "B", Value: "$(A)"}, {Name: "A", Value: "b"}}
+	all := tries{}
+	for _, strategy := range []record.Strategy{record.Annotate, record.EnvVar} {
+		d := ingesttest.Deployment("web", corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Env: env}, {Name: "sidecar"}}})
+		d.TypeMeta, d.ResourceVersion = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, "7"
+		before := d.DeepCopy()
+		p := policy.Policy{Mode: policy.Auto, Strategy: strategy}
+		patch, err := p.RestartPatch(workloadtest.Read(d), &record.Restart{
+			Last: record.NewAutomaticReload(nil, time.Now(), 0, "Secret/db"), Changed: []record.Changed{{Kind: dependency.Secret, Name: "db", Digest: "new"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ingesttest.Patch(t, d, patch)
+		all[strategy.Name()] = struct {
+			old, new runtime.Object
+			refusal  string
+		}{before, d, ""}
+	}
+	all.try(t, "workloads", kinds["Deployment"].resource)
 }
 
 // The server pauses a Deployment and resumes what it paused, and the annotation says which it is.
