@@ -81,8 +81,16 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 			n.writtenAt = c.Clock.Now() // our last write is not lost but late
 		}
 		c.tellStepFailed(s, err)
-		return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
+		after = n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err)
+		if refuses(err) && n.pace.failures >= refusedAfter {
+			c.noteRefusal(index, s, err)
+		}
+		return after, err
 	default:
+		if n.isRefused {
+			n.isRefused = false
+			index.Read(func(known decide.Evaluator) { known.Graph.SetRefusal(key, nil) })
+		}
 		return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 	}
 }

@@ -27,7 +27,19 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State)
 	e.askAgents(&d)
+	e.tellRefused(&d, now)
 	return d
+}
+
+// tellRefused says why what is due is not done, if the API server keeps refusing it. It is tried again all the same.
+func (e *Evaluation) tellRefused(d *Decision, now time.Time) {
+	if d.State != Pending || d.Action == None {
+		return
+	}
+	if r := e.graph.Refusal(e.Workload.WorkloadKey, e.Hash, now); r != nil {
+		d.State, d.Reason = Blocked, ReasonRefused
+		d.Message += " The API server refuses it: " + r.Why
+	}
 }
 
 // sayMore adds to a message what is true besides the state: that pods run with old content, or that new ones cannot start.

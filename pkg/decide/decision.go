@@ -84,6 +84,7 @@ const (
 	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
 	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled
 	ReasonTooManySources     = "TooManySources"     // Blocked: the pod template names more sources than are kept
+	ReasonRefused            = "Refused"            // Blocked: the API server refuses what is due
 )
 
 // Decision is the state of a workload and what happens next.
@@ -112,4 +113,15 @@ type Decision struct {
 	Timed bool
 
 	due []*due
+}
+
+// refusalRecheck is after how long views look again whether what is due is being refused.
+const refusalRecheck = 10 * time.Second
+
+// ShowAgain returns when time alone changes what is shown; zero: never.
+func (d *Decision) ShowAgain(now time.Time) time.Time {
+	if d.RecheckAt.IsZero() && d.Action != None && (d.State == Pending || d.Reason == ReasonRefused) {
+		return now.Add(refusalRecheck)
+	}
+	return d.RecheckAt
 }

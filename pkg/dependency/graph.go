@@ -55,6 +55,8 @@ type Graph struct {
 	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
+	// refusals are those of writes, by workload. Snapshots share it, too.
+	refusals *lru.Cache
 }
 
 // namespace is immutable.
@@ -83,6 +85,7 @@ func NewGraph() *Graph {
 		globs:       newTree[globID, *aggregate](compareGlobs),
 		globUsers:   newTree[globUse, struct{}](compareGlobUses),
 		writers:     lru.New(maxWriterNamespaces),
+		refusals:    lru.New(maxRefusals),
 		buried:      newTree[SourceKey, *[]Period](compareSources),
 
 		globSpaces: map[string]*globSpace{},

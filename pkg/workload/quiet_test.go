@@ -104,6 +104,18 @@ func TestQuiet(t *testing.T) {
 	if err.Error() != "reading it failed: I'm a teapot" || strings.Contains(err.Error(), secret) {
 		t.Errorf("error = %v", err)
 	}
+	for message, want := range map[string]string{
+		`admission webhook "x.example.com" denied the request: ` + secret:                                                   ` (denied by admission webhook "x.example.com")`,
+		`rollouts.argoproj.io "web" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: ` + secret: ` (denied by ValidatingAdmissionPolicy 'x')`,
+		`admission webhook "x" denied the request: ` + secret + ` admission webhook "` + secret + `" denied the request`:    ` (denied by admission webhook "x")`,
+		secret + `: admission webhook "` + secret + `" denied the request`:                                                  "",
+		`admission webhook "X ` + secret + `" denied the request`:                                                           "",
+	} {
+		err := Quiet("changing it", apierrors.FromObject(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}))
+		if got := "changing it failed: Forbidden" + want; err.Error() != got || !apierrors.IsForbidden(err) {
+			t.Errorf("error = %v, want %s", err, got)
+		}
+	}
 	if err := Quiet("reading it", errors.Join(io.EOF, errors.New(secret))); err.Error() != "reading it failed without an answer of the API server" {
 		t.Errorf("error = %v", err)
 	}

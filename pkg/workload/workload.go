@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +56,12 @@ func Tested(k *kind.Kind, name string, err error) error {
 	return apierrors.NewConflict(k.Resource.GroupResource(), name, errors.New("the workload has changed"))
 }
 
-// Quiet returns an error of the API server without its text. Where fields have values of Secrets, it may quote them, such as that of an
-// admission webhook.
+// denies finds what has denied a request, as API servers say it. Only its name is passed on.
+var denies = regexp.MustCompile(`^(?:[a-z0-9.-]+ "[a-z0-9.-]+" is forbidden: )?` +
+	`(admission webhook "[a-z0-9.-]{1,253}"|ValidatingAdmissionPolicy '[a-z0-9.-]{1,253}') (?:with binding '[a-z0-9.-]{1,253}' )?denied `)
+
+// Quiet returns an error of the API server without its text, except for the name of what has denied the request. Where fields have values of Secrets,
+// it may quote them, such as that of an admission webhook.
 func Quiet(what string, err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -66,6 +71,9 @@ func Quiet(what string, err error) error {
 	quiet := metav1.Status{
 		Status: metav1.StatusFailure, Code: s.Code, Reason: s.Reason,
 		Message: fmt.Sprintf("%s failed: %s", what, http.StatusText(int(s.Code))), Details: &metav1.StatusDetails{},
+	}
+	if by := denies.FindStringSubmatch(s.Message); by != nil {
+		quiet.Message += " (denied by " + by[1] + ")"
 	}
 	if s.Details != nil {
 		quiet.Details.RetryAfterSeconds = s.Details.RetryAfterSeconds

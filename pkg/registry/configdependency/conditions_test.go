@@ -16,6 +16,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
@@ -265,6 +266,27 @@ func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
 		if condition.Type == v1alpha1.ConditionInSync && (condition.Status != metav1.ConditionTrue || condition.Reason != decide.ReasonRecordRemoved) {
 			t.Errorf("%s, %s: %s", condition.Status, condition.Reason, condition.Message)
 		}
+	}
+}
+
+// A refusal is known to no object, so views of what is due look again for it.
+func TestRefusedRestart(t *testing.T) {
+	c := withWebInSync(t)
+	c.set(secret("db", "two", metav1.NewTime(c.clock.Now())))
+	c.clock.Step(time.Minute)
+	key, at := keyOf(web()), c.clock.Now()
+	due := renderer{}.Render(c.now(), key, at)
+	if due.Object.Status.State != v1alpha1.StatePending || !due.Timed {
+		t.Fatalf("rendered = %+v", due)
+	}
+	graph := c.now().Graph
+	graph.SetRefusal(key, &dependency.Refusal{Hash: due.Object.Status.ConfigHash, Why: "quota", Until: at.Add(time.Hour)})
+	refused := renderer{}.Render(c.now(), key, due.Next)
+	if s := refused.Object.Status; s.State != v1alpha1.StateBlocked || s.Reason != decide.ReasonRefused || !strings.HasSuffix(s.Message, "The API server refuses it: quota") || !refused.Timed {
+		t.Errorf("refused: %+v", s)
+	}
+	if again := (renderer{}).Render(c.now(), key, at.Add(time.Hour)); !refused.Next.After(due.Next) || again.Object.Status.State != v1alpha1.StatePending {
+		t.Errorf("an hour later: %+v", again.Object.Status)
 	}
 }
 

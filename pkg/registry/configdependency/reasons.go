@@ -23,7 +23,7 @@ var reasons = []string{
 	decide.ReasonSourceChanged, decide.ReasonMinInterval, decide.ReasonStrategyChanged, decide.ReasonObserved, decide.ReasonPausePeriod, decide.ReasonRunActive,
 	decide.ReasonControllerTold, decide.ReasonRestartFailed, decide.ReasonAgentsApplying, decide.ReasonAgentsSilent, decide.ReasonAgentFailed,
 	decide.ReasonAgentIncomplete, decide.ReasonNotByAgents, decide.ReasonSourceMissing, decide.ReasonKeyMissing, decide.ReasonPaused,
-	decide.ReasonInvalidAnnotation, decide.ReasonTooManyPatterns, decide.ReasonStrategyNotAllowed, decide.ReasonTooManySources,
+	decide.ReasonInvalidAnnotation, decide.ReasonTooManyPatterns, decide.ReasonStrategyNotAllowed, decide.ReasonTooManySources, decide.ReasonRefused,
 	decide.ReasonFieldsNotAllowed, decide.ReasonFieldConflict, decide.ReasonFieldsRefused, decide.ReasonFieldsDue,
 	judge.ReasonWrittenSinceStart, judge.ReasonFilesChanged, judge.ReasonClockMargin, judge.ReasonNodeClock, judge.ReasonSourceMissing,
 	judge.ReasonOlderTemplate, judge.ReasonTooManyPods,

@@ -64,7 +64,7 @@ func (r renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at ti
 	}
 	e := now.Evaluate(w)
 	d := e.Decide(at)
-	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.RecheckAt, Timed: d.Timed}
+	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.ShowAgain(at), Timed: d.Timed}
 }
 
 func (renderer) Alike(before, now decide.Evaluator, key dependency.WorkloadKey) bool {

@@ -1,0 +1,58 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/record"
+)
+
+const (
+	// refusedAfter is after how many failures in a row, which take about 5 s, a refusal is shown: an authorizer or a webhook may only be starting.
+	refusedAfter = 10
+	// maxRefusal is how much of an answer of the API server is shown, in bytes.
+	maxRefusal = 512
+)
+
+// refuses reports whether the API server has refused a request, or a webhook that it needs does not answer, so that a user has to act.
+func refuses(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
+}
+
+// noteRefusal lets the views of this replica show that what is due is refused.
+func (c *Controller) noteRefusal(index decide.Index, s *step, err error) {
+	w := s.workload
+	c.note(w.WorkloadKey).isRefused = true
+	refusal := &dependency.Refusal{Hash: s.present.Hash, Why: whyRefused(w, err), Until: c.Clock.Now().Add(2 * longestDelay)}
+	index.Read(func(known decide.Evaluator) { known.Graph.SetRefusal(w.WorkloadKey, refusal) })
+}
+
+// whyRefused says what refuses a request, in the words of the API server, and what users can do.
+func whyRefused(w *dependency.Workload, err error) string {
+	answer := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 { // others write parts of it
+			return ' '
+		}
+		return r
+	}, err.Error())
+	answer = strings.TrimSuffix(record.CutBytes(strings.Join(strings.Fields(answer), " "), maxRefusal), ".")
+	var do string
+	switch {
+	case strings.Contains(answer, "denied request: configdep may"):
+		do = fmt.Sprintf("This is configdep's own policy. If it is not for the number of annotations, another webhook or policy changes more of the %s in the same request: "+
+			"exempt the requests of configdep's service account from that one.", w.Kind)
+	case strings.Contains(answer, " cannot patch resource "):
+		do = "Give configdep's service account that right."
+	default:
+		do = fmt.Sprintf("Change what refuses it, so that it admits requests of configdep's service account, or change the %s so that it complies.", w.Kind)
+	}
+	return answer + ". " + do + " It is tried again at least every 5 minutes."
+}
