@@ -28,6 +28,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State)
 	e.askAgents(&d)
 	e.tellRefused(&d, now)
+	e.sayWhy(&d)
 	return d
 }
 
@@ -53,6 +54,16 @@ func (e *Evaluation) sayMore(d *Decision) {
 	}
 	for _, remark := range e.Policy.Remarks {
 		d.Message += " " + upperFirst(remark) + "."
+	}
+}
+
+// sayWhy adds to a message why pods do not come, in the cluster's own words. They come last, because tenants can write them.
+func (e *Evaluation) sayWhy(d *Decision) {
+	if j := d.Pods; len(j.waits) > 0 {
+		d.Message += " " + dependency.SomePods(int32(j.halted), int32(j.Total), "not running") + ": " + enumerate(j.waits) + "."
+	}
+	if words := e.Workload.Rollout.Words; words != "" {
+		d.Message += " The " + string(e.Workload.Kind) + " reports: " + words
 	}
 }
 

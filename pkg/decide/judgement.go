@@ -42,6 +42,8 @@ type Judgement struct {
 	started bool            // a container has started
 	limited bool            // not all pods were judged
 	clock   bool            // a container started when it cannot have been
+	halted  int             // pods that wait for something
+	waits   []string        // the first of them, and for what
 }
 
 // due is a source for whose content a restart is due.
@@ -138,6 +140,11 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 		if !p.Deleted.IsZero() {
 			out.pending++
 			return true
+		}
+		if why := p.WaitsFor(); why != "" {
+			if out.halted++; len(out.waits) < maxPodNames {
+				out.waits = append(out.waits, p.Name+" ("+why+")")
+			}
 		}
 		if left -= j.Cost(p); left < 0 {
 			out.limited = true

@@ -87,7 +87,7 @@ type PodContainer struct {
 	Role ContainerRole
 	// Started is when it last started, by the clock of its node and in whole seconds; zero: it has not, or its kubelet does not know any longer.
 	Started time.Time
-	// Waiting is why it does not run, in the words of its kubelet; empty: it runs, or has ended.
+	// Waiting is why it does not run, in a word of its kubelet, or of the scheduler for a pod without a node; empty: it runs, or has ended.
 	Waiting string
 	// Restarts is how often it has been restarted within the pod.
 	Restarts int32
@@ -107,6 +107,18 @@ const (
 
 // NotStarted is the value of PodContainer.Waiting of a container of which its kubelet has reported nothing.
 const NotStarted = "NotStarted"
+
+// WaitsFor returns why a container of the pod does not run, in one word of its kubelet or the scheduler; empty: all run, have ended, or are about to start.
+func (p *Pod) WaitsFor() string {
+	for i := range p.Containers {
+		switch why := p.Containers[i].Waiting; why {
+		case "", NotStarted, "ContainerCreating", "PodInitializing":
+		default:
+			return why
+		}
+	}
+	return ""
+}
 
 // maxInterned limits the texts that Intern remembers.
 const maxInterned = 1 << 16

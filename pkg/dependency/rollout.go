@@ -3,7 +3,11 @@
 
 package dependency
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
 
 // RolloutPhase says how far the controller of a workload has brought its pods to the
 // current template.
@@ -25,11 +29,32 @@ type Rollout struct {
 	Phase RolloutPhase
 	// Reason is a word, and Message a clause, for a phase other than Complete.
 	Reason, Message string
+	// Words is what the controller itself reports about a failure to create pods or to roll out, as Line returns it; empty: nothing.
+	Words string
 }
 
 // ReasonNotObserved is the reason of a rollout whose controller has yet to see the
 // current template.
 const ReasonNotObserved = "NotObserved"
+
+// maxLine limits what Line returns, in bytes.
+const maxLine = 512
+
+// Line returns a text that any client may have written as one line of printable characters, without what exceeds maxLine.
+func Line(text string) string {
+	if len(text) > maxLine {
+		text = text[:maxLine-len("…")] + "…"
+	}
+	return strings.Join(strings.Fields(strings.Map(Printable, strings.ToValidUTF8(text, ""))), " ")
+}
+
+// Printable replaces what is not for a line of text by a space.
+func Printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
+}
 
 // Pods renders "1 of 3 pods".
 func Pods(some, all int) string {

@@ -63,6 +63,8 @@ type podParts struct {
 
 	node, phase string
 	ready       time.Time
+	// unscheduled is why the pod has no node, in one word.
+	unscheduled string
 	containers  []dependency.PodContainer
 	// restarts: a container has a rule by which it may restart all others.
 	restarts bool
@@ -174,8 +176,26 @@ func (p *podParts) report(s *containerStatus) {
 	if c.Restarts = s.restarts; s.ran {
 		c.Started, c.Waiting = s.started, ""
 	} else if s.waiting != "" {
-		if c.Waiting = dependency.Intern(bounded(s.waiting)); c.Waiting == "" { // longer than any word of a kubelet
-			c.Waiting = dependency.NotStarted
+		c.Waiting = word(s.waiting)
+	}
+}
+
+// word returns why a container waits, or dependency.NotStarted if that is no word of a kubelet or the scheduler.
+func word(reason string) string {
+	if reason = bounded(reason); reason == "" || strings.ContainsFunc(reason, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+		return dependency.NotStarted
+	}
+	return dependency.Intern(reason)
+}
+
+// wait completes the containers of a pod that has no node.
+func (p *podParts) wait() {
+	if p.unscheduled == "" {
+		return
+	}
+	for i := range p.containers {
+		if c := &p.containers[i]; c.Waiting == dependency.NotStarted {
+			c.Waiting = word(p.unscheduled)
 		}
 	}
 }
@@ -195,7 +215,7 @@ func agentReport(m *metav1.ObjectMeta) *dependency.AgentReport {
 		out.State, out.Message = dependency.AgentUnreadable, "the annotation "+status.Annotation+" "+err.Error()
 		return out
 	}
-	out.State, out.Message = dependency.AgentState(report.State), strings.Map(printable, report.Message)
+	out.State, out.Message = dependency.AgentState(report.State), strings.Map(dependency.Printable, report.Message)
 	sources := make([]dependency.AgentSource, 0, len(report.Sources))
 	for _, s := range report.Sources {
 		kind := dependency.SourceKind(s.Kind)
@@ -208,14 +228,6 @@ func agentReport(m *metav1.ObjectMeta) *dependency.AgentReport {
 	}
 	out.Sources = slices.Clip(dependency.SortAgentSources(sources))
 	return out
-}
-
-// printable replaces what is not for a line of text.
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
 }
 
 func (podPart) each(g *dependency.Graph, f func(namespace, name string)) {

@@ -157,7 +157,7 @@ func (p *podParts) decodeContainer(raw []byte, init bool) error {
 
 // decodeStatus decodes a core/v1 PodStatus.
 func (p *podParts) decodeStatus(raw []byte) error {
-	return eachField(raw, func(field protowire.Number, value []byte) error {
+	err := eachField(raw, func(field protowire.Number, value []byte) error {
 		switch field {
 		case 1:
 			p.phase = string(value)
@@ -168,11 +168,13 @@ func (p *podParts) decodeStatus(raw []byte) error {
 		}
 		return nil
 	})
+	p.wait()
+	return err
 }
 
 // decodeCondition decodes a core/v1 PodCondition.
 func (p *podParts) decodeCondition(raw []byte) error {
-	var typ, status, since []byte
+	var typ, status, since, reason []byte
 	err := eachField(raw, func(field protowire.Number, value []byte) error {
 		switch field {
 		case 1:
@@ -181,11 +183,17 @@ func (p *podParts) decodeCondition(raw []byte) error {
 			status = value
 		case 4:
 			since = value
+		case 5:
+			reason = value
 		}
 		return nil
 	})
-	if err == nil && string(typ) == "Ready" && string(status) == "True" {
+	switch {
+	case err != nil:
+	case string(typ) == "Ready" && string(status) == "True":
 		p.ready, err = timeOf(since)
+	case string(typ) == "PodScheduled" && string(status) == "False":
+		p.unscheduled = string(reason)
 	}
 	return err
 }

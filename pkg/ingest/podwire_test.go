@@ -32,7 +32,7 @@ func randomPod(seed int64) *corev1.Pod {
 		func(e *metav1.FieldsV1, _ randfill.Continue) { *e = metav1.FieldsV1{} },
 		func(c *corev1.PodCondition, r randfill.Continue) {
 			r.FillNoCustom(c)
-			c.Type = []corev1.PodConditionType{corev1.PodReady, corev1.PodReady, "Other"}[r.Intn(3)]
+			c.Type = []corev1.PodConditionType{corev1.PodReady, corev1.PodReady, corev1.PodScheduled, "Other"}[r.Intn(4)]
 			c.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[r.Intn(2)]
 		},
 		func(c *corev1.Container, r randfill.Continue) {
@@ -79,7 +79,7 @@ func onlyRead(m *metav1.ObjectMeta) {
 
 // The decoder finds what the one of Kubernetes finds.
 func TestDecodePod_AsKubernetesDoes(t *testing.T) {
-	var ready, started, sidecars, waiting int
+	var ready, started, sidecars, waiting, unscheduled int
 	for seed := range int64(300) {
 		raw, err := randomPod(seed).Marshal()
 		if err != nil {
@@ -105,6 +105,9 @@ func TestDecodePod_AsKubernetesDoes(t *testing.T) {
 			if !c.Started.IsZero() {
 				started++
 			}
+			if c.Waiting != "" && c.Waiting == got.unscheduled {
+				unscheduled++
+			}
 			if c.Role == dependency.SidecarContainer {
 				sidecars++
 			}
@@ -113,8 +116,8 @@ func TestDecodePod_AsKubernetesDoes(t *testing.T) {
 			}
 		}
 	}
-	if min(ready, started, sidecars, waiting) < 10 {
-		t.Errorf("too little was tested: %d ready pods, %d started containers, %d sidecars, %d that wait", ready, started, sidecars, waiting)
+	if min(ready, started, sidecars, waiting, unscheduled) < 10 {
+		t.Errorf("too little was tested: %d ready pods, %d started containers, %d sidecars, %d that wait, %d without a node", ready, started, sidecars, waiting, unscheduled)
 	}
 }
 
@@ -175,12 +178,62 @@ func TestDecodePod_Bound(t *testing.T) {
 	}
 }
 
+// Why a pod waits is one word: tenants can write anything there, and messages contain it.
+func TestDecodePod_WhyItWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		conditions []corev1.PodCondition
+		waiting    []string // of init container and container; empty: nothing is reported
+		want       []string
+	}{
+		"nothing is reported": {nil, []string{"", ""}, []string{"NotStarted", "NotStarted"}},
+		"no node": {
+			[]corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}},
+			[]string{"", ""}, []string{"Unschedulable", "Unschedulable"},
+		},
+		"a node": {[]corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Reason: "x"}}, []string{"", ""}, []string{"NotStarted", "NotStarted"}},
+		"the kubelet says more": {
+			[]corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}},
+			[]string{"CrashLoopBackOff", "PodInitializing"}, []string{"CrashLoopBackOff", "PodInitializing"},
+		},
+		"no word":                 {nil, []string{"a b", "a\nb"}, []string{"NotStarted", "NotStarted"}},
+		"an escape sequence":      {nil, []string{"\x1b[31mred", "\u202eder"}, []string{"NotStarted", "NotStarted"}},
+		"no word for having none": {[]corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "a b"}}, []string{"", ""}, []string{"NotStarted", "NotStarted"}},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "c0"}}, Containers: []corev1.Container{{Name: "c1"}}}}
+		p.Status.Conditions = tt.conditions
+		for i, reason := range tt.waiting {
+			if reason != "" {
+				s := corev1.ContainerStatus{Name: "c" + string(rune('0'+i)), State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+				p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+			}
+		}
+		raw, err := p.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := decodePod(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range parts.containers {
+			got = append(got, parts.containers[i].Waiting)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // partsOf returns the parts that decodePod reads of a pod.
 func partsOf(p *corev1.Pod) *podParts {
 	out := &podParts{ObjectMeta: p.ObjectMeta, node: p.Spec.NodeName, phase: string(p.Status.Phase)}
 	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+		switch c := &p.Status.Conditions[i]; {
+		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
 			out.ready = c.LastTransitionTime.Time
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+			out.unscheduled = c.Reason
 		}
 	}
 	for i := range p.Spec.InitContainers {
@@ -208,6 +261,11 @@ func partsOf(p *corev1.Pod) *podParts {
 				reported.waiting = s.State.Waiting.Reason
 			}
 			out.report(&reported)
+		}
+	}
+	for i := range out.containers {
+		if c := &out.containers[i]; c.Waiting == dependency.NotStarted && out.unscheduled != "" {
+			c.Waiting = word(out.unscheduled)
 		}
 	}
 	return out

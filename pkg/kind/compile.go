@@ -532,7 +532,7 @@ func (c *compiler) tests(all []StatusTest, at *field.Path) (out tests) {
 		if !slices.Contains(statuses, s.Status) {
 			c.errs = append(c.errs, field.NotSupported(at.Child("status"), s.Status, statuses))
 		}
-		for _, p := range []Path{conditionType, conditionStatus, conditionReason} {
+		for _, p := range []Path{conditionType, conditionStatus, conditionReason, conditionMessage} {
 			c.layout.tree.at(p).value = true
 		}
 		out = append(out, test{StatusTest: s})

@@ -55,6 +55,21 @@ func readDeployment(o *appsv1.Deployment) *dependency.Object {
 }
 
 func deploymentRollout(o *appsv1.Deployment) dependency.Rollout {
+	r := deploymentPhase(o)
+	for i := range o.Status.Conditions {
+		switch c := &o.Status.Conditions[i]; {
+		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue,
+			c.Type == appsv1.DeploymentProgressing && c.Reason == noReplicaSetReason:
+			r.Words = dependency.Line(c.Message)
+		}
+	}
+	return r
+}
+
+// noReplicaSetReason is the reason of the condition Progressing if the ReplicaSet of the current template could not be created.
+const noReplicaSetReason = "ReplicaSetCreateError"
+
+func deploymentPhase(o *appsv1.Deployment) dependency.Rollout {
 	s := &o.Status
 	replicas := replicasOf(o.Spec.Replicas)
 	switch {

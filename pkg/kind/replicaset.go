@@ -5,6 +5,7 @@ package kind
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -20,6 +21,12 @@ var replicaSet = &Kind{
 	ListedOnly:    true,
 	New:           func() Object { return &appsv1.ReplicaSet{} },
 	From: typed(func(o *appsv1.ReplicaSet) *dependency.Object {
-		return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
+		out := &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
+		for i := range o.Status.Conditions {
+			if c := &o.Status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				out.Rollout.Words = dependency.Line(c.Message)
+			}
+		}
+		return out
 	}),
 }

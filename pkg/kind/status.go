@@ -39,6 +39,8 @@ var (
 	conditionType   = statusPath("type")
 	conditionStatus = statusPath("status")
 	conditionReason = statusPath("reason")
+
+	conditionMessage = statusPath("message")
 )
 
 // isObserved reports whether the controller of an object has seen its latest change, as far as that is known.
@@ -126,7 +128,7 @@ func (l *layout) rollout(c *custom, n counts) dependency.Rollout {
 		return unobserved
 	}
 	if failed := s.failed.first(c); failed != nil {
-		return dependency.Rollout{Phase: dependency.RolloutFailed, Reason: failed.word(), Message: failed.String()}
+		return dependency.Rollout{Phase: dependency.RolloutFailed, Reason: failed.word(), Message: failed.String(), Words: failed.words(c)}
 	}
 	upToDate := dependency.SomePods(n.updated, n.replicas, "up to date")
 	switch updating := !s.updated.IsZero(); {
@@ -191,15 +193,26 @@ func (t *test) of(c *custom) (is bool) {
 	if t.Path != "" {
 		return textFrom(t.path.get(c.values)) == t.Value
 	}
+	condition := t.condition(c)
+	return condition["type"] == t.Condition && condition["status"] == string(t.Status) && (t.Reason == "" || condition["reason"] == t.Reason)
+}
+
+// condition returns the condition of an object that a test is about; nil: it has none.
+func (t *test) condition(c *custom) (found map[string]any) {
 	conditions.Each(c.values, func(value any) bool {
 		condition, _ := value.(map[string]any)
-		if condition["type"] != t.Condition {
-			return true
+		if condition["type"] == t.Condition {
+			found = condition
 		}
-		is = condition["status"] == string(t.Status) && (t.Reason == "" || condition["reason"] == t.Reason)
-		return false
+		return found == nil
 	})
-	return is
+	return found
+}
+
+// words returns Rollout.Words for a test that is true of an object.
+func (t *test) words(c *custom) string {
+	message, _ := t.condition(c)["message"].(string)
+	return dependency.Line(message)
 }
 
 // word returns what the test looks for in one word.
