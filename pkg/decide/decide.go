@@ -25,7 +25,8 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	}
 	e.sayNotInPlace(&d)
 	e.sayMore(&d)
-	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State)
+	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State) ||
+		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady
 	e.askAgents(&d)
 	e.tellRefused(&d, now)
 	e.sayWhy(&d)
@@ -356,6 +357,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 	case rollout.Phase == dependency.RolloutRunning && j.Stale <= j.excused: // it replaces all pods that are stale
 		d.State, d.Reason = RollingOut, rollout.Reason
 		d.Message = "The rollout is not complete: " + rollout.Message + "."
+		e.tellStuck(&d, j)
 		return d
 	case j.Stale > 0:
 		e.tellStale(&d, j)

@@ -69,6 +69,7 @@ const (
 	ReasonRunActive       = "RunActive"       // Pending: a run is due when the one that is active has finished
 
 	ReasonControllerTold = "ControllerTold" // RollingOut: the controller of a custom resource was told to restart pods, and has yet to do so
+	ReasonPodsNotReady   = "PodsNotReady"   // Failed: the rollout waits for a pod that does not become ready
 	ReasonRestartFailed  = "RestartFailed"  // Failed: a pod has not come back from its restart in place
 
 	ReasonAgentsApplying = "AgentsApplying" // Pending: agents have yet to report that they have applied the current content

@@ -44,6 +44,7 @@ type Judgement struct {
 	clock   bool            // a container started when it cannot have been
 	halted  int             // pods that wait for something
 	waits   []string        // the first of them, and for what
+	stuck   stuck
 }
 
 // due is a source for whose content a restart is due.
@@ -137,6 +138,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 	found := map[*tracked]*due{}
 	stale, left := make([]bool, len(e.Sources)), maxJudged
 	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
+		out.stuck.add(e, j, p)
 		if !p.Deleted.IsZero() {
 			out.pending++
 			return true

@@ -67,6 +67,8 @@ type Traits struct {
 	// Reruns: it has no rollout, but is run again. Of a kind that is Recurring, a run is started; any other workload is replaced
 	// by one of the same name. Such a kind is Rollable, too.
 	Reruns bool
+	// AwaitsPods: its controller waits for a pod that does not become ready, and has no deadline for that.
+	AwaitsPods bool
 	// PerNode: a pod runs on each node, so that one may start at any moment although none runs now.
 	PerNode bool
 	// ReplacesTerminating: a pod that is terminating is replaced at once, and not when it is gone.

@@ -41,6 +41,8 @@ type Pod struct {
 	Phase string
 	// Ready is since when the pod has been ready, by the clock of its node; zero: it is not.
 	Ready time.Time
+	// Unready is since when it has not been ready, by the same clock, in seconds since 1970; 0: it is ready, or its kubelet has not said so.
+	Unready int64
 	// Containers are the init containers and then the others, in the order of the pod; not more than maxContainers. Ephemeral ones are not kept.
 	Containers []PodContainer
 	// Agent is what the config agent of the pod reports; nil: the pod has none that is known.
@@ -316,7 +318,7 @@ func (g *Graph) replacePod(before, now *Pod) {
 // says reports whether another state of a pod says the same, but for its version.
 func (p *Pod) says(other *Pod) bool {
 	return p.UID == other.UID && p.Workload == other.Workload && p.Owner == other.Owner && ptr.Equal(p.Labelled, other.Labelled) && p.Deleted.Equal(other.Deleted) && p.Grace == other.Grace &&
-		p.Revision == other.Revision && p.Hash == other.Hash && p.Node == other.Node && p.Phase == other.Phase && p.Ready.Equal(other.Ready) &&
+		p.Revision == other.Revision && p.Hash == other.Hash && p.Node == other.Node && p.Phase == other.Phase && p.Ready.Equal(other.Ready) && p.Unready == other.Unready &&
 		slices.EqualFunc(p.Containers, other.Containers, PodContainer.says) && p.Agent.says(other.Agent) && p.InPlace.says(other.InPlace)
 }
 

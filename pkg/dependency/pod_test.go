@@ -136,6 +136,7 @@ func TestSetPod_ReturnsWhomItConcerns(t *testing.T) {
 		{"in another zone", func() { p.Containers = []PodContainer{{Name: "app", Started: podTime.Local()}} }, nil},
 		{"it restarts", func() { p.Containers = []PodContainer{{Name: "app", Started: podTime, Restarts: 1}} }, []WorkloadKey{web}},
 		{"it is ready", func() { p.Ready = podTime }, []WorkloadKey{web}},
+		{"it is not ready", func() { p.Ready, p.Unready = time.Time{}, 5 }, []WorkloadKey{web}},
 		{"its phase", func() { p.Phase = "Running" }, []WorkloadKey{web}},
 		{"its hash", func() { p.Hash = "h" }, []WorkloadKey{web}},
 		{"its revision", func() { p.Revision = "r" }, []WorkloadKey{web}},

@@ -63,6 +63,7 @@ type podParts struct {
 
 	node, phase string
 	ready       time.Time
+	unready     int64
 	// unscheduled is why the pod has no node, in one word.
 	unscheduled string
 	containers  []dependency.PodContainer
@@ -82,7 +83,7 @@ func (c Scope) readPod(p *podParts, whole func() (*corev1.Pod, error)) (any, err
 		PodKey: dependency.PodKey{Namespace: p.Namespace, Name: p.Name}, UID: p.UID, Version: dependency.ParseVersion(p.ResourceVersion),
 		Workload: key, Owner: owner, Created: p.CreationTimestamp.Time,
 		Hash: dependency.Intern(bounded(p.Annotations[record.ConfigHashAnnotation])),
-		Node: dependency.Intern(p.node), Phase: dependency.Intern(bounded(p.phase)), Ready: p.ready, Containers: p.containers,
+		Node: dependency.Intern(p.node), Phase: dependency.Intern(bounded(p.phase)), Ready: p.ready, Unready: p.unready, Containers: p.containers,
 		Agent: agentReport(&p.ObjectMeta),
 	}}
 	if p.DeletionTimestamp != nil {

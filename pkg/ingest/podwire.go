@@ -192,6 +192,10 @@ func (p *podParts) decodeCondition(raw []byte) error {
 	case err != nil:
 	case string(typ) == "Ready" && string(status) == "True":
 		p.ready, err = timeOf(since)
+	case string(typ) == "Ready" && len(since) > 0:
+		var at time.Time
+		at, err = timeOf(since)
+		p.unready = at.Unix()
 	case string(typ) == "PodScheduled" && string(status) == "False":
 		p.unscheduled = string(reason)
 	}

@@ -79,7 +79,7 @@ func onlyRead(m *metav1.ObjectMeta) {
 
 // The decoder finds what the one of Kubernetes finds.
 func TestDecodePod_AsKubernetesDoes(t *testing.T) {
-	var ready, started, sidecars, waiting, unscheduled int
+	var ready, unready, started, sidecars, waiting, unscheduled int
 	for seed := range int64(300) {
 		raw, err := randomPod(seed).Marshal()
 		if err != nil {
@@ -101,6 +101,9 @@ func TestDecodePod_AsKubernetesDoes(t *testing.T) {
 		if !got.ready.IsZero() {
 			ready++
 		}
+		if got.unready != 0 {
+			unready++
+		}
 		for _, c := range got.containers {
 			if !c.Started.IsZero() {
 				started++
@@ -116,8 +119,8 @@ func TestDecodePod_AsKubernetesDoes(t *testing.T) {
 			}
 		}
 	}
-	if min(ready, started, sidecars, waiting, unscheduled) < 10 {
-		t.Errorf("too little was tested: %d ready pods, %d started containers, %d sidecars, %d that wait, %d without a node", ready, started, sidecars, waiting, unscheduled)
+	if min(ready, unready, started, sidecars, waiting, unscheduled) < 10 {
+		t.Errorf("too little was tested: %d ready pods, %d that are not, %d started containers, %d sidecars, %d that wait, %d without a node", ready, unready, started, sidecars, waiting, unscheduled)
 	}
 }
 
@@ -232,6 +235,8 @@ func partsOf(p *corev1.Pod) *podParts {
 		switch c := &p.Status.Conditions[i]; {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
 			out.ready = c.LastTransitionTime.Time
+		case c.Type == corev1.PodReady && !c.LastTransitionTime.IsZero():
+			out.unready = c.LastTransitionTime.Unix()
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			out.unscheduled = c.Reason
 		}

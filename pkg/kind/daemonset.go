@@ -15,7 +15,7 @@ const DaemonSet dependency.WorkloadKind = "DaemonSet"
 var daemonSet = &Kind{
 	Name:     DaemonSet,
 	Resource: appsv1.SchemeGroupVersion.WithResource("daemonsets"),
-	Traits:   dependency.Traits{Rollable: true, PerNode: true},
+	Traits:   dependency.Traits{Rollable: true, AwaitsPods: true, PerNode: true},
 	New:      func() Object { return &appsv1.DaemonSet{} },
 	// The revision of a pod is the number of the template, which the DaemonSet has as well.
 	podRevision: templateGenerationLabel,

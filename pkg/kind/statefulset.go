@@ -17,7 +17,7 @@ const StatefulSet dependency.WorkloadKind = "StatefulSet"
 var statefulSet = &Kind{
 	Name:     StatefulSet,
 	Resource: appsv1.SchemeGroupVersion.WithResource("statefulsets"),
-	Traits:   dependency.Traits{Rollable: true},
+	Traits:   dependency.Traits{Rollable: true, AwaitsPods: true},
 	New:      func() Object { return &appsv1.StatefulSet{} },
 	From:     typed(readStatefulSet),
 	maxUnavailable: func(o Object) int32 {

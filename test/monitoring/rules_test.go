@@ -93,6 +93,11 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"3 workloads have been Blocked", "1 workloads have been Failed"},
 			quiets: []string{`configdep_workloads{state="Blocked"} 0` + all + "\n" + `configdep_workloads{state="InSync"} 7` + all},
 		},
+		"ConfigdepRolloutsIncomplete": {
+			bad:    `configdep_workloads{` + replica0 + `,state="RollingOut"} 2` + all + "\n" + `configdep_workloads{` + replica1 + `,state="RollingOut"} 1` + all,
+			says:   []string{"now 2."},
+			quiets: []string{`configdep_workloads{state="RollingOut"} 0` + all + "\n" + `configdep_workloads{state="Failed"} 1` + all},
+		},
 		"ConfigdepStalePods": {
 			// Prometheus and the server both set the label, which may be renamed. Replicas may know of different changes.
 			bad: `configdep_stale_seconds{` + replica0 + `,namespace="configdep-system",exported_namespace="shop"} 7200` + all + `

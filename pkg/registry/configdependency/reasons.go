@@ -21,7 +21,7 @@ var reasons = []string{
 	decide.ReasonNotStarted, decide.ReasonSuspended, decide.ReasonNextRunReadsContent, decide.ReasonTerminating, decide.ReasonPodsNotFound,
 	decide.ReasonNotOptedIn, decide.ReasonOptedInStale, decide.ReasonNotTriggering, decide.ReasonKindNotReloaded, decide.ReasonOwned, decide.ReasonHeld,
 	decide.ReasonSourceChanged, decide.ReasonMinInterval, decide.ReasonStrategyChanged, decide.ReasonObserved, decide.ReasonPausePeriod, decide.ReasonRunActive,
-	decide.ReasonControllerTold, decide.ReasonRestartFailed, decide.ReasonAgentsApplying, decide.ReasonAgentsSilent, decide.ReasonAgentFailed,
+	decide.ReasonControllerTold, decide.ReasonPodsNotReady, decide.ReasonRestartFailed, decide.ReasonAgentsApplying, decide.ReasonAgentsSilent, decide.ReasonAgentFailed,
 	decide.ReasonAgentIncomplete, decide.ReasonNotByAgents, decide.ReasonSourceMissing, decide.ReasonKeyMissing, decide.ReasonPaused,
 	decide.ReasonInvalidAnnotation, decide.ReasonTooManyPatterns, decide.ReasonStrategyNotAllowed, decide.ReasonTooManySources, decide.ReasonRefused,
 	decide.ReasonFieldsNotAllowed, decide.ReasonFieldConflict, decide.ReasonFieldsRefused, decide.ReasonFieldsDue,
