@@ -74,10 +74,10 @@ const (
 
 // These suit all: a volume tells of most changes, and a step that fails is tried until it succeeds.
 const (
-	poll     = 10 * time.Second
-	uptime   = time.Second
-	retryMin = time.Second
-	retryMax = time.Minute
+	poll         = 10 * time.Second
+	uptime       = time.Second
+	leastRetry   = time.Second
+	longestRetry = time.Minute
 )
 
 // New returns the defaults.
@@ -139,7 +139,7 @@ func flagError(flag string, err error) error { return fmt.Errorf("--%s: %w", fla
 // Config makes the configuration of an agent that runs a command, if there is one. The error names all flags that are wrong.
 func (o *Options) Config(command []string) (*agent.Config, error) {
 	c := &agent.Config{
-		Sources: o.Sources, Poll: poll, Settle: o.Settle, Rollback: o.RollbackAfter, RetryMin: retryMin, RetryMax: retryMax, Once: o.Once,
+		Sources: o.Sources, Poll: poll, Settle: o.Settle, Rollback: o.RollbackAfter, RetryMin: leastRetry, RetryMax: longestRetry, Once: o.Once,
 	}
 	var errs []error
 	fail := func(flag string, err error) {
@@ -268,7 +268,7 @@ func (o *Options) namespaces(sources []source.Spec, own string) error {
 func (o *Options) Reports() report.Options {
 	return report.Options{
 		Annotate: slices.Contains(o.Report, annotation), Events: slices.Contains(o.Report, events),
-		Least: time.Second, RetryMin: retryMin, RetryMax: retryMax,
+		Least: time.Second, RetryMin: leastRetry, RetryMax: longestRetry,
 	}
 }
 

@@ -353,6 +353,14 @@ func TestProbe_Credentials(t *testing.T) {
 	}
 }
 
+// Without a reload, the credentials are those of the probe.
+func TestProbe_Alone(t *testing.T) {
+	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-basic-auth=/login", "--probe-url=http://a/ready")
+	if err != nil || c.Probe.(*action.Within).Action.(*action.HTTP).BasicAuth != "/login" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // The output of commands may quote Secrets.
 func TestOutput(t *testing.T) {
 	t.Setenv("SET", "x")

@@ -246,17 +246,18 @@ func TestMinUptime(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                     "",
-		"--drain=http://a:1/x": "",
-		"--drain=sleep 5":      "",
-		"--file=":              "--file: it is required",
-		"--min-uptime=9s":      "--min-uptime: 9s must be 10s or more",
-		"--unready=-1s":        "--unready",
-		"--drain-timeout=0s":   "--drain-timeout",
-		"--drain=https://a":    "--drain",
-		"--drain=http://u:p@a": "without credentials",
-		"--drain=://a":         "--drain",
-		"--drain=[]":           "--drain",
+		"":                                 "",
+		"--drain=http://a:1/x":             "",
+		"--drain=curl -X POST https://a/x": "",
+		"--drain=sleep 5":                  "",
+		"--file=":                          "--file: it is required",
+		"--min-uptime=9s":                  "--min-uptime: 9s must be 10s or more",
+		"--unready=-1s":                    "--unready",
+		"--drain-timeout=0s":               "--drain-timeout",
+		"--drain=https://a":                "--drain",
+		"--drain=http://u:p@a":             "without credentials",
+		"--drain=://a":                     "--drain",
+		"--drain=[]":                       "--drain",
 	} {
 		o, f := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(f)

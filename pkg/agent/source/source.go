@@ -318,7 +318,7 @@ func (c *composition) make(s *Spec, key string, data []byte, from string) (out [
 }
 
 // dirOf returns the directory of the files of an object, "" if it is that of all.
-func (c *Composer) dirOf(s *Spec, o *Object) (string, error) {
+func (c *composition) dirOf(s *Spec, o *Object) (string, error) {
 	dir := strings.NewReplacer("{namespace}", o.Namespace, "{name}", o.Name).Replace(s.Dir)
 	if s.DirAnnotation == "" || o.Dir == "" {
 		return dir, nil
