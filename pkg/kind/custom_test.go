@@ -61,6 +61,16 @@ func TestDecode(t *testing.T) {
 			`{"spec":{"users":[{"secret":{"name":"a","namespace":"shop"}},{"secret":{"name":"b","namespace":"other"}},{"secret":{"name":"c","namespace":""}}]}}`,
 			[]string{"Secret/a Object .spec.users[*].secret.name value", "Secret/c Object .spec.users[*].secret.name value"},
 		},
+		"all in one text": {
+			`{"spec":{"bundles":["shop/a/x","other/b/y","shop/c/y","shop/c/z"],"users":[{"secret":{"name":"shop/d/of-the-text","namespace":"other","key":"k"}},{"secret":{"name":"other/e/k","namespace":"shop"}}],"db":{"secretRef":"shop/f/k"}}}`,
+			[]string{"ConfigMap/a Object .spec.bundles[*] x", "ConfigMap/c Object .spec.bundles[*] y", "ConfigMap/c Object .spec.bundles[*] z",
+				"Secret/d Object .spec.users[*].secret.name of-the-text", "Secret/f Object .spec.db.secretRef k"},
+		},
+		"names that no object can have": {
+			`{"spec":{"bundles":["A","a b","a_b","a/b","shop/a","10.0.0.0/8","shop//x","shop/a/","/a/x","shop/a/x/y","shop/a/x y","shop/A/x","${NAME}","{{name}}","-","` + strings.Repeat("x", 254) + `",
+				"` + strings.Repeat("x", 253) + `"],"db":{"secretRef":"My Secret"}},"metadata":{"annotations":{"goharbor.io/tls":""}}}`,
+			[]string{"ConfigMap/" + strings.Repeat("x", 253) + " Object .spec.bundles[*] *"},
+		},
 		"a list of names":              {`{"spec":{"bundles":["b","a",7,null,["c"],{"d":"e"},"a"]}}`, []string{"ConfigMap/a Object .spec.bundles[*] *", "ConfigMap/b Object .spec.bundles[*] *"}},
 		"an annotation":                {`{"metadata":{"annotations":{"goharbor.io/tls":"cert"}}}`, []string{"Secret/cert Object .metadata.annotations['goharbor.io/tls'] *"}},
 		"white space, escapes, text":   {" {\n\t\"spec\" : { \"d\\u0062\" : { \"secretRef\" : \"d\\u0062\" , \"x\" : \"}\\\\\\\"{\" } } } ", []string{"Secret/db Object .spec.db.secretRef password"}},

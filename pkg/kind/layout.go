@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -134,26 +136,29 @@ func (l *layout) lacksTemplate(o Object) bool {
 // each calls f for each source that an object names, until f returns false.
 func (s *source) each(c *custom, f func(dependency.Named) bool) bool {
 	return s.name.eachWithin([]any{c.values}, func(within []any, value any) bool {
-		name, _ := value.(string)
-		if name == "" || s.isElsewhere(c, within) {
+		text, _ := value.(string)
+		namespace, name, key := split(text)
+		if !s.namespace.IsZero() && namespace == "" {
+			namespace, _ = s.namespace.getWithin(within).(string)
+		}
+		if len(validation.IsDNS1123Subdomain(name)) != 0 || namespace != "" && namespace != c.Namespace {
 			return true
 		}
-		n := dependency.Named{Kind: s.kind, Name: name, Key: s.keyName, Optional: s.optional, Path: s.text}
-		if !s.key.IsZero() {
-			key, _ := s.key.getWithin(within).(string)
-			n.Key = cmp.Or(key, s.keyName)
+		if !s.key.IsZero() && key == "" {
+			key, _ = s.key.getWithin(within).(string)
 		}
-		return f(n)
+		return f(dependency.Named{Kind: s.kind, Name: name, Key: cmp.Or(key, s.keyName), Optional: s.optional, Path: s.text})
 	})
 }
 
-// isElsewhere reports whether a source is in another namespace.
-func (s *source) isElsewhere(c *custom, within []any) bool {
-	if s.namespace.IsZero() {
-		return false
+// split returns the parts of NAMESPACE/NAME/KEY. Any other text is a name alone, which no object can have if it has a slash: of two parts,
+// it is not known what they are.
+func split(text string) (namespace, name, key string) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[0] == "" || len(validation.IsConfigMapKey(parts[2])) != 0 {
+		return "", text, ""
 	}
-	namespace, _ := s.namespace.getWithin(within).(string)
-	return namespace != "" && namespace != c.Namespace
+	return parts[0], parts[1], parts[2]
 }
 
 // revisionOf returns the label of the pods that have the current template; empty: it is not known.
