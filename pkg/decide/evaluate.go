@@ -25,6 +25,8 @@ type Source struct {
 	DeclaredBy string
 	// unseen: a change would, if it was seen.
 	unseen bool
+	// Awaited: it is Missing, but the driver of a SecretProviderClass that the pods mount may create it once one of them does.
+	Awaited bool
 	// tracked: the record has an entry for it; nil: it does not count.
 	tracked *tracked
 }
@@ -111,6 +113,7 @@ func (e *Evaluation) evaluateSources() {
 // evaluate evaluates one source, by what the patterns of the policy say about it, and appends its content to that of others that count.
 func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content []byte) []byte {
 	s.Resolution = e.graph.Resolve(e.Workload.Namespace, s.Reference)
+	s.Awaited = s.Missing && s.Kind == dependency.Secret && s.Source == nil && e.Workload.MountsClass() && !slices.ContainsFunc(s.Uses, isCredential)
 	source := s.Source
 	var counts dependency.Reference
 	counts, s.Triggers, s.Reason = e.Policy.Counts(n, s.Reference, source, source == nil && e.remembers(s.Reference))
@@ -128,7 +131,7 @@ func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content 
 		content = dependency.AppendContent(content, &counts, source)
 		e.tracked = append(e.tracked, tracked{
 			of: e, id: idOf(s.Kind, s.Name), counted: counts, source: source, content: content[begin:len(content):len(content)],
-			matched: onlyAnnotated(s.Reference) && n.OnlyGlobs(),
+			matched: onlyAnnotated(s.Reference) && n.OnlyGlobs(), awaited: s.Awaited,
 		})
 		s.tracked = &e.tracked[len(e.tracked)-1]
 		if source != nil && source.Immutable {
@@ -140,6 +143,9 @@ func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content 
 	}
 	return content
 }
+
+// isCredential reports whether a CSI driver needs a Secret to mount a volume, so that it cannot create it by that.
+func isCredential(u dependency.Use) bool { return u.Type == dependency.CSI && !u.Optional }
 
 // remembers reports whether the record contains a source that is absent, so that its deletion may be a change in mode Matched: it has no annotations
 // any longer.
@@ -155,7 +161,7 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	more := 0
 	for i := range e.Sources {
 		s := &e.Sources[i]
-		if !s.Missing {
+		if !s.Missing || s.Awaited {
 			continue
 		}
 		absent = absent || len(s.MissingKeys) == 0
@@ -181,7 +187,7 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 // Consequence says what cannot be done because of what is Missing, as a clause.
 func (e *Evaluation) Consequence() string {
 	for i := range e.Sources {
-		if s := &e.Sources[i]; s.Missing && slices.ContainsFunc(s.Uses, func(u dependency.Use) bool { return u.Type != dependency.Field }) {
+		if s := &e.Sources[i]; s.Missing && !s.Awaited && slices.ContainsFunc(s.Uses, func(u dependency.Use) bool { return u.Type != dependency.Field }) {
 			return "new pods cannot start"
 		}
 	}

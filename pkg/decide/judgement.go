@@ -379,7 +379,7 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 	if entry == nil {
 		return p.IgnoreCreated && t.matched
 	}
-	return p.IgnoreDeleted && t.gone() || p.IgnoreCreated && t.source != nil && entry.Content == t.absent()
+	return (p.IgnoreDeleted || t.awaited) && t.gone() || p.IgnoreCreated && t.source != nil && entry.Content == t.absent()
 }
 
 // Next returns the record that should be on the workload if nothing is to be restarted, and whether it is another one than there is.
@@ -397,6 +397,9 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 		known = known && e.Comparable()
 		proven := allSeen && !j.unread[t.id]
 		switch {
+		case t.awaited && !known:
+			continue
+		case t.awaited: // what comes is compared with it
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted: // it is remembered until pods have read its absence
 			if !known || proven {
 				changed = changed || known
@@ -448,8 +451,9 @@ func (e *Evaluation) Present() record.Record {
 	for i := range e.tracked {
 		t := &e.tracked[i]
 		switch entry, known := e.Record.Sources[t.id]; {
+		case t.awaited && !(known && e.Comparable()):
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted:
-		case known && t.gone() && e.Policy.IgnoreDeleted && e.Comparable():
+		case known && t.gone() && (e.Policy.IgnoreDeleted || t.awaited) && e.Comparable():
 			r.Sources[t.id] = entry // what comes back is compared with it
 		default:
 			r.Sources[t.id] = record.Entry{Content: t.Content()}

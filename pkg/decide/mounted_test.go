@@ -6,8 +6,11 @@ package decide_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -217,4 +220,80 @@ func TestEvaluate_ClassesThatAreNotMounted(t *testing.T) {
 		t.Errorf("decision = %+v", d)
 	}
 	v.wantRestarts("later", 0)
+}
+
+// The driver makes a Secret of a class once a pod mounts it, and deletes it with the last one. New pods can start without it.
+func TestDecide_SecretsThatADriverMakes(t *testing.T) {
+	made := func(value string) func(*world) {
+		return func(x *world) { x.set(secret("made", "key", value)) }
+	}
+	gone := func(x *world) { x.remove(dependency.Secret, "made") }
+	change := func(x *world) { x.set(secret("db", "key", "2")) }
+	up := func(x *world) {
+		made("1")(x)
+		x.tick(2 * time.Second)
+		x.scale(1)
+	}
+	for name, tt := range map[string]struct {
+		do   []func(*world)
+		want []string
+	}{
+		"the first pod makes it":                   {[]func(*world){up}, nil},
+		"the first pod makes it, and it changes":   {[]func(*world){up, made("2")}, []string{"Secret/made"}},
+		"other content changes while it is absent": {[]func(*world){up, gone, change}, []string{"Secret/db"}},
+		"it goes while pods run":                   {[]func(*world){up, gone}, nil},
+		"it comes back as it was":                  {[]func(*world){up, gone, made("1")}, nil},
+		"it comes back with other content":         {[]func(*world){up, gone, made("2")}, []string{"Secret/made"}},
+		"it does while no process runs": {
+			[]func(*world){up, gone, func(x *world) { x.away(func() { made("2")(x) }) }}, []string{"Secret/made"},
+		},
+		"all pods go, and others make it again": {[]func(*world){up, func(x *world) { x.scale(0) }, gone, func(x *world) { made("2")(x); x.tick(2 * time.Second); x.scale(1) }}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "key"), env(dependency.Secret, "made", "key"), mountedClass("keys")), secret("db", "key", "1"))
+			x.scale(0)
+			x.restart()
+			var got []string
+			for _, f := range tt.do {
+				got = append(got, x.restarts()...)
+				if d := x.decide(); d.State == decide.Blocked || d.State == decide.Failed {
+					t.Errorf("decision = %+v", d)
+				}
+				f(x)
+				x.tick(time.Hour)
+			}
+			if got = append(got, x.restarts()...); !slices.Equal(got, tt.want) {
+				t.Errorf("restarts = %q, want %q", got, tt.want)
+			}
+			x.restart()
+			if got := x.restarts(); len(got) > 0 {
+				t.Errorf("another process restarts for %q", got)
+			}
+		})
+	}
+}
+
+// Only a Secret as a whole, of a workload whose pods mount a class, can come in that way.
+func TestDecide_SecretsThatNoDriverMakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod     corev1.PodSpec
+		blocked bool
+	}{
+		"a class":                     {podOf(env(dependency.Secret, "x", "key"), mountedClass("keys")), false},
+		"as files":                    {podOf(mountedClass("keys"), volume(dependency.Secret, "x", "")), false},
+		"no class":                    {podOf(env(dependency.Secret, "x", "key")), true},
+		"a class that is not mounted": {podOf(env(dependency.Secret, "x", "key"), csi("", "keys")), true},
+		"a ConfigMap":                 {podOf(env(dependency.ConfigMap, "x", "key"), mountedClass("keys")), true},
+		"a key":                       {podOf(env(dependency.Secret, "db", "other"), mountedClass("keys")), true},
+		"what the driver needs to mount": {podOf(env(dependency.Secret, "x", "key"), mountedClass("keys"), func(p *corev1.PodSpec) {
+			p.Volumes[0].CSI.NodePublishSecretRef = &corev1.LocalObjectReference{Name: "x"}
+		}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, tt.pod, secret("db", "key", "1"))
+			if d := x.decide(); (d.State == decide.Blocked) != tt.blocked || (d.Message != "" && strings.Contains(d.Message, "cannot start")) != tt.blocked {
+				t.Errorf("decision = %+v, want it to be blocked: %t", d, tt.blocked)
+			}
+		})
+	}
 }

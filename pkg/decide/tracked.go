@@ -25,6 +25,8 @@ type tracked struct {
 	content []byte             // what stands for what is read of it
 	// matched: only a glob names the source.
 	matched bool
+	// awaited is Source.Awaited.
+	awaited bool
 
 	entry string // a cache; empty: it is not computed yet
 }

@@ -3,7 +3,16 @@
 
 package dependency
 
-import "time"
+import (
+	"slices"
+	"time"
+)
+
+// MountsClass reports whether the pods of a workload mount a SecretProviderClass. With secretObjects, its driver makes Secrets of it, but only once a pod
+// mounts it, and deletes them with the last one. What a class says is not read.
+func (w *Workload) MountsClass() bool {
+	return slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == SecretProviderClass && !r.Optional() })
+}
 
 // Mounted is what is known about the files that a pod has mounted of a SecretProviderClass.
 type Mounted struct {

@@ -4,6 +4,7 @@
 package configdependency
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -80,6 +81,9 @@ func sourcesResolved(e *decide.Evaluation, since metav1.Time) metav1.Condition {
 	if len(missing) == 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllPresent
 		c.Message = "Everything that pods need to start is present."
+		if i := slices.IndexFunc(e.Sources, func(s decide.Source) bool { return s.Awaited }); i >= 0 {
+			c.Message = fmt.Sprintf("Secret %s is absent. The driver of a SecretProviderClass may create it once a pod mounts that.", e.Sources[i].Name)
+		}
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonKeyMissing

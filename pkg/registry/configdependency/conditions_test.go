@@ -269,6 +269,27 @@ func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
 	}
 }
 
+// A Secret that the driver of a mounted SecretProviderClass may make is shown as absent, and keeps no pod from starting.
+func TestSourcesResolved_SecretThatADriverMakes(t *testing.T) {
+	for class, want := range map[string]string{
+		"keys": "True AllPresent: Secret db is absent. The driver of a SecretProviderClass may create it once a pod mounts that.",
+		"":     "False SourceMissing: Secret db is missing; Secret share-key is missing: new pods cannot start.",
+	} {
+		d := web(func(o *appsv1.Deployment) {
+			pod := &o.Spec.Template.Spec
+			pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+				Driver: "secrets-store.csi.k8s.io", VolumeAttributes: map[string]string{"secretProviderClass": class},
+			}}})
+			pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "store", MountPath: "/store"})
+		})
+		for _, c := range newCluster(t, d).render(d, 1).Status.Conditions {
+			if got := string(c.Status) + " " + c.Reason + ": " + c.Message; c.Type == v1alpha1.ConditionSourcesResolved && got != want {
+				t.Errorf("class %q: %s\nwant %s", class, got, want)
+			}
+		}
+	}
+}
+
 // A refusal is known to no object, so views of what is due look again for it.
 func TestRefusedRestart(t *testing.T) {
 	c := withWebInSync(t)
