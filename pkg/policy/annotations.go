@@ -130,7 +130,7 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		l, err := parse()
 		return l.patterns, err
 	}
-	l, err := remembered(value, parse)
+	l, err := remembered(listKey{text: value}, parse)
 	return l.patterns, err
 }
 
@@ -141,19 +141,25 @@ type list struct {
 	impossible string
 }
 
-// remembered returns what parse returned for a text before, if it is one of the last.
-func remembered(text string, parse func() (list, error)) (list, error) {
+// listKey identifies a list: the same text is another list as one of regular expressions for names of a kind.
+type listKey struct {
+	regexps dependency.SourceKind // empty: the parts name their kinds
+	text    string
+}
+
+// remembered returns what parse returned for a list before, if it is one of the last.
+func remembered(key listKey, parse func() (list, error)) (list, error) {
 	type result struct {
 		list
 		err error
 	}
-	if known, found := parsed.Get(text); found {
+	if known, found := parsed.Get(key); found {
 		r := known.(result)
 		return r.list, r.err
 	}
 	var r result
 	r.list, r.err = parse()
-	parsed.Add(text, r)
+	parsed.Add(key, r)
 	return r.list, r.err
 }
 

@@ -208,6 +208,23 @@ func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	}
 }
 
+// Lists that take long are remembered, for all namespaces. One of Reloader is never taken for one of configdep with the same text, whichever comes first.
+func TestNewPolicy_ListsAreNotMistakenForOthers(t *testing.T) {
+	for first := range 2 {
+		var names strings.Builder
+		for i := range 20 {
+			fmt.Fprintf(&names, ",secret/app-%d-%02d", first, i)
+		}
+		own := policy.Annotated{Workload: map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "ConfigMap/web" + names.String()}}
+		reloader := policy.Annotated{Workload: map[string]string{"configmap.reloader.stakater.com/reload": "web" + names.String()}}
+		all := []policy.Annotated{own, reloader}
+		policy.NewPolicy(all[first], policy.Defaults{Mode: policy.Off})
+		if p := policy.NewPolicy(all[1-first], policy.Defaults{Mode: policy.Off}); first == 1 && len(p.Sources) != 21 || first == 0 && slices.Contains(p.Sources, dependency.Pattern{Kind: dependency.Secret, Name: "app-0-00"}) {
+			t.Errorf("after the other one: %d sources, problems %q", len(p.Sources), p.Problems)
+		}
+	}
+}
+
 func TestParseMode_IsStrict(t *testing.T) {
 	for value, want := range map[string]policy.Mode{"off": policy.Off, "auto": policy.Auto, "matched": policy.Matched, "listed": policy.Listed} {
 		if got, err := policy.ParseMode(value); got != want || err != nil {

@@ -54,7 +54,7 @@ var notInName = regexp.MustCompile(`[^a-z0-9.-]`)
 // regexpsOfKind parses a comma-separated list of regular expressions, each of which must match a whole name. One that begins with what no name begins with
 // matches none.
 func regexpsOfKind(kind dependency.SourceKind, value string) (list, error) {
-	return remembered(string(kind)+"/"+value, func() (list, error) {
+	return remembered(listKey{kind, value}, func() (list, error) {
 		return listOf(value, func(part string) (dependency.Pattern, error) {
 			if plainName.MatchString(part) {
 				return named(kind, part), nil
