@@ -145,8 +145,11 @@ func (e *Evaluation) askAgents(d *Decision) {
 	unseen := total - a.pods
 	some := record.PodsHave(a.applied, total, "applied the current content") + "."
 	switch {
-	case total == 0:
+	case total == 0 && e.Workload.Replicas == 0:
 		return
+	case total == 0:
+		d.State, d.Reason = Pending, ReasonAgentsSilent
+		d.Message = fmt.Sprintf("No pod has the label %s=%s: of pods without it, nothing is known.", status.Label, status.LabelValue)
 	case len(a.failed) > 0:
 		d.State, d.Reason, d.Stale = Failed, ReasonAgentFailed, true
 		d.Message = fmt.Sprintf("%s cannot apply the current content: %s. %s", pods(a.failed), a.failedMessage, some)

@@ -288,7 +288,7 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case w.Paused:
 		d.State, d.Reason = Blocked, ReasonPaused
 		d.Message = what + ". The restart is on hold until the Deployment is resumed."
-	case e.Policy.Strategy == record.Agent:
+	case e.Policy.Strategy == record.Agent && !d.FieldsOnly(): // fields are set without a restart
 		d.State, d.Reason = Blocked, ReasonNotByAgents
 		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
 	case now.Before(settled):

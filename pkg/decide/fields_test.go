@@ -38,6 +38,7 @@ type harbor struct {
 	traits   dependency.Traits
 	defaults policy.Defaults
 	owned    bool
+	replicas int32
 }
 
 func newHarbor(t *testing.T) *harbor {
@@ -46,7 +47,7 @@ func newHarbor(t *testing.T) *harbor {
 		t: t, digester: dependency.NewDigester(make([]byte, 32)), content: "AKIA", allowed: "harbor/registry#*",
 		marks:    annotations{policy.FieldsAnnotation: accessKey},
 		traits:   dependency.Traits{Rollable: true, Custom: true, UnknownPods: true, Fields: true, Restart: &dependency.Restart{}},
-		defaults: policy.Defaults{Mode: policy.Off},
+		defaults: policy.Defaults{Mode: policy.Off}, replicas: 1,
 	}
 }
 
@@ -65,7 +66,7 @@ func (h *harbor) evaluate() *decide.Evaluation {
 	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
 		Kind: "Harbor", Template: &corev1.PodTemplateSpec{}, Traits: h.traits,
 		Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "registry", UID: "w", ResourceVersion: "7", Annotations: h.marks},
-		Status: dependency.Status{Replicas: 1, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
+		Status: dependency.Status{Replicas: h.replicas, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
 		Fields: dependency.Fields{States: h.states, Owned: h.owned},
 	})
 	p := policy.Note(w, nil, h.defaults)
@@ -158,6 +159,24 @@ func TestFields_AreSetOnceAndWhenContentChanges(t *testing.T) {
 	h.want(decide.InSync, decide.ReasonContentApplied, decide.None)
 	h.marks[policy.FieldsAnnotation] = accessKey + "\nspec.s3.other = secret/bucket#key"
 	h.want(decide.Pending, decide.ReasonFieldsDue, decide.ApplyFields) // the annotation is another one
+}
+
+// With the strategy agent, a key that only a field gets its value from is set as with any other: no container reads it. Of pods without an agent,
+// nothing is known.
+func TestFields_WithTheStrategyAgent(t *testing.T) {
+	h := newHarbor(t)
+	h.traits.UnknownPods, h.marks[policy.StrategyAnnotation] = false, "agent"
+	h.apply("AKIA")
+	if d := h.want(decide.Pending, decide.ReasonAgentsSilent, decide.None); d.Message != "No pod has the label configdep.io/agent=true: of pods without it, nothing is known." {
+		t.Errorf("message = %s", d.Message)
+	}
+	h.content = "AKIB"
+	if d := h.want(decide.Pending, decide.ReasonSourceChanged, decide.RollOut); !d.FieldsOnly() {
+		t.Errorf("decision = %+v", d)
+	}
+	h.replicas = 0
+	h.apply("AKIB")
+	h.want(decide.InSync, decide.ReasonNoPods, decide.WriteRecord)
 }
 
 // New content is set when a restart would come: once it has settled, and not sooner than the minimum interval allows.
