@@ -293,12 +293,14 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
 	case now.Before(settled):
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
-		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v.", what, settle)
+		at := settled.UTC().Format(time.RFC3339)
+		d.Message = fmt.Sprintf("%s. A restart is due at %s, unless the content changes again: the settle time is %v.", what, at, settle)
 		if settle > e.Policy.Settle && allDoubts(changes) {
-			d.Message = fmt.Sprintf("%s at about the time when pods started. A restart is due once the content has not changed for %v, so that the new pods clearly start after it.", what, settle)
+			d.Message = fmt.Sprintf("%s at about the time when pods started. A restart is due at %s, unless the content changes again: the settle time is %v, so that the new pods clearly start after the change.", what, at, settle)
 		}
-		if release {
-			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v.", what, settle)
+		if release != "" {
+			d.Message = fmt.Sprintf("%s. The client %s, which also writes the pod template, has changed other objects in the namespace, so a release may be under way. A restart is due at %s, unless it changes more: the settle time is then %v.",
+				what, dependency.Line(string(release)), at, settle)
 		}
 	case now.Before(at):
 		d.State, d.Reason, d.RecheckAt = Pending, ReasonMinInterval, at

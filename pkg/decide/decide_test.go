@@ -119,7 +119,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 
 		"content has just changed": {
-			change, due(decide.Decision{State: decide.Settling, RecheckAt: at(time.Second), Message: "A restart is due once the content has not changed for 1s."}),
+			change, due(decide.Decision{State: decide.Settling, RecheckAt: at(time.Second), Message: "A restart is due at 2026-03-01T12:01:01Z, unless the content changes again: the settle time is 1s."}),
 		},
 		"content has just changed, settle 0": {
 			both(annotate(policy.SettleAnnotation, "0"), change), due(decide.Decision{State: decide.Pending, Action: decide.RollOut, DueAt: at(0), Message: "A restart is due."}),
@@ -128,7 +128,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		"two sources have changed, the later one just now": {
 			both(func(x *world) { x.tick(-3 * time.Second) }, change, func(x *world) { x.tick(3 * time.Second); x.set(configMap("settings", "a", "2")) }),
 			decide.Decision{State: decide.Settling, Reason: "SourceChanged", Trigger: "ConfigMap/settings", RecheckAt: at(time.Second), Stale: true,
-				Message: "ConfigMap/settings and Secret/db have changed. A restart is due once the content has not changed for 1s."},
+				Message: "ConfigMap/settings and Secret/db have changed. A restart is due at 2026-03-01T12:01:01Z, unless the content changes again: the settle time is 1s."},
 		},
 		"restarted a moment ago": {
 			both(earlier, restarted(3*time.Second, 1)), due(decide.Decision{
@@ -151,7 +151,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		"paused":                   {both(earlier, paused), due(decide.Decision{State: decide.Blocked, Reason: "Paused", Message: "The restart is on hold until the Deployment is resumed."})},
 		"paused, without a change": {paused, inSync},
 		"changed while no process watched": {
-			func(x *world) { x.away(func() { change(x) }) }, due(decide.Decision{State: decide.Settling, RecheckAt: at(time.Second), Message: "A restart is due once the content has not changed for 1s."}),
+			func(x *world) { x.away(func() { change(x) }) }, due(decide.Decision{State: decide.Settling, RecheckAt: at(time.Second), Message: "A restart is due at 2026-03-01T12:01:01Z, unless the content changes again: the settle time is 1s."}),
 		},
 
 		"rolling out, not observed by its controller": {

@@ -8,40 +8,60 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// If the client that writes the pod template changes content, it must stay unchanged for longer,
-// because a change of the template may follow.
+// If a client that writes the pod template changes more than one object, the content must stay unchanged for longer, because a change of the template
+// may follow. A single write is none of a release.
 func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 	const release = 30 * time.Second
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	other := func(x *world) { x.Manager = "external-secrets" }
+	another := func(x *world) { x.set(configMap("another", "a", x.now.String())) }
+	after := func(wait time.Duration) func(*world) { return func(x *world) { x.tick(wait) } }
+	as := func(manager string, f func(*world)) func(*world) {
+		return func(x *world) {
+			before := x.Manager
+			x.Manager = manager
+			f(x)
+			x.Manager = before
+		}
+	}
 	tests := map[string]struct {
 		release time.Duration
 		change  func(*world)
 		want    time.Duration
 	}{
-		"by the client that writes the template":   {release, change, release},
-		"by another client":                        {release, both(other, change), time.Second},
-		"no release settle time":                   {0, change, time.Second},
-		"a release settle time that is not longer": {time.Second, change, time.Second},
+		"a single write":                            {release, change, time.Second},
+		"two writes of one source":                  {release, both(password("3"), after(time.Second/2), change), time.Second},
+		"it has changed another source":             {release, both(another, change), release},
+		"it has changed it a settle time ago":       {release, both(another, after(release), change), release},
+		"it has changed it long ago":                {release, both(another, after(release+time.Second), change), time.Second},
+		"it changes it afterwards":                  {release, both(change, after(time.Second/2), another), release},
+		"it changes it, and then the same":          {release, both(another, after(20*time.Second), password("3"), after(15*time.Second), change), release},
+		"it has changed another template":           {release, both(func(x *world) { x.Set(ingesttest.StatefulSet("sts", podOf(env(dependency.Secret, "other", "a")))) }, change), release},
+		"another client has changed another source": {release, both(as("external-secrets", another), change), time.Second},
+		"it has changed nothing of another source":  {release, both(another, after(time.Hour), func(x *world) { label(x, "another") }, change), time.Second},
+		"a release by another client":               {release, both(other, another, change), time.Second},
+		"by another client":                         {release, both(other, change), time.Second},
+		"no release settle time":                    {0, both(another, change), time.Second},
+		"a release settle time that is not longer":  {time.Second, both(another, change), time.Second},
 		"a release settle time that is not longer, and the client continues to write": {
-			time.Second, both(func(x *world) {
-				x.set(configMap("another", "a", "1"))
-			}, change, func(x *world) {
+			time.Second, both(another, change, func(x *world) {
 				x.tick(time.Second / 2)
 				x.set(configMap("another", "a", "2"))
 			}), time.Second / 2,
 		},
-		"the annotation sets the settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "2s") }, change), 2 * time.Second},
+		"the annotation sets the settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "2s") }, another, change), 2 * time.Second},
 		"the annotation of the namespace sets the settle time": {
 			release,
-			both(func(x *world) { x.namespaceAnnotations(map[string]string{policy.SettleAnnotation: "2s"}) }, change), 2 * time.Second,
+			both(func(x *world) { x.namespaceAnnotations(map[string]string{policy.SettleAnnotation: "2s"}) }, another, change), 2 * time.Second,
 		},
-		"the annotation sets no settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, change), 0},
+		"the annotation sets no settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, another, change), 0},
 		"one of two sources is of the release": {
-			release, both(change, func(x *world) { other(x); x.set(configMap("settings", "a", "2")) }), release,
+			release, both(another, change, func(x *world) { other(x); x.set(configMap("settings", "a", "2")) }), release,
 		},
 	}
 	for name, tt := range tests {
@@ -52,6 +72,8 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 			x.tick(time.Minute)
 			x.rollOut()
 			x.adopt()
+			x.set(configMap("another", "a", "1"))
+			x.Set(ingesttest.StatefulSet("sts", podOf()))
 			x.tick(time.Hour)
 			tt.change(x)
 			d := x.decide()
@@ -70,10 +92,14 @@ func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 	x.tick(time.Minute)
 	x.rollOut()
 	x.adopt()
+	x.set(configMap("another", "a", "1"))
 	x.tick(time.Hour)
+	x.set(configMap("another", "a", "2"))
 	x.set(secret("db", "password", "2"))
-	if d := x.act(); d.State != decide.Settling {
-		t.Fatalf("the content has changed: decision = %+v, want state Settling", d)
+	d := x.act()
+	if want := `Secret/db has changed. The client owner, which also writes the pod template, has changed other objects in the namespace, so a release may be under way. ` +
+		`A restart is due at 2026-03-01T13:02:30Z, unless it changes more: the settle time is then 30s.`; d.State != decide.Settling || d.Message != want {
+		t.Fatalf("the content has changed: state %s, message %q, want Settling and %q", d.State, d.Message, want)
 	}
 	x.tick(25 * time.Second)
 	x.image("app:3")
@@ -96,7 +122,9 @@ func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 		x.rollOut()
 		x.adopt()
 		x.set(configMap("another", "a", "1"))
+		x.set(configMap("third", "a", "1"))
 		x.tick(time.Hour)
+		x.set(configMap("third", "a", "2"))
 		x.set(secret("db", "password", "2"))
 		return x
 	}
@@ -142,13 +170,15 @@ func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 	})
 	t.Run("metadata", func(t *testing.T) {
 		x := begin(t)
-		label := func(int) {
-			o := configMap("another", "a", "1")
-			o.SetLabels(map[string]string{"at": x.now.String()})
-			x.set(o)
-		}
-		if got := rolledOut(t, x, 20*time.Second, 2, label); got != 30*time.Second {
+		if got := rolledOut(t, x, 20*time.Second, 2, func(int) { label(x, "another") }); got != 30*time.Second {
 			t.Errorf("restarted after %v", got)
 		}
 	})
+}
+
+// label changes the metadata of a ConfigMap.
+func label(x *world, name string) {
+	o := x.Stored(configMap(name)).DeepCopyObject().(ingesttest.Object)
+	o.SetLabels(map[string]string{"at": x.now.String()})
+	x.set(o)
 }

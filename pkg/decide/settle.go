@@ -28,9 +28,12 @@ func allDoubts(changes []*due) bool {
 	return !slices.ContainsFunc(changes, func(c *due) bool { return !c.doubt })
 }
 
-// settles returns when changed content counts as settled, and the settle time that applies; release reports whether this is the settle time for content
-// that may belong to a release.
-func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration, release bool) {
+// settles returns when changed content counts as settled, and the settle time that applies; release is the client that is in the middle of a release, if
+// that is why.
+//
+// A client that writes the pod template, too, is in the middle of a release if it writes other content, or templates, in the namespace shortly before or
+// after. A user who changes one object with the same client does not wait for a release.
+func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration, release dependency.FieldManager) {
 	settle, limit := e.Policy.Settle, settleLimit
 	if allDoubts(changes) {
 		settle = max(settle, doubtSettle)
@@ -66,8 +69,10 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		case c.gone(): // a release that replaces it may be about to create it again
 			settle, limit = max(settle, e.Policy.ReleaseSettle), releaseLimit
 		case s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy):
-			settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
-			last = later(last, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
+			if other := e.graph.LastWriteBy(s.ChangedBy, s.SourceKey); !other.Before(begun.Add(-e.Policy.ReleaseSettle)) {
+				settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, s.ChangedBy
+				last = later(last, other)
+			}
 		}
 	}
 	if last.IsZero() || long {

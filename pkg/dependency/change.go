@@ -5,6 +5,7 @@ package dependency
 
 import (
 	"cmp"
+	"hash/maphash"
 	"maps"
 )
 
@@ -23,7 +24,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	}
 	g.relate(before.workload, w)
 	g.workloads.set(&w.WorkloadKey, w)
-	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
+	g.noteWrite(w.Namespace, w.templateBy, maphash.Comparable(seed, w.WorkloadKey), w.TemplateSeen)
 	g.replaceUse(before, now)
 }
 
@@ -73,7 +74,7 @@ func (g *Graph) SetSource(s *Source) {
 	g.sources.set(&s.SourceKey, s)
 	g.aggregateChanged(before, s)
 	g.unbury(s.SourceKey)
-	g.noteWrite(s.Namespace, s.ChangedBy, s.before)
+	g.noteWrite(s.Namespace, s.ChangedBy, maphash.Comparable(seed, s.SourceKey), s.before)
 }
 
 // DeleteSource removes a source, if it exists, and remembers its periods for workloads that use it.

@@ -4,8 +4,10 @@
 package dependency
 
 import (
+	"hash/maphash"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The field manager that wrote the content is stored as a number that stands for its name.
+// The field manager that wrote the content, and those of the template, are known.
 func TestWhoChangedContentAndTemplate(t *testing.T) {
 	entry := func(minute int, manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Time: new(at(minute)), FieldsV1: metav1.NewFieldsV1(fields)}
@@ -30,21 +32,24 @@ func TestWhoChangedContentAndTemplate(t *testing.T) {
 		return readDaemonSet(o).TemplateBy
 	}
 	helm, flux := by(entry(0, "helm", data)), by(entry(5, "flux", data))
-	if helm == 0 || flux == 0 || helm == flux {
-		t.Fatalf("helm %d, flux %d", helm, flux)
+	if helm != "helm" || flux != "flux" {
+		t.Fatalf("helm %q, flux %q", helm, flux)
 	}
-	if got := by(); got != 0 {
-		t.Errorf("without managed fields: manager %d, want 0", got)
+	if got := by(); got != "" {
+		t.Errorf("without managed fields: manager %q, want none", got)
+	}
+	if got := by(entry(0, strings.Repeat("x", 1000), data)); len(got) != maxManager {
+		t.Errorf("%d bytes of a name are kept, want %d", len(got), maxManager)
 	}
 	if got := by(entry(5, "flux", data), entry(7, "helm", data), entry(6, "flux", data), entry(8, "flux", template)); got != helm {
-		t.Errorf("latest of several: manager %d, want %d", got, helm)
+		t.Errorf("latest of several: manager %q, want %q", got, helm)
 	}
 	if got := by(entry(7, "helm", data), entry(7, "flux", data)); got != flux {
-		t.Errorf("last of two in one second: manager %d, want %d", got, flux)
+		t.Errorf("last of two in one second: manager %q, want %q", got, flux)
 	}
 	got := templateBy(entry(5, "flux", template), entry(6, "kubectl", `{"f:spec":{"f:replicas":{}}}`), entry(7, "helm", template), entry(8, "flux", template))
 	if !slices.Equal(got, []FieldManager{flux, helm}) {
-		t.Errorf("managers of the template = %d, want %d", got, []FieldManager{flux, helm})
+		t.Errorf("managers of the template = %q, want %q", got, []FieldManager{flux, helm})
 	}
 	var many []metav1.ManagedFieldsEntry
 	for i := range 1000 {
@@ -86,7 +91,7 @@ func TestLastWriteBy(t *testing.T) {
 	helm := configMap(namespace, "helm", "1", time.Time{})
 	expect := func(what string, namespace string, want time.Time) {
 		t.Helper()
-		if got := g.LastWriteBy(namespace, helm); !got.Equal(want) {
+		if got := g.LastWriteBy(helm, SourceKey{Secret, namespace, "settings"}); !got.Equal(want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
@@ -109,7 +114,7 @@ func TestLastWriteBy(t *testing.T) {
 	configMap(namespace, "helm", "3", start.Add(7*time.Second))
 	expect("unchanged content after a change by another manager", namespace, start.Add(6*time.Second))
 	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, namespace, "unmanaged"}, before: start})
-	if at := g.LastWriteBy(namespace, 0); !at.IsZero() {
+	if at := g.LastWriteBy("", SourceKey{Secret, namespace, "settings"}); !at.IsZero() {
 		t.Errorf("last write of an unknown manager = %v, want none", at)
 	}
 	for i := range maxWriterNamespaces + 1 {
@@ -120,24 +125,60 @@ func TestLastWriteBy(t *testing.T) {
 	}
 }
 
+// What a client writes of an object is told apart from what it writes of others.
+func TestLastWriteBy_OfAnotherObject(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	type seen struct {
+		name string
+		at   int
+	}
+	for name, tt := range map[string]struct {
+		writes []seen
+		of     string
+		want   time.Time
+	}{
+		"nothing":                        {nil, "a", time.Time{}},
+		"that object alone":              {[]seen{{"a", 1}, {"a", 2}}, "a", time.Time{}},
+		"another one":                    {[]seen{{"b", 1}, {"a", 2}}, "a", at(1)},
+		"another one, later":             {[]seen{{"a", 1}, {"b", 2}}, "a", at(2)},
+		"another one, at once":           {[]seen{{"a", 1}, {"b", 1}}, "a", at(1)},
+		"it was written again":           {[]seen{{"a", 1}, {"b", 2}, {"a", 3}, {"a", 4}}, "a", at(2)},
+		"the other one was, too":         {[]seen{{"a", 1}, {"b", 2}, {"a", 3}, {"b", 4}}, "a", at(4)},
+		"the last of others":             {[]seen{{"c", 1}, {"a", 2}, {"b", 3}}, "a", at(3)},
+		"the last of others, before":     {[]seen{{"c", 1}, {"b", 2}, {"a", 3}}, "a", at(2)},
+		"a write is told again":          {[]seen{{"b", 1}, {"a", 2}, {"b", 1}, {"a", 2}}, "a", at(1)},
+		"an earlier write is told again": {[]seen{{"c", 1}, {"b", 2}, {"a", 3}, {"c", 1}}, "a", at(2)},
+		"none of two":                    {[]seen{{"a", 1}, {"b", 2}}, "c", at(2)},
+	} {
+		g := NewGraph()
+		for _, w := range tt.writes {
+			g.noteWrite("shop", "helm", maphash.Comparable(seed, SourceKey{ConfigMap, "shop", w.name}), at(w.at))
+		}
+		if got := g.LastWriteBy("helm", SourceKey{ConfigMap, "shop", tt.of}); !got.Equal(tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // A client that writes with many names does not displace the writers of other namespaces.
 func TestLastWriteBy_IsBounded(t *testing.T) {
 	g := NewGraph()
 	start := time.Unix(1000, 0)
-	g.noteWrite("shop", 1, start)
+	g.noteWrite("shop", "1", 1, start)
 	for i := range 10 * maxWriters {
-		g.noteWrite("busy", FieldManager(i+1), start)
+		g.noteWrite("busy", FieldManager(strconv.Itoa(i+1)), 1, start)
 	}
-	if got := g.LastWriteBy("shop", 1); !got.Equal(start) {
+	if got := g.LastWriteBy("1", SourceKey{Namespace: "shop"}); !got.Equal(start) {
 		t.Errorf("last write = %v, want it kept", got)
 	}
 	if n := g.writersOf("busy").Len(); n != maxWriters {
 		t.Errorf("%d writers kept, want %d", n, maxWriters)
 	}
-	if got := g.LastWriteBy("busy", FieldManager(10*maxWriters)); !got.Equal(start) {
+	if got := g.LastWriteBy(FieldManager(strconv.Itoa(10*maxWriters)), SourceKey{Namespace: "busy"}); !got.Equal(start) {
 		t.Errorf("last write of the last of many writers = %v, want it kept", got)
 	}
-	if got := g.LastWriteBy("other", 1); !got.IsZero() {
+	if got := g.LastWriteBy("1", SourceKey{Namespace: "other"}); !got.IsZero() {
 		t.Errorf("last write in another namespace = %v, want none", got)
 	}
 }

@@ -29,7 +29,7 @@ type Source struct {
 	Created         metav1.Time
 	// LastChanged is when a client that sets content last wrote the object, to the second.
 	LastChanged metav1.Time
-	// ChangedBy is the field manager that wrote it at LastChanged; zero: none is known.
+	// ChangedBy is the field manager that wrote it at LastChanged; empty: none is known.
 	ChangedBy FieldManager
 	SourceMarks
 	// Immutable: its content cannot be changed. The kubelet keeps it for pods that stay on its node, even if the source is deleted and created again.

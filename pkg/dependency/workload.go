@@ -103,7 +103,7 @@ type Arrival struct {
 
 // Released returns TemplateWritten if another client than configdep wrote the template last, which may have written content with it, or zero.
 func (w *Workload) Released() time.Time {
-	if w.templateBy == managerNamed(OwnFieldManager) {
+	if w.templateBy == OwnFieldManager {
 		return time.Time{}
 	}
 	return w.TemplateWritten

@@ -25,9 +25,11 @@ func TestReleaseIsOneRollout(t *testing.T) {
 	by := metav1.ApplyOptions{FieldManager: "helm", Force: true}
 	content := func(value string) {
 		t.Helper()
-		db := corev1ac.Secret("db", namespace).WithStringData(map[string]string{"password": value})
-		if _, err := kube.CoreV1().Secrets(namespace).Apply(t.Context(), db, by); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"another", "db"} { // a single write is none of a release
+			secret := corev1ac.Secret(name, namespace).WithStringData(map[string]string{"password": value})
+			if _, err := kube.CoreV1().Secrets(namespace).Apply(t.Context(), secret, by); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	workload := func(name, manager string) {

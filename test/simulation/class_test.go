@@ -95,7 +95,7 @@ func (w *world) poll(node int, update bool) (done bool) {
 			case update:
 				was := m.content
 				m.content[0]++
-				m.changes = append(slices.Clip(m.changes), rewriting{m.changed, w.revision + 1, time.Now(), true, was, m.content, false})
+				m.changes = append(slices.Clip(m.changes), rewriting{m.changed, w.revision + 1, time.Now(), true, was, m.content})
 				m.stored, m.changed, m.written = w.stored, w.revision+1, w.apiTime()
 				w.oracle.tally["updates of mounted classes"]++
 				w.logf("    %s: the driver updates pod %d", workloadName(d.slot), p.uid)

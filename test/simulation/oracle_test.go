@@ -62,8 +62,6 @@ type cause struct {
 // reason is why a workload may be restarted.
 type reason struct {
 	stale  bool    // a container has not read the current content
-	there  bool    // of a source that exists
-	other  bool    // by another client than the owner, which releases nothing
 	again  bool    // a pod of the current template is a reason
 	doubts []cause // a container may not have
 	what   string
@@ -120,8 +118,6 @@ func (why *reason) add(r *reads) {
 	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
 		why.changed = changed
 	}
-	why.there = why.there || r.now().present && r.source != class // which no release writes
-	why.other = why.other || slices.ContainsFunc(r.changes(), func(ch rewriting) bool { return ch.other && ch.from >= r.read.since })
 	from, _ := r.margins()
 	for _, ch := range r.changes() {
 		if (ch.from == r.read.since || ch.at.After(from)) && (why.since.IsZero() || ch.at.Before(why.since)) {
@@ -199,10 +195,7 @@ func (w *world) changedAfter(d *workload, at time.Time) bool {
 func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, last recorded) {
 	s := r.server
 	name, why := workloadName(d.slot), s.why[d.slot]
-	settle, most := rules.settle, 10*rules.settle
-	if release := rules.release; release > 0 && why.there && !why.other { // owners write content and templates
-		settle, most = release, 4*release
-	}
+	settle, most := rules.settle, 10*rules.settle // a release, whose client has changed several objects, may wait for longer
 	older := slices.ContainsFunc(s.podsOf(d.slot), func(p *pod) bool { return p.template.variant != m.template.variant })
 	o.tally["restarts"]++
 	if customKinds[d.kind] != nil {

@@ -79,7 +79,6 @@ type rules struct {
 	recreate, inPlace     bool
 	agent                 bool // nothing restarts it
 	settle, minInterval   time.Duration
-	release               time.Duration // the settle time for content that may belong to a release
 }
 
 // managed reports whether a controller may act.
@@ -87,7 +86,7 @@ func (r *rules) managed() bool { return r.mode != "off" && !r.invalid }
 
 // rulesOf reads the annotations of a workload and of its namespace.
 func rulesOf(workload, namespace map[string]string, server defaults) rules {
-	r := rules{mode: server.Mode, kinds: 0b1111111, settle: time.Second, release: server.ReleaseSettle}
+	r := rules{mode: server.Mode, kinds: 0b1111111, settle: time.Second}
 	read := func(annotation string, apply func(meaning)) {
 		text, found := workload[annotation]
 		if !found {
@@ -111,7 +110,7 @@ func rulesOf(workload, namespace map[string]string, server defaults) rules {
 	read(kindsAnnotation, func(m meaning) { r.kinds = m.sources })
 	read(liveAnnotation, func(m meaning) { r.live = m.yes })
 	read(sourcesAnnotation, func(m meaning) { r.extra, r.other = m.sources, m.other })
-	read(settleAnnotation, func(m meaning) { r.settle, r.release = m.wait, 0 })
+	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
 	read(strategyAnnotation, func(m meaning) { r.recreate, r.inPlace, r.agent = m.yes, m.inPlace, m.agent })
 	return r

@@ -40,7 +40,6 @@ type rewriting struct {
 	at       time.Time
 	dated    bool
 	was, is  content
-	other    bool // by another client than the owner
 }
 
 func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
@@ -156,7 +155,6 @@ func (w *world) patchKey(slot, key int, v value) bool {
 	}
 	w.oracle.tally["keys set and removed by another client"]++
 	w.wroteSource(slot, was, true, !s.patched.IsZero())
-	w.changes[slot][len(w.changes[slot])-1].other = true
 	return true
 }
 
@@ -228,7 +226,7 @@ func (w *world) wroteSource(slot int, was content, present, dated bool) {
 	dated = dated && (!present || !seconds(s.lastWritten()).Equal(w.dates[slot]))
 	w.dates[slot] = seconds(s.lastWritten())
 	if changed {
-		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content, false})
+		w.changes[slot] = append(w.changes[slot], rewriting{s.changed, w.revision, time.Now(), dated, was, s.content})
 		s.changed = w.revision
 	}
 	copied := *s

@@ -30,8 +30,9 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"How long content must stay unchanged before a restart, so that changes that belong together cause one restart. "+
 			"The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
-		"How long the client that changed the content must have changed nothing in the namespace instead, if it also writes the pod template "+
-			"of the workload, because it may be in the middle of a release; and how long a deleted source may take to be created again. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
+		"The settle time during a release: used instead of --settle if the client that changed the content also writes the pod template, and has changed another "+
+			"ConfigMap, Secret or pod template in the namespace within this time. It then counts from the last of these changes. "+
+			"Also how long a deleted source may take to be created again. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
 		"The minimum time between two automatic restarts of a workload; it doubles, up to an hour, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")

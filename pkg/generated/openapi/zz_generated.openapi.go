@@ -1109,7 +1109,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"releaseSettle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "releaseSettle applies instead of settle if the client that changed the content also writes the pod template, because it may be in the middle of a release: it is how long that client must have changed no source or pod template in the namespace. It is absent if it makes no difference, for example if the annotation configdep.io/settle is set.",
+							Description: "releaseSettle applies instead of settle during a release: if the client that changed the content also writes the pod template, and has changed another source or pod template in the namespace within this time. It counts from the last of these changes. It is absent if it makes no difference, for example if the annotation configdep.io/settle is set.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},

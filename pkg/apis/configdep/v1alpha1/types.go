@@ -150,10 +150,10 @@ type ReloadPolicy struct {
 	// that belong together cause one restart.
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
-	// releaseSettle applies instead of settle if the client that changed the content also writes
-	// the pod template, because it may be in the middle of a release: it is how long that client
-	// must have changed no source or pod template in the namespace. It is absent if it makes no
-	// difference, for example if the annotation configdep.io/settle is set.
+	// releaseSettle applies instead of settle during a release: if the client that changed the
+	// content also writes the pod template, and has changed another source or pod template in the
+	// namespace within this time. It counts from the last of these changes. It is absent if it
+	// makes no difference, for example if the annotation configdep.io/settle is set.
 	// +optional
 	ReleaseSettle *metav1.Duration `json:"releaseSettle,omitempty"`
 	// minInterval is the minimum time between two automatic restarts of the workload. It
