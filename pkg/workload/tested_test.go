@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -11,7 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // Only what the API server says of a JSON patch that cannot be applied is a conflict. A refusal that looks alike is none, or nobody would hear of it.
@@ -39,5 +44,22 @@ func TestTested(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// stale is an API server that has a newer version of each object.
+type stale struct{ Objects }
+
+func (stale) Patch(context.Context, *kind.Kind, string, string, types.PatchType, []byte, metav1.PatchOptions) (metav1.Object, error) {
+	return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "testing value failed", 0, false)
+}
+
+// Only a JSON patch can fail like that because of the version.
+func TestPatch_OfAnotherVersion(t *testing.T) {
+	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}
+	for patch, conflict := range map[string]bool{"[]": true, "{}": false} {
+		if _, err := Patch(t.Context(), Client{Objects: stale{}}, key, []byte(patch), nil); apierrors.IsConflict(err) != conflict {
+			t.Errorf("patch %s: %v", patch, err)
+		}
 	}
 }
