@@ -35,7 +35,8 @@ func resumed(d *appsv1.Deployment) error {
 	return nil
 }
 
-// A Deployment with a pause period is paused when it is restarted. Further changes are part of the same rollout.
+// A Deployment with a pause period is paused when it is restarted. Further changes are part of the same rollout. That an owner removes the annotation
+// which says so does not make the pause a user's.
 func TestDialects_Pause(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -45,6 +46,13 @@ func TestDialects_Pause(t *testing.T) {
 	s.write(db, "key", "new")
 	s.until("web", "is paused", paused)
 	s.view("deployment.web", is(v1alpha1.StatePending, decide.ReasonPausePeriod))
+	older, err := cluster.Older("1.36") // and so no policy restores annotations
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !older {
+		s.edit("web", func(d *appsv1.Deployment) { delete(d.Annotations, pausedAt) })
+	}
 	written := s.write(db, "key", "newer")
 	s.until("web", "is resumed", resumed)
 	s.view("deployment.web", applied, at(written))

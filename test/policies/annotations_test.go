@@ -204,6 +204,44 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// A Deployment that a restart has paused is resumed by the annotation that says so. An owner that writes it without that annotation leaves it paused, so
+// it is kept as long as the Deployment is.
+func TestAnnotations_OfAPause(t *testing.T) {
+	const key = "deployment.reloader.stakater.com/paused-at"
+	for name, tt := range map[string]struct {
+		before, written, after map[string]string
+		paused                 bool
+	}{
+		"an owner removes it":                        {on(key, "t"), on("note", "new"), on(key, "t", "note", "new"), true},
+		"an owner removes it, and all others":        {on(key, "t"), nil, on(key, "t"), true},
+		"an owner changes it":                        {on(key, "t"), on(key, "u"), on(key, "t"), true},
+		"a user resumes it":                          {on(key, "t"), nil, nil, false},
+		"a user pauses it, and says it is a restart": {nil, on(key, "t"), on(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment := func(annotations map[string]string, paused bool) *appsv1.Deployment {
+				d := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
+				d.Name, d.Namespace, d.Annotations, d.Spec.Paused = "web", "shop", maps.Clone(annotations), paused
+				return d
+			}
+			resource := kinds["Deployment"].resource
+			got := keeperOf(t, withPresets, resource).admit(t, &request{
+				resource: resource, user: "kim", old: deployment(tt.before, tt.before != nil), new: deployment(tt.written, tt.paused),
+			})
+			if diff := cmp.Diff(withoutEmpty(asJSON(t, deployment(tt.after, tt.paused)).Object), withoutEmpty(asJSON(t, got).Object)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			set := &appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}}
+			before, resource := set.DeepCopy(), kinds["StatefulSet"].resource // which has no pause
+			before.Annotations = on(record.ConfigHashAnnotation, "h")
+			kept := keeperOf(t, withPresets, resource).admit(t, &request{resource: resource, user: "kim", old: before, new: set})
+			if diff := cmp.Diff(before.Annotations, asJSON(t, kept).GetAnnotations()); diff != "" {
+				t.Errorf("a StatefulSet (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // withoutEmpty removes empty annotations, which typed objects do not have.
 func withoutEmpty(o map[string]any) map[string]any {
 	for _, path := range [][]string{{"metadata", "annotations"}, {"spec", "template", "metadata", "annotations"}} {
