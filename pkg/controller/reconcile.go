@@ -82,7 +82,7 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 		}
 		c.tellStepFailed(s, err)
 		after = n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err)
-		if refuses(err) && n.pace.failures >= refusedAfter {
+		if workload.Refuses(err) && n.pace.failures >= refusedAfter {
 			c.noteRefusal(index, s, err)
 		}
 		return after, err

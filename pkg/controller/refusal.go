@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
@@ -20,12 +18,6 @@ const (
 	// maxRefusal is how much of an answer of the API server is shown, in bytes.
 	maxRefusal = 512
 )
-
-// refuses reports whether the API server has refused a request, or a webhook that it needs does not answer, so that a user has to act.
-func refuses(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
-}
 
 // noteRefusal lets the views of this replica show that what is due is refused.
 func (c *Controller) noteRefusal(index decide.Index, s *step, err error) {

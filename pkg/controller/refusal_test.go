@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/decide"
@@ -62,33 +59,6 @@ func TestReconcile_RefusedPatchIsShown(t *testing.T) {
 		c.advance(time.Hour)
 		c.expectState("this replica no longer leads, and does not know", decide.Pending, decide.ReasonSourceChanged)
 	})
-}
-
-// An API server that does not answer, or a workload that changes, is no refusal: users need not act.
-func TestRefuses(t *testing.T) {
-	resource, gk := schema.GroupResource{Group: "apps", Resource: "deployments"}, schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	for name, tt := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"a policy":                       {errRefused, true},
-		"an invalid workload":            {apierrors.NewInvalid(gk, "web", nil), true},
-		"a webhook":                      {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "x" denied the request`}}, true},
-		"too many annotations":           {apierrors.NewRequestEntityTooLargeError("x"), true},
-		"a webhook that cannot be asked": {apierrors.NewInternalError(errors.New(`failed calling webhook "x"`)), true},
-		"a storage that fails":           {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), false},
-		"a conflict":                     {apierrors.NewConflict(resource, "web", errors.New("x")), false},
-		"a workload that is gone":        {apierrors.NewNotFound(resource, "web"), false},
-		"a server that is busy":          {apierrors.NewTooManyRequestsError("x"), false},
-		"a timeout":                      {apierrors.NewServerTimeout(resource, "patch", 1), false},
-		"no answer":                      {errors.New("connection refused"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := refuses(tt.err); got != tt.want {
-				t.Errorf("refuses = %v, want %v", got, tt.want)
-			}
-		})
-	}
 }
 
 // What is shown names what refuses, and says what to do. It is one line, however it comes.

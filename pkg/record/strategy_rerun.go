@@ -95,6 +95,8 @@ type Copy struct {
 	Suspend *bool `json:"suspend,omitempty"`
 	// Deleting: the copy has all that the Job is created from, and the Job is to be deleted, or has been.
 	Deleting bool `json:"deleting,omitempty"`
+	// Creating: the Job is to be created again, or has been. It is created once: one that is gone may have run, and been removed.
+	Creating bool `json:"creating,omitempty"`
 	// Seal proves that configdep has verified this copy; empty: it has not yet.
 	Seal string `json:"seal,omitempty"`
 }

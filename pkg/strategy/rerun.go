@@ -195,6 +195,11 @@ func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of re
 	if same {
 		return duplicate, nil
 	}
+	return p.annotate(ctx, duplicate, annotations)
+}
+
+// annotate writes annotations of a copy.
+func (p replacement) annotate(ctx context.Context, duplicate *batchv1.Job, annotations map[string]any) (*batchv1.Job, error) {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": duplicate.UID, "annotations": annotations, // in any version: its status changes as soon as it is created
 	}})
@@ -203,9 +208,16 @@ func (p replacement) complete(ctx context.Context, duplicate *batchv1.Job, of re
 	}
 	patched, err := p.jobs.Patch(ctx, duplicate.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: record.FieldManager})
 	if err != nil {
-		return nil, fmt.Errorf("writing the record to Job %s/%s, a copy: %w", job.Namespace, duplicate.Name, err)
+		return nil, fmt.Errorf("writing annotations of Job %s/%s, a copy: %w", duplicate.Namespace, duplicate.Name, err)
 	}
 	return patched, nil
+}
+
+// noteCreation notes on a copy whether the Job is to be created again, before it is.
+func (p replacement) noteCreation(ctx context.Context, duplicate *batchv1.Job, of record.Copy, creating bool) error {
+	of.Creating = creating
+	_, err := p.annotate(ctx, duplicate, map[string]any{record.CopyAnnotation: of.Sealed(p.digester, duplicate.Namespace, duplicate.UID).Text()})
+	return err
 }
 
 // fromCopy takes the steps after the Job was deleted.
@@ -226,15 +238,22 @@ func (p replacement) fromCopy(ctx context.Context, name string, uid types.UID) (
 		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because configdep has not verified it. If the Job is needed, create it again, then delete this copy.", of.Name)}, nil
 	case job == nil && of.Deleting && !isIntact(duplicate): // its pods may run, or the Job would not be the one that was deleted
 		return Next{Failed: fmt.Sprintf("Job %s was not created from this copy, because another client has changed or resumed it. If the Job is needed, create it again, then delete this copy.", of.Name)}, nil
+	case job == nil && of.Creating:
+		return Next{Failed: fmt.Sprintf("Job %s is gone, although it was created again from this copy, or was about to be. It is not created once more, because it may have run. If it has not, and is needed, create it again, then delete this copy.", of.Name)}, nil
 	case job == nil && of.Deleting:
 		out, err := replacementOf(duplicate, of)
 		if err != nil {
+			return Next{}, err
+		}
+		if err := p.noteCreation(ctx, duplicate, of, true); err != nil {
 			return Next{}, err
 		}
 		_, err = p.jobs.Create(ctx, out, metav1.CreateOptions{FieldManager: record.FieldManager})
 		switch {
 		case apierrors.IsAlreadyExists(err): // since it was looked for
 			return Next{After: soon}, nil
+		case workload.Refuses(err): // so that it does not exist, and is tried again
+			return Next{}, errors.Join(fmt.Errorf("creating Job %s/%s: %w", duplicate.Namespace, of.Name, err), p.noteCreation(ctx, duplicate, of, false))
 		case err != nil:
 			return Next{}, fmt.Errorf("creating Job %s/%s: %w", duplicate.Namespace, of.Name, err)
 		}

@@ -47,6 +47,33 @@ func TestTested(t *testing.T) {
 	}
 }
 
+// An API server that does not answer, or a workload that changes, is no refusal: users need not act.
+func TestRefuses(t *testing.T) {
+	resource, gk := schema.GroupResource{Group: "apps", Resource: "deployments"}, schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a policy":                       {apierrors.NewForbidden(resource, "web", errors.New("quota")), true},
+		"an invalid workload":            {apierrors.NewInvalid(gk, "web", nil), true},
+		"a webhook":                      {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "x" denied the request`}}, true},
+		"too many annotations":           {apierrors.NewRequestEntityTooLargeError("x"), true},
+		"a webhook that cannot be asked": {apierrors.NewInternalError(errors.New(`failed calling webhook "x"`)), true},
+		"a storage that fails":           {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), false},
+		"a conflict":                     {apierrors.NewConflict(resource, "web", errors.New("x")), false},
+		"a workload that is gone":        {apierrors.NewNotFound(resource, "web"), false},
+		"a server that is busy":          {apierrors.NewTooManyRequestsError("x"), false},
+		"a timeout":                      {apierrors.NewServerTimeout(resource, "patch", 1), false},
+		"no answer":                      {errors.New("connection refused"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Refuses(tt.err); got != tt.want {
+				t.Errorf("Refuses = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // stale is an API server that has a newer version of each object.
 type stale struct{ Objects }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,12 @@ func Tested(k *kind.Kind, name string, err error) error {
 		return err
 	}
 	return apierrors.NewConflict(k.Resource.GroupResource(), name, errors.New("the workload has changed"))
+}
+
+// Refuses reports whether the API server has refused a request, or a webhook that it needs does not answer, so that a user has to act.
+func Refuses(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
 }
 
 // denies finds what has denied a request, as API servers say it. Only its name is passed on.
