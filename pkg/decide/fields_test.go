@@ -39,6 +39,7 @@ type harbor struct {
 	defaults policy.Defaults
 	owned    bool
 	replicas int32
+	pod      corev1.PodSpec
 }
 
 func newHarbor(t *testing.T) *harbor {
@@ -64,7 +65,7 @@ func (h *harbor) evaluate() *decide.Evaluation {
 		g.SetSource(s)
 	}
 	w := policy.Dialects(nil).ReadWorkload(&dependency.Object{
-		Kind: "Harbor", Template: &corev1.PodTemplateSpec{}, Traits: h.traits,
+		Kind: "Harbor", Template: &corev1.PodTemplateSpec{Spec: h.pod}, Traits: h.traits,
 		Meta:   &metav1.ObjectMeta{Namespace: "shop", Name: "registry", UID: "w", ResourceVersion: "7", Annotations: h.marks},
 		Status: dependency.Status{Replicas: h.replicas, Rollout: dependency.Rollout{Phase: dependency.RolloutComplete}},
 		Fields: dependency.Fields{States: h.states, Owned: h.owned},
@@ -177,6 +178,28 @@ func TestFields_WithTheStrategyAgent(t *testing.T) {
 	h.replicas = 0
 	h.apply("AKIB")
 	h.want(decide.InSync, decide.ReasonNoPods, decide.WriteRecord)
+}
+
+// A line that the annotation no longer has is given up, although all others have the values that they should have; and so is all that was set if it is not
+// recorded what that was.
+func TestFields_WithOneLineLess(t *testing.T) {
+	h := newHarbor(t)
+	h.marks[policy.FieldsAnnotation] = accessKey + "\nspec.s3.other = secret/bucket#key"
+	h.apply("AKIA")
+	h.marks[policy.FieldsAnnotation] = accessKey
+	h.want(decide.Pending, decide.ReasonFieldsDue, decide.ApplyFields)
+	if r := h.evaluate().FieldsRecorder(); !r.Released {
+		t.Error("what was set is kept")
+	}
+	h.apply("AKIA")
+	if r := h.evaluate().FieldsRecorder(); r.Released {
+		t.Error("what is set is given up")
+	}
+	delete(h.marks, record.AppliedFieldsAnnotation)
+	h.want(decide.Pending, decide.ReasonFieldsDue, decide.ApplyFields)
+	if r := h.evaluate().FieldsRecorder(); !r.Released {
+		t.Error("what was set is not known, and kept")
+	}
 }
 
 // New content is set when a restart would come: once it has settled, and not sooner than the minimum interval allows.
@@ -300,6 +323,13 @@ func TestFields_NeedConsent(t *testing.T) {
 			t.Errorf("%q: decision = %+v, allowed: %v", allowed, d, want)
 		}
 	}
+}
+
+// What only pods read of a Secret needs no consent.
+func TestFields_NeedConsentForFieldsAlone(t *testing.T) {
+	h := newHarbor(t)
+	h.allowed, h.pod = "harbor/registry#key", podOf(optionalEnv(dependency.Secret, "bucket", "other"))
+	h.want(decide.Pending, decide.ReasonFieldsDue, decide.ApplyFields)
 }
 
 func TestFields_InvalidAnnotation(t *testing.T) {

@@ -62,6 +62,7 @@ func TestOwner_CoversSources(t *testing.T) {
 			f.owner.Named, f.allow = nil, "harbor/registry#password"
 			f.owner.Traits.Fields, f.owner.Meta.Annotations[policy.FieldsAnnotation] = true, "spec.a = secret/db#password"
 		}, []string{"password"}, false},
+		"more of the owner is not known": {func(f *family) { f.owner.Truncated = true }, nil, false},
 		"the owner is being deleted":     {func(f *family) { f.owner.Meta.DeletionTimestamp = &metav1.Time{Time: epoch} }, nil, false},
 		"the owner is gone":              {func(f *family) { f.absent = true }, nil, false},
 		"another owner has its name":     {func(f *family) { f.of.UID = "other" }, nil, false},

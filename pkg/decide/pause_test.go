@@ -122,7 +122,7 @@ func TestDecide_LeavesThePauseOfAnotherToolIfRestartsAreOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := pausing(t)
-			x.annotate(pausedAt, x.now.UTC().Format(time.RFC3339))
+			x.annotate(pausedAt, x.now.UTC().Format(time.RFC3339), record.LastReloadAnnotation, `{"time":"2026-02-01T09:00:00.000000Z"}`) // by configdep, before
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			off(x)
 			for range 3 {

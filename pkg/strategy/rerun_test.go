@@ -162,8 +162,8 @@ func (a *jobsAPI) finish() {
 		for _, name := range a.names() {
 			if job := a.job(name); job != nil && record.UnderWay(a.read(job)) != nil {
 				done = false
-				if _, err := a.next(name); err != nil {
-					a.t.Fatal(err)
+				if next, err := a.next(name); err != nil || next.Failed != "" {
+					a.t.Fatal(next.Failed, err)
 				}
 			}
 		}
