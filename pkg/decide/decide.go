@@ -58,8 +58,12 @@ func (e *Evaluation) sayMore(d *Decision) {
 	}
 }
 
-// sayWhy adds to a message why pods do not come, in the cluster's own words. They come last, because tenants can write them.
+// sayWhy adds to a message why pods do not come, in the cluster's own words. They come last, because tenants can write them. The message of the state
+// Blocked says what is to be fixed, and is an event whenever it changes.
 func (e *Evaluation) sayWhy(d *Decision) {
+	if d.State == Blocked {
+		return
+	}
 	if j := d.Pods; len(j.waits) > 0 {
 		d.Message += " " + dependency.SomePods(int32(j.halted), int32(j.Total), "not running") + ": " + enumerate(j.waits) + "."
 	}

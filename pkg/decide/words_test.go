@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // waits makes the last pod wait.
@@ -61,6 +62,8 @@ func TestDecide_SaysWhyPodsDoNotCome(t *testing.T) {
 		"a rollout that failed":      {both(rollOutOne, waits("CrashLoopBackOff"), failed), decide.Failed, " 1 of 4 pods is not running: %s (CrashLoopBackOff)."},
 		"a restart is due":           {both(password("2"), waits("CrashLoopBackOff")), decide.Settling, " 1 of 3 pods is not running: %s (CrashLoopBackOff)."},
 		"automatic restarts are off": {both(optOut, rollOutOne, waits("ErrImagePull")), decide.RollingOut, " 1 of 4 pods is not running: %s (ErrImagePull)."},
+		"restarts are on hold": {both(func(x *world) { x.remove(dependency.Secret, "db") }, rollOutOne, waits("CreateContainerConfigError"), overQuota),
+			decide.Blocked, "Automatic restarts are on hold until this is fixed."},
 		"a pod that is going": {both(rollOutOne, waits("CrashLoopBackOff"), func(x *world) {
 			p := x.pods[len(x.pods)-1].DeepCopy()
 			p.DeletionTimestamp = &p.CreationTimestamp
