@@ -119,6 +119,18 @@ func TestGet(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+	for name, want := range map[string]string{
+		"web":              `: names are KIND.NAME, such as deployment.web; did you mean deployment.web?`,
+		"deploy.web":       `: names are KIND.NAME, such as deployment.web; did you mean deployment.web?`,
+		"Deployment.web":   `: names are KIND.NAME, such as deployment.web; did you mean deployment.web?`,
+		"deployments.apps": `: names are KIND.NAME, such as deployment.web`,
+		"webs":             `: names are KIND.NAME, such as deployment.web`,
+		"statefulset.web":  ``,
+	} {
+		if _, err := c.rest.Get(in("ns"), name, &metav1.GetOptions{}); err == nil || err.Error() != fmt.Sprintf("configdependencies.configdep.io %q not found", name)+want {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
 	if _, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{ResourceVersion: "x"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("a version that is no number: error %v", err)
 	}

@@ -5,6 +5,7 @@ package configdependency
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,6 +31,7 @@ func NewViews(historyBytes int, kinds kind.Table, c clock.WithTicker) *Views {
 	return view.New[dependency.WorkloadKey, v1alpha1.ConfigDependency](view.Config[dependency.WorkloadKey, v1alpha1.ConfigDependency]{
 		Resource:     v1alpha1.Resource("configdependencies"),
 		Renderer:     renderer{kinds},
+		Meant:        renderer{kinds}.meant,
 		HistoryBytes: historyBytes,
 		Clock:        c,
 	})
@@ -55,6 +57,19 @@ func (renderer) Each(now decide.Evaluator, f func(dependency.WorkloadKey)) {
 
 func (renderer) Name(w dependency.WorkloadKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.ViewName()}
+}
+
+// meant implements view.Config.Meant: names that users of kubectl try are that of the workload alone, or begin with another word for its kind.
+func (r renderer) meant(name string) (rule string, names []string) {
+	first, rest, _ := strings.Cut(name, ".")
+	for _, k := range r.kinds.All() {
+		prefix := dependency.WorkloadKey{Kind: k.Name}.ViewName()
+		if first+"." == prefix {
+			return "", nil
+		}
+		names = append(names, prefix+name, prefix+rest)
+	}
+	return "names are KIND.NAME, such as deployment.web", names
 }
 
 func (r renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at time.Time) view.Rendered[v1alpha1.ConfigDependency] {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 type View[K comparable, O any, P Object[O]] struct {
 	resource schema.GroupResource
 	renderer Renderer[K, O]
+	meant    func(name string) (rule string, names []string)
 	clock    clock.PassiveClock
 	due      workqueue.TypedDelayingInterface[K] // that time alone changes
 	// See maxPiece and maxBacklog.
@@ -54,6 +56,8 @@ type View[K comparable, O any, P Object[O]] struct {
 type Config[K comparable, O any] struct {
 	Resource schema.GroupResource // as errors name it
 	Renderer Renderer[K, O]
+	// Meant returns how objects are named, and which names a client may have meant by one that does not exist; empty: it is a proper name. Nil: all are.
+	Meant func(name string) (rule string, names []string)
 	// HistoryBytes bounds about how much memory the events of the last minutes keep; 0: the default.
 	HistoryBytes int
 	Clock        clock.WithTicker
@@ -64,6 +68,7 @@ func New[K comparable, O any, P Object[O]](c Config[K, O]) *View[K, O, P] {
 	return &View[K, O, P]{
 		resource: c.Resource,
 		renderer: c.Renderer,
+		meant:    c.Meant,
 		clock:    c.Clock,
 		due: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
 			Clock: c.Clock,
@@ -110,10 +115,33 @@ func (v *View[K, O, P]) get(ctx context.Context, namespace, name, version string
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, apierrors.NewNotFound(v.resource, name)
+		return nil, v.notFound(ctx, namespace, name)
 	default:
 		return o, nil
 	}
+}
+
+// notFound returns the error for a name that does not exist. It names the objects that the client may have meant.
+func (v *View[K, O, P]) notFound(ctx context.Context, namespace, name string) error {
+	err := apierrors.NewNotFound(v.resource, name)
+	if v.meant == nil {
+		return err
+	}
+	rule, names := v.meant(name)
+	if rule == "" {
+		return err
+	}
+	var found []string
+	for _, other := range names {
+		if _, exists, err := v.cache.Get(ctx, types.NamespacedName{Namespace: namespace, Name: other}.String(), ""); err == nil && exists {
+			found = append(found, other)
+		}
+	}
+	err.ErrStatus.Message += ": " + rule
+	if len(found) > 0 {
+		err.ErrStatus.Message += "; did you mean " + strings.Join(found, ", ") + "?"
+	}
+	return err
 }
 
 // Reset forgets everything.
