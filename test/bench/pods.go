@@ -82,6 +82,9 @@ func (r *controllers) rollOut(ctx context.Context, d *appsv1.Deployment) error {
 	before := r.pods[d.Name]
 	r.pods[d.Name] = p.Name
 	r.mu.Unlock()
+	if before == p.Name { // something else of the Deployment was written meanwhile
+		return nil
+	}
 	created, err := pods.Create(ctx, p, metav1.CreateOptions{})
 	if err != nil {
 		return err
