@@ -77,7 +77,7 @@ func TestWorkloadOfAnObject(t *testing.T) {
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "registry", Uses: []dependency.Use{{Type: dependency.ImagePullSecret, Optional: true}}}},
 			}
 			if name == kind.Pod { // a Pod is its own template
-				want.Marks.TemplateHash = want.Marks.Hash
+				want.Marks.TemplateHash, want.TemplateAnnotations = want.Marks.Hash, want.Annotations
 			}
 			// These fields are only set for kinds that can be restarted.
 			replicas, rollable := map[dependency.WorkloadKind]int32{kind.Deployment: 1, kind.StatefulSet: 3, kind.DaemonSet: 4}[name]

@@ -42,7 +42,7 @@ func (d *Declaration) declareMistakes() {
 	if key := first(d.Namespace, func(key string) bool { return !isSetting(key) || key == FieldsAnnotation }); key != "" {
 		*problems = append(*problems, unknownAnnotation(key, " on the Namespace", settings[:len(settings)-1]))
 	}
-	if key := first(d.Template, isSetting); key != "" {
+	if key := first(d.Template, func(key string) bool { _, there := d.Workload[key]; return isSetting(key) && !there }); key != "" { // a Pod is its own template
 		*problems = append(*problems, fmt.Sprintf("annotation %s has no effect on the pod template: it must be on the workload itself", key))
 	}
 	if key := first(d.Labels, isSetting); key != "" {

@@ -29,6 +29,7 @@ func TestNewPolicy_Mistakes(t *testing.T) {
 		"on the namespace":                       {policy.Annotated{Namespace: m{"configdep.io/relaod": "auto"}}, policy.Off, []string{"unknown annotation configdep.io/relaod on the Namespace (did you mean configdep.io/reload?)"}},
 		"fields on the namespace":                {policy.Annotated{Namespace: m{"configdep.io/fields": "x"}}, policy.Off, []string{"unknown annotation configdep.io/fields on the Namespace: must be one of " + names}},
 		"on the pod template":                    {policy.Annotated{Template: m{"configdep.io/reload": "auto"}}, policy.Off, []string{"annotation configdep.io/reload has no effect on the pod template: it must be on the workload itself"}},
+		"of a Pod":                               {policy.Annotated{Workload: m{"configdep.io/reload": "auto"}, Template: m{"configdep.io/reload": "auto"}}, policy.Auto, nil},
 		"a label":                                {policy.Annotated{Labels: m{"configdep.io/reload": "auto"}}, policy.Off, []string{"label configdep.io/reload has no effect: it must be an annotation"}},
 		"sources, and nothing opts in":           {policy.Annotated{Workload: m{"configdep.io/sources": "secret/db"}}, policy.Off, []string{"annotation configdep.io/sources has no effect without configdep.io/reload"}},
 		"a setting, and nothing opts in":         {policy.Annotated{Workload: m{"configdep.io/settle": "5s"}}, policy.Off, []string{"annotation configdep.io/settle has no effect without configdep.io/reload"}},
