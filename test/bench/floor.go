@@ -179,7 +179,7 @@ func eventOf(d *appsv1.Deployment) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: d.Name + "."},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name, UID: d.UID},
-		Type:           corev1.EventTypeNormal, Reason: "ConfigReloaded", Message: "Restarted the pods because Secret/" + d.Labels[sourceLabel] + " has changed.",
+		Type:           corev1.EventTypeNormal, Reason: "ConfigRestarted", Message: "Restarted the pods because Secret/" + d.Labels[sourceLabel] + " has changed.",
 		Source: corev1.EventSource{Component: "configdep"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 }

@@ -32,6 +32,7 @@ type controllers struct {
 	latest map[string]*appsv1.Deployment
 	pods   map[string]string // the pod of each Deployment
 	last   time.Time         // when the last pod was started
+	starts time.Duration     // how long a pod takes to start
 	failed error
 }
 
@@ -41,6 +42,13 @@ func startControllers(ctx context.Context, client kubernetes.Interface) *control
 		go r.work(ctx)
 	}
 	return r
+}
+
+// startAfter sets how long pods take to start; by default, no time.
+func (r *controllers) startAfter(starts time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starts = starts
 }
 
 // see takes the current state of a Deployment.
@@ -79,7 +87,7 @@ func (r *controllers) rollOut(ctx context.Context, d *appsv1.Deployment) error {
 	pods := r.client.CoreV1().Pods(d.Namespace)
 	p := podOf(d, fmt.Sprint("g", d.Generation), 0)
 	r.mu.Lock()
-	before := r.pods[d.Name]
+	before, starts := r.pods[d.Name], r.starts
 	r.pods[d.Name] = p.Name
 	r.mu.Unlock()
 	if before == p.Name { // something else of the Deployment was written meanwhile
@@ -87,6 +95,9 @@ func (r *controllers) rollOut(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	created, err := pods.Create(ctx, p, metav1.CreateOptions{})
 	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, starts); err != nil {
 		return err
 	}
 	created.Status = runs(created)

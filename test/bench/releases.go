@@ -37,6 +37,8 @@ var settleTimes = []string{"", "0", "1s", "2s", "3s", "5s", "10s"}
 const (
 	// releaseQuiet is the time without changes after which a release is over: longer than the longest settle time.
 	releaseQuiet = 35 * time.Second
+	// releaseStart is how long pods take to start. One that starts in the second in which content is written is in doubt, which no kubelet is so fast for.
+	releaseStart = 2 * time.Second
 	// waveDelay is the time that Argo CD waits between two waves (ARGOCD_SYNC_WAVE_DELAY).
 	waveDelay = 2 * time.Second
 )
@@ -88,6 +90,7 @@ func (s *scene) release(ctx context.Context, name string, r *release, apply func
 		_, deleteErr := s.cluster.Kubectl(ctx, "delete", "services", "--all", "--namespace", s.namespace, "--wait=false")
 		err = errors.Join(err, deleteErr)
 	}()
+	s.controllers.startAfter(releaseStart)
 	if err := errors.Join(apply(ctx, s, r), s.settledFor(ctx, releaseQuiet)); err != nil {
 		return nil, err
 	}
