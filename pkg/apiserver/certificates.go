@@ -100,7 +100,7 @@ func (c *certificates) lead(ctx context.Context) {
 // repaired logs, and creates an Event, after another client's change of the APIService has been undone.
 func (c *certificates) repaired(apiService *unstructured.Unstructured) {
 	klog.Background().Info("Restored the APIService, which another client had changed", "apiService", apiService.GetName())
-	c.events.Event(apiService, corev1.EventTypeWarning, "RegistrationRepaired",
+	c.events.Event(apiService, corev1.EventTypeWarning, "ConfigRegistrationRepaired",
 		"Another client changed this APIService, and the leader of configdep restored it. If this repeats, exclude it from what that client manages.")
 }
 

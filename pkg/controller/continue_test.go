@@ -47,7 +47,7 @@ func TestContinue_BeginsAgain(t *testing.T) {
 				c.replace(true)
 				c.advance(time.Second)
 				c.expectDone("it begins again", tc.want...)
-				if got := c.told()[0]; got != "Normal ConfigReloaded Deployment/shop/web: Restarted because another client changed the annotation configdep.io/recreating" {
+				if got := c.told()[0]; got != "Normal ConfigRestarted Deployment/shop/web: Restarted because another client changed the annotation configdep.io/recreating" {
 					t.Errorf("event = %s", got)
 				}
 			})
@@ -122,7 +122,7 @@ func TestContinue_RefusedStepIsTold(t *testing.T) {
 				}
 				c.advance(time.Second)
 				events := c.told()
-				if got := events[len(events)-1]; got != "Warning ConfigReloadFailed Deployment/shop/web: "+tc.want {
+				if got := events[len(events)-1]; got != "Warning ConfigRestartFailed Deployment/shop/web: "+tc.want {
 					t.Errorf("event = %s", got)
 				}
 				c.took()

@@ -13,7 +13,7 @@ import (
 )
 
 // restarted is the event of a restart of the Deployment web.
-const restarted = "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed"
+const restarted = "Normal ConfigRestarted Deployment/shop/web: Restarted because Secret/db has changed"
 
 // recorder records events.
 type recorder struct{ c *cluster }

@@ -42,7 +42,7 @@ func (o *obstacle) check(t *testing.T) {
 		}
 		c.advance(2 * time.Minute)
 		c.expectDone("it begins, and waits", "in place web")
-		c.expectEvents("it waits", restarted, "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be restarted in place later: "+o.waits)
+		c.expectEvents("it waits", restarted, "Normal ConfigRestartWaiting Deployment/shop/web: The next pod will be restarted in place later: "+o.waits)
 		o.off(c)
 		c.advance(5 * time.Second)
 		c.expectDone("then", "tell web-0")

@@ -89,11 +89,11 @@ func (c *cluster) expectEnd(what string) {
 }
 
 func told(pod string) string {
-	return "Normal RestartingInPlace Pod/shop/" + pod + ": Told to restart all containers in place, for the current content"
+	return "Normal ConfigRestartingInPlace Pod/shop/" + pod + ": Told to restart all containers in place, for the current content"
 }
 
 func back(pod string) string {
-	return "Normal RestartedInPlace Pod/shop/" + pod + ": All containers have restarted in place, with the current content"
+	return "Normal ConfigRestartedInPlace Pod/shop/" + pod + ": All containers have restarted in place, with the current content"
 }
 
 // restart does what the kubelet does when a restarter ends: it restarts all containers of a pod.
@@ -132,7 +132,7 @@ func TestInPlace_RestartsOnePodAfterTheOther(t *testing.T) {
 				next(c)
 				c.advance(30 * time.Second)
 				c.expect("it is not ready")
-				if got, want := c.decision().Message, "0 of 3 pods have been restarted in place. The others follow one by one, as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."; got != want {
+				if got, want := c.decision().Message, "0 of 3 pods have been restarted in place. The others follow one by one, as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigRestartWaiting says why."; got != want {
 					t.Errorf("message = %q, want %q", got, want)
 				}
 				c.expectState("meanwhile", decide.RollingOut, record.ReasonRestartingInPlace)
@@ -245,7 +245,7 @@ func TestInPlace_Halts(t *testing.T) {
 				c.told()
 				c.advance(6 * time.Second)
 				c.expect("it halts", "11m1.5s progress web")
-				c.expectEvents("it halts", "Warning ConfigReloadFailed Deployment/shop/web: "+tc.message)
+				c.expectEvents("it halts", "Warning ConfigRestartFailed Deployment/shop/web: "+tc.message)
 				c.expectState("it halts", decide.Failed, decide.ReasonRestartFailed)
 				if got, want := c.decision().Message, tc.message+" 0 of 3 pods have been restarted in place. The restart goes on when this pod is ready or has been deleted, or when content changes again."; !strings.HasPrefix(got, want) { // and what the pod waits for
 					t.Errorf("message = %q, want %q", got, want)

@@ -13,7 +13,7 @@ import (
 // TestReconcile_ObserveReportsEachChangeOnce: beside another tool, a server that only observes reports each change for which
 // that tool does not restart the pods, also if the content is the same as after an earlier one, and writes nothing.
 func TestReconcile_ObserveReportsEachChangeOnce(t *testing.T) {
-	const reported = "Normal ConfigReloadObserved Deployment/shop/web: Not restarted, because configdep only observes (--observe), although Secret/db has changed"
+	const reported = "Normal ConfigRestartObserved Deployment/shop/web: Not restarted, because configdep only observes (--observe), although Secret/db has changed"
 	inCluster(t, func(c *cluster) {
 		c.defaults.Observe = true
 		c.newProcess()

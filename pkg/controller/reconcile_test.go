@@ -122,7 +122,7 @@ func TestReconcile_RefusedPatchHoldsUpNoOtherWorkload(t *testing.T) {
 		})
 		c.set(secret("db", "2"))
 		c.advance(24 * time.Hour)
-		const failed = `Warning ConfigReloadFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: deployments.apps "web" is forbidden: quota`
+		const failed = `Warning ConfigRestartFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: deployments.apps "web" is forbidden: quota`
 		requests, events := c.took(), c.told()
 		if n := len(requests); n < 288 || n > 310 || !slices.Contains(requests, "2m1s rollout other") {
 			t.Errorf("got %d attempts in a day: %v …", n, requests[:3])
@@ -191,7 +191,7 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 func TestReconcile_BlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	const (
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
-		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
+		invalid = `Warning ConfigInvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
 			`must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`
 	)
 	inCluster(t, func(c *cluster) {

@@ -86,7 +86,7 @@ func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 }
 
 // waitsToEvict begins an event about what an eviction waits for.
-const waitsToEvict = "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: "
+const waitsToEvict = "Normal ConfigRestartWaiting Deployment/shop/web: The next pod will be evicted later: "
 
 // TestRecreate_WaitsForDisruptionBudgets, for which the API server responds with 429, and reports long waits.
 func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {

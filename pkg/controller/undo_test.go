@@ -25,7 +25,7 @@ func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 		c.expectEvents("a workload that has never opted in")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = nil })
 		c.advance(time.Minute)
-		c.expectEvents("undone", "Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: "+
+		c.expectEvents("undone", "Normal ConfigRestartsOff Deployment/shop/web: Automatic restarts are off: "+
 			"the mode comes from the server's defaults, and came from configdep.io/reload on the Deployment before.")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ })
 		c.set(secret("db", "2"))

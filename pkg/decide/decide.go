@@ -451,10 +451,10 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	awaited := e.awaited(j)
 	switch {
 	case w.Recurring:
-		d.Reason = ReasonKindNotReloaded
+		d.Reason = ReasonKindNotRestarted
 		d.Message += " The next run reads the current content."
 	case !w.Rollable || w.Reruns && !e.Policy.Reruns:
-		d.Reason = ReasonKindNotReloaded
+		d.Reason = ReasonKindNotRestarted
 		d.Message += " configdep does not restart a " + string(w.Kind) + "."
 	case e.Policy.Mode == policy.Off:
 		d.Reason = ReasonNotOptedIn

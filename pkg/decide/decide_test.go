@@ -42,7 +42,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 	}
 	more := func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(3)) }) }
 	evicting := annotate(record.RecreatingAnnotation, "2026-03-01T12:00:00Z")
-	const evicted = "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."
+	const evicted = "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigRestartWaiting says why."
 	inSync := decide.Decision{State: decide.InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."}
 	due := func(d decide.Decision) decide.Decision {
 		d.Trigger, d.Stale, d.Message = db, true, "Secret/db has changed. "+d.Message
@@ -256,7 +256,7 @@ func TestDecide_KindsWithoutARollout(t *testing.T) {
 		x.Set(o)
 		pod(x, "nightly-1-a", controller("batch/v1", "Job", "nightly-1", "j"))
 	}
-	const notReloaded = decide.ReasonKindNotReloaded
+	const notRestarted = decide.ReasonKindNotRestarted
 	for name, tt := range map[string]struct {
 		kind         dependency.WorkloadKind
 		object       string
@@ -269,11 +269,11 @@ func TestDecide_KindsWithoutARollout(t *testing.T) {
 				p := startedPod("bare", &template, x.now)
 				p.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 				x.Set(p)
-			}, nothing, stale(notReloaded, decide.None), "configdep does not restart a Pod.",
+			}, nothing, stale(notRestarted, decide.None), "configdep does not restart a Pod.",
 		},
 		"a Job": {
 			kind.Job, "once", func(x *world) { x.Set(job()); pod(x, "once-1", controller("batch/v1", "Job", "once", "u")) },
-			nothing, stale(notReloaded, decide.None), "configdep does not restart a Job.",
+			nothing, stale(notRestarted, decide.None), "configdep does not restart a Job.",
 		},
 		"a Job that has finished": {
 			kind.Job, "once", func(x *world) { x.Set(job()) }, outcome{State: decide.InSync, Reason: decide.ReasonNoPods}, outcome{State: decide.InSync, Reason: decide.ReasonNoPods}, "",
@@ -282,10 +282,10 @@ func TestDecide_KindsWithoutARollout(t *testing.T) {
 			kind.ReplicaSet, "set", func(x *world) {
 				x.Set(&appsv1.ReplicaSet{ObjectMeta: meta("set"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}, Template: template}})
 				pod(x, "set-1", controller("apps/v1", "ReplicaSet", "set", "u"))
-			}, nothing, stale(notReloaded, decide.None), "configdep does not restart a ReplicaSet.",
+			}, nothing, stale(notRestarted, decide.None), "configdep does not restart a ReplicaSet.",
 		},
 		"a CronJob that runs": {
-			kind.CronJob, "nightly", func(x *world) { x.Set(cronJob.DeepCopy()); run(x) }, nothing, stale(notReloaded, decide.None), "The next run reads the current content.",
+			kind.CronJob, "nightly", func(x *world) { x.Set(cronJob.DeepCopy()); run(x) }, nothing, stale(notRestarted, decide.None), "The next run reads the current content.",
 		},
 		"a CronJob without a run": {
 			kind.CronJob, "nightly", func(x *world) { x.Set(cronJob.DeepCopy()) },

@@ -54,12 +54,12 @@ const (
 
 	ReasonPodsNotFound = "PodsNotFound" // Unknown: the workload reports pods, and none is found
 
-	ReasonNotOptedIn      = "NotOptedIn"      // Stale: automatic restarts are off
-	ReasonOptedInStale    = "OptedInStale"    // Stale: the content was old when the workload opted in
-	ReasonNotTriggering   = "NotTriggering"   // Stale: the source that has changed does not restart the workload
-	ReasonKindNotReloaded = "KindNotReloaded" // Stale: workloads of the kind have no rollout
-	ReasonOwned           = "Owned"           // Stale: the owner of the workload would create it again
-	ReasonHeld            = "Held"            // Stale: the pods are replaced only when a user acts
+	ReasonNotOptedIn       = "NotOptedIn"       // Stale: automatic restarts are off
+	ReasonOptedInStale     = "OptedInStale"     // Stale: the content was old when the workload opted in
+	ReasonNotTriggering    = "NotTriggering"    // Stale: the source that has changed does not restart the workload
+	ReasonKindNotRestarted = "KindNotRestarted" // Stale: workloads of the kind have no rollout
+	ReasonOwned            = "Owned"            // Stale: the owner of the workload would create it again
+	ReasonHeld             = "Held"             // Stale: the pods are replaced only when a user acts
 
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart

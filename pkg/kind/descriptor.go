@@ -87,7 +87,7 @@ const (
 	ControlledByAny        PodController = "Any"        // objects that are not read: labels alone decide
 )
 
-// Reload says how a workload is reloaded.
+// Reload says how a workload is restarted.
 type Reload struct {
 	By ReloadBy `json:"by"`
 	// Path is the path of the pod template (TemplateAnnotation; default: the only one) or of the field (Field).
@@ -110,7 +110,7 @@ type FieldTest struct {
 	Not   string `json:"not,omitempty"`
 }
 
-// ReloadBy is how a workload is reloaded.
+// ReloadBy is how a workload is restarted.
 type ReloadBy string
 
 // The values of ReloadBy.

@@ -16,22 +16,22 @@ type KubernetesEvents struct {
 	Kinds    kind.Table
 }
 
-// reasons are the reasons of Events, by what happened. They are an API. There is no Event for what is
+// reasons are the reasons of Events, by what happened. They are an API, and begin with "Config". There is no Event for what is
 // missing here.
 var reasons = map[What]struct{ eventType, reason string }{
-	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
+	Restarted:          {corev1.EventTypeNormal, "ConfigRestarted"},
 	ContentChanged:     {corev1.EventTypeNormal, "ConfigChanged"},
 	FieldsSet:          {corev1.EventTypeNormal, "ConfigFieldsSet"},
-	WouldRestart:       {corev1.EventTypeNormal, "ConfigReloadObserved"},
-	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},
-	RestartWaits:       {corev1.EventTypeNormal, "ConfigReloadWaiting"},
-	LookUpFailed:       {corev1.EventTypeWarning, "ConfigReloadFailed"},
+	WouldRestart:       {corev1.EventTypeNormal, "ConfigRestartObserved"},
+	RestartFailed:      {corev1.EventTypeWarning, "ConfigRestartFailed"},
+	RestartWaits:       {corev1.EventTypeNormal, "ConfigRestartWaiting"},
+	LookUpFailed:       {corev1.EventTypeWarning, "ConfigRestartFailed"},
 	RecordFailed:       {corev1.EventTypeWarning, "ConfigRecordFailed"},
 	Reverted:           {corev1.EventTypeWarning, "ConfigConflict"},
-	SwitchedOff:        {corev1.EventTypeNormal, "ConfigReloadOff"},
-	PodRestarting:      {corev1.EventTypeNormal, "RestartingInPlace"},
-	PodRestarted:       {corev1.EventTypeNormal, "RestartedInPlace"},
-	InvalidAnnotation:  {corev1.EventTypeWarning, "InvalidAnnotation"},
+	SwitchedOff:        {corev1.EventTypeNormal, "ConfigRestartsOff"},
+	PodRestarting:      {corev1.EventTypeNormal, "ConfigRestartingInPlace"},
+	PodRestarted:       {corev1.EventTypeNormal, "ConfigRestartedInPlace"},
+	InvalidAnnotation:  {corev1.EventTypeWarning, "ConfigInvalidAnnotation"},
 	TooManyPatterns:    {corev1.EventTypeWarning, "ConfigTooManyPatterns"},
 	StrategyNotAllowed: {corev1.EventTypeWarning, "ConfigStrategyNotAllowed"},
 	TooManySources:     {corev1.EventTypeWarning, "ConfigTooManySources"},

@@ -68,7 +68,7 @@ func (inPlace) Progress() Progress {
 }
 
 // AsAllowed says how pods are restarted in place, and where it is told why one is not.
-const AsAllowed = "as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."
+const AsAllowed = "as maxUnavailable and PodDisruptionBudgets allow. If that takes long, the event ConfigRestartWaiting says why."
 
 func (inPlace) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	out.last.Evicted = true

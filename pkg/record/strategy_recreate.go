@@ -42,7 +42,7 @@ func (recreate) UnderWay(w *dependency.Workload) bool {
 func (recreate) Progress() Progress {
 	return Progress{
 		Reason:  ReasonRecreating,
-		Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why.",
+		Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigRestartWaiting says why.",
 		Already: "the pods are already being evicted, one by one",
 		While:   "pods were being evicted",
 		Waits:   "The next pod will be evicted later",

@@ -99,7 +99,7 @@ func testStrategyInPlaceHalts(t *testing.T) {
 				t.Fatalf("the message is %q, and the pods are %v", message, before)
 			}
 			broken := found[2]
-			awaitEvent(t, ns, "ConfigReloadFailed", found[1])
+			awaitEvent(t, ns, "ConfigRestartFailed", found[1])
 			halted, err := appPods(t.Context(), ns)
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func testStrategyInPlaceWithoutRestarter(t *testing.T) {
 	if sets := kubectl(t, "get", "replicasets", "-n", ns, "-o", "name"); strings.Count(sets, "\n") != 2 {
 		t.Errorf("there are ReplicaSets\n%s", sets)
 	}
-	awaitEvent(t, ns, "ConfigReloaded", "Restarted because ConfigMap/app has changed: by a rollout and not in place, because its pod template has no restarter")
+	awaitEvent(t, ns, "ConfigRestarted", "Restarted because ConfigMap/app has changed: by a rollout and not in place, because its pod template has no restarter")
 }
 
 // awaitEvent waits for the one event of the Deployment with a reason.

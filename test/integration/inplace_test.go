@@ -38,7 +38,7 @@ func TestInPlace(t *testing.T) {
 	if now := s.uids(); !maps.Equal(now, pods) || s.templates("web") != 1 {
 		t.Errorf("pods = %v, with %d ReplicaSets, want %v with one", now, s.templates("web"), pods)
 	}
-	for _, reason := range []string{"RestartingInPlace", "RestartedInPlace"} {
+	for _, reason := range []string{"ConfigRestartingInPlace", "ConfigRestartedInPlace"} {
 		await.Until(t, "there are events "+reason, func(ctx context.Context) error {
 			events, err := kube.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + reason})
 			if err == nil && len(events.Items) < replicas {

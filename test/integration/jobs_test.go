@@ -97,7 +97,7 @@ func TestCronJob_OneJobForEachChange(t *testing.T) {
 	written := s.write(config, "key", "2")
 	s.seen(written)
 	s.view("cronjob.report", applied, at(written), restartedFor(string(config)))
-	s.told("CronJob", "report", "ConfigReloaded")
+	s.told("CronJob", "report", "ConfigRestarted")
 	s.expectRuns("report", 1)
 
 	r.Kill()
@@ -202,7 +202,7 @@ func TestJob_IsReplaced(t *testing.T) {
 		seed = s.replaced(seed)
 		s.view("job.seed", applied, at(written), restartedFor(string(config)))
 	}
-	s.told("Job", "seed", "ConfigReloaded")
+	s.told("Job", "seed", "ConfigRestarted")
 	now, err := kube.BatchV1().Jobs(s.namespace).Get(t.Context(), "other", metav1.GetOptions{})
 	if err != nil || now.UID != other.UID {
 		t.Errorf("Job other has been replaced (%v)", err)
@@ -232,7 +232,7 @@ func TestJob_QuotaIsExceeded(t *testing.T) {
 	})
 	written := s.write(config, "key", "2")
 	s.seen(written)
-	s.told("Job", "seed", "ConfigReloadFailed")
+	s.told("Job", "seed", "ConfigRestartFailed")
 	s.view("job.seed", is(v1alpha1.StateRollingOut, "Replacing"))
 	if now, err := kube.BatchV1().Jobs(s.namespace).Get(t.Context(), "seed", metav1.GetOptions{}); err != nil || now.UID != seed.UID {
 		t.Fatalf("Job seed has been replaced (%v)", err)
@@ -270,7 +270,7 @@ func TestJob_CopyIsChanged(t *testing.T) {
 	name := record.CopyName("seed", seed.UID)
 	patch(name, `{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`)
 	patch("seed", `{"metadata":{"finalizers":null}}`)
-	if message := s.told("Job", name, "ConfigReloadFailed")[0]; !strings.Contains(message, "another client has changed or resumed it") {
+	if message := s.told("Job", name, "ConfigRestartFailed")[0]; !strings.Contains(message, "another client has changed or resumed it") {
 		t.Errorf("message = %s", message)
 	}
 	if _, err := jobs.Get(t.Context(), "seed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -96,7 +96,7 @@ func TestFields_AreNotKept(t *testing.T) {
 	ask()
 	p.write("Secret/bucket", "key", value(7))
 	p.shown(d, newer(shown))
-	p.event(d, "ConfigReloadFailed")
+	p.event(d, "ConfigRestartFailed")
 	ask()
 	// Buffers that live as long as a connection, and those for headers, contain the last data. This replaces them with other and longer
 	// content.

@@ -140,7 +140,7 @@ func TestReloadReplacesAllPods(t *testing.T) {
 			if after.UID != before.UID {
 				t.Errorf("uid = %s, was %s", after.UID, before.UID)
 			}
-			events := shopIn(t, namespace).told(kind, "web", "ConfigReloaded")
+			events := shopIn(t, namespace).told(kind, "web", "ConfigRestarted")
 			if want := []string{"Restarted at the request of jane: rotated by hand"}; !cmp.Equal(want, events) {
 				t.Errorf("events = %q, want %q", events, want)
 			}
@@ -209,7 +209,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			}
 			// Events are written in order: the first one must be from the second request.
 			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
-			if events := shopIn(t, namespace).told(kind, "web", "ConfigReloaded"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
+			if events := shopIn(t, namespace).told(kind, "web", "ConfigRestarted"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
 				t.Errorf("events = %q", events)
 			}
 		})

@@ -64,7 +64,7 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 			}
 			want := []string{"Restarted because Secret/db has changed"}
 			await.Until(t, "an event reports the restart", func(context.Context) error {
-				if got := shopIn(t, namespace).told(kind, "web", "ConfigReloaded"); !slices.Equal(got, want) {
+				if got := shopIn(t, namespace).told(kind, "web", "ConfigRestarted"); !slices.Equal(got, want) {
 					return fmt.Errorf("events = %q", got)
 				}
 				return nil
@@ -216,7 +216,7 @@ func TestStatesThatNeedAttention(t *testing.T) {
 			t.Errorf("the message lacks %q: %s", want, o.Status.Message)
 		}
 	}
-	shopIn(t, namespace).told("Deployment", "invalid", "InvalidAnnotation")
+	shopIn(t, namespace).told("Deployment", "invalid", "ConfigInvalidAnnotation")
 	edit(t, deployments, "invalid", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "1s" })
 	view(t, namespace, "deployment.invalid", applied)
 }

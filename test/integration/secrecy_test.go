@@ -121,7 +121,7 @@ func TestContentIsNotKept(t *testing.T) {
 		"the heap":    {content.name, content.key, string(key.Data["key"])},
 		"the log":     {"/" + namespace + "/secrets?fieldSelector=type%21%3D", "/" + namespace + "/secrets?allowWatchBookmarks=true&fieldSelector=type%21%3D"},
 		"the answers": {content.name, content.key},
-		"the cluster": {content.name, "configdep.io/applied-sources", "ConfigReloaded"},
+		"the cluster": {content.name, "configdep.io/applied-sources", "ConfigRestarted"},
 	} {
 		for _, want := range wants {
 			if len(search.Find(places[place], want)) == 0 {

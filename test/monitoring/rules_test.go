@@ -66,7 +66,7 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"No replica has held the Lease"},
 			quiets: []string{`configdep_leader{` + replica0 + `} 0` + all + "\n" + `configdep_leader{` + replica1 + `} 1` + all},
 		},
-		"ConfigdepReloadsFail": {
+		"ConfigdepRestartsFail": {
 			// Prometheus and the server both set the label, which may be renamed.
 			bad: `configdep_rollouts_total{kind="Deployment",namespace="configdep-system",exported_namespace="shop",result="error"} 0+1` + all + `
 			      configdep_rollouts_total{kind="DaemonSet",namespace="logs",result="error"} 0+1` + all,
@@ -74,7 +74,7 @@ func TestAlertsFire(t *testing.T) {
 			quiets: []string{`configdep_rollouts_total{kind="Deployment",namespace="shop",result="error"} 5` + all + `
 			                  configdep_rollouts_total{kind="Deployment",namespace="shop",result="success"} 0+1` + all},
 		},
-		"ConfigdepReloadsLate": {
+		"ConfigdepRestartsLate": {
 			bad: `configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0+1` + all + `
 			      configdep_rollout_patch_delay_seconds_bucket{le="32.768"} 0+10` + all + `
 			      configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0+10` + all,

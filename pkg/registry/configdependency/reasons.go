@@ -19,7 +19,7 @@ import (
 var reasons = []string{
 	decide.ReasonContentApplied, decide.ReasonNothingRead, decide.ReasonRecordRemoved, decide.ReasonNothingTriggers, decide.ReasonNoPods,
 	decide.ReasonNotStarted, decide.ReasonSuspended, decide.ReasonNextRunReadsContent, decide.ReasonTerminating, decide.ReasonPodsNotFound,
-	decide.ReasonNotOptedIn, decide.ReasonOptedInStale, decide.ReasonNotTriggering, decide.ReasonKindNotReloaded, decide.ReasonOwned, decide.ReasonHeld,
+	decide.ReasonNotOptedIn, decide.ReasonOptedInStale, decide.ReasonNotTriggering, decide.ReasonKindNotRestarted, decide.ReasonOwned, decide.ReasonHeld,
 	decide.ReasonSourceChanged, decide.ReasonMinInterval, decide.ReasonStrategyChanged, decide.ReasonObserved, decide.ReasonPausePeriod, decide.ReasonRunActive,
 	decide.ReasonControllerTold, decide.ReasonPodsNotReady, decide.ReasonRestartFailed, decide.ReasonAgentsApplying, decide.ReasonAgentsSilent, decide.ReasonAgentFailed,
 	decide.ReasonAgentIncomplete, decide.ReasonNotByAgents, decide.ReasonSourceMissing, decide.ReasonKeyMissing, decide.ReasonPaused,

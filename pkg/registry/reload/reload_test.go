@@ -88,7 +88,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			if diff := cmp.Diff(metav1.PatchOptions{FieldManager: "configdep"}, p.PatchOptions); diff != "" {
 				t.Errorf("options of the patch (-want +got):\n%s", diff)
 			}
-			event := fmt.Sprintf("Normal ConfigReloaded Restarted at the request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", name)
+			event := fmt.Sprintf("Normal ConfigRestarted Restarted at the request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", name)
 			if diff := cmp.Diff([]string{event}, s.told()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}

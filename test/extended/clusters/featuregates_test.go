@@ -105,7 +105,7 @@ func TestRulesAreDropped(t *testing.T) {
 	}
 	restarted(config.ResourceVersion, 1)
 	await.Until(t, "an event says why", func(ctx context.Context) error {
-		events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=web,reason=ConfigReloaded"})
+		events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=web,reason=ConfigRestarted"})
 		if err == nil && (len(events.Items) != 1 || !strings.HasSuffix(events.Items[0].Message, "by a rollout and not in place, because its pod template has no restarter")) {
 			err = fmt.Errorf("events %+v", events.Items)
 		}

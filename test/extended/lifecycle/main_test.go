@@ -227,7 +227,7 @@ func (w *web) awaitReload(t *testing.T) {
 		return nil
 	})
 	await.Until(t, "there is an event for the reload", func(ctx context.Context) error {
-		events, err := client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigReloaded,involvedObject.name=" + w.Name})
+		events, err := client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigRestarted,involvedObject.name=" + w.Name})
 		if err == nil && len(events.Items) == 0 {
 			err = errors.New("no event yet")
 		}

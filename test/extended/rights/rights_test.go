@@ -140,7 +140,7 @@ func TestRights(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the audit log shows who reloaded what", func(t *testing.T) {
+	t.Run("the audit log shows who restarted what", func(t *testing.T) {
 		config := cluster.RESTConfig()
 		config.Impersonate = rest.ImpersonationConfig{UserName: "kim", Groups: []string{"system:masters"}}
 		api, err := versioned.NewForConfig(config)
