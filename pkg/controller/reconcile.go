@@ -305,7 +305,7 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 	}
 	managed := s.policy.Mode != policy.Off || len(s.policy.Problems) > 0
 	if n.managed && !managed {
-		c.notify(s.workload, notify.SwitchedOff, "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
+		c.notify(s.workload, notify.SwitchedOff, whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
 }
@@ -325,12 +325,12 @@ func (c *Controller) tellRewrites(n *note, w *dependency.Workload) {
 	}
 }
 
-// whyOff says what declares that automatic restarts are off, and what declared the mode before, if that was something else.
+// whyOff says that automatic restarts are off, by what, and by what they were on before, if that was something else.
 func whyOff(w *dependency.Workload, before, now string) string {
 	if before == now {
-		return fmt.Sprintf("the mode comes from %s.", declarer(w, now))
+		return fmt.Sprintf("Automatic restarts are now off (set by %s).", declarer(w, now))
 	}
-	return fmt.Sprintf("the mode comes from %s, and came from %s before.", declarer(w, now), declarer(w, before))
+	return fmt.Sprintf("Automatic restarts are now off (set by %s). Before, they were on (set by %s).", declarer(w, now), declarer(w, before))
 }
 
 func declarer(w *dependency.Workload, by string) string {

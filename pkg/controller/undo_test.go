@@ -25,8 +25,8 @@ func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 		c.expectEvents("a workload that has never opted in")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = nil })
 		c.advance(time.Minute)
-		c.expectEvents("undone", "Normal ConfigRestartsOff Deployment/shop/web: Automatic restarts are off: "+
-			"the mode comes from the server's defaults, and came from configdep.io/reload on the Deployment before.")
+		c.expectEvents("undone", "Normal ConfigRestartsOff Deployment/shop/web: Automatic restarts are now off (set by the server's defaults). "+
+			"Before, they were on (set by configdep.io/reload on the Deployment).")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ })
 		c.set(secret("db", "2"))
 		c.advance(time.Hour)
@@ -40,11 +40,11 @@ func TestWhyOff_NamesTheObjectAndTheAnnotation(t *testing.T) {
 	const key, onNamespace = "example.com/restart", policy.DeclaredByNamespace + "example.com/restart"
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.StatefulSet, Namespace: "shop", Name: "db"}}
 	for _, tc := range []struct{ before, now, want string }{
-		{key, key, "the mode comes from " + key + " on the StatefulSet."},
-		{key, policy.DeclaredByDefault, "the mode comes from the server's defaults, and came from " + key + " on the StatefulSet before."},
-		{onNamespace, key, "the mode comes from " + key + " on the StatefulSet, and came from " + key + " on Namespace shop before."},
-		{policy.DeclaredByDefault, onNamespace, "the mode comes from " + key + " on Namespace shop, and came from the server's defaults before."},
-		{key, policy.DeclaredBySelector, "the mode comes from --namespace-selector, and came from " + key + " on the StatefulSet before."},
+		{key, key, "Automatic restarts are now off (set by " + key + " on the StatefulSet)."},
+		{key, policy.DeclaredByDefault, "Automatic restarts are now off (set by the server's defaults). Before, they were on (set by " + key + " on the StatefulSet)."},
+		{onNamespace, key, "Automatic restarts are now off (set by " + key + " on the StatefulSet). Before, they were on (set by " + key + " on Namespace shop)."},
+		{policy.DeclaredByDefault, onNamespace, "Automatic restarts are now off (set by " + key + " on Namespace shop). Before, they were on (set by the server's defaults)."},
+		{key, policy.DeclaredBySelector, "Automatic restarts are now off (set by --namespace-selector). Before, they were on (set by " + key + " on the StatefulSet)."},
 	} {
 		if got := whyOff(w, tc.before, tc.now); got != tc.want {
 			t.Errorf("from %q to %q: %s, want %s", tc.before, tc.now, got, tc.want)

@@ -277,8 +277,8 @@ func (e *Evaluation) missing(stale bool) Decision {
 	if absent {
 		reason = ReasonSourceMissing
 	}
-	return Decision{State: Blocked, Reason: reason, Stale: stale && (e.Workload.Replicas > 0 || e.reruns()),
-		Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + onHold}
+	stale = stale && (e.Workload.Replicas > 0 || e.reruns())
+	return Decision{State: Blocked, Reason: reason, Stale: stale, Message: upperFirst(strings.Join(missing, "; ")) + ": " + e.Consequence() + ". " + holds(stale)}
 }
 
 // decideDue decides when a restart is due for some content.
@@ -522,7 +522,22 @@ func (e *Evaluation) unknown(j *Judgement) string {
 	case judge.ReasonTooManyPods:
 		why = fmt.Sprintf("at most %d containers and sources are compared, and the workload has more", maxJudged)
 	}
-	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names))
+	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names)) + e.endsDoubt(j.Reason)
+}
+
+// endsDoubt says what ends a doubt for a reason, if that is up to a user.
+func (e *Evaluation) endsDoubt(reason string) string {
+	w := e.Workload
+	switch {
+	case !slices.Contains([]string{judge.ReasonWrittenSinceStart, judge.ReasonClockMargin, judge.ReasonNodeClock}, reason):
+		return ""
+	case w.Recurring:
+		return " The next run reads the current content."
+	case !w.Rollable || w.Reruns && !e.Policy.Reruns:
+		return " Create the " + string(w.Kind) + " again to be sure."
+	default:
+		return " Create a Reload to restart the workload if it matters."
+	}
 }
 
 // written says when the sources were last written of which it is not known whether pods have read them.

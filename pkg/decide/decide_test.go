@@ -52,7 +52,11 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		return d
 	}
 	blocked := func(reason, message string, stale bool) decide.Decision {
-		if message += hold; stale {
+		message += hold
+		if stale && reason != decide.ReasonInvalidAnnotation { // what restarts the workload is not known
+			message += " Then, a restart is due."
+		}
+		if stale {
 			message += " 1 of 1 pod runs with old content."
 		}
 		return decide.Decision{State: decide.Blocked, Reason: reason, Message: message, Stale: stale}
@@ -181,7 +185,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 		"pods are being evicted, and a source is missing: new pods could not start": {
 			both(evicting, func(x *world) { x.remove(dependency.Secret, "db") }),
-			decide.Decision{State: decide.Blocked, Reason: decide.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start." + hold, Stale: true},
+			decide.Decision{State: decide.Blocked, Reason: decide.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start." + hold + " Then, a restart is due.", Stale: true},
 		},
 		"it is being deleted": {
 			both(earlier, func(x *world) { x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: x.now} }) }),

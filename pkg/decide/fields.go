@@ -95,11 +95,11 @@ func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decide
 	}
 	if id, reason := e.uncounted(); id != "" {
 		return Decision{State: Blocked, Reason: ReasonFieldsRefused, Stale: stale, Message: fmt.Sprintf(
-			"Fields cannot be set from %s, because it does not count (%s). %s", id, reason, onHold)}, true
+			"Fields cannot be set from %s, because it does not count (%s). %s", id, reason, holds(stale))}, true
 	}
 	if missing := e.notAllowed(); len(missing) > 0 {
 		return Decision{State: Blocked, Reason: ReasonFieldsNotAllowed, Stale: stale, Message: fmt.Sprintf(
-			"Fields cannot be set without consent: in the annotation %s, %s. %s", policy.AllowFieldsAnnotation, enumerate(missing), onHold)}, true
+			"Fields cannot be set without consent: in the annotation %s, %s. %s", policy.AllowFieldsAnnotation, enumerate(missing), holds(stale))}, true
 	}
 	due := func(why string) (Decision, bool) {
 		return Decision{State: Pending, Reason: ReasonFieldsDue, Action: ApplyFields, Stale: stale, Message: why + " They are due to be set."}, true
@@ -110,7 +110,7 @@ func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decide
 		if !now.Before(again) {
 			return due("Fields could not be set before.")
 		}
-		return Decision{State: Blocked, Reason: reason, Stale: stale, RecheckAt: again, Message: message + " " + onHold}, true
+		return Decision{State: Blocked, Reason: reason, Stale: stale, RecheckAt: again, Message: message + " " + holds(stale)}, true
 	}
 	switch {
 	case applied == nil || applied.Hash != e.Hash || applied.Lines != e.lines():
@@ -134,7 +134,7 @@ func (e *Evaluation) decideFields(now time.Time, stale bool) (d Decision, decide
 			if value == "" { // it may have become the same value: which one was to be set is not recorded
 				return blocked(ReasonFieldConflict, message)
 			}
-			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: message + " " + onHold}, true
+			return Decision{State: Blocked, Reason: ReasonFieldConflict, Stale: stale, Message: message + " " + holds(stale)}, true
 		case value != "" && state.Own && state.Value != (dependency.Digest{}):
 			return blocked(ReasonFieldsRefused, fmt.Sprintf("The field %s was set, but has another value, and no other field manager owns it: an admission webhook may have changed the value.", path))
 		case drifted == "":

@@ -20,6 +20,14 @@ const (
 	onHold     = "Automatic restarts are on hold until this is fixed."
 )
 
+// holds says that restarts are on hold, and whether one is due.
+func holds(due bool) string {
+	if due {
+		return onHold + " Then, a restart is due."
+	}
+	return onHold
+}
+
 // heldByInterval says until when the minimum interval delays a restart.
 func (e *Evaluation) heldByInterval(at time.Time) string {
 	due, minimum, last := at.UTC().Format(time.RFC3339), e.Policy.MinInterval, record.LastReloadOf(e.Workload)

@@ -196,7 +196,7 @@ func TestFields_AreReleased(t *testing.T) {
 	}
 	p.patch(d, "v1", "kubectl-annotate", content{"metadata": content{"annotations": content{policy.FieldsAnnotation: nil}}})
 	p.shown(d, optedOut)
-	if message := p.event(d, "ConfigRestartsOff"); message != "Automatic restarts are off: the mode comes from the server's defaults, and came from configdep.io/fields on the HarborStore before." {
+	if message := p.event(d, "ConfigRestartsOff"); message != "Automatic restarts are now off (set by the server's defaults). Before, they were on (set by configdep.io/fields on the HarborStore)." {
 		t.Errorf("message = %s", message)
 	}
 	if o := p.get(d, "v1"); slices.Contains(p.fieldManagers(), record.FieldsManager) || o.GetAnnotations()[record.AppliedFieldsAnnotation] != "" {

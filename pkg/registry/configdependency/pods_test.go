@@ -76,7 +76,7 @@ func TestRender_Message(t *testing.T) {
 			"those of a Deployment by the name of their ReplicaSet."},
 		"unknown": {
 			pod: secondOf(2), off: true, want: "It is not known whether 1 of 1 pod runs with the current content, because a source was written after they started, " +
-				"before configdep began to read it (Secret/db at 2026-02-01T03:00:00Z): web-1. The subresource pods says more.",
+				"before configdep began to read it (Secret/db at 2026-02-01T03:00:00Z): web-1. The subresource pods says more. Create a Reload to restart the workload if it matters.",
 		},
 		"nothing triggers": {
 			pod: secondOf(4), exclude: true, want: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why.",

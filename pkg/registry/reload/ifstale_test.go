@@ -91,7 +91,7 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 	const (
 		onDelete = "its update strategy is OnDelete: each pod is replaced when it is deleted"
 		already  = "is known to run with old content, but "
-		all      = "Not restarted: the pods run with the current content."
+		all      = "Not restarted: no pods are found that run with old content."
 	)
 	stamped := map[string]string{record.ConfigHashAnnotation: present}
 	template := func(annotations map[string]string) corev1.PodTemplateSpec {

@@ -224,6 +224,9 @@ func unneeded(c *content, l *workload.Live) string {
 	if behind := behind(l); behind != "" && (c.pods.Total == 0 || c.pods.Current < c.pods.Total) {
 		return fmt.Sprintf("Not restarted: no pod of %s %s is known to run with old content, but %s.", l.Kind, l.Name, behind)
 	}
+	if c.pods.Total == 0 {
+		return "Not restarted: no pods are found that run with old content."
+	}
 	return "Not restarted: the pods run with the current content."
 }
 

@@ -153,11 +153,11 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}{
 		"in sync": {
 			testDeployment(startedWith(present)),
-			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the current content",
+			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "no pods are found that run with old content",
 		},
 		"in sync, and paused": {
 			testDeployment(startedWith(present), func(o *appsv1.Deployment) { o.Spec.Paused = true }),
-			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the current content",
+			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "no pods are found that run with old content",
 		},
 		"paused": {
 			testDeployment(func(o *appsv1.Deployment) { o.Spec.Paused = true }),
