@@ -451,7 +451,7 @@ func (e *Evaluation) Present() record.Record {
 	for i := range e.tracked {
 		t := &e.tracked[i]
 		switch entry, known := e.Record.Sources[t.id]; {
-		case t.awaited && !(known && e.Comparable()):
+		case t.awaited && (!known || !e.Comparable()):
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted:
 		case known && t.gone() && (e.Policy.IgnoreDeleted || t.awaited) && e.Comparable():
 			r.Sources[t.id] = entry // what comes back is compared with it
