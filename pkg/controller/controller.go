@@ -66,9 +66,7 @@ type note struct {
 	waitsTold  bool
 	// refused is when a step of a restart was last refused because of a PodDisruptionBudget; zero: the last one was not.
 	refused time.Time
-	// isRefused: the index was told that what is due is refused.
-	isRefused bool
-	restart   strategy.Memory
+	restart strategy.Memory
 	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
 	// where that was declared.
 	managed    bool

@@ -83,14 +83,10 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 		c.tellStepFailed(s, err)
 		after = n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err)
 		if workload.Refuses(err) && n.pace.failures >= refusedAfter {
-			c.noteRefusal(index, s, err)
+			c.noteRefusal(index, s, after, err)
 		}
 		return after, err
 	default:
-		if n.isRefused {
-			n.isRefused = false
-			index.Read(func(known decide.Evaluator) { known.Graph.SetRefusal(key, nil) })
-		}
 		return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 	}
 }

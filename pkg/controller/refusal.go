@@ -6,6 +6,7 @@ package controller
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -19,11 +20,10 @@ const (
 	maxRefusal = 512
 )
 
-// noteRefusal lets the views of this replica show that what is due is refused.
-func (c *Controller) noteRefusal(index decide.Index, s *step, err error) {
+// noteRefusal lets the views of this replica show that what is due is refused, until it has been tried again, after some time.
+func (c *Controller) noteRefusal(index decide.Index, s *step, after time.Duration, err error) {
 	w := s.workload
-	c.note(w.WorkloadKey).isRefused = true
-	refusal := &dependency.Refusal{Hash: s.present.Hash, Why: whyRefused(w, err), Until: c.Clock.Now().Add(2 * longestDelay)}
+	refusal := &dependency.Refusal{Hash: s.present.Hash, Why: whyRefused(w, err), Until: c.Clock.Now().Add(after + time.Minute)}
 	index.Read(func(known decide.Evaluator) { known.Graph.SetRefusal(w.WorkloadKey, refusal) })
 }
 

@@ -397,9 +397,6 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 		known = known && e.Comparable()
 		proven := allSeen && !j.unread[t.id]
 		switch {
-		case t.awaited && !known:
-			continue
-		case t.awaited: // what comes is compared with it
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted: // it is remembered until pods have read its absence
 			if !known || proven {
 				changed = changed || known
@@ -414,7 +411,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 				changed = changed || !e.restartedAt(&entry).IsZero() && !e.byRecord(j)
 				entry.Adopted = time.Time{}
 			}
-		case known && e.Policy.IgnoreDeleted && t.gone():
+		case known && (e.Policy.IgnoreDeleted || t.awaited) && t.gone():
 		case proven:
 			entry, changed = record.Entry{Content: t.Content()}, true
 		case known && t.isIgnored(&entry), !known && t.isIgnored(nil), adopts && (!known || scopeIn(entry.Content) != scopeIn(t.Content())): // it begins to count
@@ -450,10 +447,11 @@ func (e *Evaluation) Present() record.Record {
 	r := record.Record{Hash: e.Hash, Scope: e.scope(), Sources: make(map[string]record.Entry, len(e.tracked))}
 	for i := range e.tracked {
 		t := &e.tracked[i]
-		switch entry, known := e.Record.Sources[t.id]; {
-		case t.awaited && (!known || !e.Comparable()):
+		entry, known := e.Record.Sources[t.id]
+		switch known = known && e.Comparable(); {
+		case t.awaited && !known: // its absence is no content
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted:
-		case known && t.gone() && (e.Policy.IgnoreDeleted || t.awaited) && e.Comparable():
+		case known && t.gone() && (e.Policy.IgnoreDeleted || t.awaited):
 			r.Sources[t.id] = entry // what comes back is compared with it
 		default:
 			r.Sources[t.id] = record.Entry{Content: t.Content()}

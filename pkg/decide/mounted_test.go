@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/decide"
@@ -247,6 +248,12 @@ func TestDecide_SecretsThatADriverMakes(t *testing.T) {
 		"it does while no process runs": {
 			[]func(*world){up, gone, func(x *world) { x.away(func() { made("2")(x) }) }}, []string{"Secret/made"},
 		},
+		"it comes back as it was while no process runs": {
+			[]func(*world){up, gone, func(x *world) { x.away(func() { made("1")(x) }) }}, nil,
+		},
+		"the first pod makes it while no process runs, and its container starts at once": {
+			[]func(*world){func(*world) {}, func(x *world) { x.away(func() { made("1")(x); x.scale(1) }) }}, nil,
+		},
 		"all pods go, and others make it again": {[]func(*world){up, func(x *world) { x.scale(0) }, gone, func(x *world) { made("2")(x); x.tick(2 * time.Second); x.scale(1) }}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,6 +278,50 @@ func TestDecide_SecretsThatADriverMakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each run of a CronJob makes the Secret, and it goes with the run. That starts no other run.
+func TestDecide_SecretsThatADriverMakesForRuns(t *testing.T) {
+	x := newRerunWorld(t, annotations{reloaderAuto: "true"})
+	x.defaults.ReloadOnCreate, x.defaults.ReloadOnDelete = true, true
+	x.restart()
+	x.cronJob(func(o *batchv1.CronJob) {
+		pod := &o.Spec.JobTemplate.Spec.Template.Spec
+		env(dependency.Secret, "made", "key")(pod)
+		mountedClass("keys")(pod)
+	})
+	runs := func(what string, want int) {
+		t.Helper()
+		got := 0
+		for range 5 {
+			x.now = x.now.Add(time.Minute)
+			d := x.act("cronjob")
+			if d.Action == decide.RollOut {
+				got++
+			}
+			if d.State == decide.Blocked {
+				t.Errorf("%s: decision = %+v", what, d)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d runs, want %d", what, got, want)
+		}
+	}
+	runs("opted in", 0)
+	x.Set(secret("made", "key", "1"))
+	runs("a run makes it", 0)
+	x.Delete(secret("made"))
+	runs("the run ends", 0)
+	x.Set(secret("made", "key", "1"))
+	runs("the next run makes it", 0)
+	x.Delete(secret("made"))
+	runs("that ends", 0)
+	x.change("a", "2", "b", "2")
+	runs("other content changes", 1)
+	x.Set(secret("made", "key", "1"))
+	runs("that run makes it", 0)
+	x.Set(secret("made", "key", "2"))
+	runs("it changes", 1)
 }
 
 // Only a Secret as a whole, of a workload whose pods mount a class, can come in that way.

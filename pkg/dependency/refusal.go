@@ -19,14 +19,8 @@ type Refusal struct {
 // maxRefusals limits the workloads whose refusals are remembered.
 const maxRefusals = 4096
 
-// SetRefusal notes the refusal of a write to a workload; nil: there is none any longer. It may be called on a snapshot, as all share what is noted.
-func (g *Graph) SetRefusal(key WorkloadKey, r *Refusal) {
-	if r == nil {
-		g.refusals.Remove(key)
-		return
-	}
-	g.refusals.Add(key, r)
-}
+// SetRefusal notes the refusal of a write to a workload. It may be called on a snapshot, as all share what is noted.
+func (g *Graph) SetRefusal(key WorkloadKey, r *Refusal) { g.refusals.Add(key, r) }
 
 // Refusal returns the refusal of a write to a workload, for some content and at a time; nil: none is known.
 func (g *Graph) Refusal(key WorkloadKey, hash string, now time.Time) *Refusal {

@@ -49,8 +49,8 @@ func TestFields_GiveNoWayToReadSecrets(t *testing.T) {
 		annotations  content
 	}{
 		{"without consent", decide.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line}},
-		{"consent of the object itself", decide.ReasonFieldsNotAllowed, content{policy.AllowFieldsAnnotation: "*/*#*"}},
-		{"another namespace", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/" + other.namespace + "/bucket#key"}},
+		{"consent of the object itself", decide.ReasonInvalidAnnotation, content{policy.AllowFieldsAnnotation: "*/*#*"}},
+		{"another namespace", decide.ReasonInvalidAnnotation, content{policy.AllowFieldsAnnotation: nil, policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/" + other.namespace + "/bucket#key"}},
 		{"another namespace in the key", decide.ReasonInvalidAnnotation, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = secret/../" + other.namespace + "/bucket#key"}},
 		{"as a ConfigMap", decide.ReasonSourceMissing, content{policy.FieldsAnnotation: "spec.storage.s3.accessKey = configmap/bucket#key"}},
 		{"a record of its own", decide.ReasonFieldsNotAllowed, content{policy.FieldsAnnotation: line, record.AppliedFieldsAnnotation: `{"hash":"x"}`}},
