@@ -26,6 +26,7 @@ type oracle struct {
 	adopted   map[adoptedBy][]content // that count as read
 	adoptedAt map[int]time.Time       // by the UIDs of workloads
 	undone    map[int]bool            // the last restart was undone by kubectl rollout undo, by the UIDs of workloads
+	none      map[int]time.Time       // when a server saw no pod of a custom resource, by the UIDs of workloads
 	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
 	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
 	doubts    map[cause]int           // twice the number of restarts in doubt
@@ -70,7 +71,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, none: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -90,6 +91,9 @@ func (o *oracle) arrived(s *server) {
 		if m == nil {
 			delete(s.why, slot)
 			continue
+		}
+		if s.seesNone(m) {
+			o.none[m.uid] = time.Now()
 		}
 		var why reason
 		s.eachReads(m, func(r *reads) {
@@ -228,7 +232,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && r.kept:
 		o.tally["restarts that give back the template of pods"]++
 		return
-	case len(why.doubts) == 0 && s.seesNone(m):
+	case len(why.doubts) == 0 && time.Since(o.none[d.uid]) < time.Second:
 		o.tally["restarts of custom resources of which no pod is seen"]++
 		return
 	case len(why.doubts) == 0 && m.bare:
