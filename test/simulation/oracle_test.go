@@ -157,7 +157,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
 		o.restarts(r, d, m, rules, last)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by == s && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
+		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by == s && last.sources == d.annotations[appliedAnnotation] && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:
