@@ -105,7 +105,7 @@ func (s *simulation) note() {
 	for _, r := range sorted(s.network.requests) {
 		if !r.noted {
 			r.noted, r.terminating, r.lagged = true, r.server.view.terminating, r.server.lags(pods)
-			r.orphaned = r.server.lags(replicaSets)
+			r.orphaned, r.unmounted = r.server.lags(replicaSets), r.server.lags(podStatuses)
 			r.behind = r.server.lags(configMaps) || r.server.lags(secrets)
 			s.world.logf("%v", r)
 			if r.patch() != nil && r.reload == nil {
