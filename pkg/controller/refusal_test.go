@@ -67,7 +67,7 @@ func TestWhyRefused(t *testing.T) {
 	const own = `statefulsets.apps "web" is forbidden: ValidatingAdmissionPolicy 'configdep-apiserver-workloads' with binding 'configdep-apiserver-workloads' denied request: configdep may change no annotation of a workload but its own`
 	for name, tt := range map[string]struct{ answer, shown, do string }{
 		"our own policy":        {own, own, "This is configdep's own policy."},
-		"the policy of another": {strings.Replace(own, "configdep may", "Nobody may", 1), "Nobody may change", "Change what refuses it, so that it admits requests of configdep's service account, or change the StatefulSet"},
+		"the policy of another": {strings.Replace(own, "configdep may", "No client may", 1), "No client may change", "Change what refuses it, so that it admits requests of configdep's service account, or change the StatefulSet"},
 		"a missing right":       {`statefulsets.apps "web" is forbidden: User "x" cannot patch resource "statefulsets"`, `User "x" cannot patch`, "Give configdep's service account that right."},
 		"several lines":         {"admission webhook \"x\" denied the request:\n\n\tpolicy\x1b[31m\u0085y\r\n", `admission webhook "x" denied the request: policy [31m y. Change`, ""},
 		"a long one":            {strings.Repeat("ä", 4000), "ä...", ""},

@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// Only what the API server says of a JSON patch that cannot be applied is a conflict. A refusal that looks alike is none, or nobody would hear of it.
+// Only what the API server says of a JSON patch that cannot be applied is a conflict. A refusal that looks alike is none, or no user would hear of it.
 func TestTested(t *testing.T) {
 	gk := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	refused := func(reason metav1.StatusReason, code int32, details *metav1.StatusDetails) error {
