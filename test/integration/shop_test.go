@@ -216,16 +216,35 @@ func (s *shop) until(name, what string, check func(*appsv1.Deployment) error) *a
 	}, check)
 }
 
-// templates returns how many templates the Deployments of an app have had, or those of all apps.
+// templates returns how many templates the Deployments of an app have had, or those of all apps. It first waits
+// until the Deployment controller has made a ReplicaSet for each current template.
 func (s *shop) templates(app string) int {
 	s.Helper()
 	o := metav1.ListOptions{}
 	if app != "" {
 		o.LabelSelector = "app=" + app
 	}
+	s.settled()
 	list, err := kube.AppsV1().ReplicaSets(s.namespace).List(s.Context(), o)
 	s.must(err)
 	return len(list.Items)
+}
+
+// settled waits until the Deployment controller has seen the current template of each Deployment.
+func (s *shop) settled() {
+	s.Helper()
+	await.Until(s.T, "the Deployment controller has seen each template", func(ctx context.Context) error {
+		list, err := kube.AppsV1().Deployments(s.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if d := &list.Items[i]; d.Status.ObservedGeneration < d.Generation {
+				return fmt.Errorf("it has seen generation %d of %s, want %d", d.Status.ObservedGeneration, d.Name, d.Generation)
+			}
+		}
+		return nil
+	})
 }
 
 // told waits until there is an event about an object for a reason, and returns the messages of all.
