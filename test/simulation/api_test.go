@@ -59,6 +59,8 @@ type request struct {
 	slot   int    // -1: of all
 	pod    string // the only one to list
 	noted  bool
+	// sources are as the server had read them when it sent the request.
+	sources [sourceCount]source
 	// terminating: the server knew when it sent the request that the namespace is being deleted.
 	terminating bool
 	// lagged: the stream of pods lagged then.

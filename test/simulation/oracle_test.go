@@ -311,7 +311,7 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 		if !may {
 			o.fail("%s: a record adopts %s without a cause", workloadName(d.slot), id)
 		}
-		o.adopt(r.server, d, source, now.At)
+		o.adopt(r, d, source, now.At)
 	}
 }
 
@@ -319,16 +319,22 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 func keyID(hash string) string { return hash[:min(len(hash), len("v1.12345678"))] }
 
 // adopt notes that the containers of a workload count as having read the content of a source, since a server decided that.
-func (o *oracle) adopt(s *server, d *workload, source int, at time.Time) {
+func (o *oracle) adopt(r *request, d *workload, source int, at time.Time) {
+	s := r.server
 	o.tally["sources that were adopted"]++
 	o.adoptedAt[d.uid] = at.Add(-s.world.skews.Servers[s.id])
 	for _, of := range [][]*pod{d.pods, s.podsOf(d.slot)} {
 		for _, p := range of {
 			for i := range p.containers {
 				by := adoptedBy{p.uid, i, source, p.containers[i].started}
-				o.adopted[by] = append(o.adopted[by], s.now(source, p).content)
-				if source == class && p.mount != nil { // as it is told by its time
+				switch {
+				case source != class:
+					o.adopted[by] = append(o.adopted[by], r.sources[source].content)
+				case p.mount != nil: // as it is told by its time
 					o.adopted[by] = append(o.adopted[by], p.mount.content)
+					fallthrough
+				default:
+					o.adopted[by] = append(o.adopted[by], s.now(source, p).content)
 				}
 			}
 		}

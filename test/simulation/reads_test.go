@@ -123,9 +123,9 @@ func (r *reads) by() adoptedBy {
 	return adoptedBy{r.pod.uid, r.container, r.source, r.pod.containers[r.container].started}
 }
 
-// doubtful reports whether the source changed at about the time when the container started or it was adopted, or unseen, or the kubelet has forgotten the start.
+// doubtful reports whether the source changed at about the time when the container started or it was adopted, or unseen, or nothing tells the time of the start.
 func (r *reads) doubtful() bool {
-	return r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[r.m.uid]) || r.pod.containers[r.container].at.IsZero()
+	return r.world.skews.wrong(r.pod.node()) || r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[r.m.uid]) || r.pod.containers[r.container].at.IsZero()
 }
 
 // slack is what two clocks that differ by a second each, in whole seconds, add to the margins of the judge.

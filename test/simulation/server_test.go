@@ -287,13 +287,14 @@ func (s *server) look(e *event, byList bool) {
 	case e.namespace != nil:
 		v.annotations, v.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
 	case e.source != nil:
-		if !v.synced { // changes are remembered only from then on
+		remembers := v.synced && !v.complete.IsZero()
+		if !remembers { // changes are remembered only from then on
 			clear(v.read[e.slot])
 			v.first[e.slot] = *e.source
 		}
-		if v.sources[e.slot].changed != e.source.changed || !v.synced {
+		if v.sources[e.slot].changed != e.source.changed || !remembers {
 			v.readAt[e.slot][e.source.changed], v.heard[e.slot][e.source.changed] = time.Now(), s.streams[sourceStream(e.slot)].heardBefore()
-			if v.synced {
+			if remembers {
 				v.changed[e.slot] = time.Now()
 			}
 			v.read[e.slot][e.source.changed] = v.read[e.slot][e.source.changed] || !byList
