@@ -21,9 +21,10 @@ type Mounted struct {
 	Written time.Time
 }
 
-// Mounted returns what a pod has mounted of a SecretProviderClass. The Secrets Store CSI driver names its object after the pod, the namespace and the class.
+// Mounted returns what a pod has mounted of a SecretProviderClass. The Secrets Store CSI driver names its object after the pod, the namespace and the class,
+// and makes the pod its owner: a pod of a StatefulSet has the name of one that is gone.
 func (g *Graph) Mounted(p *Pod, class string) (m Mounted) {
-	if s := g.PodStatus(p.Namespace, p.Name+"-"+p.Namespace+"-"+class); s != nil && s.updated {
+	if s := g.PodStatus(p.Namespace, p.Name+"-"+p.Namespace+"-"+class); s != nil && s.updated && (s.Pod == "" || s.Pod == p.UID) {
 		m = Mounted{true, time.Unix(s.written, 0)}
 	}
 	return m

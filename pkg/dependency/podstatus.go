@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The content of a SecretProviderClass is in a store outside of the cluster. What is known of it is what the Secrets Store CSI
@@ -21,6 +22,8 @@ import (
 type PodStatus struct {
 	Namespace, Name string
 	Class           string
+	// Pod is the UID of the pod; empty: the status does not tell it.
+	Pod             types.UID
 	ResourceVersion string
 	// Keys are the identifiers of the first objects, in order, without digests.
 	Keys []KeyDigest
@@ -55,6 +58,11 @@ func FromPodStatus(m *metav1.ObjectMeta, class string, objects []PodObject) *Pod
 		// resource has no subresource for the status, so each such write counts as a generation.
 		updated: m.Generation > 1, generation: m.Generation,
 		written: statusWritten(m).Unix(), version: ParseVersion(m.ResourceVersion),
+	}
+	for i := range m.OwnerReferences {
+		if owner := &m.OwnerReferences[i]; owner.Kind == "Pod" {
+			s.Pod = types.UID(strings.Clone(string(owner.UID)))
+		}
 	}
 	slices.SortFunc(objects, func(a, b PodObject) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Version, b.Version))
@@ -131,7 +139,7 @@ func (g *Graph) EachPodStatus(f func(*PodStatus)) { g.podStatuses.each(f) }
 func (g *Graph) SetPodStatus(s *PodStatus) (classes []SourceKey) {
 	before := g.PodStatus(s.Namespace, s.Name)
 	next := *s // the reflector may still have it
-	if before != nil && before.generation == s.generation && before.content == s.content && before.Class == s.Class {
+	if before != nil && before.generation == s.generation && before.content == s.content && before.Class == s.Class && before.Pod == s.Pod {
 		next.written, next.version = before.written, before.version // only metadata has been written
 	}
 	if before != nil {

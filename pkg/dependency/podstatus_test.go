@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A SecretProviderClass is known as long as a pod has mounted it, it changed when the driver last updated the files of a pod, and each pod has what its
@@ -18,11 +19,12 @@ func TestGraph_Mounted(t *testing.T) {
 	g.SetDigester(testDigester())
 	class := SourceKey{SecretProviderClass, "shop", "keys"}
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	pod := func(name string) *Pod { return &Pod{PodKey: PodKey{"shop", name}} }
+	pod := func(name string) *Pod { return &Pod{PodKey: PodKey{"shop", name}, UID: types.UID("pod-" + name)} }
 	generation, version := map[string]int64{}, 0
 	write := func(name, content string, minute int, update bool) {
 		version++
-		m := &metav1.ObjectMeta{Namespace: "shop", Name: name + "-shop-keys", CreationTimestamp: metav1.NewTime(start), ResourceVersion: strconv.Itoa(version)}
+		m := &metav1.ObjectMeta{Namespace: "shop", Name: name + "-shop-keys", CreationTimestamp: metav1.NewTime(start), ResourceVersion: strconv.Itoa(version),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod(name).UID}}}
 		if update || generation[name] == 0 {
 			generation[name]++
 		}
@@ -54,6 +56,9 @@ func TestGraph_Mounted(t *testing.T) {
 	write("a", "2", 5, true)
 	expect("updated", "a", 5)
 	expect("another pod", "b", 0)
+	if got := g.Mounted(&Pod{PodKey: PodKey{"shop", "a"}, UID: "another"}, "keys"); got.Updated {
+		t.Errorf("a pod that replaces another of its name: %+v, want none", got)
+	}
 	expect("a pod that has not mounted it", "c", 0)
 	write("a", "2", 9, false) // another client wrote its metadata
 	expect("only metadata", "a", 5)

@@ -9,12 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/sharedsecret"
 )
+
+// retries are the delays between requests of a stream that fail: at most 20 seconds. With client-go's own, a replica may read on
+// only a minute after its API server has returned.
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 100, Cap: 10 * time.Second}
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
 // the digests from a Secret (see NewKeySecret; nil: a key in memory), calls ready, and reads everything. When the key is
@@ -58,6 +63,7 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 		r := cache.NewReflectorWithOptions(reader.lister(s, watches, into.apply), nil, into, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
+			Backoff:         new(retries),
 		})
 		wg.Go(func() { r.RunWithContext(ctx) })
 		wg.Go(func() { x.probe(ctx, s, synced, watches, reader.revision) })

@@ -67,8 +67,6 @@ type request struct {
 	lagged bool
 	// orphaned: the stream of ReplicaSets lagged then, without which pods have no revision.
 	orphaned bool
-	// unmounted: the stream of what pods have mounted lagged then.
-	unmounted bool
 	// behind: a stream of sources lagged then.
 	behind bool
 	// managed: the workload had opted in, as the server knew then.

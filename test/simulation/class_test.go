@@ -50,6 +50,7 @@ func (m *mount) object() runtime.Object {
 	o.SetResourceVersion(fmt.Sprint(m.version))
 	o.SetGeneration(int64(m.content[0]))
 	o.SetCreationTimestamp(metav1.NewTime(seconds(m.created)))
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: m.pod, UID: types.UID(fmt.Sprint("pod-", m.uid))}})
 	o.SetLabels(map[string]string{"label": fmt.Sprint(m.label)})
 	managers := []metav1.ManagedFieldsEntry{fields("driver", m.written, `{"f:status":{}}`)}
 	if !m.labelled.IsZero() {

@@ -250,9 +250,6 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case len(why.doubts) == 0 && last.behind:
 		o.tally["restarts by a record of a server whose watch of sources lagged"]++
 		return
-	case len(why.doubts) == 0 && (r.lagged || r.unmounted) && m.ordered() && m.mounts:
-		o.tally["restarts by what a driver says of another pod of the same name, which has yet to be read"]++
-		return
 	case len(why.doubts) == 0 && older:
 		o.tally["restarts of pods of an older template, judged as if they had the current one"]++
 		return

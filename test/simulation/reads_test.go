@@ -325,8 +325,6 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "there and back unseen"
 	case r.sameSecond():
 		return "same second"
-	case r.source == class && !r.now().present:
-		return "what another pod of the name has mounted"
 	case r.gone():
 		return "the pod is gone or restarted, and another server has recorded that"
 	case v.State == judge.Current && r.lagged():
