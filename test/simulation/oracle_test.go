@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,13 +25,13 @@ type oracle struct {
 	tally     tally
 
 	adopted   map[adoptedBy][]content // that count as read
-	adoptedAt map[int]time.Time       // by the UIDs of workloads
-	undone    map[int]bool            // the last restart was undone by kubectl rollout undo, by the UIDs of workloads
-	none      map[int]time.Time       // when a server saw no pod of a custom resource, by the UIDs of workloads
-	lagged    map[int]bool            // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
-	recorded  map[int]recorded        // what servers wrote last, by the UIDs of workloads
-	doubts    map[cause]int           // twice the number of restarts in doubt
-	restarted map[int]int             // how often servers restarted them, by the UIDs of workloads
+	adoptedAt map[adoptedIn]time.Time
+	undone    map[int]bool      // the last restart was undone by kubectl rollout undo, by the UIDs of workloads
+	none      map[int]time.Time // when a server saw no pod of a custom resource, by the UIDs of workloads
+	lagged    map[int]bool      // the last restart was begun by a server whose stream of pods lagged, by the UIDs of workloads
+	recorded  map[int]recorded  // what servers wrote last, by the UIDs of workloads
+	doubts    map[cause]int     // twice the number of restarts in doubt
+	restarted map[int]int       // how often servers restarted them, by the UIDs of workloads
 }
 
 // tally counts events.
@@ -41,6 +42,9 @@ type adoptedBy struct {
 	pod, container, source int
 	started                uint64
 }
+
+// adoptedIn is a source of a workload, by its UID.
+type adoptedIn struct{ workload, source int }
 
 // recorded is a record of a workload, and why it is as it is.
 type recorded struct {
@@ -71,7 +75,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[int]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, none: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[adoptedIn]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, none: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -146,7 +150,7 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 	restarts := len(body.Spec.Template.Metadata.Annotations) > 0 || body.Spec.RestartAt != nil || set[lastReloadAnnotation] != nil && names != "" &&
 		(names != last.recreating || *set[lastReloadAnnotation] != last.last || ptr.Deref(set[hashAnnotation], last.hash) != last.hash)
 	if restarts && r.reload != nil && (rules.inPlace || customKinds[d.kind] != nil || d.mounts) {
-		o.adoptedAt[d.uid] = time.Now()
+		o.adoptsAll(d)
 	}
 	switch {
 	case r.reload != nil, m == nil, !s.alive, r.late && !rules.managed(): // the namespace did otherwise when it was sent
@@ -206,7 +210,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 		o.tally["restarts of custom resources"]++
 	}
 	if o.lagged[d.uid], o.undone[d.uid] = r.lagged, false; rules.inPlace {
-		o.adoptedAt[d.uid] = time.Now()
+		o.adoptsAll(d)
 	}
 	switch {
 	case !rules.managed() && !r.managed:
@@ -298,7 +302,10 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 	may := r.ghost || !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
 	for source := range sourceNames {
 		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
-		content, _, adopts := strings.Cut(now.Sources[id], "@")
+		content, seconds, adopts := strings.Cut(now.Sources[id], "@")
+		if at, err := strconv.ParseInt(seconds, 10, 64); err == nil && now.At.Unix()-at > 1 { // it was adopted earlier, as an older record says
+			continue
+		}
 		if !adopts && content != "" {
 			o.forget(d, source)
 		}
@@ -315,11 +322,18 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 // keyID identifies the key of a hash.
 func keyID(hash string) string { return hash[:min(len(hash), len("v1.12345678"))] }
 
+// adoptsAll notes that a restart has begun with which all content counts as read.
+func (o *oracle) adoptsAll(d *workload) {
+	for source := range sourceNames {
+		o.adoptedAt[adoptedIn{d.uid, source}] = time.Now()
+	}
+}
+
 // adopt notes that the containers of a workload count as having read the content of a source, since a server decided that.
 func (o *oracle) adopt(r *request, d *workload, source int, at time.Time) {
 	s := r.server
 	o.tally["sources that were adopted"]++
-	o.adoptedAt[d.uid] = at.Add(-s.world.skews.Servers[s.id])
+	o.adoptedAt[adoptedIn{d.uid, source}] = at.Add(-s.world.skews.Servers[s.id])
 	for _, of := range [][]*pod{d.pods, s.podsOf(d.slot)} {
 		for _, p := range of {
 			for i := range p.containers {

@@ -4,6 +4,7 @@
 package simulation
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -125,7 +126,7 @@ func (r *reads) by() adoptedBy {
 
 // doubtful reports whether the source changed at about the time when the container started or it was adopted, or unseen, or nothing tells the time of the start.
 func (r *reads) doubtful() bool {
-	return r.world.skews.wrong(r.pod.node()) || r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[r.m.uid]) || r.pod.containers[r.container].at.IsZero()
+	return r.world.skews.wrong(r.pod.node()) || r.isNear() || r.isUnseen() || r.updatedAround(r.world.oracle.adoptedAt[adoptedIn{r.m.uid, r.source}]) || r.pod.containers[r.container].at.IsZero()
 }
 
 // slack is what two clocks that differ by a second each, in whole seconds, add to the margins of the judge.
@@ -285,6 +286,21 @@ func (r *reads) flashed() bool {
 		}
 	}
 	return false
+}
+
+// isInit reports whether it is an init container.
+func (r *reads) isInit() bool {
+	return variants[r.pod.template.variant][r.container].role == initContainer
+}
+
+// recordedAfter reports whether the record has a time at which the last change had been made, although it was written before.
+func (r *reads) recordedAfter() bool {
+	var last record
+	if json.Unmarshal([]byte(r.m.annotations[appliedAnnotation]), &last) != nil {
+		return false
+	}
+	changes := r.changes()
+	return len(changes) > 0 && !last.At.Before(changes[len(changes)-1].at) && last.At.Sub(changes[len(changes)-1].at) < 2*mostSkew
 }
 
 // sameSecond reports whether the source was written in the second in which the pod was created, and the clock of its node is another one, or the volumes of the

@@ -138,17 +138,22 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	if d == nil || !r.rules.managed() || r.rules.agent || !r.scope.triggers || !r.stale() || r.isAdopted() || d.exempt(s) || r.pod.identity != d.template.identity() {
 		return
 	}
+	adoptedAt := o.adoptedAt[adoptedIn{d.uid, r.source}]
 	switch {
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut || got.Reason == decide.ReasonMinInterval:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
-	case r.updatedAround(o.adoptedAt[d.uid]):
+	case r.updatedAround(adoptedAt):
 		o.tally["not applied, updated as content was adopted"]++
-	case v.State == judge.Unknown && o.adoptedAt[d.uid].Sub(r.pod.containers[r.container].real).Abs() < r.margin():
+	case v.State == judge.Unknown && adoptedAt.Sub(r.pod.containers[r.container].real).Abs() < r.margin():
 		o.tally["not applied, started as content was adopted, or at a restart in place: "+v.Reason]++
 	case o.lagged[d.uid] && (r.rules.inPlace || v.State == judge.Unknown && (r.rules.recreate || customKinds[d.kind] != nil)): // it is about the pods that are known
 		o.tally["not applied, restarted before the pod was known: "+v.Reason]++
 	case (r.rules.inPlace || v.State == judge.Unknown) && o.world.skews.wrong(r.pod.node()), v.Reason == judge.ReasonNodeClock && r.pod.containers[r.container].at.IsZero():
 		o.tally["not applied, wrong clock of a node"]++
+	case r.rules.inPlace && v.State == judge.Stale && r.isInit() && r.pod.containers[0].restarts > 0: // its restarter was started again for another reason
+		o.tally["not applied, an init container of a pod that crashed as it was restarted in place"]++
+	case v.State == judge.Unknown && r.recordedAfter():
+		o.tally["not applied, changed soon after a restart by a server whose clock is ahead: "+v.Reason]++
 	case o.undone[d.uid] && r.source == sourceCount && v.State == judge.Stale: // the hash does not tell of a class, so that it is the same again
 		o.tally["not applied, a restart for a class was undone"]++
 	case r.m.borrows && v.Reason == judge.ReasonWrittenSinceStart: // the lender was away, so that nothing used the source
