@@ -123,7 +123,7 @@ func (o *oracle) arrived(s *server) {
 // add adds that a container has not read the current content.
 func (why *reason) add(r *reads) {
 	changed := r.view.changed[r.source]
-	if why.stale, why.what = true, r.String(); changed.After(why.changed) {
+	if why.stale, why.what = true, r.String(); changed.After(why.changed) && !r.missing() {
 		why.changed = changed
 	}
 	from, _ := r.margins()

@@ -42,7 +42,7 @@ func (s *server) show(m *manifest) (out *shown) {
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
 			of := s.view.pods[p.Name]
 			out.kept = out.kept || p.Hash == e.Hash && p.Deleted.IsZero()
-			begun = begun && (p.Hash != w.Marks.TemplateHash || !p.Deleted.IsZero() || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" }))
+			begun = begun && (p.Hash != w.Marks.TemplateHash || j.IsOlder(p) || !p.Deleted.IsZero() || slices.ContainsFunc(p.Containers, func(c dependency.PodContainer) bool { return c.Waiting != "" }))
 			for i := range p.Containers {
 				var n int
 				_, _ = fmt.Sscanf(p.Containers[i].Name, "container-%d", &n)
