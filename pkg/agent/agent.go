@@ -144,7 +144,6 @@ type Agent struct {
 	key     [32]byte // of digests of environments
 	loaded  string   // digest of what the application works with, also if that could not be noted in the directory; "": unknown
 	touched bool     // the application may have read something else than the set that was applied last
-	changes changes  // since that set
 	// unproven is the digest of the set that the application has read last, if the probe failed then; "": it did not.
 	unproven string
 	// startedWith is the digest of the set with which the application was started first, until it reads another; "": none.

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/configdep/configdep/pkg/agent/action"
 	"github.com/configdep/configdep/pkg/agent/fileset"
 )
 
@@ -76,7 +75,7 @@ func (a *Agent) apply(ctx context.Context, w *wanted, refusals int) error {
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Write, err}
 	}
-	a.touched, a.changes = false, changes{}
+	a.touched = false
 	a.update(ctx, func(s *Status) {
 		s.Applied, s.Failure, s.RolledBack, s.Versions = w.digest, nil, false, *w.versions.Load()
 		s.AppliedAt = time.Now()
@@ -139,9 +138,8 @@ func (a *Agent) reload(ctx context.Context, digest string) error {
 		}
 	}
 	a.unproven, a.startedWith = "", ""
-	reload := action.WithChanged(ctx, a.changedFiles)
 	for _, do := range a.config.Reload {
-		if err := do.Do(reload); err != nil {
+		if err := do.Do(ctx); err != nil {
 			return superseded(ctx, &FailureError{Reload, err})
 		}
 	}
@@ -209,7 +207,7 @@ func (a *Agent) putBack(ctx context.Context) error {
 	if err := a.dir.MarkApplied(); err != nil {
 		return &FailureError{Rollback, errors.Join(a.refused.err, err)}
 	}
-	a.refused.back, a.changes = true, changes{} // it has read all of the set that was applied last
+	a.refused.back = true
 	return a.refused.err
 }
 
@@ -267,7 +265,7 @@ func (a *Agent) startApplied(ctx context.Context) error {
 		return &FailureError{Write, err}
 	}
 	a.cleaned(ctx)
-	a.touched, a.changes = false, changes{}
+	a.touched = false
 	return a.startWithOlder(ctx)
 }
 

@@ -36,7 +36,6 @@ func (a *Agent) Run(ctx context.Context) (exit *process.Exit, err error) {
 	a.compose.Foreign = a.dir.Foreign
 	// An earlier process may have ended while the application read the current set.
 	a.touched = a.dir.Doubtful()
-	a.changes.unknown = a.touched
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()

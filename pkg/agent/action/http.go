@@ -29,8 +29,6 @@ type HTTP struct {
 	Method string
 	URL    *url.URL
 	Body   string // in JSON
-	// TellChanged: ChangedPlaceholder in the body stands for the files that have changed.
-	TellChanged bool
 	// Accept are the status codes that mean success. None: 200 to 299.
 	Accept []Codes
 	// Timeout is how long each try may take, with its answer.
@@ -79,18 +77,11 @@ const maxAnswer = 64 << 10
 func (h *HTTP) Do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("no answer within %v", h.Timeout))
 	defer cancel()
-	body := h.Body
-	if h.TellChanged {
-		var err error
-		if body, err = ExpandChanged(ctx, body); err != nil {
-			return err
-		}
-	}
-	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL.String(), strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, h.Method, h.URL.String(), strings.NewReader(h.Body))
 	if err != nil {
 		return err
 	}
-	if body != "" {
+	if h.Body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if err := h.authorize(r); err != nil {

@@ -127,7 +127,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 func (h *HTTP) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.URL, "reload-url", h.URL, "URL of a request after new files are in place")
 	f.StringVar(&h.Method, "reload-method", h.Method, "method of the request")
-	f.StringVar(&h.Body, "reload-body", h.Body, "body of the request, in JSON; {changed} stands for the paths of the files that have changed, as an array")
+	f.StringVar(&h.Body, "reload-body", h.Body, "body of the request, in JSON")
 	f.StringVar(&h.Accept, "reload-accept", h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
 	f.StringVar(&h.BasicAuth, "reload-basic-auth", h.BasicAuth, "directory with the files username and password, as of a Secret of the type kubernetes.io/basic-auth")
 	f.StringVar(&h.CAFile, "reload-ca-file", h.CAFile, "certificates of authorities to trust, instead of those of the system; none: do not check the certificate of the application")
@@ -304,7 +304,6 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	if o.Reload.URL != "" {
 		a, err := o.Reload.action("reload-url", o.Timeout)
 		errs = append(errs, err)
-		a.TellChanged = true
 		c.Reload = append(c.Reload, a)
 		gentle = true
 	} else if o.ProbeURL == "" && o.Reload != New().Reload {

@@ -327,19 +327,6 @@ func TestCommandOutput(t *testing.T) {
 	}
 }
 
-// The body of a reload tells which files have changed. A probe asks for a state, and sends nothing.
-func TestReload_TellsChanges(t *testing.T) {
-	c, err := parse(nil, "--configmap=a", "--dir=/files", "--reload-url=http://localhost", "--reload-body={changed}", "--probe-url=http://localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reload, is := c.Reload[0].(*action.HTTP)
-	probe, isToo := c.Probe.(*action.Within).Action.(*action.HTTP)
-	if !is || !isToo || !reload.TellChanged || probe.TellChanged || probe.Body != "" {
-		t.Errorf("%+v, %+v", reload, probe)
-	}
-}
-
 // Another host than that of the reload gets none of its credentials.
 func TestProbe_Credentials(t *testing.T) {
 	for url, want := range map[string]string{"http://a:1/ready": "/login", "http://a:2/ready": "", "http://b:1/ready": ""} {
