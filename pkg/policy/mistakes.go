@@ -50,15 +50,24 @@ func (d *Declaration) declareMistakes() {
 	}
 }
 
-// declareIdle adds a problem for annotations that say how a workload is restarted which nothing opts in.
+// declareIdle tells of the first setting of a workload that nothing opts in. Sources are a problem, because their user means to opt it in; a platform may
+// set the others on all workloads.
 func (d *Declaration) declareIdle() {
 	p := d.policy
-	if p.Mode != Off || p.DeclaredBy != DeclaredByDefault || len(p.Problems) > 0 {
+	if p.Mode != Off || len(p.Problems) > 0 {
+		return
+	}
+	p.Remarks = nil // what lists name does not matter then
+	if p.DeclaredBy != DeclaredByDefault {
 		return
 	}
 	for _, key := range settings {
 		if _, found := d.Workload[key]; found && key != FieldsAnnotation {
-			p.Problems = append(p.Problems, fmt.Sprintf("annotation %s has no effect without %s", key, ReloadAnnotation))
+			tell := &p.Remarks
+			if key == SourcesAnnotation {
+				tell = &p.Problems
+			}
+			*tell = append(*tell, fmt.Sprintf("annotation %s has no effect without %s", key, ReloadAnnotation))
 			return
 		}
 	}

@@ -32,7 +32,7 @@ func TestNewPolicy_Mistakes(t *testing.T) {
 		"of a Pod":                               {policy.Annotated{Workload: m{"configdep.io/reload": "auto"}, Template: m{"configdep.io/reload": "auto"}}, policy.Auto, nil},
 		"a label":                                {policy.Annotated{Labels: m{"configdep.io/reload": "auto"}}, policy.Off, []string{"label configdep.io/reload has no effect: it must be an annotation"}},
 		"sources, and nothing opts in":           {policy.Annotated{Workload: m{"configdep.io/sources": "secret/db"}}, policy.Off, []string{"annotation configdep.io/sources has no effect without configdep.io/reload"}},
-		"a setting, and nothing opts in":         {policy.Annotated{Workload: m{"configdep.io/settle": "5s"}}, policy.Off, []string{"annotation configdep.io/settle has no effect without configdep.io/reload"}},
+		"other settings, and nothing opts in":    {policy.Annotated{Workload: m{"configdep.io/settle": "5s", "configdep.io/exclude": "secret/db"}}, policy.Off, nil},
 		"sources, and the namespace opts in":     {policy.Annotated{Workload: m{"configdep.io/sources": "secret/db"}, Namespace: m{"configdep.io/reload": "auto"}}, policy.Auto, nil},
 		"sources, and another tool opts in":      {policy.Annotated{Workload: m{"configdep.io/sources": "secret/db", reloaderAuto: "true"}}, policy.Auto, nil},
 		"sources, switched off by the namespace": {policy.Annotated{Workload: m{"configdep.io/sources": "secret/db"}, Namespace: m{"configdep.io/reload": "off"}}, policy.Off, nil},
@@ -48,6 +48,32 @@ func TestNewPolicy_Mistakes(t *testing.T) {
 			p := policy.NewPolicy(tt.Annotated, policy.Defaults{Mode: policy.Off})
 			if p.Mode != tt.mode || !slices.Equal(p.Problems, tt.problems) {
 				t.Errorf("mode = %s, problems = %q; want %s, %q", p.Mode, p.Problems, tt.mode, tt.problems)
+			}
+		})
+	}
+}
+
+// A platform may set how workloads are restarted on all of them, also on those that nothing opts in: that is told, and no mistake.
+func TestNewPolicy_SettingsWithoutReload(t *testing.T) {
+	type m = map[string]string
+	idle := []string{"annotation configdep.io/settle has no effect without configdep.io/reload"}
+	for name, tt := range map[string]struct {
+		policy.Annotated
+		remarks []string
+	}{
+		"a setting":                        {policy.Annotated{Workload: m{"configdep.io/settle": "5s"}}, idle},
+		"of several, the first":            {policy.Annotated{Workload: m{"configdep.io/settle": "5s", "configdep.io/strategy": "annotation"}}, idle},
+		"an invalid one":                   {policy.Annotated{Workload: m{"configdep.io/settle": "x"}}, idle},
+		"on the namespace":                 {policy.Annotated{Namespace: m{"configdep.io/settle": "5s"}}, nil},
+		"the workload opts in":             {policy.Annotated{Workload: m{"configdep.io/settle": "5s", "configdep.io/reload": "auto"}}, nil},
+		"switched off by the namespace":    {policy.Annotated{Workload: m{"configdep.io/settle": "5s"}, Namespace: m{"configdep.io/reload": "off"}}, nil},
+		"switched off by the workload":     {policy.Annotated{Workload: m{"configdep.io/settle": "5s", "configdep.io/reload": "off"}}, nil},
+		"of a namespace that is not meant": {policy.Annotated{Workload: m{"configdep.io/settle": "5s"}, Namespace: m{policy.DeclaredBySelector: ""}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy.NewPolicy(tt.Annotated, policy.Defaults{Mode: policy.Off})
+			if !slices.Equal(p.Remarks, tt.remarks) || len(p.Problems) > 0 {
+				t.Errorf("remarks = %q, problems = %q; want %q", p.Remarks, p.Problems, tt.remarks)
 			}
 		})
 	}

@@ -134,7 +134,7 @@ func (p *Policy) Declare(a Annotated, defaults *Defaults) {
 		p.Problems = append(p.Problems, d.idle...)
 	}
 	if p.Mode == Off && len(p.Problems) == 0 { // other annotations say nothing then
-		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource, p.Fields, p.Remarks = nil, nil, nil, nil, 0, false, nil, nil
+		p.Sources, p.Exclude, p.NamedBy, p.ExcludedBy, p.Pause.Period, p.ReportsSource, p.Fields = nil, nil, nil, nil, 0, false, nil
 		p.fit(&a.Traits, false)
 		return
 	}
