@@ -86,6 +86,8 @@ func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	for _, tc := range []struct{ key, value, problem string }{
 		{policy.ReloadAnnotation, "Auto", `invalid annotation configdep.io/reload="Auto": must be one of auto, matched, listed, off (did you mean auto?)`},
 		{policy.ReloadAnnotation, "", `invalid annotation configdep.io/reload="": must be one of auto, matched, listed, off`},
+		{policy.ReloadAnnotation, "on", `invalid annotation configdep.io/reload="on": must be one of auto, matched, listed, off`},
+		{policy.ReloadAnnotation, "uato", `invalid annotation configdep.io/reload="uato": must be one of auto, matched, listed, off (did you mean auto?)`},
 		{policy.ReloadAnnotation, "true", `invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off (did you mean auto?)`},
 		{policy.SourcesAnnotation, "db", `invalid annotation configdep.io/sources="db": "db" is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME`},
 		{policy.SourcesAnnotation, "secret/db, secret/", `invalid annotation configdep.io/sources="secret/db, secret/": "secret/" is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME`},

@@ -97,13 +97,13 @@ func unknownAnnotation(key, on string, allowed []string) string {
 
 // nearest returns the value that text is most similar to; empty: it is similar to none.
 func nearest[T ~string](text string, values []T) (near T) {
-	const most = 2 // letters to be inserted, removed or replaced
+	const most = 2 // letters to be inserted, removed or replaced, which must not be most of them: on is not meant to be off
 	best := most + 1
 	for _, value := range values {
 		if len(text) > len(value)+most {
 			continue
 		}
-		if n := distance(strings.ToLower(text), string(value)); n < best {
+		if n := distance(strings.ToLower(text), string(value)); n < best && 2*n <= len(text) {
 			best, near = n, value
 		}
 	}
