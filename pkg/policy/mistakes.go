@@ -5,7 +5,6 @@ package policy
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -27,13 +26,13 @@ func isSetting(key string) bool { return slices.Contains(settings, key) }
 
 // declareMistakes adds a problem for annotations in the wrong place, or with a name that is none: the first of each place.
 func (d *Declaration) declareMistakes() {
-	first := func(annotations map[string]string, wrong func(key string) bool) string {
-		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			if strings.HasPrefix(key, record.Prefix) && wrong(key) {
-				return key
+	first := func(annotations map[string]string, wrong func(key string) bool) (first string) {
+		for key := range annotations {
+			if (first == "" || key < first) && strings.HasPrefix(key, record.Prefix) && wrong(key) {
+				first = key
 			}
 		}
-		return ""
+		return first
 	}
 	problems := &d.policy.Problems
 	if key := first(d.Workload, func(key string) bool { return !isSetting(key) && !record.IsOfWorkload(key) }); key != "" {
