@@ -5,11 +5,13 @@ package decide_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -77,6 +79,9 @@ func TestDecide_AppearingAndDisappearing(t *testing.T) {
 						want := map[string]int{"ignored": s.restarts, "on delete": s.onDelete, "on create": s.onCreate}[flags]
 						if n := len(x.restarts()); n != want {
 							t.Fatalf("step %d: %d restarts, want %d", i+1, n, want)
+						}
+						if d := x.decide(); d.State == decide.Stale && !strings.Contains(d.Message, " or the source has appeared or disappeared, which restarts nothing. Create a Reload") {
+							t.Errorf("step %d: %s", i+1, d.Message)
 						}
 					}
 				})

@@ -4,6 +4,7 @@
 package decide_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -166,7 +167,10 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 					t.Fatalf("a source that does not count: restarts for %q", got)
 				}
 			}
-			x.want("it counts again", stale(decide.ReasonOptedInStale, decide.None))
+			d := x.want("it counts again", stale(decide.ReasonOptedInStale, decide.None))
+			if want := ". It was old already when the workload opted in, or when the source began to count, which restarts nothing. Create a Reload"; !strings.Contains(d.Message, want) {
+				t.Errorf("message = %q, want %q", d.Message, want)
+			}
 			password("3")(x)
 			x.wantRestarts("it changes again", db)
 		})

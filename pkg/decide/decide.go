@@ -434,11 +434,15 @@ func (e *Evaluation) nextChange(d *Decision) string {
 func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	w := e.Workload
 	var ids []string
-	triggers := false
+	why := "" // of a source that triggers
 	for i, n := range j.StalePods {
-		if n > 0 {
-			ids = append(ids, idOf(e.Sources[i].Kind, e.Sources[i].Name))
-			triggers = triggers || e.Sources[i].Triggers
+		if n == 0 {
+			continue
+		}
+		s := &e.Sources[i]
+		ids = append(ids, idOf(s.Kind, s.Name))
+		if s.Triggers {
+			why = s.tracked.notDue()
 		}
 	}
 	d.State, d.Stale = Stale, true
@@ -462,7 +466,7 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	case w.Rollout.Phase == dependency.RolloutHeld:
 		d.Reason = ReasonHeld
 		d.Message += " The pod template has been changed already, but the rollout is waiting for a user: " + w.Rollout.Message + "."
-	case !triggers:
+	case why == "":
 		d.Reason = ReasonNotTriggering
 		d.Message += " Its changes do not restart the workload; spec.sources says why." + reload
 	case !awaited.IsZero():
@@ -470,7 +474,20 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 		d.Message += " The controller of the " + string(w.Kind) + " has been told to restart them. If it has not by " + d.RecheckAt.UTC().Format(time.RFC3339) + ", it is told again."
 	default:
 		d.Reason = ReasonOptedInStale
-		d.Message += " It was old already when the workload opted in, which restarts nothing." + reload
+		d.Message += why + reload
+	}
+}
+
+// notDue says why no restart is due although pods run with old content of a source that triggers.
+func (t *tracked) notDue() string {
+	entry, known := t.of.Record.Sources[t.id]
+	switch p := &t.of.Policy; {
+	case known && !t.isIgnored(&entry) && entry.Adopted.IsZero():
+		return " The workload was restarted for it, and not all pods were replaced: the rollout may have been undone."
+	case p.IgnoreCreated || p.IgnoreDeleted:
+		return " It was old already when the workload opted in or the source began to count, or the source has appeared or disappeared, which restarts nothing."
+	default:
+		return " It was old already when the workload opted in, or when the source began to count, which restarts nothing."
 	}
 }
 

@@ -55,7 +55,7 @@ const (
 	ReasonPodsNotFound = "PodsNotFound" // Unknown: the workload reports pods, and none is found
 
 	ReasonNotOptedIn       = "NotOptedIn"       // Stale: automatic restarts are off
-	ReasonOptedInStale     = "OptedInStale"     // Stale: the content was old when the workload opted in
+	ReasonOptedInStale     = "OptedInStale"     // Stale: the content was old when the workload opted in, or a restart was undone
 	ReasonNotTriggering    = "NotTriggering"    // Stale: the source that has changed does not restart the workload
 	ReasonKindNotRestarted = "KindNotRestarted" // Stale: workloads of the kind have no rollout
 	ReasonOwned            = "Owned"            // Stale: the owner of the workload would create it again

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -147,6 +148,26 @@ func TestDecide_MountedClasses(t *testing.T) {
 			v.rotate(0)
 			v.wantRestarts("another rotation", 1)
 		})
+	}
+}
+
+// The hash does not tell of a class, so that a restart for one which a user undoes, as by kubectl rollout undo, is not repeated. The message says so.
+func TestDecide_AnUndoneRestartForAClass(t *testing.T) {
+	v := newVault(t)
+	v.rotate(0, 1, 2)
+	v.wantRestarts("the first rotation", 1)
+	before := v.deployment.Spec.Template
+	v.rotate(0, 1, 2)
+	v.tick(time.Minute)
+	if d := v.act(); d.Action != decide.RollOut {
+		t.Fatalf("decision = %+v", d)
+	}
+	v.edit(func(d *appsv1.Deployment) { d.Spec.Template = before })
+	v.edit(v.count)
+	v.tick(time.Hour)
+	d := v.decide()
+	if want := ". The workload was restarted for it, and not all pods were replaced: the rollout may have been undone. Create a Reload to restart the workload."; d.State != decide.Stale || d.Action != decide.None || !strings.HasSuffix(d.Message, want) {
+		t.Errorf("decision = %+v, want the message to end with %q", d, want)
 	}
 }
 
