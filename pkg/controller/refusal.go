@@ -10,15 +10,10 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/record"
 )
 
-const (
-	// refusedAfter is after how many failures in a row, which take about 5 s, a refusal is shown: an authorizer or a webhook may only be starting.
-	refusedAfter = 10
-	// maxRefusal is how much of an answer of the API server is shown, in bytes.
-	maxRefusal = 512
-)
+// refusedAfter is after how many failures in a row, which take about 5 s, a refusal is shown: an authorizer or a webhook may only be starting.
+const refusedAfter = 10
 
 // noteRefusal lets the views of this replica show that what is due is refused, until it has been tried again, after some time.
 func (c *Controller) noteRefusal(index decide.Index, s *step, after time.Duration, err error) {
@@ -29,13 +24,7 @@ func (c *Controller) noteRefusal(index decide.Index, s *step, after time.Duratio
 
 // whyRefused says what refuses a request, in the words of the API server, and what users can do.
 func whyRefused(w *dependency.Workload, err error) string {
-	answer := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 { // others write parts of it
-			return ' '
-		}
-		return r
-	}, err.Error())
-	answer = strings.TrimSuffix(record.CutBytes(strings.Join(strings.Fields(answer), " "), maxRefusal), ".")
+	answer := strings.TrimSuffix(dependency.Line(err.Error()), ".")
 	var do string
 	switch {
 	case strings.Contains(answer, "denied request: configdep may"):
