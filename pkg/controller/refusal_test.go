@@ -14,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What the API server keeps refusing is shown as Blocked, with what refuses it, until it is admitted. Views that look again in time see it.
@@ -58,6 +59,37 @@ func TestReconcile_RefusedPatchIsShown(t *testing.T) {
 		stop()
 		c.advance(6 * time.Minute)
 		c.expectState("this replica no longer leads, and does not know", decide.Pending, decide.ReasonSourceChanged)
+	})
+}
+
+// Without a record no change restarts a workload, so that a refusal of the first one is shown, too, whatever the pods run with. That of a later one is not:
+// changes are compared with the one that is there.
+func TestReconcile_RefusedRecordIsShown(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		c.set(deployment("web", "db"))
+		c.refusing(func(clienttesting.Action) error { return errRefused })
+		c.lead()
+		c.advance(time.Second)
+		c.expectState("it may only be a moment", decide.InSync, decide.ReasonContentApplied)
+		if d := c.decision(); !d.Timed || d.ShowAgain(c.clock.Now()).IsZero() {
+			t.Errorf("views do not look again: %+v", d)
+		}
+		c.advance(time.Minute)
+		c.expectState("it is refused", decide.Blocked, decide.ReasonRefused)
+		d := c.decision()
+		if want := `No change restarts the workload until configdep has recorded what its pods run with. The API server refuses it: deployments.apps "web" is forbidden: quota. `; !strings.HasPrefix(d.Message, want) || !d.Timed {
+			t.Errorf("message = %q, want %q", d.Message, want)
+		}
+		c.refusing(nil)
+		c.advance(6 * time.Minute)
+		c.expectState("admitted", decide.InSync, decide.ReasonContentApplied)
+
+		c.refusing(func(clienttesting.Action) error { return errRefused })
+		c.annotateDeployment(policy.SourcesAnnotation, "configmap/other")
+		c.advance(time.Minute)
+		c.expectState("another scope", decide.InSync, decide.ReasonContentApplied)
 	})
 }
 

@@ -24,22 +24,27 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 		e.observe(&d)
 	}
 	e.sayNotInPlace(&d)
+	e.tellRefused(&d, now)
 	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State) ||
-		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady
+		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady || d.unrecorded
 	e.askAgents(&d)
-	e.tellRefused(&d, now)
 	e.sayWhy(&d)
 	return d
 }
 
-// tellRefused says why what is due is not done, if the API server keeps refusing it. It is tried again all the same.
+// tellRefused says why what is due is not done, if the API server keeps refusing it: a restart, or the first record, with which changes are compared. It is
+// tried again all the same.
 func (e *Evaluation) tellRefused(d *Decision, now time.Time) {
-	if d.State != Pending || d.Action == None {
+	d.unrecorded = d.Action == WriteRecord && !e.Comparable() && slices.Contains([]State{InSync, Stale, Unknown}, d.State)
+	if d.Action == None || d.State != Pending && !d.unrecorded {
 		return
 	}
 	if r := e.graph.Refusal(e.Workload.WorkloadKey, e.Hash, now); r != nil {
 		d.State, d.Reason = Blocked, ReasonRefused
+		if d.unrecorded {
+			d.Message = "No change restarts the workload until configdep has recorded what its pods run with."
+		}
 		d.Message += " The API server refuses it: " + r.Why
 	}
 }

@@ -114,6 +114,8 @@ type Decision struct {
 	Timed bool
 
 	due []*due
+	// unrecorded: the first record is due, without which no change restarts the workload.
+	unrecorded bool
 }
 
 // refusalRecheck is after how long views look again whether what is due is being refused.
@@ -121,7 +123,7 @@ const refusalRecheck = 10 * time.Second
 
 // ShowAgain returns when time alone changes what is shown; zero: never.
 func (d *Decision) ShowAgain(now time.Time) time.Time {
-	if d.RecheckAt.IsZero() && d.Action != None && (d.State == Pending || d.Reason == ReasonRefused) {
+	if d.RecheckAt.IsZero() && d.Action != None && (d.State == Pending || d.Reason == ReasonRefused || d.unrecorded) {
 		return now.Add(refusalRecheck)
 	}
 	return d.RecheckAt

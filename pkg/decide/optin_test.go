@@ -300,3 +300,19 @@ func TestDecide_RecordBeforeTheControllerHasSeenIt(t *testing.T) {
 		}
 	}
 }
+
+// Without the first record no change restarts a workload, so that what refuses it is told unless the pods have a worse state. Views look for that again.
+func TestDecide_FirstRecordIsRefused(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.tick(time.Hour)
+	x.stop(x.pods[0].Name)
+	x.start()
+	x.tick(time.Hour)
+	if d := x.want("due", recording); !d.Timed || d.Pods.Local || d.ShowAgain(x.now).IsZero() {
+		t.Errorf("decision = %+v, want it to be timed", d)
+	}
+	x.graph().SetRefusal(x.workload().WorkloadKey, &dependency.Refusal{Hash: x.evaluate().Hash, Why: "quota", Until: x.now.Add(time.Minute)})
+	x.want("refused", outcome{State: decide.Blocked, Reason: decide.ReasonRefused, Action: decide.WriteRecord})
+	x.image("app:2")
+	x.want("a rollout", outcome{State: decide.RollingOut, Reason: "PodsUpdating", Action: decide.WriteRecord})
+}

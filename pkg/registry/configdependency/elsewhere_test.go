@@ -61,7 +61,9 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		from.expect("what follows from the time, and what time alone has caused", "MODIFIED shop/deployment.web@105", "MODIFIED shop/deployment.web@105")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), web())
+		off := web()
+		off.Annotations = map[string]string{policy.ReloadAnnotation: "off"}
+		c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), off)
 		c.startPod("web-1", c.minuteLater())
 		c.watch(t, "shop", elsewhere(t, c.Version)).expect("containers that started after this replica")
 	})
