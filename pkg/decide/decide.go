@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/judge"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 )
@@ -205,23 +204,6 @@ func (e *Evaluation) changedSince(t *tracked, at time.Time) time.Time {
 	return periods[len(periods)-1].Written // before this process began to look
 }
 
-// tooManySources says why not all sources of a workload are known.
-func (e *Evaluation) tooManySources() string {
-	w := e.Workload
-	if w.TemplateOf != nil {
-		if of := e.graph.Workload(*w.TemplateOf); of != nil && !of.Truncated {
-			return fmt.Sprintf("More than %d workloads have the pod template of %s %s. configdep knows the sources of the first %d by name, and not of this one.",
-				dependency.MaxBorrowers, of.Kind, of.Name, dependency.MaxBorrowers)
-		}
-	}
-	what := "The pod template"
-	if w.Custom {
-		what = "The " + string(w.Kind)
-	}
-	return fmt.Sprintf("%s names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources.",
-		what, dependency.MaxSources, dependency.MaxUses)
-}
-
 // nodeClockTime is after which time pods are judged again that started when it cannot have been.
 const nodeClockTime = 10 * time.Minute
 
@@ -337,18 +319,6 @@ func (e *Evaluation) decideStrategyChanged(of record.Progress) Decision {
 	return d
 }
 
-// because says in a clause for which content a restart is due.
-func because(changes []*due) string {
-	ids := make([]string, len(changes))
-	for i := range changes {
-		ids[i] = changes[i].id
-	}
-	if len(ids) == 1 {
-		return ids[0] + " has changed"
-	}
-	return enumerate(ids) + " have changed"
-}
-
 // told returns the state that the pods and the rollout tell, if nothing is to be done.
 func (e *Evaluation) told(j *Judgement) Decision {
 	w := e.Workload
@@ -410,31 +380,6 @@ func (e *Evaluation) told(j *Judgement) Decision {
 	return d
 }
 
-// nextChange says what the next change of content does.
-func (e *Evaluation) nextChange(d *Decision) string {
-	w := e.Workload
-	switch kind := string(w.Kind); {
-	case d.Reason == ReasonNotStarted, d.Reason == ReasonRecordRemoved, d.Reason == ReasonNothingTriggers, d.Reason == ReasonNextRunReadsContent && e.Policy.Mode == policy.Off:
-		return ""
-	case !w.Rollable || w.Reruns && !e.reruns():
-		return "configdep does not restart a " + kind + "."
-	case e.Policy.Mode == policy.Off:
-		return "Automatic restarts are off."
-	case e.Policy.OnlyReports(w):
-		return "The next change is reported: configdep cannot restart a " + kind + "."
-	case w.Reruns && w.Recurring:
-		return "The next change starts a run at once."
-	case w.Reruns:
-		return "The next change replaces the " + kind + "."
-	case w.UnknownPods:
-		return "The " + kind + " has been told of the current content. The next change is passed on, too."
-	case d.Reason == ReasonNoPods:
-		return ""
-	default:
-		return "The next change restarts them."
-	}
-}
-
 // tellStale completes a decision about pods that run with old content although nothing is to be done.
 func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	w := e.Workload
@@ -483,19 +428,6 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	}
 }
 
-// notDue says why no restart is due although pods run with old content of a source that triggers.
-func (t *tracked) notDue() string {
-	entry, known := t.of.Record.Sources[t.id]
-	switch p := &t.of.Policy; {
-	case known && !t.isIgnored(&entry) && entry.Adopted.IsZero():
-		return " The workload was restarted for it, and not all pods were replaced: the rollout may have been undone."
-	case p.IgnoreCreated || p.IgnoreDeleted:
-		return " It was old already when the workload opted in or the source began to count, or the source has appeared or disappeared, which restarts nothing."
-	default:
-		return " It was old already when the workload opted in, or when the source began to count, which restarts nothing."
-	}
-}
-
 // awaited returns until when the controller of the workload is awaited, which was told to restart pods that are stale; zero: it is not.
 func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
 	for i, n := range j.StalePods {
@@ -512,84 +444,6 @@ func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
 	return until
 }
 
-// podsRun renders "1 of 3 pods runs with".
-func podsRun(some, all int) string {
-	if some == 1 || all == 1 {
-		return dependency.Pods(some, all) + " runs with"
-	}
-	return dependency.Pods(some, all) + " run with"
-}
-
-// unknown says why it is not known whether the pods run with the current content.
-func (e *Evaluation) unknown(j *Judgement) string {
-	why := "it is not known with which content they were started"
-	switch j.Reason {
-	case judge.ReasonFilesChanged:
-		text := fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again.",
-			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
-		if e.Workload.Rollable {
-			text += " Automatic restarts are off: opt in, with " + policy.LiveVolumesAnnotation + "=true if it does."
-		}
-		return text
-	case judge.ReasonWrittenSinceStart:
-		why = "a source was written after they started, before configdep began to read it" + e.written(j)
-	case judge.ReasonClockMargin:
-		why = "they started at about the time when content changed"
-	case judge.ReasonNodeClock:
-		why = "the clock of a node is wrong"
-	case judge.ReasonSourceMissing:
-		why = "a source is missing"
-	case judge.ReasonOlderTemplate:
-		why = "they have an older pod template"
-	case judge.ReasonTooManyPods:
-		why = fmt.Sprintf("at most %d containers and sources are compared, and the workload has more", maxJudged)
-	}
-	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names)) + e.endsDoubt(j.Reason)
-}
-
-// endsDoubt says what ends a doubt for a reason, if that is up to a user.
-func (e *Evaluation) endsDoubt(reason string) string {
-	w := e.Workload
-	switch {
-	case !slices.Contains([]string{judge.ReasonWrittenSinceStart, judge.ReasonClockMargin, judge.ReasonNodeClock}, reason):
-		return ""
-	case w.Recurring:
-		return " The next run reads the current content."
-	case !w.Rollable || w.Reruns && !e.Policy.Reruns:
-		return " Create the " + string(w.Kind) + " again to be sure."
-	default:
-		return " Create a Reload to restart the workload if it matters."
-	}
-}
-
-// written says when the sources were last written of which it is not known whether pods have read them.
-func (e *Evaluation) written(j *Judgement) string {
-	var all []string
-	for i := range e.Sources {
-		if s := &e.Sources[i]; s.Source != nil && s.tracked != nil && j.unread[s.tracked.id] && len(all) < maxPodNames {
-			all = append(all, idOf(s.Kind, s.Name)+" at "+s.Source.LastChanged.UTC().Format(time.RFC3339))
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, ", ") + ")"
-}
-
-// unread names the sources of which it is not known that the pods have read them: " of Secret/db".
-func (e *Evaluation) unread(j *Judgement) string {
-	var ids []string
-	for i := range e.tracked {
-		if id := e.tracked[i].id; j.unread[id] {
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return ""
-	}
-	return " of " + enumerate(ids)
-}
-
 // decideOther decides for kinds that have no rollout.
 func (e *Evaluation) decideOther(j *Judgement) Decision {
 	switch missing, _ := e.Missing(); {
@@ -603,11 +457,4 @@ func (e *Evaluation) decideOther(j *Judgement) Decision {
 		return d
 	}
 	return e.told(j)
-}
-
-func upperFirst(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }

@@ -5,14 +5,17 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// Texts that several messages share. Every replica computes messages from what it has read. It
+// Texts of messages. Every replica computes messages from what it has read. It
 // does not know whether there is a leader, or what holds it up: so messages say what is due,
 // not what is being done.
 const (
@@ -130,4 +133,156 @@ func enumerate(names []string) string {
 	default:
 		return strings.Join(names[:last], ", ") + " and " + names[last]
 	}
+}
+
+// nextChange says what the next change of content does.
+func (e *Evaluation) nextChange(d *Decision) string {
+	w := e.Workload
+	switch kind := string(w.Kind); {
+	case d.Reason == ReasonNotStarted, d.Reason == ReasonRecordRemoved, d.Reason == ReasonNothingTriggers, d.Reason == ReasonNextRunReadsContent && e.Policy.Mode == policy.Off:
+		return ""
+	case !w.Rollable || w.Reruns && !e.reruns():
+		return "configdep does not restart a " + kind + "."
+	case e.Policy.Mode == policy.Off:
+		return "Automatic restarts are off."
+	case e.Policy.OnlyReports(w):
+		return "The next change is reported: configdep cannot restart a " + kind + "."
+	case w.Reruns && w.Recurring:
+		return "The next change starts a run at once."
+	case w.Reruns:
+		return "The next change replaces the " + kind + "."
+	case w.UnknownPods:
+		return "The " + kind + " has been told of the current content. The next change is passed on, too."
+	case d.Reason == ReasonNoPods:
+		return ""
+	default:
+		return "The next change restarts them."
+	}
+}
+
+// notDue says why no restart is due although pods run with old content of a source that triggers.
+func (t *tracked) notDue() string {
+	entry, known := t.of.Record.Sources[t.id]
+	switch p := &t.of.Policy; {
+	case known && !t.isIgnored(&entry) && entry.Adopted.IsZero():
+		return " The workload was restarted for it, and not all pods were replaced: the rollout may have been undone."
+	case p.IgnoreCreated || p.IgnoreDeleted:
+		return " It was old already when the workload opted in or the source began to count, or the source has appeared or disappeared, which restarts nothing."
+	default:
+		return " It was old already when the workload opted in, or when the source began to count, which restarts nothing."
+	}
+}
+
+// podsRun renders "1 of 3 pods runs with".
+func podsRun(some, all int) string {
+	if some == 1 || all == 1 {
+		return dependency.Pods(some, all) + " runs with"
+	}
+	return dependency.Pods(some, all) + " run with"
+}
+
+// unknown says why it is not known whether the pods run with the current content.
+func (e *Evaluation) unknown(j *Judgement) string {
+	why := "it is not known with which content they were started"
+	switch j.Reason {
+	case judge.ReasonFilesChanged:
+		text := fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again.",
+			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
+		if e.Workload.Rollable {
+			text += " Automatic restarts are off: opt in, with " + policy.LiveVolumesAnnotation + "=true if it does."
+		}
+		return text
+	case judge.ReasonWrittenSinceStart:
+		why = "a source was written after they started, before configdep began to read it" + e.written(j)
+	case judge.ReasonClockMargin:
+		why = "they started at about the time when content changed"
+	case judge.ReasonNodeClock:
+		why = "the clock of a node is wrong"
+	case judge.ReasonSourceMissing:
+		why = "a source is missing"
+	case judge.ReasonOlderTemplate:
+		why = "they have an older pod template"
+	case judge.ReasonTooManyPods:
+		why = fmt.Sprintf("at most %d containers and sources are compared, and the workload has more", maxJudged)
+	}
+	return fmt.Sprintf("It is not known whether %s the current content, because %s: %s. The subresource pods says more.", podsRun(j.Unknown, j.Total), why, enumerate(j.Names)) + e.endsDoubt(j.Reason)
+}
+
+// endsDoubt says what ends a doubt for a reason, if that is up to a user.
+func (e *Evaluation) endsDoubt(reason string) string {
+	w := e.Workload
+	switch {
+	case !slices.Contains([]string{judge.ReasonWrittenSinceStart, judge.ReasonClockMargin, judge.ReasonNodeClock}, reason):
+		return ""
+	case w.Recurring:
+		return " The next run reads the current content."
+	case !w.Rollable || w.Reruns && !e.Policy.Reruns:
+		return " Create the " + string(w.Kind) + " again to be sure."
+	default:
+		return " Create a Reload to restart the workload if it matters."
+	}
+}
+
+// written says when the sources were last written of which it is not known whether pods have read them.
+func (e *Evaluation) written(j *Judgement) string {
+	var all []string
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Source != nil && s.tracked != nil && j.unread[s.tracked.id] && len(all) < maxPodNames {
+			all = append(all, idOf(s.Kind, s.Name)+" at "+s.Source.LastChanged.UTC().Format(time.RFC3339))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// unread names the sources of which it is not known that the pods have read them: " of Secret/db".
+func (e *Evaluation) unread(j *Judgement) string {
+	var ids []string
+	for i := range e.tracked {
+		if id := e.tracked[i].id; j.unread[id] {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return " of " + enumerate(ids)
+}
+
+// because says in a clause for which content a restart is due.
+func because(changes []*due) string {
+	ids := make([]string, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].id
+	}
+	if len(ids) == 1 {
+		return ids[0] + " has changed"
+	}
+	return enumerate(ids) + " have changed"
+}
+
+// tooManySources says why not all sources of a workload are known.
+func (e *Evaluation) tooManySources() string {
+	w := e.Workload
+	if w.TemplateOf != nil {
+		if of := e.graph.Workload(*w.TemplateOf); of != nil && !of.Truncated {
+			return fmt.Sprintf("More than %d workloads have the pod template of %s %s. configdep knows the sources of the first %d by name, and not of this one.",
+				dependency.MaxBorrowers, of.Kind, of.Name, dependency.MaxBorrowers)
+		}
+	}
+	what := "The pod template"
+	if w.Custom {
+		what = "The " + string(w.Kind)
+	}
+	return fmt.Sprintf("%s names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources.",
+		what, dependency.MaxSources, dependency.MaxUses)
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
