@@ -41,6 +41,9 @@ func TestNewPolicy_Mistakes(t *testing.T) {
 			"configdep.io/config-hash": "h", "configdep.io/applied-sources": "{}", "configdep.io/last-reload": "{}", "configdep.io/recreating": "x", "configdep.io/applied-fields": "x",
 			"configdep.io/copy-of": "x", "configdep.io/replaces": "x", "configdep.io/copy-labels": "{}",
 		}}, policy.Off, nil},
+		"what is written to a Pod, which may be a workload": {policy.Annotated{Workload: m{
+			"configdep.io/agent-status": "{}", "configdep.io/restart": "x", "configdep.io/restarting": "{}", "configdep.io/config-hash": "h", "configdep.io/reloaded-at": "x",
+		}}, policy.Off, nil},
 		"another prefix":   {policy.Annotated{Workload: m{"configdep.io.example.com/relaod": "auto"}, Labels: m{"app": "configdep.io/reload"}}, policy.Off, nil},
 		"an agent's label": {policy.Annotated{Labels: m{"configdep.io/agent": "true"}}, policy.Off, nil},
 	} {

@@ -6,6 +6,7 @@ package record
 import (
 	"slices"
 
+	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
@@ -28,9 +29,12 @@ func WorkloadMarks() []string { return slices.Clone(workloadMarks) }
 // IsWorkloadMark reports whether an annotation of a workload is ours to write.
 func IsWorkloadMark(key string) bool { return slices.Contains(workloadMarks, key) }
 
-// IsOfWorkload reports whether configdep writes an annotation to workloads, or to copies of Jobs.
+// IsOfWorkload reports whether configdep or its agents write an annotation to workloads, to copies of Jobs, or to pods and their templates: a Pod without a
+// controller is a workload, too.
 func IsOfWorkload(key string) bool {
-	return IsWorkloadMark(key) || key == CopyAnnotation || key == ReplacesAnnotation || key == CopyLabelsAnnotation
+	return IsWorkloadMark(key) || slices.Contains([]string{
+		CopyAnnotation, ReplacesAnnotation, CopyLabelsAnnotation, ReloadedAtAnnotation, RestartingAnnotation, status.Annotation, status.RestartAnnotation,
+	}, key)
 }
 
 // TemplateMarks are the annotations of pod templates that are ours to write.
