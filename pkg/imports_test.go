@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"pkg/judge":    {"pkg/dependency"},
 	"pkg/decide":   {"pkg/dependency", "pkg/judge", "pkg/record", "pkg/policy", "pkg/fields", "pkg/agent/status"},
 	"pkg/kind":     {"pkg/dependency", "pkg/agent/status"},
+	"pkg/render":   {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind"},
 	"pkg/ingest":   {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
 	"pkg/workload": {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/kind"},
 	"pkg/strategy": {"pkg/dependency", "pkg/judge", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 	"pkg/ingest/ingesttest":         {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
-	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/registry/view", "pkg/registry/response"},
+	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/render", "pkg/registry/view", "pkg/registry/response"},
 	// They serve objects of any type.
 	"pkg/registry/watchcache": {},
 	"pkg/registry/response":   {},
@@ -93,9 +94,12 @@ var mayImport = map[string][]string{
 	"pkg/agent/report":    {"pkg/agent", "pkg/agent/source", "pkg/agent/status"},
 	"pkg/agent/restarter": {"pkg/agent/action", "pkg/agent/notify"},
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source", "pkg/agent/status"},
+	// The plugin of kubectl, which knows nothing of the server but the pure core, and how it reads a cluster.
+	"pkg/plugin": {"pkg/apis", "pkg/generated", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest", "pkg/render", "pkg/version"},
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
 	"cmd/configdep-agent":     {"pkg/agent", "pkg/listener", "pkg/version"},
+	"cmd/kubectl-configdep":   {"pkg/plugin"},
 	"cmd/configdep-restarter": {"pkg/agent/restarter", "pkg/listener", "pkg/version"},
 }
 
@@ -112,6 +116,8 @@ var mustNotNeed = map[string][]string{
 	"pkg/decide":      {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/kind":        {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/judge":       {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/render":      {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/plugin":      {"k8s.io/apiserver"},
 	"pkg/ingest":      {"k8s.io/apiserver"},
 	"pkg/strategy":    {"k8s.io/apiserver"},
 	"pkg/controller":  {"k8s.io/apiserver"},

@@ -398,6 +398,12 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"restartDue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time or its minimum interval.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
 							Description: "configHash is a hash of the content with which the pods should run: a keyed digest of all sources that trigger a restart (in mode Off, of those that would in mode Auto). Compare it for equality only.",

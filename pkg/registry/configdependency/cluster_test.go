@@ -31,6 +31,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -175,7 +176,7 @@ func (c *cluster) evaluate(o ingesttest.Object) *decide.Evaluation {
 // render returns the view of a workload at the present time, with a version.
 func (c *cluster) render(o ingesttest.Object, revision uint64) *v1alpha1.ConfigDependency {
 	e := c.evaluate(o)
-	view := Render(nil, e, e.Decide(c.clock.Now()))
+	view := render.ConfigDependency(nil, e, e.Decide(c.clock.Now()))
 	view.ResourceVersion = strconv.FormatUint(revision, 10)
 	return view
 }

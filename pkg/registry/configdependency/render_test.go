@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 func renderYAML(t *testing.T, path string) []byte {
@@ -70,9 +70,9 @@ func TestRenderedViews(t *testing.T) {
 
 // The UID is that of the view as long as the workload lives, and another afterwards.
 func TestUIDFollowsTheWorkload(t *testing.T) {
-	a, b := UID("one"), UID("two")
-	if a == b || a != UID("one") {
-		t.Errorf("UIDs %s, %s, %s", a, b, UID("one"))
+	a, b := render.UID("one"), render.UID("two")
+	if a == b || a != render.UID("one") {
+		t.Errorf("UIDs %s, %s, %s", a, b, render.UID("one"))
 	}
 	if want := "0023068f"; !strings.HasPrefix(string(a), want) {
 		t.Errorf("UID %s: clients that hold the one that it was before take this for a new object", a)
@@ -181,17 +181,5 @@ func TestRenderedObjectIsBounded(t *testing.T) {
 		if len(text) == 0 || len(text) > 32<<10 { // of a condition no more is valid
 			t.Errorf("the %s has %d bytes", what, len(text))
 		}
-	}
-}
-
-// TestRenderPolicy_NamesEachStrategy so that none is shown as nothing.
-func TestRenderPolicy_NamesEachStrategy(t *testing.T) {
-	seen := map[v1alpha1.ReloadStrategy]bool{}
-	for _, s := range record.Strategies() {
-		name := renderPolicy(&policy.Policy{Mode: policy.Auto, Strategy: s}).Strategy
-		if !slices.Contains([]v1alpha1.ReloadStrategy{v1alpha1.StrategyAnnotation, v1alpha1.StrategyEnvVar, v1alpha1.StrategyAgent, v1alpha1.StrategyRecreate, v1alpha1.StrategyInPlace}, name) || seen[name] {
-			t.Errorf("the strategy %s is shown as %q", s.Name(), name)
-		}
-		seen[name] = true
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/view"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 // resource is how the API presents ConfigDependencies.
@@ -79,7 +80,7 @@ func pods(o *v1alpha1.ConfigDependency) string {
 // counts reports whether it matters with which content of a source the pods run.
 func counts(s v1alpha1.Source) bool {
 	switch s.Reason {
-	case policy.ReasonIgnored, policy.ReasonExcluded, policy.ReasonNotObserved, policy.ReasonNotRead, policy.ReasonNotMounted, policy.ReasonLiveVolume, reasonByAgent:
+	case policy.ReasonIgnored, policy.ReasonExcluded, policy.ReasonNotObserved, policy.ReasonNotRead, policy.ReasonNotMounted, policy.ReasonLiveVolume, render.ReasonByAgent:
 		return false
 	default:
 		return true

@@ -17,6 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/registry/view"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 type (
@@ -79,7 +80,7 @@ func (r renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at ti
 	}
 	e := now.Evaluate(w)
 	d := e.Decide(at)
-	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(r.kinds, e, d), Next: d.ShowAgain(at), Timed: d.Timed}
+	return view.Rendered[v1alpha1.ConfigDependency]{Object: render.ConfigDependency(r.kinds, e, d), Next: d.ShowAgain(at), Timed: d.Timed}
 }
 
 func (renderer) Alike(before, now decide.Evaluator, key dependency.WorkloadKey) bool {

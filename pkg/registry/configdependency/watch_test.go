@@ -18,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 // A client that lists and then watches sees what changes, in the order in which it does.
@@ -153,7 +154,7 @@ func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
 		if diff := cmp.Diff([]string{"DELETED shop/deployment.web@101", "ADDED shop/deployment.web@102"}, told(t, got)); diff != "" {
 			t.Fatalf("events (-want +got):\n%s", diff)
 		}
-		if gone, there := plain(got[0].Object).UID, plain(got[1].Object).UID; gone != list.Items[0].UID || there != UID("another") {
+		if gone, there := plain(got[0].Object).UID, plain(got[1].Object).UID; gone != list.Items[0].UID || there != render.UID("another") {
 			t.Errorf("%s has gone and %s come, in the place of %s", gone, there, list.Items[0].UID)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/judge"
-	"github.com/configdep/configdep/pkg/registry/view"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 // How many bytes of an answer list containers, their sources, and the stale sources of pods; the rest is counted. The
@@ -26,7 +26,7 @@ const (
 
 // renderer renders the pods of one answer.
 type renderer struct {
-	containers, sources, staleSources view.Budget // that are left
+	containers, sources, staleSources render.Budget // that are left
 }
 
 // containerTypes are the types of containers in the API, by their roles.
@@ -68,7 +68,7 @@ func (r *renderer) render(j *judge.Judge, p *dependency.Pod) v1alpha1.PodContent
 			names = append(names, string(j.Sources[i].Kind)+"/"+j.Sources[i].Name)
 		}
 	}
-	out.StaleSources, out.MoreStaleSources = view.Fit(&r.staleSources, names, func(s *string) int { return len(*s) + len(`"",`) })
+	out.StaleSources, out.MoreStaleSources = render.Fit(&r.staleSources, names, func(s *string) int { return len(*s) + len(`"",`) })
 	return out
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/registry/view"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 var begin = time.Date(2026, 2, 3, 4, 0, 0, 0, time.UTC)
@@ -60,7 +60,7 @@ func (w *world) Lookup(namespace, name string) (found *v1alpha1.ConfigDependency
 		now.Graph.EachWorkload(func(o *dependency.Workload) {
 			if o.Namespace == namespace && o.ViewName() == name {
 				e := now.Evaluate(o)
-				found = configdependency.Render(w.REST.Kinds, e, e.Decide(w.clock.Now()))
+				found = render.ConfigDependency(w.REST.Kinds, e, e.Decide(w.clock.Now()))
 			}
 		})
 	})

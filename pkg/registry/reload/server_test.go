@@ -29,7 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/render"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -115,7 +115,7 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 	e := decide.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
-	return configdependency.Render(nil, e, e.Decide(now))
+	return render.ConfigDependency(nil, e, e.Decide(now))
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {

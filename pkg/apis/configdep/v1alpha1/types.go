@@ -376,6 +376,10 @@ type ConfigDependencyStatus struct {
 	// staleSince is when the first change was made that a running container has not read.
 	// +optional
 	StaleSince *metav1.Time `json:"staleSince,omitempty"`
+	// restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time or its
+	// minimum interval.
+	// +optional
+	RestartDue *metav1.Time `json:"restartDue,omitempty"`
 	// configHash is a hash of the content with which the pods should run: a keyed digest
 	// of all sources that trigger a restart (in mode Off, of those that would in mode
 	// Auto). Compare it for equality only.

@@ -144,6 +144,10 @@ func (in *ConfigDependencyStatus) DeepCopyInto(out *ConfigDependencyStatus) {
 		in, out := &in.StaleSince, &out.StaleSince
 		*out = (*in).DeepCopy()
 	}
+	if in.RestartDue != nil {
+		in, out := &in.RestartDue, &out.RestartDue
+		*out = (*in).DeepCopy()
+	}
 	if in.Sources != nil {
 		in, out := &in.Sources, &out.Sources
 		*out = make([]SourceStatus, len(*in))

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package configdependency
+package render
 
 import (
 	"cmp"
@@ -20,7 +20,6 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
-	"github.com/configdep/configdep/pkg/registry/view"
 )
 
 // uidSpace is the namespace of the UIDs of ConfigDependencies, which are UUIDs of version 5
@@ -32,9 +31,9 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of an evaluated workload of one of the kinds, without a resourceVersion.
+// ConfigDependency returns the ConfigDependency of an evaluated workload of one of the kinds, without a resourceVersion.
 // Callers must not modify it.
-func Render(kinds kind.Table, e *decide.Evaluation, d decide.Decision) *v1alpha1.ConfigDependency {
+func ConfigDependency(kinds kind.Table, e *decide.Evaluation, d decide.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{Name: w.Name, UID: w.UID}
 	ref.APIVersion, ref.Kind = kinds.Of(w.Kind).GroupVersionKind().ToAPIVersionAndKind()
@@ -63,10 +62,11 @@ func Render(kinds kind.Table, e *decide.Evaluation, d decide.Decision) *v1alpha1
 			LastReload:  renderLastReload(record.LastReloadOf(w)),
 			Pods:        renderPods(d.Pods),
 			StaleSince:  timeOf(d.Pods.StaleSince),
+			RestartDue:  timeOf(restartDue(&d)),
 			Conditions:  conditions(e, d),
 		},
 	}
-	usages, keys, missingKeys := view.Budget(maxUsageBytes), view.Budget(maxKeyBytes), view.Budget(maxKeyBytes)
+	usages, keys, missingKeys := Budget(maxUsageBytes), Budget(maxKeyBytes), Budget(maxKeyBytes)
 	for i := range e.Sources {
 		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
 		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
@@ -85,6 +85,14 @@ func renderPods(j *decide.Judgement) v1alpha1.PodCounts {
 	}
 }
 
+// restartDue returns when a restart is due, as the message says it.
+func restartDue(d *decide.Decision) time.Time {
+	if d.State == decide.Settling || d.Reason == decide.ReasonMinInterval {
+		return d.RecheckAt.Truncate(time.Second)
+	}
+	return time.Time{}
+}
+
 func count32(n int) int32 { return int32(min(n, math.MaxInt32)) }
 
 // timeOf returns a time as it is shown; nil: it is not known, or cannot be encoded.
@@ -97,7 +105,7 @@ func timeOf(at time.Time) *metav1.Time {
 
 // addAgents adds the sources that agents have applied, in order.
 func addAgents(out *v1alpha1.ConfigDependency, sources []decide.AgentSource) {
-	none := view.Budget(0)
+	none := Budget(0)
 	for i := range sources {
 		s := &sources[i]
 		kind, usage := v1alpha1.SourceKind(s.Kind), v1alpha1.Usage{Type: v1alpha1.UsageAgent, Optional: true}
@@ -109,7 +117,7 @@ func addAgents(out *v1alpha1.ConfigDependency, sources []decide.AgentSource) {
 			continue
 		}
 		out.Spec.Sources = slices.Insert(out.Spec.Sources, at, v1alpha1.Source{
-			Kind: kind, Name: s.Name, Optional: true, Reason: reasonByAgent, Usages: []v1alpha1.Usage{usage},
+			Kind: kind, Name: s.Name, Optional: true, Reason: ReasonByAgent, Usages: []v1alpha1.Usage{usage},
 		})
 		out.Status.Sources = slices.Insert(out.Status.Sources, at, renderSourceStatus(&decide.Source{
 			Reference: &dependency.Reference{Kind: s.Kind, Name: s.Name}, Resolution: s.Resolution,
@@ -117,8 +125,8 @@ func addAgents(out *v1alpha1.ConfigDependency, sources []decide.AgentSource) {
 	}
 }
 
-// reasonByAgent is why a change of a source that only agents use restarts nothing.
-const reasonByAgent = "AppliedByAgent"
+// ReasonByAgent is why a change of a source that only agents use restarts nothing.
+const ReasonByAgent = "AppliedByAgent"
 
 // The limits, in bytes, of the usages and the keys in one object; the rest is only counted. The API documentation
 // states these limits. The number of sources is limited by dependency.MaxSources, and the patterns by the maximum
@@ -224,8 +232,8 @@ func readable(t metav1.Time) bool {
 	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
-func renderSource(s *decide.Source, usages, keys *view.Budget) v1alpha1.Source {
-	uses, moreUses := view.Fit(usages, s.Uses, sizeOfUse)
+func renderSource(s *decide.Source, usages, keys *Budget) v1alpha1.Source {
+	uses, moreUses := Fit(usages, s.Uses, sizeOfUse)
 	out := v1alpha1.Source{
 		Kind:           v1alpha1.SourceKind(s.Kind),
 		Name:           s.Name,
@@ -237,7 +245,7 @@ func renderSource(s *decide.Source, usages, keys *view.Budget) v1alpha1.Source {
 		MoreUsages:     moreUses,
 	}
 	read, _ := s.Keys()
-	out.Keys, out.MoreKeys = view.Fit(keys, read, sizeOfKey)
+	out.Keys, out.MoreKeys = Fit(keys, read, sizeOfKey)
 	for i := range uses {
 		u := &uses[i]
 		out.Usages[i] = v1alpha1.Usage{
@@ -258,9 +266,9 @@ func renderSource(s *decide.Source, usages, keys *view.Budget) v1alpha1.Source {
 	return out
 }
 
-func renderSourceStatus(s *decide.Source, missingKeys *view.Budget) v1alpha1.SourceStatus {
+func renderSourceStatus(s *decide.Source, missingKeys *Budget) v1alpha1.SourceStatus {
 	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
-	out.MissingKeys, out.MoreMissingKeys = view.Fit(missingKeys, s.MissingKeys, sizeOfKey)
+	out.MissingKeys, out.MoreMissingKeys = Fit(missingKeys, s.MissingKeys, sizeOfKey)
 	if s.Observed && !s.MayExist || s.Unread != nil {
 		present := s.Source != nil || s.Unread != nil
 		out.Present = &present

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package render
 
 // Budget is the number of bytes that may still be listed in an object or an answer; what does not fit is counted.
 type Budget int

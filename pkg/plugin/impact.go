@@ -1,0 +1,212 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// edit is a change of a source.
+type edit struct {
+	sourceName
+
+	keys []string // that change, in order; nil: all
+}
+
+func newImpact(p *plugin) *cobra.Command {
+	var keys, files []string
+	c := &cobra.Command{
+		Use:   "impact SOURCE | -f FILE",
+		Short: "Lists what a change of a ConfigMap or Secret would restart, and what not",
+		Long: `Lists the workloads that a change of a ConfigMap or Secret would restart, and those that use
+it and would not be restarted, with the reason.
+
+With -f, the keys that change are those in which the file differs from the cluster. They
+are compared with what the user may get; without that right, every key of the file
+counts as changed, and the output says so.`,
+		Example: `  # What a new password would restart
+  kubectl configdep impact secret/db --key password
+
+  # What this file would restart
+  kubectl configdep impact -f changed.yaml`,
+		ValidArgsFunction: p.completeSources,
+		RunE: func(c *cobra.Command, args []string) error {
+			edits, err := p.edits(c.Context(), args, keys, files)
+			if err != nil {
+				return err
+			}
+			for i, each := range edits {
+				if i > 0 {
+					fmt.Fprintln(p.Out)
+				}
+				if err := p.impact(c.Context(), each); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringSliceVar(&keys, "key", nil, "Only these keys change.")
+	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "Files with ConfigMaps and Secrets as they would be; - is standard input.")
+	return p.lists(c)
+}
+
+// edits returns the changes that the arguments describe.
+func (p *plugin) edits(ctx context.Context, args, keys, files []string) ([]edit, error) {
+	switch {
+	case len(files) > 0 && (len(args) > 0 || len(keys) > 0):
+		return nil, errors.New("name a source, or give files, but not both")
+	case len(files) > 0:
+		return p.editsIn(ctx, files)
+	case len(args) != 1:
+		return nil, errors.New("name one source, such as secret/db, or give a file with -f")
+	}
+	s, err := parseSource(args[0])
+	slices.Sort(keys)
+	return []edit{{s, keys}}, err
+}
+
+// editsIn returns how the ConfigMaps and Secrets in files differ from the cluster.
+func (p *plugin) editsIn(ctx context.Context, files []string) (out []edit, err error) {
+	namespace, err := p.namespace()
+	if err != nil {
+		return nil, err
+	}
+	kube, err := p.kube()
+	if err != nil {
+		return nil, err
+	}
+	infos, err := resource.NewBuilder(p.config).WithScheme(scheme.Scheme, corev1.SchemeGroupVersion).Local().
+		FilenameParam(false, &resource.FilenameOptions{Filenames: files}).Flatten().Do().Infos()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		if in := info.Namespace; in != "" && in != namespace && namespace != "" {
+			return nil, fmt.Errorf("%s is in namespace %s, and the command in %s", info.Name, in, namespace)
+		}
+		var after, before map[string][]byte
+		var of edit
+		switch o := info.Object.(type) {
+		case *corev1.ConfigMap:
+			of, after = edit{sourceName: sourceName{v1alpha1.SourceConfigMap, o.Name}}, contentOf(o.Data, o.BinaryData)
+			live, failed := kube.CoreV1().ConfigMaps(namespace).Get(ctx, o.Name, metav1.GetOptions{})
+			before, err = contentOf(live.Data, live.BinaryData), failed
+		case *corev1.Secret:
+			of, after = edit{sourceName: sourceName{v1alpha1.SourceSecret, o.Name}}, contentOf(o.StringData, o.Data)
+			live, failed := kube.CoreV1().Secrets(namespace).Get(ctx, o.Name, metav1.GetOptions{})
+			before, err = live.Data, failed
+		default:
+			continue
+		}
+		switch {
+		case apierrors.IsForbidden(err):
+			fmt.Fprintf(p.ErrOut, "You may not get %s, so each key in the file counts as changed.\n", of)
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, err
+		}
+		if of.keys = differing(before, after); len(of.keys) == 0 {
+			fmt.Fprintf(p.ErrOut, "%s is as in the file.\n", of)
+			continue
+		}
+		out = append(out, of)
+	}
+	if len(infos) > 0 && len(out) == 0 {
+		fmt.Fprintln(p.ErrOut, "No ConfigMap or Secret would change.")
+	}
+	return out, nil
+}
+
+// contentOf returns the content of a ConfigMap or Secret by its keys.
+func contentOf(text map[string]string, binary map[string][]byte) map[string][]byte {
+	out := map[string][]byte{}
+	for k, v := range binary {
+		out[k] = v
+	}
+	for k, v := range text {
+		out[k] = []byte(v)
+	}
+	return out
+}
+
+// differing returns the keys that two contents do not have in common, in order.
+func differing(before, after map[string][]byte) (keys []string) {
+	for k, v := range after {
+		if was, found := before[k]; !found || !bytes.Equal(was, v) {
+			keys = append(keys, k)
+		}
+	}
+	for k := range before {
+		if _, found := after[k]; !found {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// impact prints what a change would do.
+func (p *plugin) impact(ctx context.Context, of edit) error {
+	users, err := p.list(ctx, &of.sourceName)
+	if err != nil {
+		return err
+	}
+	what := "a change of " + of.String()
+	if of.keys != nil {
+		what += " (" + strings.Join(of.keys, ", ") + ")"
+	}
+	if len(users) == 0 {
+		fmt.Fprintf(p.ErrOut, "No workload %s names %s.\n", p.where(), of)
+		return nil
+	}
+	inOrder(users)
+	t := p.table("WORKLOAD", "RESTARTS", "PODS", "WHY")
+	restarted, pods := 0, 0
+	for _, o := range users {
+		is, why := of.restarts(o)
+		word := "no"
+		if is {
+			word = "yes"
+			restarted++
+			pods += int(o.Status.Pods.Total)
+		}
+		t.row(o.Namespace, shown(o), word, fmt.Sprint(o.Status.Pods.Total), why)
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.Out, "%s would restart %s with %s.\n", strings.ToUpper(what[:1])+what[1:], counted(restarted, "workload"), counted(pods, "pod"))
+	return err
+}
+
+// restarts reports whether a change restarts a workload, and why, or why not.
+func (of *edit) restarts(o *v1alpha1.ConfigDependency) (is bool, why string) {
+	s, _ := of.of(o)
+	switch {
+	case s == nil: // a pattern matches its name
+		return o.Spec.Reload.Mode != v1alpha1.ReloadOff, "a pattern matches its name"
+	case of.keys != nil && len(s.Keys) > 0 && s.MoreKeys == 0 && !slices.ContainsFunc(of.keys, func(k string) bool { return slices.Contains(s.Keys, k) }):
+		return false, "it reads only " + strings.Join(s.Keys, ", ")
+	case !s.TriggersReload:
+		return false, s.Reason
+	case o.Status.State == v1alpha1.StateBlocked:
+		return false, "on hold: " + o.Status.Reason
+	default:
+		return true, "strategy " + string(o.Spec.Reload.Strategy)
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/util/term"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// many is how many workloads are restarted without a question.
+const many = 5
+
+// reloading is what the flags of reload say.
+type reloading struct {
+	*plugin
+
+	uses, reason, dryRun string
+	stale, yes, wait     bool
+	timeout              time.Duration
+}
+
+func newReload(p *plugin) *cobra.Command {
+	r := &reloading{plugin: p, timeout: 10 * time.Minute}
+	c := &cobra.Command{
+		Use:   "reload WORKLOAD... | -l SELECTOR | --uses SOURCE",
+		Short: "Restarts workloads, so that their pods read the current content",
+		Long: `Creates a Reload for each of the workloads: those that are named, or that labels or a source
+select. The server restarts them with its own rights; the user needs the right to create
+configdependencies/reload.
+
+Before more than five workloads are restarted, the command asks. It ends with code 3 if
+only some were restarted.`,
+		Example: `  # Restart one
+  kubectl configdep reload deploy/web --reason "rotated by hand"
+
+  # Restart what still runs with the old Secret, and wait for it
+  kubectl configdep reload --uses secret/db --stale --wait`,
+		ValidArgsFunction: p.completeWorkloads,
+		RunE:              func(c *cobra.Command, args []string) error { return r.run(c.Context(), args) },
+	}
+	f := c.Flags()
+	f.StringVar(&r.uses, "uses", "", "The workloads that use this source, such as secret/db.")
+	f.BoolVar(&r.stale, "stale", false, "Only what is known to run with old content.")
+	f.StringVar(&r.reason, "reason", "", "Why, for the event and status.lastReload; at most 256 characters.")
+	f.StringVar(&r.dryRun, "dry-run", "none", "With server, nothing is changed, but the requests are checked. One of none and server.")
+	f.BoolVarP(&r.yes, "yes", "y", false, "Do not ask.")
+	f.BoolVar(&r.wait, "wait", false, "Wait until all pods run with the current content.")
+	f.DurationVar(&r.timeout, "timeout", r.timeout, "How long to wait with --wait.")
+	return p.lists(c)
+}
+
+func (r *reloading) run(ctx context.Context, args []string) error {
+	options := metav1.CreateOptions{}
+	switch r.dryRun {
+	case "none":
+	case "server":
+		options.DryRun = []string{metav1.DryRunAll}
+	default:
+		return fmt.Errorf("--dry-run=%s: want none or server", r.dryRun)
+	}
+	targets, err := r.targets(ctx, args)
+	if err != nil || len(targets) == 0 {
+		return err
+	}
+	if r.dryRun == "none" {
+		if err := r.ask(targets); err != nil {
+			return err
+		}
+	}
+	done, err := r.reload(ctx, targets, options)
+	if err != nil || !r.wait || r.dryRun != "none" || len(done) == 0 {
+		return err
+	}
+	return r.follow(ctx, done)
+}
+
+// targets returns what is to be restarted.
+func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
+	selects := r.uses != "" || r.selector != ""
+	switch {
+	case len(args) > 0 && (selects || r.all):
+		return nil, errors.New("name workloads, or select them, but not both")
+	case len(args) == 0 && !selects:
+		return nil, errors.New("say which workloads: by name, with -l, or with --uses")
+	}
+	for _, each := range args {
+		o, err := r.get(ctx, each)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	if selects {
+		var source *sourceName
+		if r.uses != "" {
+			s, err := parseSource(r.uses)
+			if err != nil {
+				return nil, err
+			}
+			source = &s
+		}
+		if out, err = r.list(ctx, source); err != nil {
+			return nil, err
+		}
+	}
+	if r.stale {
+		some := out[:0]
+		for _, o := range out {
+			if o.Status.Pods.Stale > 0 {
+				some = append(some, o)
+			}
+		}
+		out = some
+	}
+	if len(out) == 0 {
+		fmt.Fprintf(r.ErrOut, "There is nothing to restart %s.\n", r.where())
+	}
+	inOrder(out)
+	return out, nil
+}
+
+// ask asks before many workloads are restarted.
+func (r *reloading) ask(targets []*v1alpha1.ConfigDependency) error {
+	if r.yes || len(targets) <= many {
+		return nil
+	}
+	pods := 0
+	for _, o := range targets {
+		pods += int(o.Status.Pods.Total)
+	}
+	what := fmt.Sprintf("%s with %s", counted(len(targets), "workload"), counted(pods, "pod"))
+	if !term.IsTerminal(r.In) {
+		return fmt.Errorf("this would restart %s: repeat it with --yes", what)
+	}
+	fmt.Fprintf(r.ErrOut, "Restart %s? [y/N] ", what)
+	answer, err := bufio.NewReader(r.In).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "y" || answer == "yes" {
+		return nil
+	}
+	return errors.Join(errors.New("nothing was restarted"), err)
+}
+
+// reload creates Reloads, and returns for which workloads it restarts pods.
+func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDependency, options metav1.CreateOptions) (done []*v1alpha1.ConfigDependency, err error) {
+	client, err := r.configdep()
+	if err != nil {
+		return nil, err
+	}
+	request := v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: r.reason}}
+	if r.stale {
+		request.Spec.Mode = v1alpha1.ReloadIfStale
+	}
+	failed, answered := 0, 0
+	for i, o := range targets {
+		one := request
+		one.Spec.Preconditions = &v1alpha1.ReloadPreconditions{UID: &o.UID} // the workload that was shown
+		answer, failure := client.ConfigDependencies(o.Namespace).Reload(ctx, o.Name, &one, options)
+		switch {
+		case ctx.Err() != nil:
+			return done, &exit{exitInterrupted, fmt.Errorf("interrupted: %d of %d were asked to restart, which goes on", i, len(targets))}
+		case failure != nil:
+			failed++
+			if failure = explain(failure); len(targets) == 1 {
+				return nil, failure
+			}
+			err = failure
+			fmt.Fprintf(r.ErrOut, "%s: error: %v\n", r.name(o), failure)
+		case !answer.Status.Triggered:
+			answered++
+			fmt.Fprintf(r.Out, "%s: not restarted: %s\n", r.name(o), answer.Status.Message)
+		default:
+			answered++
+			done = append(done, o)
+			fmt.Fprintf(r.Out, "%s: %s\n", r.name(o), answer.Status.Message)
+		}
+	}
+	switch {
+	case failed > 0 && answered > 0:
+		return done, &exit{exitPartly, fmt.Errorf("%d of %s failed", failed, counted(len(targets), "Reload"))}
+	default:
+		return done, err
+	}
+}
+
+// follow waits until workloads that have been restarted run with the current content.
+func (r *reloading) follow(ctx context.Context, done []*v1alpha1.ConfigDependency) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, context.DeadlineExceeded)
+	defer cancel()
+	w := waiter{plugin: r.plugin}
+	w.selector = ""
+	if err := w.choose(ctx, nil, "", ""); err != nil {
+		return err
+	}
+	for _, o := range done {
+		w.keys = append(w.keys, o.Namespace+"/"+o.Name)
+	}
+	return w.wait(ctx, r.timeout)
+}
