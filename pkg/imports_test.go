@@ -266,7 +266,7 @@ func TestViolationsAreFound(t *testing.T) {
 		}
 		return p
 	}
-	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/registry/view" "pkg/registry/response"]`
+	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/render" "pkg/registry/view" "pkg/registry/response"]`
 	tests := map[string]struct {
 		pkg  goPackage
 		want []string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -36,7 +37,7 @@ new pods cannot start. The command ends with code 2 if there is one.`,
 func (p *plugin) missing(all []*v1alpha1.ConfigDependency) error {
 	var some []*v1alpha1.ConfigDependency
 	for _, o := range all {
-		if meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionSourcesResolved) {
+		if missingOf(o) != "" {
 			some = append(some, o)
 		}
 	}
@@ -51,11 +52,19 @@ func (p *plugin) missing(all []*v1alpha1.ConfigDependency) error {
 		inOrder(some)
 		t := p.table("WORKLOAD", "MISSING")
 		for _, o := range some {
-			t.row(o.Namespace, shown(o), meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSourcesResolved).Message)
+			t.row(o.Namespace, shown(o), missingOf(o))
 		}
 		if err := t.end(); err != nil {
 			return err
 		}
 	}
 	return found(len(some) > 0)
+}
+
+// missingOf says what is missing that new pods of a workload need; empty: nothing.
+func missingOf(o *v1alpha1.ConfigDependency) string {
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSourcesResolved); c != nil && c.Status == metav1.ConditionFalse {
+		return c.Message
+	}
+	return ""
 }

@@ -95,6 +95,27 @@ func (t *table) end() error {
 	return nil
 }
 
+// rows prints rows under their headings, also as Markdown.
+func (p *plugin) rows(markdown bool, headings []string, rows [][]string) error {
+	if !markdown {
+		t := &table{printers.GetNewTabWriter(p.Out), p}
+		for _, cells := range append([][]string{headings}, rows...) {
+			fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+		}
+		return t.end()
+	}
+	for i, cells := range append([][]string{headings}, rows...) {
+		for j := range cells {
+			cells[j] = strings.ReplaceAll(cells[j], "|", `\|`)
+		}
+		fmt.Fprintf(p.Out, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			fmt.Fprintf(p.Out, "|%s\n", strings.Repeat(" --- |", len(cells)))
+		}
+	}
+	return nil
+}
+
 // terminal reports whether output goes to a terminal.
 func (p *plugin) terminal() bool { return term.IsTerminal(p.Out) }
 

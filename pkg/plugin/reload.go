@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubectl/pkg/util/term"
 
@@ -85,13 +86,15 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 	return r.follow(ctx, done)
 }
 
+// selects reports whether workloads are selected, and not named.
+func (r *reloading) selects() bool { return r.uses != "" || r.selector != "" }
+
 // targets returns what is to be restarted.
 func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
-	selects := r.uses != "" || r.selector != ""
 	switch {
-	case len(args) > 0 && (selects || r.all):
+	case len(args) > 0 && (r.selects() || r.all):
 		return nil, errors.New("name workloads, or select them, but not both")
-	case len(args) == 0 && !selects:
+	case len(args) == 0 && !r.selects():
 		return nil, errors.New("say which workloads: by name, with -l, or with --uses")
 	}
 	for _, each := range args {
@@ -101,7 +104,7 @@ func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1
 		}
 		out = append(out, o)
 	}
-	if selects {
+	if r.selects() {
 		var source *sourceName
 		if r.uses != "" {
 			s, err := parseSource(r.uses)
@@ -169,6 +172,9 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 		switch {
 		case ctx.Err() != nil:
 			return done, &exit{exitInterrupted, fmt.Errorf("interrupted: %d of %d were asked to restart, which goes on", i, len(targets))}
+		case apierrors.IsInvalid(failure) && r.selects(): // of a kind that cannot be restarted
+			answered++
+			fmt.Fprintf(r.Out, "%s: not restarted: configdep does not restart a %s\n", r.name(o), o.Spec.WorkloadRef.Kind)
 		case failure != nil:
 			failed++
 			if failure = explain(failure); len(targets) == 1 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/ingest"
 )
 
 func newUnused(p *plugin) *cobra.Command {
@@ -43,17 +44,49 @@ type inNamespace struct {
 	sourceName
 }
 
-// othersSecrets selects the Secrets that are no records of others.
-const othersSecrets = "type!=" + string(corev1.SecretTypeServiceAccountToken) + ",type!=helm.sh/release.v1,type!=bootstrap.kubernetes.io/token"
+// selectors leave out what is not meant for workloads: records of others, and a copy in each namespace.
+var selectors = map[v1alpha1.SourceKind]string{
+	v1alpha1.SourceConfigMap: "metadata.name!=kube-root-ca.crt",
+	v1alpha1.SourceSecret:    "type!=" + string(corev1.SecretTypeServiceAccountToken) + ",type!=helm.sh/release.v1,type!=bootstrap.kubernetes.io/token",
+}
 
 func (p *plugin) unused(ctx context.Context) error {
-	namespace, err := p.namespace()
+	workloads, err := p.list(ctx, nil)
 	if err != nil {
 		return err
 	}
-	workloads, err := p.listIn(ctx, namespace, nil)
+	some, err := p.unusedBy(ctx, workloads, []v1alpha1.SourceKind{v1alpha1.SourceConfigMap, v1alpha1.SourceSecret})
 	if err != nil {
 		return err
+	}
+	if len(some) == 0 {
+		fmt.Fprintf(p.ErrOut, "Everything is used %s.\n", p.where())
+		return nil
+	}
+	t := p.table("SOURCE", "USED", "AGE", "WHY")
+	for i := range some {
+		u := &some[i]
+		t.row(u.namespace, u.String(), u.verdict, ago(&u.created), u.why)
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	fmt.Fprintln(p.ErrOut, "Programs that read the API themselves are not seen.")
+	return nil
+}
+
+// unusedSource is a source that no workload uses.
+type unusedSource struct {
+	inNamespace
+	verdict, why string
+	created      metav1.Time
+}
+
+// unusedBy returns the sources of some kinds that no workload uses, of all that are in the namespace.
+func (p *plugin) unusedBy(ctx context.Context, workloads []*v1alpha1.ConfigDependency, kinds []v1alpha1.SourceKind) (out []unusedSource, err error) {
+	namespace, err := p.namespace()
+	if err != nil {
+		return nil, err
 	}
 	used := map[inNamespace]string{}
 	for _, o := range workloads {
@@ -64,18 +97,12 @@ func (p *plugin) unused(ctx context.Context) error {
 	}
 	unread, err := p.others(ctx, namespace, used)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	type row struct {
-		inNamespace
-		verdict, why string
-		created      metav1.Time
-	}
-	var rows []row
-	for kind, selector := range map[v1alpha1.SourceKind]string{v1alpha1.SourceConfigMap: "metadata.name!=kube-root-ca.crt", v1alpha1.SourceSecret: othersSecrets} {
-		list, err := p.listMetadata(ctx, resources[kind], namespace, selector)
+	for _, kind := range kinds {
+		list, err := p.listMetadata(ctx, resources[kind], namespace, selectors[kind])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range list {
 			o := &list[i]
@@ -84,27 +111,31 @@ func (p *plugin) unused(ctx context.Context) error {
 				continue
 			}
 			verdict, why := judgeUnused(o, unread)
-			rows = append(rows, row{key, verdict, why, o.CreationTimestamp})
+			out = append(out, unusedSource{key, verdict, why, o.CreationTimestamp})
 		}
 	}
-	if len(rows) == 0 {
-		fmt.Fprintf(p.ErrOut, "Everything is used %s.\n", p.where())
-		return nil
-	}
-	slices.SortFunc(rows, func(a, b row) int {
+	slices.SortFunc(out, func(a, b unusedSource) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), strings.Compare(a.String(), b.String()))
 	})
-	t := p.table("SOURCE", "USED", "AGE", "WHY")
-	for i := range rows {
-		r := &rows[i]
-		t.row(r.namespace, r.String(), r.verdict, ago(&r.created), r.why)
-	}
-	return t.end()
+	return out, nil
 }
+
+// resourcesIn returns the kinds of sources that are read.
+func resourcesIn(scope ingest.Scope) (out []v1alpha1.SourceKind) {
+	if !scope.WithoutConfigMaps {
+		out = append(out, v1alpha1.SourceConfigMap)
+	}
+	if !scope.WithoutSecrets {
+		out = append(out, v1alpha1.SourceSecret)
+	}
+	return out
+}
+
+// unknown is the verdict on what others may use.
+const unknown = "unknown"
 
 // judgeUnused says whether a source is used that no workload uses.
 func judgeUnused(o *metav1.PartialObjectMetadata, unread []string) (verdict, why string) {
-	const unknown = "unknown"
 	for i := range o.OwnerReferences {
 		owner := &o.OwnerReferences[i]
 		return unknown, fmt.Sprintf("it belongs to %s %s", owner.Kind, owner.Name)
@@ -119,6 +150,8 @@ func judgeUnused(o *metav1.PartialObjectMetadata, unread []string) (verdict, why
 	switch {
 	case len(labels) > 0:
 		return unknown, "programs may select it by the label " + labels[0]
+	case o.Namespace == metav1.NamespaceSystem:
+		return unknown, "the components of the cluster may read it"
 	case len(unread) > 0:
 		return unknown, "you may not list " + strings.Join(unread, ", ")
 	default:
