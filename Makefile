@@ -40,7 +40,7 @@ go_test_race = go test $(race) $(go_flags) -vet=off -p $(TEST_PACKAGES_AT_ONCE) 
 
 # The tiers of tests: units need no control plane; integration does, in most packages; extended takes long, and
 # few changes can break it.
-units := ./pkg/... ./cmd/... ./hack/... ./test/simulation
+units := ./pkg/... ./cmd/... ./test/simulation
 integration = $(shell go list ./test/... | grep -vE '/test/(extended/|(simulation|e2e|node)$$)')
 extended := ./test/extended/...
 # Where goroutines share memory.

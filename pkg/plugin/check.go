@@ -93,9 +93,11 @@ type position struct {
 
 // manifests are what files contain.
 type manifests struct {
-	objects     []runtime.Object
-	at          map[string]position // by KIND/NAMESPACE/NAME
+	objects []runtime.Object
+	at      map[string]position // by KIND/NAMESPACE/NAME
+	// inNamespace is the namespace of those that name none.
 	inNamespace string
+	log         io.Writer
 }
 
 // finding is something wrong with a workload.
@@ -125,7 +127,7 @@ func (p *plugin) manifests(files []string) (*manifests, error) {
 	if err != nil || namespace == "" {
 		namespace = metav1.NamespaceDefault // without a kubeconfig, too
 	}
-	m := &manifests{at: map[string]position{}, inNamespace: namespace}
+	m := &manifests{at: map[string]position{}, inNamespace: namespace, log: p.ErrOut}
 	for _, name := range files {
 		if name == "-" {
 			if err := m.read("-", p.In); err != nil {
@@ -228,8 +230,9 @@ func (m *manifests) add(document []byte, at position) error {
 		meta.SetNamespace(m.inNamespace)
 	}
 	key := kind + "/" + meta.GetNamespace() + "/" + meta.GetName()
-	if _, is := m.at[key]; is {
-		return fmt.Errorf("%s is there twice", key)
+	if first, is := m.at[key]; is { // as in the overlays of kustomize, of which the output should be checked
+		fmt.Fprintf(m.log, "%s:%d: %s is in %s:%d, too, which is the one that counts\n", at.file, at.line, key, first.file, first.line)
+		return nil
 	}
 	m.at[key] = at
 	m.objects = append(m.objects, o)

@@ -1,20 +1,15 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reloader-values converts values of the chart of Stakater Reloader to values of configdep's chart:
-//
-//	helm get values reloader -n reloader -o yaml | go run ./hack/reloader-values >configdep-values.yaml
-//
-// A comment at the beginning of its output lists each value that is not converted, with the reason.
-package main
+// Package values converts values of the chart of Stakater Reloader to values of configdep's chart. A comment at the beginning of its output lists each
+// value that is not converted, with the reason.
+package values
 
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -22,36 +17,18 @@ import (
 // maxInput limits the input, in bytes. Values are in a Secret, which is smaller.
 const maxInput = 1 << 20
 
-type options struct {
-	// namespace is that of Reloader's release.
-	namespace string
-	// observe sets reload.observe, for a time in which both run.
-	observe bool
-	// jobs sets reload.jobs, unless the values leave out both CronJobs and Jobs.
-	jobs bool
+// Options are what the values do not say.
+type Options struct {
+	// Namespace is that of Reloader's release; needed if it watches only some namespaces.
+	Namespace string
+	// Observe sets reload.observe, for a time in which both run.
+	Observe bool
+	// Jobs sets reload.jobs, unless the values leave out both CronJobs and Jobs.
+	Jobs bool
 }
 
-func main() {
-	var o options
-	flag.StringVar(&o.namespace, "namespace", "", "the namespace of Reloader's release; needed if it watches only some namespaces (reloader.watchGlobally: false)")
-	flag.BoolVar(&o.observe, "observe", false, "set reload.observe, so that configdep only shows what it would restart, beside Reloader")
-	flag.BoolVar(&o.jobs, "jobs", true, "set reload.jobs, which grants rights to create and delete Jobs, so that CronJobs and Jobs are run again as by Reloader; not if the values ignore both")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "usage: %s [FLAGS] <reloader-values.yaml >configdep-values.yaml\n", os.Args[0])
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, flag.Args(), o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// run writes nothing if there is an error.
-func run(in io.Reader, out io.Writer, args []string, o options) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q: values are read from the standard input", args[0])
-	}
+// Convert reads values of Reloader's chart, as YAML, and writes those of configdep's. It writes nothing if there is an error.
+func Convert(in io.Reader, out io.Writer, o Options) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)

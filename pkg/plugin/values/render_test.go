@@ -1,11 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package values
 
 import (
-	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,18 +16,12 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/configdep/configdep/test/install"
 )
 
-const root = "../.."
+const root = "../../.."
 
 func TestMain(m *testing.M) {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) // as the server does
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	os.Exit(m.Run())
 }
 
@@ -74,7 +66,7 @@ func TestConvert_Renders(t *testing.T) {
 	for name, in := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := convert(parsedValues(t, in), options{namespace: "tools", observe: true})
+			output, err := convert(parsedValues(t, in), Options{Namespace: "tools", Observe: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package values
 
 import (
 	"fmt"
@@ -317,14 +317,14 @@ func watchGlobally(c *conversion, path string, on bool) {
 		c.unset = append(c.unset, path)
 		return
 	}
-	if c.namespace == "" {
-		c.fail(path, "is false, so Reloader watches the namespace of its release: name it with -namespace")
+	if c.Namespace == "" {
+		c.fail(path, "is false, so Reloader watches the namespace of its release: name it with --release-namespace")
 		return
 	}
-	all := []any{c.namespace}
+	all := []any{c.Namespace}
 	if listed := c.get("reloader.namespaces"); !empty(listed) {
 		names(func(_ *conversion, _ string, listed []any) {
-			all = append(all, slices.DeleteFunc(listed, func(name any) bool { return name == c.namespace })...)
+			all = append(all, slices.DeleteFunc(listed, func(name any) bool { return name == c.Namespace })...)
 		})(c, "reloader.namespaces", listed)
 	}
 	c.set("namespaces", all)

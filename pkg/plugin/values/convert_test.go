@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package values
 
 import (
 	"os"
@@ -155,7 +155,7 @@ var conversions = map[string]struct {
 	"no monitor": {"reloader: {podMonitor: {enabled: false, interval: 10s}}", "{}", "has no effect: - reloader.podMonitor.interval: reloader.podMonitor.enabled is not true"},
 }
 
-var testOptions = options{namespace: "tools"}
+var testOptions = Options{Namespace: "tools"}
 
 func parsedValues(t *testing.T, text string) map[string]any {
 	t.Helper()
@@ -218,7 +218,7 @@ func TestConvert_Options(t *testing.T) {
 		"reloader: {ignoreCronJobs: true}": "{reload: {observe: true, jobs: true}, workloads: {cronJobs: false}}",
 		"reloader: {ignoreCronJobs: true, ignoreJobs: true}": "{reload: {observe: true}, workloads: {jobs: false, cronJobs: false}}",
 	} {
-		output, err := convert(parsedValues(t, in), options{jobs: true, observe: true})
+		output, err := convert(parsedValues(t, in), Options{Jobs: true, Observe: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,31 +311,29 @@ func TestConvert_RefusesInvalidValues(t *testing.T) {
 		}
 	}
 	in := parsedValues(t, "reloader: {watchGlobally: false}")
-	if _, err := convert(in, options{}); err == nil || !strings.Contains(err.Error(), "name it with -namespace") {
+	if _, err := convert(in, Options{}); err == nil || !strings.Contains(err.Error(), "name it with --release-namespace") {
 		t.Errorf("without the namespace of the release: %v", err)
 	}
 }
 
-func TestRun(t *testing.T) {
+func TestConvert_ReadsOneDocument(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in    string
-		args  []string
 		wrong string
 	}{
-		"values":        {"reloader: {autoReloadAll: true}", nil, ""},
-		"nothing":       {" \n", nil, "reading the values: there are none"},
-		"null":          {"null\n", nil, ""},
-		"a file's name": {"", []string{"values.yaml"}, `unexpected argument "values.yaml": values are read from the standard input`},
-		"a list":        {"[a]", nil, "reading the values: "},
-		"no YAML":       {"a: b: c", nil, "reading the values: "},
-		"a key twice":   {"reloader: {}\nreloader: {}", nil, "already defined"},
-		"two documents": {"reloader: {}\n---\nreloader: {}\n", nil, "there must be one document"},
-		"too much":      {strings.Repeat("#", maxInput+1), nil, "more than 1048576 bytes"},
-		"invalid":       {"reloader: {autoReloadAll: 1}", nil, "reloader.autoReloadAll"},
+		"values":        {"reloader: {autoReloadAll: true}", ""},
+		"nothing":       {" \n", "reading the values: there are none"},
+		"null":          {"null\n", ""},
+		"a list":        {"[a]", "reading the values: "},
+		"no YAML":       {"a: b: c", "reading the values: "},
+		"a key twice":   {"reloader: {}\nreloader: {}", "already defined"},
+		"two documents": {"reloader: {}\n---\nreloader: {}\n", "there must be one document"},
+		"too much":      {strings.Repeat("#", maxInput+1), "more than 1048576 bytes"},
+		"invalid":       {"reloader: {autoReloadAll: 1}", "reloader.autoReloadAll"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			err := run(strings.NewReader(tt.in), &out, tt.args, options{})
+			err := Convert(strings.NewReader(tt.in), &out, Options{})
 			if tt.wrong == "" {
 				if err != nil || !strings.HasPrefix(out.String(), "# Values of the chart configdep") {
 					t.Errorf("%v; output:\n%s", err, out.String())
@@ -361,7 +359,7 @@ func defaults(t *testing.T) string {
 
 // With the defaults of Reloader's chart, as "helm get values --all" prints them, little is left to do.
 func TestConvert_Defaults(t *testing.T) {
-	output, err := convert(parsedValues(t, defaults(t)), options{})
+	output, err := convert(parsedValues(t, defaults(t)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package values
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // conversion is one run. Each value of the input is consumed by a rule, which converts it or says why not.
 type conversion struct {
-	options
+	Options
 	in, out map[string]any
 	args    map[string][]string // flags of the server, with the values that are joined by commas
 	env     map[string]any      // variables of the environment, by their names
@@ -49,13 +49,13 @@ type note struct {
 }
 
 // convert returns the values of configdep's chart, with a comment.
-func convert(in map[string]any, o options) (string, error) {
-	c := conversion{options: o, in: in, out: map[string]any{}, args: map[string][]string{}, env: map[string]any{}}
-	if o.observe {
+func convert(in map[string]any, o Options) (string, error) {
+	c := conversion{Options: o, in: in, out: map[string]any{}, args: map[string][]string{}, env: map[string]any{}}
+	if o.Observe {
 		c.set("reload.observe", true)
 	}
 	c.walk("", in)
-	if c.jobs && (!c.is("reloader.ignoreJobs", true) || !c.is("reloader.ignoreCronJobs", true)) {
+	if c.Jobs && (!c.is("reloader.ignoreJobs", true) || !c.is("reloader.ignoreCronJobs", true)) {
 		c.set("reload.jobs", true)
 		c.note(look, "reload.jobs", "grants the rights to create and delete Jobs, which CronJobs and Jobs with annotations of their own need to be run again; unlike by Reloader, none is by a default for all")
 	}
