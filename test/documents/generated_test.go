@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/agent/options"
 	"github.com/configdep/configdep/pkg/agent/restarter"
+	"github.com/configdep/configdep/pkg/plugin"
 )
 
 // tableOf returns the flags of a program as a table.
@@ -31,9 +32,18 @@ func tableOf(program string, add func(*pflag.FlagSet)) string {
 	return out.String()
 }
 
-// docs/agent.md has all flags of the agent: -update writes them.
-func TestFlagsOfTheAgent(t *testing.T) {
-	const name, begin, end = "../../docs/agent.md", "<!-- flags -->\n", "<!-- /flags -->\n"
+// The documents have all flags of the agent, and all commands of kubectl configdep: -update writes them.
+func TestGenerated(t *testing.T) {
+	agent := tableOf("configdep-agent", options.New().AddFlags) + "\n" + tableOf("configdep-agent restarter", restarter.NewOptions().AddFlags)
+	for name, want := range map[string]string{"agent.md": agent, "plugin.md": plugin.Document()} {
+		t.Run(name, func(t *testing.T) { generated(t, "../../docs/"+name, want) })
+	}
+}
+
+// generated checks that a document has a text between two marks.
+func generated(t *testing.T, name, what string) {
+	t.Helper()
+	const begin, end = "<!-- generated -->\n", "<!-- /generated -->\n"
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -41,14 +51,14 @@ func TestFlagsOfTheAgent(t *testing.T) {
 	before, after, found := strings.Cut(string(text), begin)
 	_, rest, ends := strings.Cut(after, end)
 	if !found || !ends {
-		t.Fatalf("%s has no place for the flags", name)
+		t.Fatalf("%s has no place for what is generated", name)
 	}
-	want := before + begin + tableOf("configdep-agent", options.New().AddFlags) + "\n" + tableOf("configdep-agent restarter", restarter.NewOptions().AddFlags) + end + rest
+	want := before + begin + what + end + rest
 	if want == string(text) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s does not have the flags as they are: go test ./test/documents -run %s -update", name, t.Name())
+		t.Fatalf("%s is not as generated: go test ./test/documents -run TestGenerated -update", name)
 	}
 	if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,149 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+const shopManifests = `# Source: shop/templates/web.yaml
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  annotations: {configdep.io/relaod: auto}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: app
+        image: app
+        envFrom: [{secretRef: {name: db}}]
+        env:
+        - name: LEVEL
+          valueFrom: {configMapKeyRef: {name: web, key: level}}
+        - name: BANNER
+          valueFrom: {configMapKeyRef: {name: web, key: banner, optional: true}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+data: {colour: red}
+---
+apiVersion: example.com/v1
+kind: Unknown
+metadata: {name: x}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: tool, namespace: other}
+  spec:
+    containers: [{name: app, image: app, envFrom: [{secretRef: {name: made}}]}]
+- apiVersion: v1
+  kind: Secret
+  metadata: {name: made, namespace: other}
+  stringData: {a: b}
+`
+
+// run runs a command without a cluster.
+func run(t *testing.T, in string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	args = append(args, "--kubeconfig="+filepath.Join(t.TempDir(), "none"))
+	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &stdout, ErrOut: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "below", "shop.yaml")
+	for path, content := range map[string]string{file: shopManifests, filepath.Join(dir, "notes.txt"): "{"} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `FILE:2: deployment/web in namespace default: ConfigMap web lacks level (KeyMissing)
+FILE:2: deployment/web in namespace default: Secret db is missing (SourceMissing)
+FILE:2: deployment/web in namespace default: unknown annotation configdep.io/relaod (did you mean configdep.io/reload?) (InvalidAnnotation)
+3 findings in 4 manifests.
+`
+	for name, args := range map[string][]string{"a folder": {"-f", dir}, "a file": {"-f", file}, "standard input": {"-f", "-"}} {
+		code, out, errOut := run(t, shopManifests, append([]string{"check"}, args...)...)
+		out = strings.ReplaceAll(strings.ReplaceAll(out, file, "FILE"), "-:2", "FILE:2")
+		if diff := cmp.Diff(want, out); code != exitFound || diff != "" || errOut != "" {
+			t.Errorf("%s: code %d, %s; output (-want +got):\n%s", name, code, errOut, diff)
+		}
+	}
+}
+
+func TestCheck_Formats(t *testing.T) {
+	_, out, _ := run(t, shopManifests, "check", "-f", "-", "-o", "sarif")
+	var sarif struct {
+		Version string
+		Runs    []struct {
+			Results []struct {
+				RuleID    string
+				Locations []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine int }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &sarif); err != nil || sarif.Version != "2.1.0" || len(sarif.Runs) != 1 || len(sarif.Runs[0].Results) != 3 ||
+		sarif.Runs[0].Results[0].RuleID != "KeyMissing" || sarif.Runs[0].Results[0].Locations[0].PhysicalLocation.Region.StartLine != 2 {
+		t.Errorf("SARIF: %v, %s", err, out)
+	}
+	_, out, _ = run(t, shopManifests, "check", "-f", "-", "-o", "junit")
+	var suite testSuite
+	if err := xml.Unmarshal([]byte(out), &suite); err != nil || suite.Failures != 3 || len(suite.Cases) != 3 || suite.Cases[0].Failure == nil {
+		t.Errorf("JUnit: %v, %s", err, out)
+	}
+	_, out, _ = run(t, shopManifests, "check", "-f", "-", "-o", "json")
+	var findings []finding
+	if err := json.Unmarshal([]byte(out), &findings); err != nil || len(findings) != 3 {
+		t.Errorf("JSON: %v, %s", err, out)
+	}
+	for _, format := range []string{"text", "json", "sarif", "junit"} {
+		if code, out, errOut := run(t, "", "check", "-f", "-", "-o", format); code != exitDone || out == "" {
+			t.Errorf("nothing as %s: code %d, %q, %s", format, code, out, errOut)
+		}
+	}
+}
+
+func TestCheck_Refuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"want text, json, sarif or junit": {"-f", "-", "-o", "yaml"},
+		"with -f":                         {},
+		"no such file":                    {"-f", "/nowhere"},
+	} {
+		if code, _, errOut := run(t, "", append([]string{"check"}, args...)...); code != exitError || !strings.Contains(errOut, want) {
+			t.Errorf("%v: code %d, %s", args, code, errOut)
+		}
+	}
+	for in, want := range map[string]string{"a: b: c": "yaml", "apiVersion: v1\nkind: Secret\ndata: 5\n": "-:1"} {
+		if code, _, errOut := run(t, in, "check", "-f", "-"); code != exitError || !strings.Contains(errOut, want) {
+			t.Errorf("%q: code %d, %s", in, code, errOut)
+		}
+	}
+}

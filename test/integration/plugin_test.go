@@ -1,0 +1,219 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/plugin"
+	"github.com/configdep/configdep/test/await"
+)
+
+// The exit codes that docs/plugin.md has.
+const (
+	pluginDone = iota
+	_
+	pluginFound
+	pluginPartly
+	pluginTimeout
+	pluginForbidden
+)
+
+// ran is the outcome of a command of kubectl configdep.
+type ran struct {
+	code        int
+	out, errOut string
+}
+
+// plugin runs a command of kubectl configdep in the namespace.
+func (s *shop) plugin(args ...string) ran {
+	s.Helper()
+	return pluginIn(s.T, "", append([]string{"--kubeconfig=" + cluster.Kubeconfig(), "-n", s.namespace}, args...)...)
+}
+
+func pluginIn(t *testing.T, in string, args ...string) ran {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	code := plugin.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errOut})
+	return ran{code, out.String(), errOut.String()}
+}
+
+// varying is what differs from one run to the next.
+var varying = []struct {
+	of *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[\d:]+Z`), "TIME"},
+	{regexp.MustCompile(`web-[0-9a-f]{8,10}-\w{5}`), "web-POD"},
+	{regexp.MustCompile(`\b(\d+m)?\d+s\b`), "AGE"},
+	{regexp.MustCompile(` +\n`), "\n"},
+	{regexp.MustCompile(` {2,}`), "  "},
+}
+
+// golden compares the output of a command with what it should be, but for times, names of pods, and the width of columns.
+func (r ran) golden(t *testing.T, what string, code int, want string) {
+	t.Helper()
+	got := r.out + r.errOut
+	for _, v := range varying {
+		got = v.of.ReplaceAllString(got, v.by)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got)); r.code != code || diff != "" {
+		t.Errorf("%s: code %d, want %d; output (-want +got):\n%s", what, r.code, code, diff)
+	}
+}
+
+// Each command says what is stale, and why, and reload and wait end that.
+func TestPlugin(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "x", "user", "shop")
+	s.create(deployment("web", envSecretKey("db", "password")))
+	s.view("deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
+	awaitAge(t, s.namespace, "web")
+	s.plugin("stale").golden(t, "nothing is stale", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	s.write(db, "password", "y")
+	s.view("deployment.web", is(v1alpha1.StateStale, "NotOptedIn"))
+
+	s.plugin("stale").golden(t, "stale", pluginFound, `
+WORKLOAD  SINCE  STALE PODS  SOURCES  STATE  NEXT
+deployment/web  AGE  2/2  Secret/db  Stale  nothing: NotOptedIn`)
+	s.plugin("stale", "-o", "name").golden(t, "stale as names", pluginFound, "configdependency.configdep.io/deployment.web")
+	s.plugin("stale", "--older-than", "1h").golden(t, "stale for an hour", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	s.plugin("who", "secret/db").golden(t, "who", pluginDone, `
+WORKLOAD  STATE  STALE PODS  KEYS  USED AS  RESTARTS
+deployment/web  Stale  2/2  password  Env  no: ReloadOff`)
+	s.plugin("pods", "deploy/web").golden(t, "pods", pluginDone, `
+POD  CONTAINER  STATE  STARTED  REASON  SOURCES
+web-POD  app  Stale  AGE  StartedBefore  Secret/db (StartedBefore)
+web-POD  app  Stale  AGE  StartedBefore  Secret/db (StartedBefore)`)
+	s.plugin("tree", "deployment.web").golden(t, "tree", pluginDone, `
+deployment/web  Stale
+└─ Secret/db  (2 stale pods; restarts nothing: ReloadOff)
+  └─ Env, container app, variable VALUE, keys password`)
+	s.plugin("impact", "secret/db", "--key", "user").golden(t, "impact of a key that nothing reads", pluginDone, `
+WORKLOAD  RESTARTS  PODS  WHY
+deployment/web  no  2  it reads only password
+A change of Secret/db (user) would restart 0 workloads with 0 pods.`)
+	s.plugin("wait", "deploy/web").golden(t, "wait for what will not come", 1, `
+deployment/web: Stale, 0 of 2 pods are current
+error: deployment/web is Stale (NotOptedIn): 2 of 2 pods run with old content of Secret/db, which changed at TIME: web-POD and web-POD. Automatic restarts are off. Create a Reload to restart the workload.`)
+
+	s.plugin("reload", "--uses", "secret/db", "--dry-run=server").golden(t, "reload as a dry run", pluginDone, "deployment/web: Dry run: the pods of Deployment web would be replaced.")
+	if r := s.plugin("reload", "--uses", "secret/db", "--stale", "--wait", "--reason", "rotated"); r.code != pluginDone || !strings.Contains(r.out, "InSync, 2 of 2 pods are current") {
+		t.Errorf("reload: %+v", r)
+	}
+	s.plugin("stale").golden(t, "after the reload", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	if r := s.plugin("why", "deploy/web"); r.code != pluginDone || !strings.Contains(r.out, `requested: "rotated"`) || !strings.Contains(r.out, "configdep, by a Reload") {
+		t.Errorf("why: %+v", r)
+	}
+}
+
+// A pipeline that has written a Secret waits for the pods that read it, and for none less.
+func TestPlugin_Wait(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "0")
+	s.create(owned("web"))
+	s.view("deployment.web", applied)
+	for _, value := range []string{"1", "2", "3"} {
+		s.write(db, "password", value)
+		if r := s.plugin("wait", "--after", "secret/db"); r.code != pluginDone {
+			t.Fatalf("wait: %+v", r)
+		}
+		o, err := s.api().Get(t.Context(), "deployment.web", metav1.GetOptions{})
+		s.must(err)
+		if err := errors.Join(applied(o), restartedFor(string(db))(o)); err != nil {
+			t.Errorf("after the wait for %s: %v", value, err)
+		}
+	}
+	s.write(db, "password", "4")
+	if r := s.plugin("wait", "--timeout", "1ns", "deploy/web"); r.code != pluginTimeout {
+		t.Errorf("without time: %+v", r)
+	}
+}
+
+// What a user lacks the right for is said, and has an exit code of its own.
+func TestPlugin_Rights(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "x")
+	s.create(owned("web"))
+	s.view("deployment.web", applied)
+	if r := s.plugin("stale", "--as=nobody"); r.code != pluginForbidden || !strings.Contains(r.errOut, "nobody") {
+		t.Errorf("without any right: %+v", r)
+	}
+	viewer := "viewer-of-" + s.namespace
+	create(t, kube.RbacV1().RoleBindings(s.namespace).Create, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "view"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer}},
+	})
+	await.Until(t, "the right to view is known everywhere", func(context.Context) error {
+		if r := s.plugin("stale", "--as="+viewer); r.code != pluginDone {
+			return errors.New(r.errOut)
+		}
+		return nil
+	})
+	if r := s.plugin("stale", "-A", "--as="+viewer); r.code != pluginForbidden {
+		t.Errorf("another namespace: %+v", r)
+	}
+	if r := s.plugin("reload", "deploy/web", "--as="+viewer); r.code != pluginForbidden {
+		t.Errorf("reload: %+v", r)
+	}
+	// The role view may not read Secrets.
+	if r := s.plugin("report", "--as="+viewer); r.code != pluginPartly || !strings.Contains(r.out, "Not read, because you may not list them: secrets") {
+		t.Errorf("report: %+v", r)
+	}
+	file := filepath.Join(t.TempDir(), "db.yaml")
+	s.must(os.WriteFile(file, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: db}\nstringData: {password: x}\n"), 0o600))
+	if r := s.plugin("impact", "-f", file, "--as="+viewer); r.code != pluginDone || !strings.Contains(r.errOut, "each key in the file counts as changed") || !strings.Contains(r.out, "(password)") {
+		t.Errorf("impact: %+v", r)
+	}
+	if r := s.plugin("impact", "-f", file); r.code != pluginDone || !strings.Contains(r.errOut, "Secret/db is as in the file") {
+		t.Errorf("impact of nothing, as one who may read: %+v", r)
+	}
+}
+
+// report finds without an installation what a server finds, and prints no content.
+func TestPlugin_Report(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "mine-before")
+	s.write("ConfigMap/lonely", "a", "b")
+	s.create(deployment("web", envSecretKey("db", "password")))
+	s.create(deployment("broken", envSecretKey("absent", "password")))
+	s.must(await.NextSecond(t.Context()))
+	s.write(db, "password", "mine-after")
+	r := s.plugin("report", "-o", "json")
+	var got struct{ PossiblyStale, Missing, Unused []struct{ Name, Text string } }
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != pluginFound {
+		t.Fatalf("report: %v, %+v", err, r)
+	}
+	if len(got.PossiblyStale) != 1 || got.PossiblyStale[0].Name != "deployment/web" || len(got.Missing) != 1 || got.Missing[0].Name != "deployment/broken" ||
+		len(got.Unused) != 1 || got.Unused[0].Name != "ConfigMap/lonely" {
+		t.Errorf("report: %s", r.out)
+	}
+	for _, format := range []string{"table", "markdown", "json"} {
+		if r := s.plugin("report", "-o", format); strings.Contains(r.out+r.errOut, "mine-") {
+			t.Errorf("the report has content: %s", r.out)
+		}
+	}
+}
