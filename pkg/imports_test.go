@@ -95,7 +95,7 @@ var mayImport = map[string][]string{
 	"pkg/agent/restarter": {"pkg/agent/action", "pkg/agent/notify"},
 	"pkg/agent/options":   {"pkg/agent", "pkg/agent/action", "pkg/agent/fileset", "pkg/agent/process", "pkg/agent/report", "pkg/agent/source", "pkg/agent/status"},
 	// The plugin of kubectl, which knows nothing of the server but the pure core, and how it reads a cluster.
-	"pkg/plugin": {"pkg/apis", "pkg/generated", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest", "pkg/render", "pkg/version", "pkg/plugin/values"},
+	"pkg/plugin":        {"pkg/apis", "pkg/generated", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest", "pkg/render", "pkg/version", "pkg/plugin/values"},
 	"pkg/plugin/values": {"pkg/apiserver/options"}, // of which a test looks for the flags
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},

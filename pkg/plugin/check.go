@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
@@ -317,30 +316,27 @@ func (p *plugin) complete(ctx context.Context, m *manifests) error {
 		return err
 	}
 	for _, key := range lacking {
-		if _, is := m.at[string(key.Kind)+"/"+key.Namespace+"/"+key.Name]; is {
+		at := string(key.Kind) + "/" + key.Namespace + "/" + key.Name
+		if _, is := m.at[at]; is {
 			continue
 		}
-		o, err := live(ctx, kube, key)
+		var o runtime.Object
+		switch key.Kind {
+		case dependency.ConfigMap:
+			o, err = kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		case dependency.Secret:
+			o, err = kube.CoreV1().Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		default: // its content is not in the cluster
+			continue
+		}
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return err
-		case o != nil:
+		default:
 			m.objects = append(m.objects, o)
-			m.at[string(key.Kind)+"/"+key.Namespace+"/"+key.Name] = position{}
+			m.at[at] = position{}
 		}
 	}
 	return nil
-}
-
-// live returns a source from the cluster; nil: its content is not in the cluster.
-func live(ctx context.Context, kube kubernetes.Interface, key dependency.SourceKey) (runtime.Object, error) {
-	switch key.Kind {
-	case dependency.ConfigMap:
-		return kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	case dependency.Secret:
-		return kube.CoreV1().Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	default:
-		return nil, nil
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -135,9 +136,7 @@ func (p *plugin) editsIn(ctx context.Context, files []string) (out []edit, err e
 // contentOf returns the content of a ConfigMap or Secret by its keys.
 func contentOf(text map[string]string, binary map[string][]byte) map[string][]byte {
 	out := map[string][]byte{}
-	for k, v := range binary {
-		out[k] = v
-	}
+	maps.Copy(out, binary)
 	for k, v := range text {
 		out[k] = []byte(v)
 	}
