@@ -107,7 +107,7 @@ web-POD  app  Stale  AGE  StartedBefore  Secret/db (StartedBefore)`)
 	s.plugin("tree", "deployment.web").golden(t, "tree", pluginDone, `
 deployment/web  Stale
 └─ Secret/db  (2 stale pods; restarts nothing: ReloadOff)
-  └─ Env, container app, variable VALUE, keys password`)
+  └─ Env, container app, variable SECRET, keys password`)
 	s.plugin("impact", "secret/db", "--key", "user").golden(t, "impact of a key that nothing reads", pluginDone, `
 WORKLOAD  RESTARTS  PODS  WHY
 deployment/web  no  2  it reads only password
