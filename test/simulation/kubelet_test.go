@@ -230,6 +230,9 @@ func (s *simulation) optIn(o operation) bool {
 	if rules := s.leader().rules(&d.manifest); rules.mode != "off" || rules.invalid || d.annotations[appliedAnnotation] != "" {
 		return false
 	}
+	if got := s.leader().show(&d.manifest); got == nil || got.Reason == decide.ReasonInvalidAnnotation { // it has tried to opt in, so that its record is known
+		return false
+	}
 	before := w.oracle.restarted[d.uid]
 	w.annotate(o.A, reloadAnnotation, "auto")
 	s.calm()
