@@ -30,7 +30,8 @@
 // the test prints how often each was the case. A release, and opting in, when nothing else happens, restart nothing.
 //
 // In some histories, workloads mount a SecretProviderClass, which the drivers of nodes update at different times (class_test.go), read more sources than others,
-// or are scaled by an autoscaler while their pods are being replaced. Workloads that are custom resources are not simulated.
+// or are scaled by an autoscaler while their pods are being replaced. In others, pods of StatefulSets and DaemonSets break, so that rollouts wait for them: the
+// state must say so, and what the message says must free the rollout (stuck_test.go). Workloads that are custom resources are not simulated.
 //
 // The model is simpler than a cluster: controllers see everything at once, and act at once or every 100 ms.
 //

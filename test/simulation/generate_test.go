@@ -93,6 +93,7 @@ func generate(seedNumber uint64) *history {
 	h.addClass(begin)
 	h.addCustom(begin)
 	h.addRare(begin)
+	h.addStuck(begin)
 	return h
 }
 

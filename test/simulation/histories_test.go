@@ -217,6 +217,8 @@ func (t tally) check(test *testing.T, histories int) {
 		"pods that failed":                       histories / 20,
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
+
+		"pods that messages named, for which a rollout waited": histories / 40,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)

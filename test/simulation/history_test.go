@@ -197,6 +197,9 @@ var actions = map[string]action{
 	"patch key":      {0, none, func(s *simulation, o operation) bool { return s.world.patchKey(o.A, o.B, value(o.C)) }},
 	"make immutable": {0, none, func(s *simulation, o operation) bool { return s.world.makeImmutable(o.A) }},
 	"fail pod":       {0, none, onWorkload(func(w *world, d *workload, o operation) bool { return w.failPod(d, o.C) })},
+	// Without a weight: addStuck adds them.
+	"break pod":    {0, none, onWorkload(func(w *world, d *workload, o operation) bool { return w.breakPod(d, o.C) })},
+	"free rollout": {0, none, func(s *simulation, o operation) bool { return s.free(o.A) }},
 	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
 		func(s *simulation, o operation) bool { return s.world.markSource(o.A, o.B == 1) }},
 

@@ -32,6 +32,7 @@ type pod struct {
 	files        [sourceCount]reading // the content with which its volumes were set up
 	terminating  bool                 // it is being deleted, or has failed
 	failed       bool                 // it has failed, and stays
+	broken       time.Time            // since when it has not been ready for good, by the clock of its node; zero: it is not broken
 	setUp, told  time.Time            // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
 	wakes        time.Time            // when its kubelet can start the next container; zero: it waits for something else
 	ends         time.Time            // when it has ended; zero: it runs, or its node is lost, so that it never ends
@@ -79,7 +80,7 @@ func (w *world) tellPod(d *workload, p *pod, deleted bool) {
 
 // ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
-	return !p.terminating && !p.inPlace.unready && p.template.image != crashing &&
+	return !p.terminating && !p.inPlace.unready && p.broken.IsZero() && p.template.image != crashing &&
 		!slices.ContainsFunc(p.containers, func(c container) bool { return c.started == 0 })
 }
 
@@ -324,7 +325,11 @@ func (p *pod) object() *corev1.Pod {
 	if p.ready() {
 		ready = corev1.ConditionTrue
 	}
-	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(seconds(p.created))}}
+	since := p.created
+	if !p.broken.IsZero() {
+		since = p.broken
+	}
+	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(seconds(since))}}
 	if p.terminating {
 		o.DeletionTimestamp = new(metav1.NewTime(seconds(p.created)))
 	}

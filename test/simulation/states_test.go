@@ -173,6 +173,9 @@ func (d *workload) exempt(s *server) bool {
 // checkRest checks that nothing seems to be due when nothing will happen.
 func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 	d := o.world.workloads[m.slot]
+	if d != nil && !s.view.terminating {
+		o.checkStuck(d, got)
+	}
 	if d == nil || d.exempt(s) || got.rules.agent {
 		return
 	}
