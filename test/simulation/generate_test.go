@@ -94,6 +94,7 @@ func generate(seedNumber uint64) *history {
 	h.addCustom(begin)
 	h.addRare(begin)
 	h.addStuck(begin)
+	h.addLists(begin)
 	return h
 }
 

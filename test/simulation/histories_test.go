@@ -218,6 +218,7 @@ func (t tally) check(test *testing.T, histories int) {
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
 
+		"states with a name of what does not exist":            histories / 20,
 		"pods that messages named, for which a rollout waited": histories / 40,
 	} {
 		if t[what] < least {

@@ -3,7 +3,11 @@
 
 package simulation
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // The annotations, as documented in docs/annotations.md.
 const (
@@ -66,7 +70,22 @@ var vocabulary = map[string]map[string]meaning{
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
-	strategyAnnotation:    {"annotation": {}, "recreate": {yes: true}, "in-place": {inPlace: true}, "agent": {agent: true}},
+	configMapsAnnotation: {
+		"c2":      {sources: 0b010000},
+		"c0,c2":   {sources: 0b010001},
+		"nope,c2": {sources: 0b010000},
+		"nope":    {},
+		"C0,c1":   {sources: 0b0010, yes: true}, // yes: one of them is impossible
+		"c1 c2":   {yes: true},
+	},
+	secretsAnnotation:  {"s2": {sources: 0b100000}, "s0, s2": {sources: 0b100100}, "nope": {}, "S0": {yes: true}},
+	strategyAnnotation: {"annotation": {}, "recreate": {yes: true}, "in-place": {inPlace: true}, "agent": {agent: true}},
+}
+
+// lists are the lists of names, and no list.
+var lists = map[string][]string{
+	configMapsAnnotation: append(slices.Sorted(maps.Keys(vocabulary[configMapsAnnotation])), ""),
+	secretsAnnotation:    append(slices.Sorted(maps.Keys(vocabulary[secretsAnnotation])), ""),
 }
 
 // rules are the policy of a workload.
@@ -75,6 +94,9 @@ type rules struct {
 	invalid bool
 	// exclude, extra (named by sources) and kinds are sets of sources.
 	exclude, extra, kinds sourceSet
+	lists                 sourceSet // those that lists of another tool name, of which all keys count
+	listed                string    // all that these lists name
+	remark                bool      // one of the names is impossible
 	live, other           bool
 	recreate, inPlace     bool
 	agent                 bool // nothing restarts it
@@ -103,6 +125,7 @@ func rulesOf(workload, namespace map[string]string, server defaults) rules {
 		apply(m)
 	}
 	read(reloadAnnotation, func(m meaning) { r.mode = m.mode })
+	r.readLists(workload)
 	if r.mode == "off" && !r.invalid {
 		return r
 	}
@@ -144,8 +167,8 @@ func (r *rules) scope(variant, source int, m mark) scope {
 	}
 	out := scope{counts: true, kept: r.live}
 	switch {
-	case r.extra.has(source):
-		out.whole = !read || r.live && !kept
+	case r.extra.has(source), r.lists.has(source):
+		out.whole = !read || r.live && !kept || r.lists.has(source)
 	case r.mode == "matched" && !m.present:
 		out.goes = true
 		return out

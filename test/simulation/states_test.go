@@ -100,6 +100,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 		o.fail("%s: server %d shows %s (%s: %s), although no container is stale", workloadName(m.slot), s.id, got.State, got.Reason, got.Message)
 	}
 	o.checkAgents(s, m, got)
+	o.checkNames(s, m, got)
 	s.eachReads(m, func(r *reads) {
 		v, judged := got.verdicts[verdictOf{r.pod.uid, r.container, r.source, r.files}]
 		if !judged || r.keys == 0 || r.missing() || r.behind() {
