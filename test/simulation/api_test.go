@@ -266,13 +266,16 @@ type patchBody struct {
 
 // patch applies a merge patch with preconditions, as kube-apiserver does.
 func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (runtime.Object, error) {
-	p := r.patch()
 	var body patchBody
-	decoder := json.NewDecoder(bytes.NewReader(p.GetPatch()))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		w.oracle.fail("a patch sets more than annotations: %v: %s", err, p.GetPatch())
-		return nil, apierrors.NewBadRequest(err.Error())
+	env := d.template.env
+	if p := r.patch().GetPatch(); !isJSONPatch(p) {
+		if err := w.decodePatch(p, &body); err != nil {
+			return nil, err
+		}
+	} else if changed, merge, err := w.applyJSON(r, d, resource); err != nil {
+		return nil, err
+	} else {
+		env, body = changed, merge
 	}
 	w.oracle.checkForm(r, &body)
 	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.revision) {
@@ -281,6 +284,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 	}
 	if d.refused && r.reload == nil {
 		w.logf("    refused")
+		w.oracle.refused(r, d, &body)
 		return nil, apierrors.NewForbidden(resource, r.name, fmt.Errorf("a policy of the cluster denies it"))
 	}
 	w.oracle.patched(r, d, &body)
@@ -291,13 +295,28 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		for k, v := range body.Spec.Template.Metadata.Annotations {
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
+		m.template.env = env
 		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
 		m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt)
 	})
+	if d.refusals = (refusals{}); len(body.Spec.Template.Metadata.Annotations) > 0 && d.written.leavesMarks() {
+		w.oracle.fail("a restart leaves variables of another tool: %s", r.patch().GetPatch())
+	}
 	if !wrote {
 		return d.object(), nil
 	}
 	return d.written.object(), nil
+}
+
+// decodePatch decodes a merge patch.
+func (w *world) decodePatch(p []byte, body *patchBody) error {
+	decoder := json.NewDecoder(bytes.NewReader(p))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(body); err != nil {
+		w.oracle.fail("a patch sets more than annotations: %v: %s", err, p)
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
 }
 
 // checkForm checks the conditions for every patch.

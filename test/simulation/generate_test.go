@@ -36,7 +36,7 @@ func generate(seedNumber uint64) *history {
 		if m.IntN(4) == 0 {
 			annotation := pick(m, toggled...)
 			s.Annotations[annotation] = pick(m, slices.DeleteFunc(slices.Sorted(maps.Keys(vocabulary[annotation])), func(text string) bool {
-				return text == "in-place" || text == "agent" || strings.HasPrefix(text, "secretproviderclass") // see addInPlace, addAgents and addClass
+				return text == "in-place" || text == "agent" || text == "env-var" || strings.HasPrefix(text, "secretproviderclass") // see addInPlace, addAgents, addVariables and addClass
 			})...)
 		}
 		if m.IntN(10) == 0 {
@@ -95,6 +95,7 @@ func generate(seedNumber uint64) *history {
 	h.addRare(begin)
 	h.addStuck(begin)
 	h.addLists(begin)
+	h.addVariables(begin)
 	return h
 }
 

@@ -218,6 +218,8 @@ func (t tally) check(test *testing.T, histories int) {
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
 
+		"restarts that change variables":                       histories / 40,
+		"restarts that are refused":                            histories / 200,
 		"states with a name of what does not exist":            histories / 20,
 		"pods that messages named, for which a rollout waited": histories / 40,
 	} {

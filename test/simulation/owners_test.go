@@ -67,7 +67,8 @@ func (w *world) react(d *workload) {
 	case heals:
 		w.write(d, "owner", func(m *manifest) {
 			if !m.borrows {
-				m.template.image, m.template.variant = d.holder.image, d.holder.variant
+				m.template.image = d.holder.image
+				w.declare(m, d.holder.variant)
 			}
 			if m.kind != "DaemonSet" {
 				m.replicas = d.holder.replicas
@@ -125,7 +126,17 @@ func (w *world) setTemplate(slot, variant, image int) bool {
 		return false
 	}
 	d.holder.variant, d.holder.image = variant, image
-	return w.write(d, "owner", func(m *manifest) { m.template.variant, m.template.image = variant, image })
+	return w.write(d, "owner", func(m *manifest) {
+		m.template.image = image
+		w.declare(m, variant)
+	})
+}
+
+// declare sets the variant of a template. If it is another one, its variables are those of the owner alone.
+func (w *world) declare(m *manifest, variant int) {
+	if m.template.variant != variant {
+		m.template.variant, m.template.env = variant, ownedEnv(variant, w.seeds[m.slot].Variables)
+	}
 }
 
 // rewrite replaces metadata, template or both by the owner's manifest, which has no annotations of other clients,
@@ -146,7 +157,7 @@ func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
 			m.restartAt = ""
 		}
 		if spec && !m.borrows {
-			m.template.annotations = nil
+			m.template.annotations, m.template.env = nil, ownedEnv(m.template.variant, w.seeds[m.slot].Variables)
 		}
 		if image >= 0 {
 			m.template.image = image

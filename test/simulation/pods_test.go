@@ -308,7 +308,7 @@ func (w *world) failPod(d *workload, n int) bool {
 
 // object returns a pod as an API object.
 func (p *pod) object() *corev1.Pod {
-	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
+	t := podTemplate(&p.template)
 	if p.mount != nil {
 		addClass(&t.Spec)
 	}

@@ -79,7 +79,7 @@ var vocabulary = map[string]map[string]meaning{
 		"c1 c2":   {yes: true},
 	},
 	secretsAnnotation:  {"s2": {sources: 0b100000}, "s0, s2": {sources: 0b100100}, "nope": {}, "S0": {yes: true}},
-	strategyAnnotation: {"annotation": {}, "recreate": {yes: true}, "in-place": {inPlace: true}, "agent": {agent: true}},
+	strategyAnnotation: {"annotation": {}, "env-var": {}, "recreate": {yes: true}, "in-place": {inPlace: true}, "agent": {agent: true}},
 }
 
 // lists are the lists of names, and no list.

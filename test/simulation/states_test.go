@@ -20,6 +20,7 @@ type shown struct {
 	rules    rules
 	// kept: the hash of the content is that of pods which a rollout is about to replace, and of which none of its pods has started: it gives back their template.
 	kept bool
+	hash string // of the content
 }
 
 // verdictOf identifies a verdict.
@@ -36,7 +37,7 @@ func (s *server) show(m *manifest) (out *shown) {
 			return
 		}
 		e, now := known.Evaluate(w), s.controller.Clock.Now()
-		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false}
+		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false, e.Hash}
 		begun := w.Marks.TemplateHash != "" && w.Marks.TemplateHash != e.Hash
 		j := e.Judge(now)
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
@@ -101,6 +102,9 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	}
 	o.checkAgents(s, m, got)
 	o.checkNames(s, m, got)
+	if d := o.world.workloads[m.slot]; d != nil {
+		o.checkRefused(s, d, got)
+	}
 	s.eachReads(m, func(r *reads) {
 		v, judged := got.verdicts[verdictOf{r.pod.uid, r.container, r.source, r.files}]
 		if !judged || r.keys == 0 || r.missing() || r.behind() {

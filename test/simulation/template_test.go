@@ -252,11 +252,12 @@ func addUse(spec *corev1.PodSpec, c *corev1.Container, u use, id string) {
 }
 
 // podTemplate returns a pod template as an API object. It has its own slices of containers, with shared elements.
-func podTemplate(variant, image int, annotations map[string]string) corev1.PodTemplateSpec {
-	spec := podSpecs[variant]
-	spec.InitContainers = withImage(spec.InitContainers, image)
-	spec.Containers = withImage(spec.Containers, image)
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: spec}
+func podTemplate(t *template) corev1.PodTemplateSpec {
+	spec := podSpecs[t.variant]
+	spec.InitContainers = withImage(spec.InitContainers, t.image)
+	spec.Containers = withImage(spec.Containers, t.image)
+	setEnv(&spec, t.env)
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: t.annotations}, Spec: spec}
 }
 
 func withImage(containers []corev1.Container, image int) (out []corev1.Container) {

@@ -23,6 +23,7 @@ import (
 type template struct {
 	variant, image int
 	annotations    map[string]string
+	env            string // see envOf
 }
 
 // identity distinguishes templates.
@@ -33,6 +34,9 @@ func (t *template) identity() string {
 	b.WriteString(strconv.Itoa(t.image))
 	for _, k := range slices.Sorted(maps.Keys(t.annotations)) {
 		b.WriteString(" " + k + "=" + t.annotations[k])
+	}
+	if t.env != "" {
+		b.WriteString(" " + t.env)
 	}
 	return b.String()
 }
@@ -95,6 +99,7 @@ type workload struct {
 	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine denies the patches of the
 	// server.
 	pdb, refused bool
+	refusals     refusals
 	restarter    restarting
 	agents       agents
 }
@@ -120,7 +125,8 @@ func (m *manifest) object() runtime.Object {
 		}
 		meta.ManagedFields = append(meta.ManagedFields, fields(e.manager, e.at, raw))
 	}
-	t := podTemplate(m.template.variant, m.template.image, maps.Clone(m.template.annotations))
+	t := podTemplate(&m.template)
+	t.Annotations = maps.Clone(t.Annotations)
 	if m.mounts {
 		addClass(&t.Spec)
 	}
@@ -201,7 +207,7 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime()
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, templates: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts, borrows: seed.Borrows,
+		template: template{variant: seed.Variants[0], env: ownedEnv(seed.Variants[0], seed.Variables)}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts, borrows: seed.Borrows,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
 	if from := w.workloads[lender]; d.borrows {
@@ -287,7 +293,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 
 func compareTemplates(before, now *template) (took, lost bool) {
 	took, lost = compareMaps(before.annotations, now.annotations)
-	return took || before.image != now.image || before.variant != now.variant, lost
+	return took || before.image != now.image || before.variant != now.variant || before.env != now.env, lost
 }
 
 // compareMaps reports whether anything was set, and whether anything was removed.

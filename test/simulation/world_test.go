@@ -36,6 +36,8 @@ type seed struct {
 	Required sourceSet `json:"required,omitempty"`
 	// Mounts: its pods mount the SecretProviderClass.
 	Mounts bool `json:"mounts,omitempty"`
+	// Variables is the number of the variables that its owner adds.
+	Variables int `json:"variables,omitempty"`
 	// Borrows: it is a Rollout that has the template of the first workload.
 	Borrows bool `json:"borrows,omitempty"`
 }
