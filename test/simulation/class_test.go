@@ -70,6 +70,7 @@ func (w *world) mount(p *pod) {
 	p.mount = &mount{pod: p.name, stored: w.stored, source: source{mark: mark{present: true}, uid: p.uid, created: now, written: now, content: content{1}}}
 	p.mount.changed = w.revision + 1
 	w.tellMount(p, false)
+	w.syncSoon(w.workloads[p.slot])
 }
 
 // tellMount emits the event of what a pod has mounted.
@@ -105,6 +106,7 @@ func (w *world) poll(node int, update bool) (done bool) {
 				m.labelled = w.apiTime()
 			}
 			w.tellMount(p, false)
+			w.syncSoon(d)
 			done = true
 		}
 	}

@@ -96,6 +96,7 @@ func generate(seedNumber uint64) *history {
 	h.addStuck(begin)
 	h.addLists(begin)
 	h.addVariables(begin)
+	h.addSynced(begin)
 	return h
 }
 

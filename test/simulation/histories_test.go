@@ -218,6 +218,7 @@ func (t tally) check(test *testing.T, histories int) {
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
 
+		"states without a Secret that new pods bring":          histories / 2,
 		"restarts that change variables":                       histories / 40,
 		"restarts that are refused":                            histories / 200,
 		"states with a name of what does not exist":            histories / 20,

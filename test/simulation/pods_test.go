@@ -266,6 +266,7 @@ func (w *world) end(d *workload, p *pod) {
 	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
 	w.tellPod(d, p, true)
 	w.tellMount(p, true)
+	w.syncSoon(d)
 }
 
 // drainPod deletes one of the pods, or makes its node lost.

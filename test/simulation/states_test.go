@@ -102,6 +102,7 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	}
 	o.checkAgents(s, m, got)
 	o.checkNames(s, m, got)
+	o.checkSynced(s, m, got)
 	if d := o.world.workloads[m.slot]; d != nil {
 		o.checkRefused(s, d, got)
 	}
@@ -147,6 +148,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	switch {
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut || got.Reason == decide.ReasonMinInterval:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
+case r.m.mounts && isSecret(r.source) && !r.now().present:
+		o.tally["not applied, a Secret is gone that new pods may bring"]++
 	case r.updatedAround(adoptedAt):
 		o.tally["not applied, updated as content was adopted"]++
 	case v.State == judge.Unknown && adoptedAt.Sub(r.pod.containers[r.container].real).Abs() < r.margin():

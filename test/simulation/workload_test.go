@@ -60,6 +60,7 @@ type manifest struct {
 	onDelete    bool   // pods are not replaced
 	unavailable int    // maxUnavailable, as in a seed
 	mounts      bool   // as in a seed
+	syncs       bool   // as in a seed
 	borrows     bool   // as in a seed
 	bare        bool   // it borrows from none
 	restartAt   string // of a Rollout
@@ -207,7 +208,7 @@ func (w *world) createWorkload(slot int) bool {
 	now := w.apiTime()
 	d := &workload{manifest: manifest{
 		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, templates: 1, annotations: maps.Clone(seed.Annotations),
-		template: template{variant: seed.Variants[0], env: ownedEnv(seed.Variants[0], seed.Variables)}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts, borrows: seed.Borrows,
+		template: template{variant: seed.Variants[0], env: ownedEnv(seed.Variants[0], seed.Variables)}, replicas: seed.Replicas, unavailable: seed.MaxUnavailable, mounts: seed.Mounts, syncs: seed.Syncs, borrows: seed.Borrows,
 		managers: []entry{{manager: "owner", at: now, template: true}},
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed), agents: agents{sources: seed.Agents, required: seed.Required}}
 	if from := w.workloads[lender]; d.borrows {
@@ -237,6 +238,7 @@ func (w *world) deleteWorkload(slot int) bool {
 		w.tellPod(d, p, true)
 		w.tellMount(p, true)
 	}
+	w.syncSoon(d)
 	return true
 }
 

@@ -36,6 +36,8 @@ type seed struct {
 	Required sourceSet `json:"required,omitempty"`
 	// Mounts: its pods mount the SecretProviderClass.
 	Mounts bool `json:"mounts,omitempty"`
+	// Syncs: the driver makes a Secret of what its pods mount.
+	Syncs bool `json:"syncs,omitempty"`
 	// Variables is the number of the variables that its owner adds.
 	Variables int `json:"variables,omitempty"`
 	// Borrows: it is a Rollout that has the template of the first workload.
@@ -50,7 +52,8 @@ type world struct {
 	pace     time.Duration // of the other controllers; 0: they act at once
 	kubelets kubelets
 	uids     int
-	stored   int // how often the content of the SecretProviderClass has changed in its store
+	stored   int       // how often the content of the SecretProviderClass has changed in its store
+	syncs    time.Time // when the driver makes a Secret of it, or deletes that; zero: it is as it should be
 	defaults defaults
 	seeds    []seed
 
@@ -282,6 +285,7 @@ func (w *world) due() (at time.Time) {
 			at = t
 		}
 	}
+	consider(w.syncs)
 	for _, d := range w.workloads {
 		if d != nil {
 			consider(d.due)
@@ -307,6 +311,9 @@ func (w *world) advance() (done bool) {
 		}
 		*at, done = time.Time{}, true
 		return true
+	}
+	if isDue(&w.syncs) {
+		w.sync()
 	}
 	for _, d := range w.workloads {
 		if d == nil {
