@@ -296,7 +296,12 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
 		m.template.env = env
-		m.paused = ptr.Deref(body.Spec.Paused, m.paused)
+		if m.paused = ptr.Deref(body.Spec.Paused, m.paused); body.Spec.Paused != nil {
+			d.pausedByServer = true
+			if m.paused {
+				w.oracle.tally["pauses"]++
+			}
+		}
 		m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt)
 	})
 	if d.refusals = (refusals{}); len(body.Spec.Template.Metadata.Annotations) > 0 && d.written.leavesMarks() {
@@ -329,7 +334,7 @@ func (o *oracle) checkForm(r *request, body *patchBody) {
 	}
 	for _, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
 		for key := range annotations {
-			if !strings.HasPrefix(key, "configdep.io/") {
+			if !strings.HasPrefix(key, "configdep.io/") && key != pausedAtAnnotation {
 				o.fail("a patch of the annotation %s, which is not configdep's", key)
 			}
 		}

@@ -34,7 +34,8 @@
 // state must say so, and what the message says must free the rollout (stuck_test.go). In others, lists of
 // another tool name sources that do not exist, or cannot, which the state must say (lists_test.go). In others, containers
 // have variables whose names are not unique, and those of Reloader, and patches are refused for a while (variables_test.go). In others, the
-// driver of the class makes a Secret only while pods mount it (synced_test.go). Workloads that are custom resources are not simulated.
+// driver of the class makes a Secret only while pods mount it (synced_test.go), or restarts pause
+// Deployments for a time (pauses_test.go). Workloads that are custom resources are not simulated.
 //
 // The model is simpler than a cluster: controllers see everything at once, and act at once or every 100 ms.
 //

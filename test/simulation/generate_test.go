@@ -97,6 +97,7 @@ func generate(seedNumber uint64) *history {
 	h.addLists(begin)
 	h.addVariables(begin)
 	h.addSynced(begin)
+	h.addPauses(begin)
 	return h
 }
 

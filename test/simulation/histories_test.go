@@ -218,11 +218,12 @@ func (t tally) check(test *testing.T, histories int) {
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
 
-		"states without a Secret that new pods bring":          histories / 2,
-		"restarts that change variables":                       histories / 40,
+		"pauses": histories / 80,
+		"states without a Secret that new pods bring":          histories / 4,
+		"restarts that change variables":                       histories / 80,
 		"restarts that are refused":                            histories / 200,
 		"states with a name of what does not exist":            histories / 20,
-		"pods that messages named, for which a rollout waited": histories / 40,
+		"pods that messages named, for which a rollout waited": histories / 80,
 	} {
 		if t[what] < least {
 			test.Errorf("%d %s, want at least %d", t[what], what, least)

@@ -241,5 +241,5 @@ func (w *world) restart(slot int) bool {
 
 func (w *world) pause(slot int, paused bool) bool {
 	d := w.workloads[slot]
-	return d != nil && d.kind == "Deployment" && w.write(d, "kubectl", func(m *manifest) { m.paused = paused })
+	return d != nil && d.kind == "Deployment" && w.write(d, "kubectl", func(m *manifest) { m.paused, d.pausedByServer = paused, false })
 }

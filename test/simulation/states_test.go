@@ -183,6 +183,7 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 	d := o.world.workloads[m.slot]
 	if d != nil && !s.view.terminating {
 		o.checkStuck(d, got)
+		o.checkPauses(d, got)
 	}
 	if d == nil || d.exempt(s) || got.rules.agent {
 		return

@@ -101,8 +101,10 @@ type workload struct {
 	// server.
 	pdb, refused bool
 	refusals     refusals
-	restarter    restarting
-	agents       agents
+	// pausedByServer: the last to pause or resume it was a server.
+	pausedByServer bool
+	restarter      restarting
+	agents         agents
 }
 
 func workloadName(slot int) string { return "w" + strconv.Itoa(slot) }
@@ -259,6 +261,9 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	before := d.manifest
 	change(&d.manifest)
 	now := &d.manifest
+	if manager != fieldManager {
+		w.keepPause(d, &before)
+	}
 	templateTook, templateLost := compareTemplates(&before.template, &now.template)
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
 	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete || now.restartAt != before.restartAt

@@ -40,6 +40,8 @@ type seed struct {
 	Syncs bool `json:"syncs,omitempty"`
 	// Variables is the number of the variables that its owner adds.
 	Variables int `json:"variables,omitempty"`
+	// Keeps: an admission policy keeps the annotation of a pause.
+	Keeps bool `json:"keeps,omitempty"`
 	// Borrows: it is a Rollout that has the template of the first workload.
 	Borrows bool `json:"borrows,omitempty"`
 }
