@@ -80,7 +80,7 @@ func TestDecide_AppearingAndDisappearing(t *testing.T) {
 						if n := len(x.restarts()); n != want {
 							t.Fatalf("step %d: %d restarts, want %d", i+1, n, want)
 						}
-						if d := x.decide(); d.State == decide.Stale && !strings.Contains(d.Message, " or the source has appeared or disappeared, which restarts nothing. Create a Reload") {
+						if d := x.decide(); d.State == decide.Stale && !strings.Contains(d.Message, " or the source has appeared, which restarts nothing. Create a Reload") && !strings.Contains(d.Message, " It was deleted, which does not restart the workload. Create a Reload") {
 							t.Errorf("step %d: %s", i+1, d.Message)
 						}
 					}

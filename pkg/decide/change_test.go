@@ -210,6 +210,18 @@ func TestDecide_MarksOfSources(t *testing.T) {
 	}
 }
 
+// For users of Reloader, the deletion of a source is no change. Its content was not old when the workload opted in.
+func TestDecide_StaleByASourceThatWasDeleted(t *testing.T) {
+	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.annotate(policy.ReloadAnnotation, "", reloaderAuto, "true")
+	x.adopt()
+	x.remove(dependency.Secret, "db")
+	x.tick(time.Minute)
+	if d := x.want("deleted", stale(decide.ReasonNotTriggering, decide.None)); !strings.Contains(d.Message, "It was deleted, which does not restart the workload. Create a Reload") {
+		t.Error(d.Message)
+	}
+}
+
 // A source that does not restart the workload is content of its pods nevertheless.
 func TestDecide_StaleBySourcesThatDoNotTrigger(t *testing.T) {
 	x := typical(t)

@@ -384,14 +384,18 @@ func (e *Evaluation) told(j *Judgement) Decision {
 func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	w := e.Workload
 	var ids []string
-	why := "" // of a source that triggers
+	why, gone := "", false // of a source that triggers
 	for i, n := range j.StalePods {
 		if n == 0 {
 			continue
 		}
 		s := &e.Sources[i]
 		ids = append(ids, idOf(s.Kind, s.Name))
-		if s.Triggers {
+		switch {
+		case !s.Triggers:
+		case s.tracked.isGone():
+			gone = true
+		default:
 			why = s.tracked.notDue()
 		}
 	}
@@ -416,6 +420,9 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	case w.Rollout.Phase == dependency.RolloutHeld:
 		d.Reason = ReasonHeld
 		d.Message += " The pod template has been changed already, but the rollout is waiting for a user: " + w.Rollout.Message + "."
+	case why == "" && gone:
+		d.Reason = ReasonNotTriggering
+		d.Message += " It was deleted, which does not restart the workload." + reload
 	case why == "":
 		d.Reason = ReasonNotTriggering
 		d.Message += " Its changes do not restart the workload; spec.sources says why." + reload

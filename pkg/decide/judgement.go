@@ -379,8 +379,11 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 	if entry == nil {
 		return p.IgnoreCreated && t.matched
 	}
-	return (p.IgnoreDeleted || t.awaited) && t.gone() || p.IgnoreCreated && t.source != nil && entry.Content == t.absent()
+	return t.isGone() || p.IgnoreCreated && t.source != nil && entry.Content == t.absent()
 }
+
+// isGone reports whether the source is absent, which is no change.
+func (t *tracked) isGone() bool { return (t.of.Policy.IgnoreDeleted || t.awaited) && t.gone() }
 
 // Next returns the record that should be on the workload if nothing is to be restarted, and whether it is another one than there is.
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
@@ -411,7 +414,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 				changed = changed || !e.restartedAt(&entry).IsZero() && !e.byRecord(j)
 				entry.Adopted = time.Time{}
 			}
-		case known && (e.Policy.IgnoreDeleted || t.awaited) && t.gone():
+		case known && t.isGone():
 		case proven:
 			entry, changed = record.Entry{Content: t.Content()}, true
 		case known && t.isIgnored(&entry), !known && t.isIgnored(nil), adopts && (!known || scopeIn(entry.Content) != scopeIn(t.Content())): // it begins to count
@@ -451,7 +454,7 @@ func (e *Evaluation) Present() record.Record {
 		switch known = known && e.Comparable(); {
 		case t.awaited && !known: // its absence is no content
 		case t.matched && t.gone() && !e.Policy.IgnoreDeleted:
-		case known && t.gone() && (e.Policy.IgnoreDeleted || t.awaited):
+		case known && t.isGone():
 			r.Sources[t.id] = entry // what comes back is compared with it
 		default:
 			r.Sources[t.id] = record.Entry{Content: t.Content()}

@@ -166,8 +166,8 @@ func (t *tracked) notDue() string {
 	switch p := &t.of.Policy; {
 	case known && !t.isIgnored(&entry) && entry.Adopted.IsZero():
 		return " The workload was restarted for it, and not all pods were replaced: the rollout may have been undone."
-	case p.IgnoreCreated || p.IgnoreDeleted:
-		return " It was old already when the workload opted in or the source began to count, or the source has appeared or disappeared, which restarts nothing."
+	case p.IgnoreCreated:
+		return " It was old already when the workload opted in or the source began to count, or the source has appeared, which restarts nothing."
 	default:
 		return " It was old already when the workload opted in, or when the source began to count, which restarts nothing."
 	}

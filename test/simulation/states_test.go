@@ -148,7 +148,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	switch {
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut || got.Reason == decide.ReasonMinInterval:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
-case r.m.mounts && isSecret(r.source) && !r.now().present:
+	case r.m.mounts && isSecret(r.source) && !r.now().present:
 		o.tally["not applied, a Secret is gone that new pods may bring"]++
 	case r.updatedAround(adoptedAt):
 		o.tally["not applied, updated as content was adopted"]++
