@@ -6,6 +6,7 @@
 #
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
+#   kubectl-configdep_VERSION.yaml        the manifest by which krew installs the plugin
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the version
 #   configdep-install-before-1.36_VERSION.yaml   without what needs Kubernetes 1.36
 #   configdep-VERSION.tgz                 the Helm chart, with that image
@@ -165,6 +166,40 @@ for dir in cmd/*/; do
   done
 done
 ((built > 0)) || fail "nothing is built for PLATFORMS=${PLATFORMS:-}"
+
+say "the manifest for krew"
+{
+  cat <<END
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: configdep
+spec:
+  version: $version
+  homepage: https://github.com/configdep/configdep
+  shortDescription: Show what runs with old ConfigMaps and Secrets
+  description: |
+    Shows which workloads run with old content of ConfigMaps and Secrets, why, and what a
+    change would restart. Reloads workloads, waits in pipelines, and checks manifests.
+    The command report needs no installation in the cluster.
+  platforms:
+END
+  for platform in $(platforms kubectl-configdep); do
+    wanted "$platform" || continue
+    name=kubectl-configdep_${version}_${platform//\//_} binary=kubectl-configdep
+    [[ $platform != windows/* ]] || binary=kubectl-configdep.exe
+    sum=$("${sha256[@]}" <"$tmp/dist/$name.tar.gz")
+    cat <<END
+  - selector:
+      matchLabels: {os: ${platform%/*}, arch: ${platform#*/}}
+    uri: https://github.com/configdep/configdep/releases/download/$version/$name.tar.gz
+    sha256: ${sum%% *}
+    files:
+    - {from: "$name/*", to: "."}
+    bin: $binary
+END
+  done
+} >"$tmp/dist/kubectl-configdep_$version.yaml"
 
 say "the manifests"
 installed=$image:$version${IMAGE_DIGEST:+@$IMAGE_DIGEST}

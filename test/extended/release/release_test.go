@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"debug/elf"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/modcache"
@@ -200,6 +202,28 @@ func TestRelease(t *testing.T) {
 		more, found := strings.CutPrefix(string(made["configdep-install_"+version+".yaml"]), without+"---\n")
 		if !found || !strings.Contains(more, "kind: MutatingAdmissionPolicy\n") {
 			t.Errorf("want the same manifests and a MutatingAdmissionPolicy; got also:\n%s", more)
+		}
+	})
+	t.Run("krew finds the plugin", func(t *testing.T) {
+		plugin := "kubectl-configdep" + suffix
+		var manifest struct {
+			Spec struct {
+				Version   string
+				Platforms []struct{ URI, Sha256, Bin string }
+			}
+		}
+		if err := yaml.UnmarshalStrict(made["kubectl-configdep_"+version+".yaml"], &map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(made["kubectl-configdep_"+version+".yaml"], &manifest); err != nil {
+			t.Fatal(err)
+		}
+		if manifest.Spec.Version != version || len(manifest.Spec.Platforms) != 1 {
+			t.Fatalf("manifest = %+v, want one platform of the version", manifest)
+		}
+		p, sum := manifest.Spec.Platforms[0], fmt.Sprintf("%x", sha256.Sum256(made[plugin+".tar.gz"]))
+		if filepath.Base(p.URI) != plugin+".tar.gz" || p.Sha256 != sum || len(unpack(t, made[plugin+".tar.gz"])[plugin+"/"+p.Bin]) == 0 {
+			t.Errorf("platform = %+v, want the archive %s with the checksum %s", p, plugin, sum)
 		}
 	})
 	t.Run("the names of the images are recorded", func(t *testing.T) {
