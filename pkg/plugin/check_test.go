@@ -94,6 +94,16 @@ FILE:2: deployment/web in namespace default: unknown annotation configdep.io/rel
 	}
 }
 
+// What a file says is no command for a terminal.
+func TestCheck_Escapes(t *testing.T) {
+	in := strings.ReplaceAll(shopManifests, "{configdep.io/relaod: auto}", `{configdep.io/reload: "\e[2J"}`)
+	for _, format := range []string{"text", "json", "sarif", "junit"} {
+		if code, out, errOut := run(t, in, "check", "-f", "-", "-o", format); code != exitFound || strings.ContainsAny(out+errOut, "\x1b\r") {
+			t.Errorf("%s: code %d, %q, %s", format, code, out, errOut)
+		}
+	}
+}
+
 func TestCheck_Formats(t *testing.T) {
 	_, out, _ := run(t, shopManifests, "check", "-f", "-", "-o", "sarif")
 	var sarif struct {

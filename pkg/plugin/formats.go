@@ -16,7 +16,7 @@ var formats = map[string]func(io.Writer, *manifests, []finding) error{"text": as
 
 func asText(w io.Writer, m *manifests, findings []finding) error {
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(w, "%s:%d: %s in namespace %s: %s (%s)\n", f.File, f.Line, f.Workload, f.Namespace, f.Message, f.Rule); err != nil {
+		if _, err := fmt.Fprintf(w, "%s:%d: %s in namespace %s: %s (%s)\n", safe(f.File), f.Line, safe(f.Workload), safe(f.Namespace), safe(f.Message), f.Rule); err != nil {
 			return err
 		}
 	}

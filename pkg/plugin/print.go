@@ -6,6 +6,7 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func (t *table) row(namespace string, cells ...string) {
 		cells = append([]string{namespace}, cells...)
 	}
 	for i, c := range cells {
-		if c == "" {
+		if cells[i] = safe(c); c == "" {
 			cells[i] = "-"
 		}
 	}
@@ -100,13 +101,16 @@ func (p *plugin) rows(markdown bool, headings []string, rows [][]string) error {
 	if !markdown {
 		t := &table{printers.GetNewTabWriter(p.Out), p}
 		for _, cells := range append([][]string{headings}, rows...) {
+			for i := range cells {
+				cells[i] = safe(cells[i])
+			}
 			fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 		}
 		return t.end()
 	}
 	for i, cells := range append([][]string{headings}, rows...) {
 		for j := range cells {
-			cells[j] = strings.ReplaceAll(cells[j], "|", `\|`)
+			cells[j] = strings.ReplaceAll(safe(cells[j]), "|", `\|`)
 		}
 		fmt.Fprintf(p.Out, "| %s |\n", strings.Join(cells, " | "))
 		if i == 0 {
@@ -116,8 +120,10 @@ func (p *plugin) rows(markdown bool, headings []string, rows [][]string) error {
 	return nil
 }
 
-// terminal reports whether output goes to a terminal.
-func (p *plugin) terminal() bool { return term.IsTerminal(p.Out) }
+// safe returns a text that others may have written, such as the path of a volume, without what a terminal acts upon.
+func safe(text string) string {
+	return strings.ReplaceAll(printers.EscapeTerminal(text), "\n", " ")
+}
 
 // colours of states, all of one length, so that they do not move columns.
 const (
@@ -129,7 +135,7 @@ const (
 
 // coloured returns a text in a colour if output goes to a terminal.
 func (p *plugin) coloured(colour, text string) string {
-	if !p.terminal() {
+	if os.Getenv("NO_COLOR") != "" || !term.IsTerminal(p.Out) {
 		return text
 	}
 	return colour + text + plain

@@ -184,11 +184,11 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 			fmt.Fprintf(r.ErrOut, "%s: error: %v\n", r.name(o), failure)
 		case !answer.Status.Triggered:
 			answered++
-			fmt.Fprintf(r.Out, "%s: not restarted: %s\n", r.name(o), answer.Status.Message)
+			fmt.Fprintf(r.Out, "%s: not restarted: %s\n", r.name(o), safe(answer.Status.Message))
 		default:
 			answered++
 			done = append(done, o)
-			fmt.Fprintf(r.Out, "%s: %s\n", r.name(o), answer.Status.Message)
+			fmt.Fprintf(r.Out, "%s: %s\n", r.name(o), safe(answer.Status.Message))
 		}
 	}
 	switch {

@@ -100,7 +100,7 @@ func (p *plugin) report(ctx context.Context) (*report, error) {
 	if namespace != "" {
 		scope.Namespaces = []string{namespace}
 	}
-	r := &report{}
+	r := &report{Stale: []line{}, PossiblyStale: []line{}, Missing: []line{}, Unused: []line{}, NotRead: []string{}}
 	if scope.WithoutSecrets, err = p.mayNot(ctx, "secrets", namespace); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (p *plugin) note(s *v1alpha1.Source, status *v1alpha1.SourceStatus) string 
 		}
 		notes = append(notes, p.coloured(red, text))
 	case len(status.MissingKeys) > 0:
-		notes = append(notes, p.coloured(red, "missing keys: "+strings.Join(status.MissingKeys, ", ")))
+		notes = append(notes, p.coloured(red, "missing keys: "+safe(strings.Join(status.MissingKeys, ", "))))
 	}
 	if status != nil && status.StalePods > 0 {
 		notes = append(notes, p.coloured(red, counted(int(status.StalePods), "stale pod")))
@@ -107,5 +107,5 @@ func place(u *v1alpha1.Usage) string {
 	if u.Optional {
 		add("", "optional")
 	}
-	return strings.Join(out, ", ")
+	return safe(strings.Join(out, ", "))
 }

@@ -231,7 +231,7 @@ func (w *waiter) tell(o *v1alpha1.ConfigDependency, ready bool) error {
 		fmt.Fprintln(w.Out, line)
 	}
 	if !ready && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionStalled) {
-		return fmt.Errorf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, o.Status.Message)
+		return fmt.Errorf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, safe(o.Status.Message))
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (w *waiter) rest() string {
 	var lines []string
 	for _, o := range w.inOrder() {
 		if !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
-			lines = append(lines, fmt.Sprintf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, o.Status.Message))
+			lines = append(lines, fmt.Sprintf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, safe(o.Status.Message)))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -46,7 +46,7 @@ func (p *plugin) why(ctx context.Context, workload string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "%s is %s (%s). %s\n", shown(o), p.state(o.Status.State), o.Status.Reason, o.Status.Message)
+	fmt.Fprintf(p.Out, "%s is %s (%s). %s\n", shown(o), p.state(o.Status.State), o.Status.Reason, safe(o.Status.Message))
 	if o.Spec.Reload.Mode == v1alpha1.ReloadOff {
 		fmt.Fprintln(p.Out, "Automatic restarts are off.")
 	} else {
@@ -129,7 +129,7 @@ func because(last *v1alpha1.LastReload) (out string) {
 		out = ", because of " + last.Trigger
 	}
 	if last.RequestedBy != "" {
-		out += ", as " + last.RequestedBy + " requested"
+		out += ", as " + safe(last.RequestedBy) + " requested"
 	}
 	if last.Reason != "" {
 		out += ": " + strconv.Quote(last.Reason)
