@@ -170,6 +170,8 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency) error {
 // want returns the states that servers may show when everything is calm. Whether Stale and Unknown are right is judged with each list.
 func (w *workload) want() []v1alpha1.State {
 	switch {
+	case !w.rules().managed() && w.state.annotations["configdep.io/sources"] != "": // which may have no effect, so that it is taken for a mistake
+		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown, v1alpha1.StateBlocked}
 	case !w.rules().managed():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
 	case !w.starts:
