@@ -113,7 +113,7 @@ func (e *Evaluation) evaluateSources() {
 // evaluate evaluates one source, by what the patterns of the policy say about it, and appends its content to that of others that count.
 func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content []byte) []byte {
 	s.Resolution = e.graph.Resolve(e.Workload.Namespace, s.Reference)
-	s.Awaited = s.Missing && s.Kind == dependency.Secret && s.Source == nil && e.Workload.MountsClass() && !slices.ContainsFunc(s.Uses, isCredential)
+	s.Awaited = s.Missing && s.Source == nil && e.mayBring(s.Reference)
 	source := s.Source
 	var counts dependency.Reference
 	counts, s.Triggers, s.Reason = e.Policy.Counts(n, s.Reference, source, source == nil && e.remembers(s.Reference))
@@ -142,6 +142,11 @@ func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content 
 		s.Triggers, s.Reason = false, policy.ReasonReloadOff
 	}
 	return content
+}
+
+// mayBring reports whether the driver of a SecretProviderClass may create a source once a pod of the workload mounts it.
+func (e *Evaluation) mayBring(r *dependency.Reference) bool {
+	return r.Kind == dependency.Secret && e.Workload.MountsClass() && !slices.ContainsFunc(r.Uses, isCredential)
 }
 
 // isCredential reports whether a CSI driver needs a Secret to mount a volume, so that it cannot create it by that.

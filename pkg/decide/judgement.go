@@ -98,7 +98,7 @@ func (e *Evaluation) facts(s *Source) judge.Source {
 		out.Mounted = func(p *dependency.Pod) dependency.Mounted { return g.Mounted(p, name) }
 		return out
 	}
-	out.Periods = e.graph.Periods(e.sourceKey(s.Reference))
+	out.Periods, out.Brought = e.graph.Periods(e.sourceKey(s.Reference)), e.mayBring(s.Reference)
 	return out
 }
 

@@ -24,6 +24,8 @@ type Source struct {
 	New bool
 	// Unhashed: its content is not part of Facts.Hash.
 	Unhashed bool
+	// Brought: the driver of a SecretProviderClass may delete it with the last pod, and create it again with the next one.
+	Brought bool
 }
 
 // Recorded is what a record says about a source.

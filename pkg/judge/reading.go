@@ -61,12 +61,12 @@ func (j *Judge) add(source int) {
 			r.reference.Uses, r.reference.RequiredKeys = uses, required(&s.Reference, uses, unused)
 			r.whole = sameKeys(&s.Reference, &r.reference) && (r.file || !s.Mountable())
 			if _, all := r.reference.Keys(); !all {
-				r.compare(s.Periods, classesOf(&r.reference, s.Periods))
+				r.compare(s.Periods, classesOf(&r.reference, s.Periods), s.Brought)
 			} else { // the same for all containers that read all, of which there may be many
 				if whole[file] == nil {
 					whole[file] = classesOf(&r.reference, s.Periods)
 				}
-				r.compare(s.Periods, whole[file])
+				r.compare(s.Periods, whole[file], s.Brought)
 			}
 			if name == "" {
 				j.any = append(j.any, r)
@@ -141,13 +141,14 @@ func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
 }
 
 // compare compares the content of each period, by its class, with the current one: the last with which the container can have been started. The absence of what a
-// container requires is no content: none can have read it.
-func (r *reading) compare(periods []dependency.Period, classes []int) {
+// container requires is no content: none can have read it. Nor is the absence of what its own pod brings, until the same content is back: a restart for that
+// would be followed by another one.
+func (r *reading) compare(periods []dependency.Period, classes []int, brought bool) {
 	r.periods, r.current = make([]content, len(periods)), -1
 	for i := range periods {
 		p := &periods[i]
 		unknown := p.Unknown || classes[i] < 0
-		r.periods[i] = content{Period: *p, startable: unknown || !dependency.Resolve(&r.reference, p.Source).Missing}
+		r.periods[i] = content{Period: *p, startable: unknown || !dependency.Resolve(&r.reference, p.Source).Missing && !(brought && isGap(periods, classes, i))}
 		r.periods[i].Unknown = unknown
 		switch {
 		case unknown: // it may have ended with other content than before
@@ -164,6 +165,11 @@ func (r *reading) compare(periods []dependency.Period, classes []int) {
 		p.class = classes[i]
 		p.same = p.startable && !p.Unknown && p.class == classes[r.current]
 	}
+}
+
+// isGap reports whether a source was absent in a period, and had the same content before and after.
+func isGap(periods []dependency.Period, classes []int, i int) bool {
+	return 0 < i && i < len(periods)-1 && periods[i].Source == nil && !periods[i].Unknown && classes[i-1] >= 0 && classes[i-1] == classes[i+1]
 }
 
 // next returns the period that ends one, or nil. Volumes that were mounted keep their files until there is a period with which the container can be started.
