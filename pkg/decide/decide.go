@@ -136,13 +136,9 @@ func (e *Evaluation) decide(j *Judgement, now time.Time) Decision {
 	}
 	switch {
 	case len(e.Policy.Problems) > 0: // only workloads that have opted in, or tried to, have any
-		return e.invalid(j)
+		return e.forgets(e.invalid(j))
 	case e.Policy.Mode == policy.Off:
-		d := e.told(j)
-		if w.Marks.Hash != "" || w.Marks.Sources != "" || record.UnderWay(w) != nil {
-			d.Action = Forget
-		}
-		return d
+		return e.forgets(e.told(j))
 	case w.Truncated:
 		return Decision{State: Blocked, Reason: ReasonTooManySources, Message: e.tooManySources() + " " + onHold}
 	}
@@ -241,6 +237,15 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 	}
 	if changed {
 		d.Action, d.Record = WriteRecord, next
+	}
+	return d
+}
+
+// forgets completes a decision about a workload that may have opted out: its record goes, so that it adopts anew when it opts in again.
+func (e *Evaluation) forgets(d Decision) Decision {
+	w := e.Workload
+	if out := len(e.Policy.Problems) == 0 || e.Policy.Idle; out && (w.Marks.Hash != "" || w.Marks.Sources != "" || record.UnderWay(w) != nil) {
+		d.Action = Forget
 	}
 	return d
 }

@@ -218,6 +218,25 @@ func TestDecide_OptsOutAndInAgain(t *testing.T) {
 	x.wantRestarts("out and in without a change")
 }
 
+// So does opting out by removing the annotation alone, although a list that is left is told as a mistake.
+func TestDecide_OptsOutAndInAgainBesideAList(t *testing.T) {
+	x := oneSecret(t)
+	x.annotate(policy.SourcesAnnotation, "configmap/others")
+	x.restart()
+	x.adopt()
+	x.annotate(policy.ReloadAnnotation, "")
+	x.restart()
+	x.want("opted out", outcome{State: decide.Blocked, Reason: decide.ReasonInvalidAnnotation, Action: decide.Forget})
+	x.act()
+	password("2")(x)
+	x.tick(time.Minute)
+	optIn(x)
+	if got := x.restarts(); len(got) > 0 {
+		t.Errorf("opted in again: restarts for %q", got)
+	}
+	x.want("opted in again", stale(decide.ReasonOptedInStale, decide.None))
+}
+
 // A record that was made with another key of the hash, or that another client has written, says nothing: what runs is adopted. Times still tell that pods are
 // current.
 func TestDecide_RecordsThatCannotBeCompared(t *testing.T) {

@@ -64,7 +64,7 @@ func (d *Declaration) declareIdle() {
 		if _, found := d.Workload[key]; found && key != FieldsAnnotation {
 			tell := &p.Remarks
 			if key == SourcesAnnotation {
-				tell = &p.Problems
+				tell, p.Idle = &p.Problems, true
 			}
 			*tell = append(*tell, fmt.Sprintf("annotation %s has no effect without %s", key, ReloadAnnotation))
 			return

@@ -11,7 +11,7 @@ import (
 // Note notes on a workload what its annotations and those of its namespace say about it, and returns the policy.
 func Note(w *dependency.Workload, namespace map[string]string, defaults Defaults) Policy {
 	p := NewPolicy(AnnotatedOf(w, namespace), defaults)
-	w.Opt(p.Mode != Off || len(p.Problems) > 0) // one whose annotations have a mistake has tried to opt in
+	w.Opt(p.Mode != Off || len(p.Problems) > 0 && !p.Idle) // one whose annotations have a mistake has tried to opt in
 	w.PausedByRestart = w.Pausable && p.Pause.Since != ""
 	p.Bound(len(w.References)) // what is not used is not kept either
 	return p

@@ -89,6 +89,8 @@ type Policy struct {
 	// Problems are the invalid annotations, each in a sentence. While there are any,
 	// automatic restarts are on hold.
 	Problems []string
+	// Idle: the only problem is a setting that nothing opts in, so the workload has not tried to.
+	Idle bool
 	// Remarks, each a clause, are about annotations that are valid, and do not say what their users seem to mean.
 	Remarks []string
 	// TooManyPatterns reports whether one of the problems is that there are too many patterns, each of which is

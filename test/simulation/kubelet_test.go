@@ -6,6 +6,7 @@ package simulation
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/configdep/configdep/pkg/decide"
@@ -230,7 +231,7 @@ func (s *simulation) optIn(o operation) bool {
 	if rules := s.leader().rules(&d.manifest); rules.mode != "off" || rules.invalid || d.annotations[appliedAnnotation] != "" {
 		return false
 	}
-	if got := s.leader().show(&d.manifest); got == nil || got.Reason == decide.ReasonInvalidAnnotation { // it has tried to opt in, so that its record is known
+	if got := s.leader().show(&d.manifest); got == nil || got.Reason == decide.ReasonInvalidAnnotation && !strings.Contains(got.Message, "has no effect without") { // it has tried to opt in, so that its record is known
 		return false
 	}
 	before := w.oracle.restarted[d.uid]
