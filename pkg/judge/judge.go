@@ -165,7 +165,8 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 		if before = before && !period.same; before || !period.startable || !begins && w.isBefore(period) {
 			continue
 		}
-		if i < oldest {
+		// A restart for the doubt whether it has read what its own pod brings would be followed by another one.
+		if i < oldest || period.gap && !w.isBefore(&r.periods[i+1]) {
 			continue
 		}
 		switch {

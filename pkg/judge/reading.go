@@ -26,7 +26,9 @@ type content struct {
 	dependency.Period
 
 	same, startable bool
-	class           int // the first period in which the container reads the same; -1: it is not known
+	// gap: what the pod itself brings was absent, and then there again with the same content.
+	gap   bool
+	class int // the first period in which the container reads the same; -1: it is not known
 }
 
 // add adds what the containers read of a source.
@@ -141,14 +143,13 @@ func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
 }
 
 // compare compares the content of each period, by its class, with the current one: the last with which the container can have been started. The absence of what a
-// container requires is no content: none can have read it. Nor is the absence of what its own pod brings, until the same content is back: a restart for that
-// would be followed by another one.
+// container requires is no content: none can have read it.
 func (r *reading) compare(periods []dependency.Period, classes []int, brought bool) {
 	r.periods, r.current = make([]content, len(periods)), -1
 	for i := range periods {
 		p := &periods[i]
 		unknown := p.Unknown || classes[i] < 0
-		r.periods[i] = content{Period: *p, startable: unknown || !dependency.Resolve(&r.reference, p.Source).Missing && !(brought && isGap(periods, classes, i))}
+		r.periods[i] = content{Period: *p, startable: unknown || !dependency.Resolve(&r.reference, p.Source).Missing, gap: brought && isGap(periods, classes, i)}
 		r.periods[i].Unknown = unknown
 		switch {
 		case unknown: // it may have ended with other content than before

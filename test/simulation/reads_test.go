@@ -343,6 +343,8 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "same second"
 	case r.gone():
 		return "the pod is gone or restarted, and another server has recorded that"
+	case v.State == judge.Current && r.m.mounts && isSecret(r.source) && r.read.content == (content{}) && r.isNear():
+		return "absent until the pod itself brought it"
 	case v.State == judge.Current && r.lagged():
 		return "the kubelet lags"
 	case r.flashed():
