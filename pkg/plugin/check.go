@@ -42,11 +42,15 @@ func newCheck(p *plugin) *cobra.Command {
 		Long: `Checks manifests without a cluster: whether each ConfigMap, Secret and key that a workload
 needs is in the manifests, and whether the annotations of configdep, and those of
 Reloader, pod-reloader and wave that it reads, are valid. Kinds that are not known are
-left out. With --live, what the manifests lack may be in the cluster.
+left out. With --live, what the manifests lack may be in the cluster. Of charts and
+kustomizations, check what they make.
 
 The command ends with code 2 if there is a finding.`,
 		Example: `  # A folder, in CI
   kubectl configdep check -f manifests/ -o sarif
+
+  # What a kustomization makes
+  kubectl kustomize overlays/production | kubectl configdep check -f -
 
   # What a chart makes, with Secrets that are only in the cluster
   helm template shop ./shop | kubectl configdep check -n shop --live -f -`,
@@ -67,6 +71,9 @@ The command ends with code 2 if there is a finding.`,
 				if err := p.complete(c.Context(), m); err != nil {
 					return err
 				}
+			}
+			if len(m.objects) == 0 {
+				return errors.New("there is no manifest of a kind that is checked")
 			}
 			findings, err := m.check()
 			if err != nil {
@@ -276,7 +283,7 @@ func (m *manifests) check() (out []finding, err error) {
 		}
 		for i := range e.Sources {
 			switch s := &e.Sources[i]; {
-			case !s.Missing || s.Awaited:
+			case !s.Missing || s.Awaited || s.Kind == dependency.ConfigMap && s.Name == "kube-root-ca.crt": // each namespace has it
 			case len(s.MissingKeys) > 0:
 				add("KeyMissing", fmt.Sprintf("%s %s lacks %s", s.Kind, s.Name, strings.Join(s.MissingKeys, ", ")))
 			default:

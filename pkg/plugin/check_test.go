@@ -134,9 +134,10 @@ func TestCheck_Formats(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &findings); err != nil || len(findings) != 3 {
 		t.Errorf("JSON: %v, %s", err, out)
 	}
+	const fine = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	for _, format := range []string{"text", "json", "sarif", "junit"} {
-		if code, out, errOut := run(t, "", "check", "-f", "-", "-o", format); code != exitDone || out == "" {
-			t.Errorf("nothing as %s: code %d, %q, %s", format, code, out, errOut)
+		if code, out, errOut := run(t, fine, "check", "-f", "-", "-o", format); code != exitDone || out == "" {
+			t.Errorf("no finding as %s: code %d, %q, %s", format, code, out, errOut)
 		}
 	}
 }
@@ -151,7 +152,7 @@ func TestCheck_Refuses(t *testing.T) {
 			t.Errorf("%v: code %d, %s", args, code, errOut)
 		}
 	}
-	for in, want := range map[string]string{"a: b: c": "yaml", "apiVersion: v1\nkind: Secret\ndata: 5\n": "-:1"} {
+	for in, want := range map[string]string{"": "no manifest", "a: b: c": "yaml", "apiVersion: v1\nkind: Secret\ndata: 5\n": "-:1"} {
 		if code, _, errOut := run(t, in, "check", "-f", "-"); code != exitError || !strings.Contains(errOut, want) {
 			t.Errorf("%q: code %d, %s", in, code, errOut)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -24,19 +27,47 @@ import (
 
 // Run runs the plugin and returns its exit code.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	streams.In = &interruptible{streams.In, ctx}
 	c := New(streams)
 	c.SetArgs(args)
 	err := c.ExecuteContext(ctx)
 	var silent *exit
 	if err != nil && (!errors.As(err, &silent) || silent.error != nil) {
-		fmt.Fprintln(streams.ErrOut, "error:", err)
+		fmt.Fprintln(streams.ErrOut, "error:", printers.EscapeTerminal(err.Error()))
 	}
 	return codeOf(ctx, err)
 }
 
+// interruptible is an input of which reads end with a context.
+type interruptible struct {
+	io.Reader
+
+	ctx context.Context
+}
+
+func (r *interruptible) Read(p []byte) (n int, err error) {
+	done := make(chan struct{})
+	buffer := make([]byte, len(p)) // the read may outlast the call
+	go func() {
+		defer close(done)
+		n, err = r.Reader.Read(buffer)
+	}()
+	select {
+	case <-done:
+		return copy(p, buffer[:n]), err
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	}
+}
+
 // New returns the command kubectl configdep.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	p := &plugin{IOStreams: streams, config: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300)}
+	// Commands send few requests, and wait for a time that the rate limiter would take for too short.
+	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+		c.QPS = -1
+		return c
+	})
+	p := &plugin{IOStreams: streams, config: config}
 	c := &cobra.Command{
 		Use:   "kubectl-configdep",
 		Short: "Shows what runs with old content of ConfigMaps and Secrets, and restarts it",
@@ -157,8 +188,12 @@ func (p *plugin) listIn(ctx context.Context, namespace string, uses *sourceName)
 
 // where returns the namespace in a sentence.
 func (p *plugin) where() string {
-	namespace, err := p.namespace()
-	if err != nil || namespace == "" {
+	namespace, _ := p.namespace() // an error has been returned earlier
+	return in(namespace)
+}
+
+func in(namespace string) string {
+	if namespace == "" {
 		return "in any namespace"
 	}
 	return "in namespace " + namespace

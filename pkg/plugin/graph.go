@@ -91,7 +91,7 @@ func newPicture(some []*v1alpha1.ConfigDependency) *picture {
 			to, is := sources[key]
 			if !is {
 				class := "source"
-				if status != nil && status.Present != nil && !*status.Present {
+				if status != nil && status.Present != nil && !*status.Present && !s.Optional {
 					class = "missing"
 				}
 				to = len(out.nodes)

@@ -16,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -26,7 +24,8 @@ import (
 type edit struct {
 	sourceName
 
-	keys []string // that change, in order; nil: all
+	namespace string   // empty: all
+	keys      []string // that change, in order; nil: all
 }
 
 func newImpact(p *plugin) *cobra.Command {
@@ -39,7 +38,8 @@ it and would not be restarted, with the reason.
 
 With -f, the keys that change are those in which the file differs from the cluster. They
 are compared with what the user may get; without that right, every key of the file
-counts as changed, and the output says so.`,
+counts as changed, and the output says so. Objects that name no namespace are in that of
+--namespace.`,
 		Example: `  # What a new password would restart
   kubectl configdep impact secret/db --key password
 
@@ -70,21 +70,25 @@ counts as changed, and the output says so.`,
 // edits returns the changes that the arguments describe.
 func (p *plugin) edits(ctx context.Context, args, keys, files []string) ([]edit, error) {
 	switch {
-	case len(files) > 0 && (len(args) > 0 || len(keys) > 0):
-		return nil, errors.New("name a source, or give files, but not both")
+	case len(files) > 0 && (len(args) > 0 || len(keys) > 0 || p.all):
+		return nil, errors.New("files say which sources, keys and namespaces change: leave out a source, --key and --all-namespaces")
 	case len(files) > 0:
 		return p.editsIn(ctx, files)
 	case len(args) != 1:
 		return nil, errors.New("name one source, such as secret/db, or give a file with -f")
 	}
+	namespace, err := p.namespace()
+	if err != nil {
+		return nil, err
+	}
 	s, err := parseSource(args[0])
 	slices.Sort(keys)
-	return []edit{{s, keys}}, err
+	return []edit{{s, namespace, keys}}, err
 }
 
 // editsIn returns how the ConfigMaps and Secrets in files differ from the cluster.
 func (p *plugin) editsIn(ctx context.Context, files []string) (out []edit, err error) {
-	namespace, err := p.namespace()
+	m, err := p.manifests(files)
 	if err != nil {
 		return nil, err
 	}
@@ -92,43 +96,37 @@ func (p *plugin) editsIn(ctx context.Context, files []string) (out []edit, err e
 	if err != nil {
 		return nil, err
 	}
-	infos, err := resource.NewBuilder(p.config).WithScheme(scheme.Scheme, corev1.SchemeGroupVersion).Local().
-		FilenameParam(false, &resource.FilenameOptions{Filenames: files}).Flatten().Do().Infos()
-	if err != nil {
-		return nil, err
-	}
-	for _, info := range infos {
-		if in := info.Namespace; in != "" && in != namespace && namespace != "" {
-			return nil, fmt.Errorf("%s is in namespace %s, and the command in %s", info.Name, in, namespace)
-		}
+	found := false
+	for _, o := range m.objects {
 		var after, before map[string][]byte
 		var of edit
-		switch o := info.Object.(type) {
+		switch o := o.(type) {
 		case *corev1.ConfigMap:
-			of, after = edit{sourceName: sourceName{v1alpha1.SourceConfigMap, o.Name}}, contentOf(o.Data, o.BinaryData)
-			live, failed := kube.CoreV1().ConfigMaps(namespace).Get(ctx, o.Name, metav1.GetOptions{})
+			of, after = edit{sourceName{v1alpha1.SourceConfigMap, o.Name}, o.Namespace, nil}, contentOf(o.Data, o.BinaryData)
+			live, failed := kube.CoreV1().ConfigMaps(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 			before, err = contentOf(live.Data, live.BinaryData), failed
 		case *corev1.Secret:
-			of, after = edit{sourceName: sourceName{v1alpha1.SourceSecret, o.Name}}, contentOf(o.StringData, o.Data)
-			live, failed := kube.CoreV1().Secrets(namespace).Get(ctx, o.Name, metav1.GetOptions{})
+			of, after = edit{sourceName{v1alpha1.SourceSecret, o.Name}, o.Namespace, nil}, o.Data
+			live, failed := kube.CoreV1().Secrets(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 			before, err = live.Data, failed
 		default:
 			continue
 		}
+		found = true
 		switch {
 		case apierrors.IsForbidden(err):
-			fmt.Fprintf(p.ErrOut, "You may not get %s, so each key in the file counts as changed.\n", of)
+			fmt.Fprintf(p.ErrOut, "You may not get %s in namespace %s, so each key in the file counts as changed.\n", of, of.namespace)
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, err
 		}
 		if of.keys = differing(before, after); len(of.keys) == 0 {
-			fmt.Fprintf(p.ErrOut, "%s is as in the file.\n", of)
+			fmt.Fprintf(p.ErrOut, "%s in namespace %s is as in the file.\n", of, of.namespace)
 			continue
 		}
 		out = append(out, of)
 	}
-	if len(infos) > 0 && len(out) == 0 {
-		fmt.Fprintln(p.ErrOut, "No ConfigMap or Secret would change.")
+	if !found {
+		return nil, errors.New("the files have no ConfigMap or Secret")
 	}
 	return out, nil
 }
@@ -161,7 +159,7 @@ func differing(before, after map[string][]byte) (keys []string) {
 
 // impact prints what a change would do.
 func (p *plugin) impact(ctx context.Context, of edit) error {
-	users, err := p.list(ctx, &of.sourceName)
+	users, err := p.listIn(ctx, of.namespace, &of.sourceName)
 	if err != nil {
 		return err
 	}
@@ -170,7 +168,7 @@ func (p *plugin) impact(ctx context.Context, of edit) error {
 		what += " (" + strings.Join(of.keys, ", ") + ")"
 	}
 	if len(users) == 0 {
-		fmt.Fprintf(p.ErrOut, "No workload %s names %s.\n", p.where(), of)
+		fmt.Fprintf(p.ErrOut, "No workload %s names %s.\n", in(of.namespace), of)
 		return nil
 	}
 	inOrder(users)
@@ -195,7 +193,8 @@ func (p *plugin) impact(ctx context.Context, of edit) error {
 
 // restarts reports whether a change restarts a workload, and why, or why not.
 func (of *edit) restarts(o *v1alpha1.ConfigDependency) (is bool, why string) {
-	s, _ := of.of(o)
+	s, status := of.of(o)
+	awaited := status != nil && (status.Present != nil && !*status.Present || len(status.MissingKeys) > 0)
 	switch {
 	case s == nil: // a pattern matches its name
 		return o.Spec.Reload.Mode != v1alpha1.ReloadOff, "a pattern matches its name"
@@ -203,7 +202,7 @@ func (of *edit) restarts(o *v1alpha1.ConfigDependency) (is bool, why string) {
 		return false, "it reads only " + strings.Join(s.Keys, ", ")
 	case !s.TriggersReload:
 		return false, s.Reason
-	case o.Status.State == v1alpha1.StateBlocked:
+	case o.Status.State == v1alpha1.StateBlocked && !awaited:
 		return false, "on hold: " + o.Status.Reason
 	default:
 		return true, "strategy " + string(o.Spec.Reload.Strategy)

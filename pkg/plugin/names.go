@@ -23,6 +23,7 @@ var kinds = map[string]string{
 
 // parseWorkload returns the name of the ConfigDependency of a workload, which is named as for kubectl or as its ConfigDependency.
 func parseWorkload(arg string) (string, error) {
+	arg = strings.TrimPrefix(arg, "configdependency.configdep.io/") // as -o name prints it
 	kind, name, slash := strings.Cut(arg, "/")
 	if !slash {
 		kind, name, _ = strings.Cut(arg, ".")

@@ -17,7 +17,7 @@ func TestParseWorkload(t *testing.T) {
 	for arg, want := range map[string]string{
 		"deploy/web": "deployment.web", "deployment/web": "deployment.web", "Deployment/web": "deployment.web", "deployment.web": "deployment.web",
 		"deployments.apps/web": "deployment.web", "sts/db": "statefulset.db", "cj/report": "cronjob.report", "rollout/web.v2": "rollout.web.v2",
-		"po/a.b": "pod.a.b", "web": "", "/web": "", "deploy/": "", "a/b/c": "", "": "",
+		"po/a.b": "pod.a.b", "configdependency.configdep.io/deployment.web": "deployment.web", "web": "", "/web": "", "deploy/": "", "a/b/c": "", "": "",
 	} {
 		if got, err := parseWorkload(arg); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v, want %q", arg, got, err, want)

@@ -34,14 +34,14 @@ type reloading struct {
 func newReload(p *plugin) *cobra.Command {
 	r := &reloading{plugin: p, timeout: 10 * time.Minute}
 	c := &cobra.Command{
-		Use:   "reload WORKLOAD... | -l SELECTOR | --uses SOURCE",
+		Use:   "reload WORKLOAD... | -l SELECTOR | --uses SOURCE | --stale",
 		Short: "Restarts workloads, so that their pods read the current content",
 		Long: `Creates a Reload for each of the workloads: those that are named, or that labels or a source
 select. The server restarts them with its own rights; the user needs the right to create
 configdependencies/reload.
 
 Before more than five workloads are restarted, the command asks. It ends with code 3 if
-only some were restarted.`,
+some Reloads failed. Selected workloads of a kind that cannot be restarted are left out.`,
 		Example: `  # Restart one
   kubectl configdep reload deploy/web --reason "rotated by hand"
 
@@ -52,7 +52,7 @@ only some were restarted.`,
 	}
 	f := c.Flags()
 	f.StringVar(&r.uses, "uses", "", "The workloads that use this source, such as secret/db.")
-	f.BoolVar(&r.stale, "stale", false, "Only what is known to run with old content.")
+	f.BoolVar(&r.stale, "stale", false, "Only what is known to run with old content; with --uses, of that source.")
 	f.StringVar(&r.reason, "reason", "", "Why, for the event and status.lastReload; at most 256 characters.")
 	f.StringVar(&r.dryRun, "dry-run", "none", "With server, nothing is changed, but the requests are checked. One of none and server.")
 	f.BoolVarP(&r.yes, "yes", "y", false, "Do not ask.")
@@ -79,7 +79,7 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	done, err := r.reload(ctx, targets, options)
+	done, err := r.reload(ctx, targets, options, len(args) == 0)
 	if err != nil || !r.wait || r.dryRun != "none" || len(done) == 0 {
 		return err
 	}
@@ -89,13 +89,22 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 // selects reports whether workloads are selected, and not named.
 func (r *reloading) selects() bool { return r.uses != "" || r.selector != "" }
 
+// isStaleBy reports whether pods of a workload are known to run with old content of a source; nil: of any.
+func isStaleBy(o *v1alpha1.ConfigDependency, source *sourceName) bool {
+	if source == nil {
+		return o.Status.Pods.Stale > 0
+	}
+	_, status := source.of(o)
+	return status != nil && status.StalePods > 0
+}
+
 // targets returns what is to be restarted.
 func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
 	switch {
 	case len(args) > 0 && (r.selects() || r.all):
 		return nil, errors.New("name workloads, or select them, but not both")
-	case len(args) == 0 && !r.selects():
-		return nil, errors.New("say which workloads: by name, with -l, or with --uses")
+	case len(args) == 0 && !r.selects() && !r.stale:
+		return nil, errors.New("say which workloads: by name, with -l, with --uses, or with --stale")
 	}
 	for _, each := range args {
 		o, err := r.get(ctx, each)
@@ -104,8 +113,8 @@ func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1
 		}
 		out = append(out, o)
 	}
-	if r.selects() {
-		var source *sourceName
+	var source *sourceName
+	if len(args) == 0 {
 		if r.uses != "" {
 			s, err := parseSource(r.uses)
 			if err != nil {
@@ -120,7 +129,7 @@ func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1
 	if r.stale {
 		some := out[:0]
 		for _, o := range out {
-			if o.Status.Pods.Stale > 0 {
+			if isStaleBy(o, source) {
 				some = append(some, o)
 			}
 		}
@@ -143,7 +152,7 @@ func (r *reloading) ask(targets []*v1alpha1.ConfigDependency) error {
 		pods += int(o.Status.Pods.Total)
 	}
 	what := fmt.Sprintf("%s with %s", counted(len(targets), "workload"), counted(pods, "pod"))
-	if !term.IsTerminal(r.In) {
+	if in, ok := r.In.(*interruptible); !ok || !term.IsTerminal(in.Reader) {
 		return fmt.Errorf("this would restart %s: repeat it with --yes", what)
 	}
 	fmt.Fprintf(r.ErrOut, "Restart %s? [y/N] ", what)
@@ -155,7 +164,7 @@ func (r *reloading) ask(targets []*v1alpha1.ConfigDependency) error {
 }
 
 // reload creates Reloads, and returns for which workloads it restarts pods.
-func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDependency, options metav1.CreateOptions) (done []*v1alpha1.ConfigDependency, err error) {
+func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDependency, options metav1.CreateOptions, selected bool) (done []*v1alpha1.ConfigDependency, err error) {
 	client, err := r.configdep()
 	if err != nil {
 		return nil, err
@@ -172,7 +181,7 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 		switch {
 		case ctx.Err() != nil:
 			return done, &exit{exitInterrupted, fmt.Errorf("interrupted: %d of %d were asked to restart, which goes on", i, len(targets))}
-		case apierrors.IsInvalid(failure) && r.selects(): // of a kind that cannot be restarted
+		case apierrors.IsInvalid(failure) && selected: // of a kind that cannot be restarted
 			answered++
 			fmt.Fprintf(r.Out, "%s: not restarted: configdep does not restart a %s\n", r.name(o), o.Spec.WorkloadRef.Kind)
 		case failure != nil:

@@ -72,7 +72,10 @@ func (p *plugin) stale(all []*v1alpha1.ConfigDependency, olderThan time.Duration
 		}
 	}
 	if len(possibly) > 0 {
-		fmt.Fprintf(p.Out, "\nPossibly stale: %s of which it is not known.\n", counted(len(possibly), "workload"))
+		if len(stale) > 0 {
+			fmt.Fprintln(p.Out)
+		}
+		fmt.Fprintf(p.Out, "Possibly stale: %s of which it is not known.\n", counted(len(possibly), "workload"))
 		t := p.table("WORKLOAD", "UNKNOWN PODS", "REASON")
 		for _, o := range possibly {
 			t.row(o.Namespace, shown(o), fmt.Sprintf("%d/%d", o.Status.Pods.Unknown, o.Status.Pods.Total), o.Status.Reason)

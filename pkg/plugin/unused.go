@@ -150,6 +150,8 @@ func judgeUnused(o *metav1.PartialObjectMetadata, unread []string) (verdict, why
 	switch {
 	case len(labels) > 0:
 		return unknown, "programs may select it by the label " + labels[0]
+	case o.Labels["app.kubernetes.io/name"] == "configdep":
+		return unknown, "configdep itself uses it"
 	case o.Namespace == metav1.NamespaceSystem:
 		return unknown, "the components of the cluster may read it"
 	case len(unread) > 0:

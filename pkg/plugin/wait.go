@@ -33,8 +33,8 @@ func newWait(p *plugin) *cobra.Command {
 begins: of those that are named, that use a source, or of all in the namespace.
 
 It is exact: the server answers only when it has read everything that was written
-before. The command ends as soon as a workload will not get there by itself, because it
-is Stale, Blocked or Failed, and says why.`,
+before. The command ends with code 2 as soon as a workload will not get there by itself,
+and says why: it is Stale, Blocked, Failed, or Unknown without automatic restarts.`,
 		Example: `  # In a pipeline, after a Secret was changed
   kubectl configdep wait --after secret/db --timeout 10m
 
@@ -202,17 +202,44 @@ func (w *waiter) check(ctx context.Context) (done bool, err error) {
 		}
 	}
 	if len(w.seen) == 0 {
-		fmt.Fprintln(w.ErrOut, "No workload is selected.")
+		return false, errors.New("no workload is selected")
 	}
 	done = true
+	var hopeless []string
 	for _, o := range w.inOrder() {
-		ready := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady)
-		done = done && ready
-		if err := w.tell(o, ready); err != nil {
-			return false, err
+		w.tell(o)
+		done = done && isReady(o)
+		if isHopeless(o) {
+			hopeless = append(hopeless, w.stateOf(o))
 		}
 	}
+	if len(hopeless) > 0 {
+		return false, &exit{exitFound, fmt.Errorf("this will not get there by itself:\n%s", strings.Join(hopeless, "\n"))}
+	}
 	return done, nil
+}
+
+// isReady reports whether all pods run with the current content, and none is being replaced.
+func isReady(o *v1alpha1.ConfigDependency) bool {
+	return meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionInSync) && !isRollingOut(o)
+}
+
+func isRollingOut(o *v1alpha1.ConfigDependency) bool {
+	return meta.IsStatusConditionFalse(o.Status.Conditions, v1alpha1.ConditionRolloutComplete)
+}
+
+// isHopeless reports whether a workload that is not ready will not be so by itself. One that is blocked may have been reloaded.
+func isHopeless(o *v1alpha1.ConfigDependency) bool {
+	switch s := &o.Status; {
+	case isReady(o):
+		return false
+	case s.State == v1alpha1.StateUnknown:
+		return o.Spec.Reload.Mode == v1alpha1.ReloadOff && !isRollingOut(o) && s.Pods.NotStarted == 0
+	case s.State == v1alpha1.StateBlocked:
+		return !isRollingOut(o)
+	default:
+		return s.State == v1alpha1.StateStale || s.State == v1alpha1.StateFailed
+	}
 }
 
 func (w *waiter) inOrder() (out []*v1alpha1.ConfigDependency) {
@@ -223,17 +250,18 @@ func (w *waiter) inOrder() (out []*v1alpha1.ConfigDependency) {
 	return out
 }
 
-// tell prints what a workload does, if that is news. An error says that it will not be ready by itself.
-func (w *waiter) tell(o *v1alpha1.ConfigDependency, ready bool) error {
-	line := fmt.Sprintf("%s: %s, %d of %d pods are current", w.name(o), o.Status.State, o.Status.Pods.Current, o.Status.Pods.Total)
+// tell prints what a workload does, if that is news.
+func (w *waiter) tell(o *v1alpha1.ConfigDependency) {
+	line := fmt.Sprintf("%s: %s (%s), %d of %d pods are current", w.name(o), o.Status.State, o.Status.Reason, o.Status.Pods.Current, o.Status.Pods.Total)
 	if key := o.Namespace + "/" + o.Name; w.told[key] != line {
 		w.told[key] = line
 		fmt.Fprintln(w.Out, line)
 	}
-	if !ready && meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionStalled) {
-		return fmt.Errorf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, safe(o.Status.Message))
-	}
-	return nil
+}
+
+// stateOf says in a line how a workload is.
+func (w *waiter) stateOf(o *v1alpha1.ConfigDependency) string {
+	return fmt.Sprintf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, safe(o.Status.Message))
 }
 
 // name returns the name of a workload, with its namespace if there are several.
@@ -248,8 +276,8 @@ func (p *plugin) name(o *v1alpha1.ConfigDependency) string {
 func (w *waiter) rest() string {
 	var lines []string
 	for _, o := range w.inOrder() {
-		if !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
-			lines = append(lines, fmt.Sprintf("%s is %s (%s): %s", w.name(o), o.Status.State, o.Status.Reason, safe(o.Status.Message)))
+		if !isReady(o) {
+			lines = append(lines, w.stateOf(o))
 		}
 	}
 	return strings.Join(lines, "\n")

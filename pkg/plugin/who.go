@@ -42,7 +42,11 @@ func newWho(p *plugin) *cobra.Command {
 				if status != nil {
 					stale = status.StalePods
 				}
-				t.row(o.Namespace, shown(o), string(o.Status.State), fmt.Sprintf("%d/%d", stale, o.Status.Pods.Total), keysOf(s), usedAs(s), restarts(s))
+				pods := fmt.Sprintf("%d/%d", stale, o.Status.Pods.Total)
+				if unknown := o.Status.Pods.Unknown; unknown > 0 {
+					pods += fmt.Sprintf(" (%d unknown)", unknown)
+				}
+				t.row(o.Namespace, shown(o), string(o.Status.State), pods, keysOf(s), usedAs(s), restarts(s))
 			}
 			return t.end()
 		},

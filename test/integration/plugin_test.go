@@ -39,21 +39,18 @@ const (
 type ran struct {
 	code        int
 	out, errOut string
+	namespace   string
 }
 
 // plugin runs a command of kubectl configdep in the namespace.
 func (s *shop) plugin(args ...string) ran {
 	s.Helper()
-	return pluginIn(s.T, "", append([]string{"--kubeconfig=" + cluster.Kubeconfig(), "-n", s.namespace}, args...)...)
-}
-
-func pluginIn(t *testing.T, in string, args ...string) ran {
-	t.Helper()
 	var out, errOut bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
-	code := plugin.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errOut})
-	return ran{code, out.String(), errOut.String()}
+	args = append([]string{"--kubeconfig=" + cluster.Kubeconfig(), "-n", s.namespace}, args...)
+	code := plugin.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	return ran{code, out.String(), errOut.String(), s.namespace}
 }
 
 // varying is what differs from one run to the next.
@@ -71,7 +68,7 @@ var varying = []struct {
 // golden compares the output of a command with what it should be, but for times, names of pods, and the width of columns.
 func (r ran) golden(t *testing.T, what string, code int, want string) {
 	t.Helper()
-	got := r.out + r.errOut
+	got := strings.ReplaceAll(r.out+r.errOut, r.namespace, "NAMESPACE")
 	for _, v := range varying {
 		got = v.of.ReplaceAllString(got, v.by)
 	}
@@ -88,7 +85,7 @@ func TestPlugin(t *testing.T) {
 	s.create(deployment("web", envSecretKey("db", "password")))
 	s.view("deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
 	awaitAge(t, s.namespace, "web")
-	s.plugin("stale").golden(t, "nothing is stale", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	s.plugin("stale").golden(t, "nothing is stale", pluginDone, "Nothing runs with old content in namespace NAMESPACE (1 workload).")
 	s.write(db, "password", "y")
 	s.view("deployment.web", is(v1alpha1.StateStale, "NotOptedIn"))
 
@@ -96,7 +93,7 @@ func TestPlugin(t *testing.T) {
 WORKLOAD  SINCE  STALE PODS  SOURCES  STATE  NEXT
 deployment/web  AGE  2/2  Secret/db  Stale  nothing: NotOptedIn`)
 	s.plugin("stale", "-o", "name").golden(t, "stale as names", pluginFound, "configdependency.configdep.io/deployment.web")
-	s.plugin("stale", "--older-than", "1h").golden(t, "stale for an hour", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	s.plugin("stale", "--older-than", "1h").golden(t, "stale for an hour", pluginDone, "Nothing runs with old content in namespace NAMESPACE (1 workload).")
 	s.plugin("who", "secret/db").golden(t, "who", pluginDone, `
 WORKLOAD  STATE  STALE PODS  KEYS  USED AS  RESTARTS
 deployment/web  Stale  2/2  password  Env  no: ReloadOff`)
@@ -112,15 +109,16 @@ deployment/web  Stale
 WORKLOAD  RESTARTS  PODS  WHY
 deployment/web  no  2  it reads only password
 A change of Secret/db (user) would restart 0 workloads with 0 pods.`)
-	s.plugin("wait", "deploy/web").golden(t, "wait for what will not come", 1, `
-deployment/web: Stale, 0 of 2 pods are current
-error: deployment/web is Stale (NotOptedIn): 2 of 2 pods run with old content of Secret/db, which changed at TIME: web-POD and web-POD. Automatic restarts are off. Create a Reload to restart the workload.`)
+	s.plugin("wait", "deploy/web").golden(t, "wait for what will not come", pluginFound, `
+deployment/web: Stale (NotOptedIn), 0 of 2 pods are current
+error: this will not get there by itself:
+deployment/web is Stale (NotOptedIn): 2 of 2 pods run with old content of Secret/db, which changed at TIME: web-POD and web-POD. Automatic restarts are off. Create a Reload to restart the workload.`)
 
 	s.plugin("reload", "--uses", "secret/db", "--dry-run=server").golden(t, "reload as a dry run", pluginDone, "deployment/web: Dry run: the pods of Deployment web would be replaced.")
-	if r := s.plugin("reload", "--uses", "secret/db", "--stale", "--wait", "--reason", "rotated"); r.code != pluginDone || !strings.Contains(r.out, "InSync, 2 of 2 pods are current") {
+	if r := s.plugin("reload", "--uses", "secret/db", "--stale", "--wait", "--reason", "rotated"); r.code != pluginDone || !strings.Contains(r.out, "InSync (ContentApplied), 2 of 2 pods are current") {
 		t.Errorf("reload: %+v", r)
 	}
-	s.plugin("stale").golden(t, "after the reload", pluginDone, "Nothing runs with old content in namespace "+s.namespace+" (1 workload).")
+	s.plugin("stale").golden(t, "after the reload", pluginDone, "Nothing runs with old content in namespace NAMESPACE (1 workload).")
 	if r := s.plugin("why", "deploy/web"); r.code != pluginDone || !strings.Contains(r.out, `requested: "rotated"`) || !strings.Contains(r.out, "configdep, by a Reload") {
 		t.Errorf("why: %+v", r)
 	}
@@ -147,6 +145,23 @@ func TestPlugin_Wait(t *testing.T) {
 	s.write(db, "password", "4")
 	if r := s.plugin("wait", "--timeout", "1ns", "deploy/web"); r.code != pluginTimeout {
 		t.Errorf("without time: %+v", r)
+	}
+	if r := s.plugin("wait", "--uses", "secret/absent"); r.code != 1 || !strings.Contains(r.errOut, "no workload is selected") {
+		t.Errorf("for nothing: %+v", r)
+	}
+}
+
+// A mistake in annotations blocks automatic restarts, and neither a Reload nor the wait for it.
+func TestPlugin_ReloadOfAWorkloadThatIsBlocked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "x")
+	d := deployment("web", envSecretKey("db", "password"))
+	d.Annotations = pairs("configdep.io/relaod", "auto")
+	s.create(d)
+	s.view("deployment.web", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
+	if r := s.plugin("reload", "deploy/web", "--wait"); r.code != pluginDone || !strings.Contains(r.out, "2 of 2 pods are current") {
+		t.Errorf("reload: %+v", r)
 	}
 }
 
@@ -187,7 +202,7 @@ func TestPlugin_Rights(t *testing.T) {
 	if r := s.plugin("impact", "-f", file, "--as="+viewer); r.code != pluginDone || !strings.Contains(r.errOut, "each key in the file counts as changed") || !strings.Contains(r.out, "(password)") {
 		t.Errorf("impact: %+v", r)
 	}
-	if r := s.plugin("impact", "-f", file); r.code != pluginDone || !strings.Contains(r.errOut, "Secret/db is as in the file") {
+	if r := s.plugin("impact", "-f", file); r.code != pluginDone || !strings.Contains(r.errOut, "Secret/db in namespace "+s.namespace+" is as in the file") {
 		t.Errorf("impact of nothing, as one who may read: %+v", r)
 	}
 }
