@@ -262,7 +262,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case t.counted.Kind == dependency.SecretProviderClass && !entry.Adopted.IsZero(): // its content is told by the pods alone
 		return unread && v.Since.After(entry.Adopted) || e.isMissed(j, p, c, v, &entry)
 	case t.counted.Kind == dependency.SecretProviderClass:
-		return unread && (!v.Since.Before(e.Record.At.Truncate(time.Second)) || !e.isRestarted(c, v))
+		return unread && (!v.Since.Before(e.Record.At.Truncate(time.Second)) || !e.isRestarted(p, c, v))
 	case scopeIn(entry.Content) != scopeIn(t.Content()): // the policy or the template has another scope now
 		return unread && e.Record.Scope == e.scope() && (entry.Adopted.IsZero() || changedAfter(v, e.Record.AdoptedBy(&entry)))
 	case entry.Content != t.Content():
@@ -273,7 +273,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
 		return e.isMissed(j, p, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
 	default: // it has read other content since the last restart for this content
-		return !e.isRestarted(c, v)
+		return !e.isRestarted(p, c, v)
 	}
 }
 
@@ -339,16 +339,19 @@ func (e *Evaluation) RestartHelps(d *Decision) bool {
 
 // isRestarted reports whether the workload was restarted for the current content after a container had started, or at about the same time if there are only
 // doubts about it: another restart would change nothing, whether or not the pod is replaced.
-func (e *Evaluation) isRestarted(c *dependency.PodContainer, v *judge.SourceVerdict) bool {
+func (e *Evaluation) isRestarted(p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict) bool {
 	r := &e.Record
 	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || changedAfter(v, r.At) {
 		return false
 	}
-	margin := judge.ClockMargin
 	if v.State == judge.Stale { // long after it had started, or it would be in doubt
-		margin = -margin
+		return !c.Started.After(r.At.Add(-judge.ClockMargin))
 	}
-	return !c.Started.After(r.At.Add(margin))
+	started := c.Started
+	if c.Restarts == 0 && p.Created.Before(started) { // it may have taken long to start
+		started = p.Created
+	}
+	return !started.After(r.At.Add(judge.ClockMargin))
 }
 
 // changedAfter reports whether the source was seen to change after a time of configdep's clock.
