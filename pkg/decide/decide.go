@@ -241,7 +241,7 @@ func (e *Evaluation) decideKnown(j *Judgement, changes []*due, now time.Time) De
 	return d
 }
 
-// forgets completes a decision about a workload that may have opted out: its record goes, so that it adopts anew when it opts in again.
+// forgets completes a decision about a workload that may have opted out: its record goes, so that opting in again adopts the content of that time.
 func (e *Evaluation) forgets(d Decision) Decision {
 	w := e.Workload
 	if out := len(e.Policy.Problems) == 0 || e.Policy.Idle; out && (w.Marks.Hash != "" || w.Marks.Sources != "" || record.UnderWay(w) != nil) {

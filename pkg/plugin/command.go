@@ -138,21 +138,29 @@ func (p *plugin) kube() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// get returns the ConfigDependency of a workload.
-func (p *plugin) get(ctx context.Context, workload string) (*v1alpha1.ConfigDependency, error) {
-	name, err := parseWorkload(workload)
-	if err != nil {
-		return nil, err
+// find returns the name of the ConfigDependency of a workload, and a client for its namespace.
+func (p *plugin) find(workload string) (name string, client configdepv1alpha1.ConfigDependencyInterface, err error) {
+	if name, err = parseWorkload(workload); err != nil {
+		return "", nil, err
 	}
 	namespace, err := p.namespace()
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	client, err := p.configdep()
+	all, err := p.configdep()
+	if err != nil {
+		return "", nil, err
+	}
+	return name, all.ConfigDependencies(namespace), nil
+}
+
+// get returns the ConfigDependency of a workload.
+func (p *plugin) get(ctx context.Context, workload string) (*v1alpha1.ConfigDependency, error) {
+	name, client, err := p.find(workload)
 	if err != nil {
 		return nil, err
 	}
-	o, err := client.ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{})
+	o, err := client.Get(ctx, name, metav1.GetOptions{})
 	return o, explain(err)
 }
 

@@ -37,19 +37,11 @@ func newPods(p *plugin) *cobra.Command {
 }
 
 func (p *plugin) pods(ctx context.Context, workload string) (*v1alpha1.ConfigDependencyPods, error) {
-	name, err := parseWorkload(workload)
+	name, client, err := p.find(workload)
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := p.namespace()
-	if err != nil {
-		return nil, err
-	}
-	client, err := p.configdep()
-	if err != nil {
-		return nil, err
-	}
-	pods, err := client.ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
+	pods, err := client.GetPods(ctx, name, metav1.GetOptions{})
 	return pods, explain(err)
 }
 

@@ -78,7 +78,7 @@ func (h *history) addSynced(begin int) {
 			[]operation{{Do: "rotate"}, {Do: "evict pod", A: slot, C: m.IntN(4)}, pause(), {Do: "set image", A: slot, B: m.IntN(2), C: m.IntN(3)}, pause()},
 		)...)
 	}
-	h.Operations = slices.DeleteFunc(h.Operations, func(o operation) bool { // nobody else makes it
+	h.Operations = slices.DeleteFunc(h.Operations, func(o operation) bool { // no other client makes it
 		return o.A == synced && (o.Do == "create source" || o.Do == "return source" || o.Do == "recreate source") || o.B == synced && o.Do == "release template"
 	})
 }
