@@ -114,8 +114,12 @@ func (o *oracle) arrived(s *server) {
 				}
 			}
 		})
-		if before := s.why[slot]; why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
+		before := s.why[slot]
+		if why.stale || !before.stale && len(why.doubts) > 0 || !s.asleep && !s.network.waits(s, slot) {
 			s.why[slot] = why
+		} else { // the answer to a request may come with what is a reason now
+			before.again = before.again || why.again
+			s.why[slot] = before
 		}
 	}
 }
