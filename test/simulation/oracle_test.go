@@ -164,8 +164,9 @@ func (o *oracle) patched(r *request, d *workload, body *patchBody) {
 			!m.borrows && !r.orphaned && s.why[d.slot].stale && !s.why[d.slot].again && o.world.leaders() == 1 {
 			o.fail("%s is restarted again for content for which its template was written, and no pod of it needs that", workloadName(d.slot))
 		}
+		undone := o.undone[d.uid] // with the list of pods, as it was while an earlier restart was carried out
 		o.restarts(r, d, m, rules, last)
-		if hash := set[hashAnnotation]; names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by == s && last.sources == d.annotations[appliedAnnotation] && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
+		if hash := set[hashAnnotation]; !undone && names != "" && last.recreating != "" && d.annotations[recreatingAnnotation] != "" && last.rules == rules && hash != nil && *hash == last.hash && last.by == s && last.sources == d.annotations[appliedAnnotation] && !o.world.onWrongClock(d) && !o.world.changedAfter(d, last.restarted) {
 			o.fail("%s is restarted again while it is being restarted for the same content", workloadName(d.slot))
 		}
 	case set[appliedAnnotation] != nil:

@@ -181,6 +181,9 @@ func (s *simulation) answer() bool {
 			if waiting := s.faults[r.slot]; len(waiting) > 0 && r.reload == nil {
 				f, s.faults[r.slot] = waiting[0], waiting[1:]
 				s.world.logf("    fault: %s", faultNames[f])
+				if d := s.world.workloads[r.slot]; d != nil {
+					d.refusals = refusals{} // it may be shown as due until the next answer
+				}
 			}
 			a := s.world.do(r, f)
 			r.done = &a
