@@ -106,9 +106,9 @@ func (o *oracle) arrived(s *server) {
 			case !r.scope.triggers && !r.scope.goes, r.isReplaced(), r.isAdopted() && !r.doubtful():
 			case r.stale() && !r.isAdopted():
 				why.add(r)
-				why.again = why.again || r.pod.identity == m.template.identity()
+				why.again = why.again || r.hasTemplate()
 			case r.doubtful():
-				why.again = why.again || r.pod.identity == m.template.identity()
+				why.again = why.again || r.hasTemplate()
 				if c := (cause{m.uid, r.source, r.now().changed, *r.rules, r.unsure()}); !slices.Contains(why.doubts, c) {
 					why.doubts = append(why.doubts, c)
 				}

@@ -354,11 +354,14 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 	}
 }
 
-// isReplaced reports whether the pod has an older template, and a running rollout replaces it. Of a DaemonSet, only the hash on the template tells that.
+// hasTemplate reports whether the pod has the current template, as far as a server can know. Of a DaemonSet, only the hash on the template tells that.
+func (r *reads) hasTemplate() bool {
+	hash := r.m.template.annotations[hashAnnotation]
+	return r.pod.identity == r.m.template.identity() || r.m.kind == "DaemonSet" && (hash == "" || hash == r.pod.template.annotations[hashAnnotation])
+}
+
+// isReplaced reports whether the pod has an older template, and a running rollout replaces it.
 func (r *reads) isReplaced() bool {
-	if hash := r.m.template.annotations[hashAnnotation]; r.m.kind == "DaemonSet" && (hash == "" || hash == r.pod.template.annotations[hashAnnotation]) {
-		return false
-	}
 	held := r.m.onDelete || r.m.partition > 0 || r.m.paused
-	return !held && r.pod.identity != r.m.template.identity() && r.m.unfinished() && !r.m.progress.failed && !r.lags(pods) && !r.lags(replicaSets)
+	return !held && !r.hasTemplate() && r.m.unfinished() && !r.m.progress.failed && !r.lags(pods) && !r.lags(replicaSets)
 }
