@@ -72,7 +72,7 @@ The command ends with code 2 if there is a finding.`,
 					return err
 				}
 			}
-			if len(m.objects) == 0 {
+			if len(m.objects)+len(m.invalid) == 0 {
 				return errors.New("there is no manifest of a kind that is checked")
 			}
 			findings, err := m.check()
@@ -103,6 +103,7 @@ type manifests struct {
 	at      map[string]position // by KIND/NAMESPACE/NAME
 	// inNamespace is the namespace of those that name none.
 	inNamespace string
+	invalid     []finding // what cannot be read
 	log         io.Writer
 }
 
@@ -120,6 +121,7 @@ type finding struct {
 var rules = []struct{ id, text string }{
 	{"SourceMissing", "A ConfigMap or Secret that pods need is not in the manifests."},
 	{"KeyMissing", "A key that pods need is not in its ConfigMap or Secret."},
+	{"InvalidManifest", "A manifest cannot be read."},
 	{"InvalidAnnotation", "An annotation is unknown, misplaced, or has an invalid value, so that nothing restarts the workload."},
 	{"SuspiciousAnnotation", "An annotation is valid, and seems not to say what is meant."},
 }
@@ -181,8 +183,9 @@ func (m *manifests) read(file string, from io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		if err := m.add(document, position{file, line + leading(document)}); err != nil {
-			return fmt.Errorf("%s:%d: %w", file, line, err)
+		at := position{file, line + leading(document)}
+		if err := m.add(document, at); err != nil {
+			m.invalid = append(m.invalid, finding{at.file, at.line, m.inNamespace, "manifest", "InvalidManifest", dependency.Line(err.Error())})
 		}
 		line += bytes.Count(document, []byte("\n")) + 1
 	}
@@ -275,6 +278,7 @@ func (m *manifests) each(f func(*decide.Evaluation)) error {
 
 // check returns the findings, by file and line.
 func (m *manifests) check() (out []finding, err error) {
+	out = m.invalid
 	err = m.each(func(e *decide.Evaluation) {
 		w := e.Workload
 		at := m.at[string(w.Kind)+"/"+w.Namespace+"/"+w.Name]

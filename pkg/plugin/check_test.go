@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ items:
 func run(t *testing.T, in string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append(args, "--kubeconfig="+filepath.Join(t.TempDir(), "none"))
+	args = append([]string{"--kubeconfig=" + filepath.Join(t.TempDir(), "none")}, args...)
 	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &stdout, ErrOut: &stderr})
 	return code, stdout.String(), stderr.String()
 }
@@ -152,9 +153,31 @@ func TestCheck_Refuses(t *testing.T) {
 			t.Errorf("%v: code %d, %s", args, code, errOut)
 		}
 	}
-	for in, want := range map[string]string{"": "no manifest", "a: b: c": "yaml", "apiVersion: v1\nkind: Secret\ndata: 5\n": "-:1"} {
-		if code, _, errOut := run(t, in, "check", "-f", "-"); code != exitError || !strings.Contains(errOut, want) {
-			t.Errorf("%q: code %d, %s", in, code, errOut)
+	if code, _, errOut := run(t, "", "check", "-f", "-"); code != exitError || !strings.Contains(errOut, "no manifest") {
+		t.Errorf("nothing: code %d, %s", code, errOut)
+	}
+}
+
+// What cannot be read is a finding, and what is beside it is checked all the same.
+func TestCheck_InvalidManifest(t *testing.T) {
+	for _, invalid := range []string{"a: b: c\n", "apiVersion: v1\nkind: Secret\ndata: 5\n"} {
+		code, out, errOut := run(t, invalid+"---\n"+shopManifests, "check", "-f", "-")
+		if code != exitFound || errOut != "" || !strings.Contains(out, "-:1: ") || !strings.Contains(out, "(InvalidManifest)") || !strings.Contains(out, "4 findings") {
+			t.Errorf("%q: code %d, %s%s", invalid, code, out, errOut)
 		}
+	}
+}
+
+// An error of the connection says what is not reached, and not which request met that.
+func TestServerIsNotReached(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	_ = l.Close()
+	code, _, errOut := run(t, "", "stale", "--kubeconfig="+os.DevNull, "--server=https://"+at)
+	if want := "error: the API server " + at + " cannot be reached: "; code != exitError || !strings.HasPrefix(errOut, want) || !strings.Contains(errOut, "refused") {
+		t.Errorf("code %d, %s", code, errOut)
 	}
 }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	err := c.ExecuteContext(ctx)
 	var silent *exit
 	if err != nil && (!errors.As(err, &silent) || silent.error != nil) {
-		fmt.Fprintln(streams.ErrOut, "error:", printers.EscapeTerminal(err.Error()))
+		fmt.Fprintln(streams.ErrOut, "error:", printers.EscapeTerminal(reached(err).Error()))
 	}
 	return codeOf(ctx, err)
 }
@@ -63,7 +63,7 @@ func (r *interruptible) Read(p []byte) (n int, err error) {
 // New returns the command kubectl configdep.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
 	// Commands send few requests, and wait for a time that the rate limiter would take for too short.
-	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+	config := genericclioptions.NewConfigFlags(true).WithWrapConfigFn(func(c *rest.Config) *rest.Config {
 		c.QPS = -1
 		return c
 	})
@@ -85,6 +85,7 @@ sources as secret/db or configmap/app.`,
 	c.SetOut(streams.Out)
 	c.SetErr(streams.ErrOut)
 	p.config.AddFlags(c.PersistentFlags())
+	p.completes(c, "namespace", p.completeNamespaces)
 	for _, add := range commands {
 		c.AddCommand(add(p))
 	}

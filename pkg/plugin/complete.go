@@ -9,17 +9,49 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
+// completes sets what completes the values of a flag.
+func (p *plugin) completes(c *cobra.Command, flag string, f cobra.CompletionFunc) {
+	utilruntime.Must(c.RegisterFlagCompletionFunc(flag, f)) // it is not registered twice
+}
+
+// completeNamespaces completes the name of a namespace.
+func (p *plugin) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	some, err := p.listMetadata(c.Context(), corev1.SchemeGroupVersion.WithResource("namespaces"), "", "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for i := range some {
+		out = append(out, some[i].Name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// once completes the first argument alone.
+func once(f cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f(c, args, begun)
+	}
+}
+
 // completeWorkloads completes the name of a workload.
-func (p *plugin) completeWorkloads(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (p *plugin) completeWorkloads(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	all, err := p.list(c.Context(), nil)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var out []string
 	for _, o := range all {
-		out = append(out, shown(o))
+		if name := shown(o); !slices.Contains(args, name) {
+			out = append(out, name)
+		}
 	}
 	return asBegun(out, begun, func(kind string) string { return cmp.Or(kinds[kind], kind) }), cobra.ShellCompDirectiveNoFileComp
 }

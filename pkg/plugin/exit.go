@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,19 @@ func codeOf(ctx context.Context, err error) int {
 	default:
 		return exitError
 	}
+}
+
+// reached says what an error of a connection is about, without the request that met it.
+func reached(err error) error {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	at := request.URL
+	if u, failed := url.Parse(at); failed == nil {
+		at = u.Host
+	}
+	return fmt.Errorf("the API server %s cannot be reached: %w. Check --context and the kubeconfig", at, request.Err)
 }
 
 // explain says what to do about an error of the API of configdep.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type edit struct {
 
 func newImpact(p *plugin) *cobra.Command {
 	var keys, files []string
+	form := ""
 	c := &cobra.Command{
 		Use:   "impact SOURCE | -f FILE",
 		Short: "Lists what a change of a ConfigMap or Secret would restart, and what not",
@@ -45,23 +47,38 @@ counts as changed, and the output says so. Objects that name no namespace are in
 
   # What this file would restart
   kubectl configdep impact -f changed.yaml`,
-		ValidArgsFunction: p.completeSources,
+		ValidArgsFunction: once(p.completeSources),
 		RunE: func(c *cobra.Command, args []string) error {
 			edits, err := p.edits(c.Context(), args, keys, files)
 			if err != nil {
 				return err
 			}
+			all := []affected{}
+			var names []string
 			for i, each := range edits {
+				some, err := p.affected(c.Context(), each)
+				if err != nil {
+					return err
+				}
+				for _, a := range some {
+					if a.Restarts {
+						names = append(names, a.Workload)
+					}
+				}
+				if all = append(all, some...); form != "" {
+					continue
+				}
 				if i > 0 {
 					fmt.Fprintln(p.Out)
 				}
-				if err := p.impact(c.Context(), each); err != nil {
+				if err := p.impact(each, some); err != nil {
 					return err
 				}
 			}
-			return nil
+			return p.data(form, all, names)
 		},
 	}
+	p.forms(c, &form, "With name, the workloads that would be restarted.")
 	c.Flags().StringSliceVar(&keys, "key", nil, "Only these keys change.")
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "Files with ConfigMaps and Secrets as they would be; - is standard input.")
 	return p.lists(c)
@@ -91,6 +108,9 @@ func (p *plugin) editsIn(ctx context.Context, files []string) (out []edit, err e
 	m, err := p.manifests(files)
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range m.invalid {
+		return nil, fmt.Errorf("%s:%d: %s", f.File, f.Line, f.Message)
 	}
 	kube, err := p.kube()
 	if err != nil {
@@ -157,37 +177,57 @@ func differing(before, after map[string][]byte) (keys []string) {
 	return keys
 }
 
-// impact prints what a change would do.
-func (p *plugin) impact(ctx context.Context, of edit) error {
+// affected is what a change would do to a workload.
+type affected struct {
+	Source    string   `json:"source"`
+	Keys      []string `json:"keys,omitempty"` // that change; none: any
+	Namespace string   `json:"namespace"`
+	Workload  string   `json:"workload"`
+	Restarts  bool     `json:"restarts"`
+	Pods      int      `json:"pods"`
+	Why       string   `json:"why"`
+}
+
+// affected returns what a change would do to the workloads that use the source.
+func (p *plugin) affected(ctx context.Context, of edit) ([]affected, error) {
 	users, err := p.listIn(ctx, of.namespace, &of.sourceName)
-	if err != nil {
-		return err
+	if err == nil && len(users) == 0 && of.keys == nil {
+		err = p.exists(ctx, of.sourceName)
 	}
-	what := "a change of " + of.String()
-	if of.keys != nil {
-		what += " (" + strings.Join(of.keys, ", ") + ")"
+	inOrder(users)
+	out := make([]affected, len(users))
+	for i, o := range users {
+		is, why := of.restarts(o)
+		out[i] = affected{of.String(), of.keys, o.Namespace, shown(o), is, int(o.Status.Pods.Total), why}
 	}
-	if len(users) == 0 {
+	return out, err
+}
+
+// impact prints what a change would do.
+func (p *plugin) impact(of edit, some []affected) error {
+	if len(some) == 0 {
 		fmt.Fprintf(p.ErrOut, "No workload %s names %s.\n", in(of.namespace), of)
 		return nil
 	}
-	inOrder(users)
 	t := p.table("WORKLOAD", "RESTARTS", "PODS", "WHY")
 	restarted, pods := 0, 0
-	for _, o := range users {
-		is, why := of.restarts(o)
+	for _, a := range some {
 		word := "no"
-		if is {
+		if a.Restarts {
 			word = "yes"
 			restarted++
-			pods += int(o.Status.Pods.Total)
+			pods += a.Pods
 		}
-		t.row(o.Namespace, shown(o), word, fmt.Sprint(o.Status.Pods.Total), why)
+		t.row(a.Namespace, a.Workload, word, strconv.Itoa(a.Pods), a.Why)
 	}
 	if err := t.end(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Out, "%s would restart %s with %s.\n", strings.ToUpper(what[:1])+what[1:], counted(restarted, "workload"), counted(pods, "pod"))
+	what := of.String()
+	if of.keys != nil {
+		what += " (" + strings.Join(of.keys, ", ") + ")"
+	}
+	_, err := fmt.Fprintf(p.Out, "A change of %s would restart %s with %s.\n", what, counted(restarted, "workload"), counted(pods, "pod"))
 	return err
 }
 

@@ -21,7 +21,7 @@ func newPods(p *plugin) *cobra.Command {
 		Example: `  # Which pods have read the old Secret
   kubectl configdep pods deploy/web`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeWorkloads,
+		ValidArgsFunction: once(p.completeWorkloads),
 		RunE: func(c *cobra.Command, args []string) error {
 			pods, err := p.pods(c.Context(), args[0])
 			if err != nil {

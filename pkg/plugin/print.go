@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/kubectl/pkg/util/term"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned/scheme"
@@ -63,6 +64,39 @@ func (p *plugin) objects(some []*v1alpha1.ConfigDependency) error {
 		list.Items[i].SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
 	}
 	return p.object(&list)
+}
+
+// forms adds the flag -o to a command that shows what is no object of the API.
+func (p *plugin) forms(c *cobra.Command, form *string, more string) {
+	c.Flags().StringVarP(form, "output", "o", "", strings.TrimSpace("Print json, yaml or name instead of a table. "+more))
+	p.completes(c, "output", cobra.FixedCompletions([]string{"json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !slices.Contains([]string{"", "json", "yaml", "name"}, *form) {
+			return fmt.Errorf("--output=%s: want json, yaml or name", *form)
+		}
+		return run(c, args)
+	}
+}
+
+// data prints what is no object of the API in one of the forms; none: it has been printed.
+func (p *plugin) data(form string, of any, names []string) error {
+	switch form {
+	case "json":
+		return indented(p.Out, of)
+	case "yaml":
+		text, err := yaml.Marshal(of)
+		if err != nil {
+			return err
+		}
+		_, err = p.Out.Write(text)
+		return err
+	case "name":
+		for _, name := range names {
+			fmt.Fprintln(p.Out, name)
+		}
+	}
+	return nil
 }
 
 // table prints rows under their headings, and with the namespace if there are several.

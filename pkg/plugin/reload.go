@@ -41,7 +41,8 @@ select. The server restarts them with its own rights; the user needs the right t
 configdependencies/reload.
 
 Before more than five workloads are restarted, the command asks. It ends with code 3 if
-some Reloads failed. Selected workloads of a kind that cannot be restarted are left out.`,
+some Reloads failed, or if pods of a selected workload run with old content, and it is of
+a kind that cannot be restarted.`,
 		Example: `  # Restart one
   kubectl configdep reload deploy/web --reason "rotated by hand"
 
@@ -52,6 +53,7 @@ some Reloads failed. Selected workloads of a kind that cannot be restarted are l
 	}
 	f := c.Flags()
 	f.StringVar(&r.uses, "uses", "", "The workloads that use this source, such as secret/db.")
+	p.completes(c, "uses", p.completeSources)
 	f.BoolVar(&r.stale, "stale", false, "Only what is known to run with old content; with --uses, of that source.")
 	f.StringVar(&r.reason, "reason", "", "Why, for the event and status.lastReload; at most 256 characters.")
 	f.StringVar(&r.dryRun, "dry-run", "none", "With server, nothing is changed, but the requests are checked. One of none and server.")
@@ -80,10 +82,13 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 		}
 	}
 	done, err := r.reload(ctx, targets, options, len(args) == 0)
-	if err != nil || !r.wait || r.dryRun != "none" || len(done) == 0 {
+	if codeOf(ctx, err) == exitInterrupted || !r.wait || r.dryRun != "none" || len(done) == 0 {
 		return err
 	}
-	return r.follow(ctx, done)
+	if failed := r.follow(ctx, done); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // selects reports whether workloads are selected, and not named.
@@ -173,7 +178,7 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 	if r.stale {
 		request.Spec.Mode = v1alpha1.ReloadIfStale
 	}
-	failed, answered := 0, 0
+	failed, answered, left := 0, 0, 0
 	for i, o := range targets {
 		one := request
 		one.Spec.Preconditions = &v1alpha1.ReloadPreconditions{UID: &o.UID} // the workload that was shown
@@ -183,6 +188,9 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 			return done, &exit{exitInterrupted, fmt.Errorf("interrupted: %d of %d were asked to restart, which goes on", i, len(targets))}
 		case apierrors.IsInvalid(failure) && selected: // of a kind that cannot be restarted
 			answered++
+			if o.Status.Pods.Stale > 0 {
+				left++
+			}
 			fmt.Fprintf(r.Out, "%s: not restarted: configdep does not restart a %s\n", r.name(o), o.Spec.WorkloadRef.Kind)
 		case failure != nil:
 			failed++
@@ -203,6 +211,8 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 	switch {
 	case failed > 0 && answered > 0:
 		return done, &exit{exitPartly, fmt.Errorf("%d of %s failed", failed, counted(len(targets), "Reload"))}
+	case failed == 0 && left > 0:
+		return done, &exit{exitPartly, fmt.Errorf("%s with stale pods cannot be restarted", counted(left, "workload"))}
 	default:
 		return done, err
 	}
@@ -214,7 +224,10 @@ func (r *reloading) follow(ctx context.Context, done []*v1alpha1.ConfigDependenc
 	defer cancel()
 	w := waiter{plugin: r.plugin}
 	w.selector = ""
-	if err := w.choose(ctx, nil, "", ""); err != nil {
+	switch err := w.choose(ctx, nil, "", ""); {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return &exit{exitInterrupted, errors.New("interrupted; what has begun goes on")}
+	case err != nil:
 		return err
 	}
 	for _, o := range done {

@@ -206,11 +206,11 @@ func (p *plugin) fill(ctx context.Context, r *report, scope ingest.Scope, x *ing
 	}
 	for i := range unused {
 		u := &unused[i]
-		text := u.why
-		if u.verdict == unknown {
+		text := u.Why
+		if u.Used == unknown {
 			text = "perhaps: " + text
 		}
-		r.Unused = append(r.Unused, line{Namespace: u.namespace, Name: u.String(), Text: text})
+		r.Unused = append(r.Unused, line{Namespace: u.Namespace, Name: u.Source, Text: text})
 	}
 	return nil
 }

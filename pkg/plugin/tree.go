@@ -19,7 +19,7 @@ func newTree(p *plugin) *cobra.Command {
 		Example: `  # What the Deployment web reads
   kubectl configdep tree deploy/web`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeWorkloads,
+		ValidArgsFunction: once(p.completeWorkloads),
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := p.get(c.Context(), args[0])
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 )
 
 func newUnused(p *plugin) *cobra.Command {
+	form := ""
 	c := &cobra.Command{
 		Use:   "unused",
 		Short: "Lists ConfigMaps and Secrets that no workload uses",
@@ -32,8 +33,9 @@ Records of Helm releases and tokens of ServiceAccounts are left out.`,
 		Example: `  # What could be deleted
   kubectl configdep unused -n shop`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return p.unused(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return p.unused(c.Context(), form) },
 	}
+	p.forms(c, &form, "")
 	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "Look in all namespaces.")
 	return c
 }
@@ -50,7 +52,7 @@ var selectors = map[v1alpha1.SourceKind]string{
 	v1alpha1.SourceSecret:    "type!=" + string(corev1.SecretTypeServiceAccountToken) + ",type!=helm.sh/release.v1,type!=bootstrap.kubernetes.io/token",
 }
 
-func (p *plugin) unused(ctx context.Context) error {
+func (p *plugin) unused(ctx context.Context, form string) error {
 	workloads, err := p.list(ctx, nil)
 	if err != nil {
 		return err
@@ -59,6 +61,13 @@ func (p *plugin) unused(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var names []string
+	for i := range some {
+		names = append(names, some[i].Source)
+	}
+	if form != "" {
+		return p.data(form, some, names)
+	}
 	if len(some) == 0 {
 		fmt.Fprintf(p.ErrOut, "Everything is used %s.\n", p.where())
 		return nil
@@ -66,7 +75,7 @@ func (p *plugin) unused(ctx context.Context) error {
 	t := p.table("SOURCE", "USED", "AGE", "WHY")
 	for i := range some {
 		u := &some[i]
-		t.row(u.namespace, u.String(), u.verdict, ago(&u.created), u.why)
+		t.row(u.Namespace, u.Source, u.Used, ago(&u.Created), u.Why)
 	}
 	if err := t.end(); err != nil {
 		return err
@@ -77,13 +86,16 @@ func (p *plugin) unused(ctx context.Context) error {
 
 // unusedSource is a source that no workload uses.
 type unusedSource struct {
-	inNamespace
-	verdict, why string
-	created      metav1.Time
+	Namespace string      `json:"namespace"`
+	Source    string      `json:"source"`
+	Used      string      `json:"used"` // no, or unknown
+	Created   metav1.Time `json:"created"`
+	Why       string      `json:"why"`
 }
 
 // unusedBy returns the sources of some kinds that no workload uses, of all that are in the namespace.
-func (p *plugin) unusedBy(ctx context.Context, workloads []*v1alpha1.ConfigDependency, kinds []v1alpha1.SourceKind) (out []unusedSource, err error) {
+func (p *plugin) unusedBy(ctx context.Context, workloads []*v1alpha1.ConfigDependency, kinds []v1alpha1.SourceKind) ([]unusedSource, error) {
+	out := []unusedSource{}
 	namespace, err := p.namespace()
 	if err != nil {
 		return nil, err
@@ -111,11 +123,11 @@ func (p *plugin) unusedBy(ctx context.Context, workloads []*v1alpha1.ConfigDepen
 				continue
 			}
 			verdict, why := judgeUnused(o, unread)
-			out = append(out, unusedSource{key, verdict, why, o.CreationTimestamp})
+			out = append(out, unusedSource{o.Namespace, key.String(), verdict, o.CreationTimestamp, why})
 		}
 	}
 	slices.SortFunc(out, func(a, b unusedSource) int {
-		return cmp.Or(cmp.Compare(a.namespace, b.namespace), strings.Compare(a.String(), b.String()))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Source, b.Source))
 	})
 	return out, nil
 }

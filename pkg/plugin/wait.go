@@ -56,6 +56,8 @@ and says why: it is Stale, Blocked, Failed, or Unknown without automatic restart
 	}
 	c.Flags().StringVar(&uses, "uses", "", "The workloads that use this source, such as secret/db.")
 	c.Flags().StringVar(&after, "after", "", "As --uses, after the last write of this source, which the user must be allowed to get.")
+	p.completes(c, "uses", p.completeSources)
+	p.completes(c, "after", p.completeSources)
 	c.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait.")
 	return p.lists(c)
 }

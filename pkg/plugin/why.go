@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ began them, as far as the user may list ReplicaSets, ControllerRevisions and Eve
 		Example: `  # Why did it restart last night?
   kubectl configdep why deploy/web`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.completeWorkloads,
+		ValidArgsFunction: once(p.completeWorkloads),
 		RunE:              func(c *cobra.Command, args []string) error { return p.why(c.Context(), args[0]) },
 	}
 	return c
@@ -47,9 +48,11 @@ func (p *plugin) why(ctx context.Context, workload string) error {
 		return err
 	}
 	fmt.Fprintf(p.Out, "%s is %s (%s). %s\n", shown(o), p.state(o.Status.State), o.Status.Reason, safe(o.Status.Message))
-	if o.Spec.Reload.Mode == v1alpha1.ReloadOff {
-		fmt.Fprintln(p.Out, "Automatic restarts are off.")
-	} else {
+	const off = "Automatic restarts are off."
+	switch {
+	case o.Spec.Reload.Mode == v1alpha1.ReloadOff && !strings.Contains(o.Status.Message, off):
+		fmt.Fprintln(p.Out, off)
+	case o.Spec.Reload.Mode != v1alpha1.ReloadOff:
 		fmt.Fprintf(p.Out, "Automatic restarts: mode %s, strategy %s%s.\n", o.Spec.Reload.Mode, o.Spec.Reload.Strategy, declared(o))
 	}
 	if err := p.evidence(ctx, o); err != nil {
@@ -125,7 +128,7 @@ func (p *plugin) history(ctx context.Context, o *v1alpha1.ConfigDependency) erro
 
 // because says why configdep restarted a workload.
 func because(last *v1alpha1.LastReload) (out string) {
-	if last.Trigger != "" {
+	if last.Trigger != "" && last.Trigger != record.TriggerRequest {
 		out = ", because of " + last.Trigger
 	}
 	if last.RequestedBy != "" {

@@ -33,6 +33,7 @@ const (
 	pluginPartly
 	pluginTimeout
 	pluginForbidden
+	pluginInterrupted = 130
 )
 
 // ran is the outcome of a command of kubectl configdep.
