@@ -166,7 +166,7 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 			continue
 		}
 		// A restart for the doubt whether it has read what its own pod brings would be followed by another one.
-		if i < oldest || period.gap && !period.same && !w.isBefore(&r.periods[i+1]) {
+		if i < oldest || period.gap && !period.same && !w.broken && !w.isBefore(&r.periods[i+1]) {
 			continue
 		}
 		switch {

@@ -231,7 +231,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	case (last.recreating != "" || d.annotations[recreatingAnnotation] != "") && (!why.stale || o.world.hasImmutable()): // it ends what has begun
 		o.tally["restarts of which the strategy was changed"]++
 		return
-	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
+	case last.by == s && last.rules == rules && d.annotations[lastReloadAnnotation] == last.last && strings.Contains(last.last, `"automatic"`) && time.Since(last.restarted) < rules.minInterval-time.Millisecond: // the annotation has microseconds
 		o.fail("%s is restarted %v after the last restart", name, time.Since(last.restarted))
 	case o.world.skews.small() && !r.late && !r.kept && !r.lagged && last.rules == rules && time.Since(why.changed) < settle && time.Since(why.since) < most-2*time.Second && len(why.doubts) == 0 && !older && last.recreating == "":
 		o.fail("%s is restarted %v after a change, before the settle time (%v)", name, time.Since(why.changed), settle)
@@ -291,6 +291,7 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 // record is what counts of the annotation applied-sources.
 type record struct {
 	At      time.Time         `json:"at"` // by the clock of a server
+	Scope   string            `json:"scope"`
 	Sources map[string]string `json:"sources"`
 }
 
@@ -314,10 +315,11 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 		if !adopts && content != "" {
 			o.forget(d, source)
 		}
-		if before, _, _ := strings.Cut(was.Sources[id], "@"); !adopts || written.Sources[id] == now.Sources[id] || before == content && keyID(last.hash) == keyID(hash) {
+		before, _, _ := strings.Cut(was.Sources[id], "@")
+		if !adopts || written.Sources[id] == now.Sources[id] || before == content && keyID(last.hash) == keyID(hash) {
 			continue
 		}
-		if !may {
+		if begins := before == "" && was.Scope != now.Scope; !may && !begins { // another annotation selects it before pods had told of it
 			o.fail("%s: a record adopts %s without a cause", workloadName(d.slot), id)
 		}
 		o.adopt(r, d, source, now.At)

@@ -211,7 +211,7 @@ func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 		for source := range sourceCount {
 			seen, applied := &s.view.sources[source], &p.agent.applied[source]
 			// What an agent has applied and not reported yet can be newer. It is older if the source was absent before, too.
-			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed || p.agent.saying && !seen.present
+			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed || (p.agent.saying || d.agents.silent) && !seen.present
 			former := p.created.Before(m.created) // of a workload of the same name, whose end is not yet known
 			if p.agent.sources.has(source) && !p.terminating && !former && (!p.agent.has || !same) {
 				o.fail("%s: server %d shows InSync (%s), but the agent of pod %d has not applied %s", workloadName(m.slot), s.id, got.Message, p.uid, sourceNames[source])

@@ -37,7 +37,7 @@ func (d *workload) awaitsPods() bool { return d.kind == "StatefulSet" || d.kind 
 
 // waitsForAPod reports whether the rollout will not go on before a pod is ready or gone.
 func (d *workload) waitsForAPod() bool {
-	if !d.awaitsPods() || d.deleting || d.onDelete || d.tainted || d.newest() == nil {
+	if !d.awaitsPods() || d.deleting || d.onDelete || d.tainted || d.newest() == nil || d.kind == "StatefulSet" && d.partition >= d.replicas {
 		return false
 	}
 	old := func(p *pod) bool { return p.ordinal >= d.partition && p.identity != d.newest().identity }

@@ -187,6 +187,7 @@ type refusals struct {
 	hash  string
 	count int
 	since uint64 // the revision of the world
+	at    uint64 // the revision of the workload: when it changes, servers try again soon
 	last  time.Time
 }
 
@@ -195,8 +196,8 @@ func (o *oracle) refused(r *request, d *workload, body *patchBody) {
 	hash := body.Spec.Template.Metadata.Annotations[hashAnnotation]
 	if n := &d.refusals; hash == nil || r.ghost {
 		*n = refusals{}
-	} else if n.term != r.server.ended || n.hash != *hash {
-		*n = refusals{r.server.ended, *hash, 1, o.world.revision, time.Now()}
+	} else if n.term != r.server.ended || n.hash != *hash || n.at != d.revision {
+		*n = refusals{r.server.ended, *hash, 1, o.world.revision, d.revision, time.Now()}
 	} else {
 		n.count, n.last = n.count+1, time.Now()
 	}
