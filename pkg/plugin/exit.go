@@ -31,7 +31,7 @@ var exitCodes = []struct {
 }{
 	{exitDone, "Done. Nothing was found, by a command that looks for something."},
 	{exitError, "An error, such as an unknown flag, or a server that does not answer."},
-	{exitFound, "Something was found: `stale`, `missing`, `check` and `report` have printed it. Or `wait` has found a workload that will not get there by itself."},
+	{exitFound, "Something was found: `stale`, `who --pods`, `missing`, `check` and `report` have printed it. Or `wait` has found a workload that will not get there by itself."},
 	{exitPartly, "Only a part was done or read; the output says which."},
 	{exitTimeout, "The time of `--timeout` was over."},
 	{exitForbidden, "The user lacks a right; the message says which."},
