@@ -162,8 +162,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied, an init container of a pod that crashed as it was restarted in place"]++
 	case v.State == judge.Unknown && r.recordedAfter():
 		o.tally["not applied, changed soon after a restart by a server whose clock is ahead: "+v.Reason]++
-	case o.undone[d.uid] && r.source == sourceCount && v.State == judge.Stale: // the hash does not tell of a class, so that it is the same again
-		o.tally["not applied, a restart for a class was undone"]++
+	case o.undone[d.uid] && v.State == judge.Stale && (r.source == sourceCount || got.Reason == decide.ReasonOptedInStale): // as the message says
+		o.tally["not applied, a restart was undone"]++
 	case r.m.borrows && v.Reason == judge.ReasonWrittenSinceStart: // the lender was away, so that nothing used the source
 		o.tally["not applied, changed while the lender was away"]++
 	case v.State == judge.Current, v.State == judge.Unknown && r.unseen():
