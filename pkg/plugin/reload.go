@@ -38,7 +38,7 @@ func newReload(p *plugin) *cobra.Command {
 		Short: "Restarts workloads, so that their pods read the current content",
 		Long: `Creates a Reload for each of the workloads: those that are named, or that labels or a source
 select. The server restarts them with its own rights; the user needs the right to create
-configdependencies/reload.
+configdependencies/reload, and to get or, if they are selected, to list configdependencies.
 
 Before more than five workloads are restarted, the command asks. It ends with code 3 if
 some Reloads failed, or if pods of a selected workload run with old content, and it is of
