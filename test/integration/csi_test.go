@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,12 +70,9 @@ func newCSIShop(t *testing.T, annotation string) csiShop {
 	t.Helper()
 	s := csiShop{newOwnShop(t)}
 	s.serve(install.ReplicaOptions{Args: []string{"--read-secretproviderclasses"}})
-	web := single("web", func(p *corev1.PodSpec) {
-		p.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "store", MountPath: "/store"}}
-		p.Volumes = []corev1.Volume{{Name: "store", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-			Driver: "secrets-store.csi.k8s.io", ReadOnly: new(true), VolumeAttributes: map[string]string{"secretProviderClass": providerClass},
-		}}}}
-	})
+	web := single("web")
+	blocks := recipeBlocks(t)["Vault"]
+	(&recipe{shop: s.shop, blocks: blocks[len(blocks)-1:]}).volumes(&web.Spec.Template.Spec)
 	web.Annotations, web.Spec.Replicas = pairs(annotation, "true"), new(int32(2))
 	s.create(web)
 	return s

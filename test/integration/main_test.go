@@ -36,6 +36,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(beThePlugin) != "" {
+		os.Exit(runPlugin())
+	}
 	if os.Getenv(informerKubeconfig) != "" {
 		if err := beInformer(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
