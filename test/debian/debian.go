@@ -26,6 +26,15 @@ var ErrNone = errors.New("there is no apt-get and dpkg-deb: this is not Debian o
 // Unpack downloads packages, in the versions of this system, and unpacks them into one folder, whose path it returns. The packages that
 // they depend on must be installed, or be named too.
 func Unpack(ctx context.Context, names ...string) (string, error) {
+	return unpack(ctx, false, names)
+}
+
+// UnpackAll is Unpack for packages with many dependencies: it adds those that are not installed.
+func UnpackAll(ctx context.Context, names ...string) (string, error) {
+	return unpack(ctx, true, names)
+}
+
+func unpack(ctx context.Context, dependencies bool, names []string) (string, error) {
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return "", ErrNone
@@ -36,7 +45,11 @@ func Unpack(ctx context.Context, names ...string) (string, error) {
 		return "", err
 	}
 	names = slices.Sorted(slices.Values(names))
-	root := filepath.Join(cache, fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(names, " "))))[:12])
+	of := strings.Join(names, " ")
+	if dependencies {
+		of += " and all"
+	}
+	root := filepath.Join(cache, fmt.Sprintf("%x", sha256.Sum256([]byte(of)))[:12])
 	unlock, err := lock(filepath.Join(cache, "lock")) // apt-get cannot run twice with the same lists
 	if err != nil {
 		return "", err
@@ -58,23 +71,41 @@ func Unpack(ctx context.Context, names ...string) (string, error) {
 		}
 	}
 	// With lists of our own, which need no root and do not change those of the system.
-	apt := func(args ...string) error {
+	apt := func(args ...string) ([]byte, error) {
 		c := exec.CommandContext(ctx, "apt-get", append([]string{
 			"-q", "-o", "Dir::State::lists=" + lists, "-o", "Dir::Cache=" + work, "-o", "Dir::Cache::archives=" + filepath.Join(work, "archives"),
 			"-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=3",
 		}, args...)...)
 		c.Dir = debs
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %v: %w: %s", args, err, out)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("apt-get %v: %w: %s", args, err, out)
 		}
-		return nil
+		return out, nil
 	}
-	download := append([]string{"download"}, names...)
-	if apt(download...) != nil { // there are no lists yet, or they are old
-		if err := errors.Join(os.RemoveAll(debs), os.Mkdir(debs, 0o755), apt("update")); err != nil {
+	download := func() error {
+		wanted := names
+		if dependencies {
+			out, err := apt(append([]string{"install", "--simulate", "--no-install-recommends"}, names...)...)
+			if err != nil {
+				return err
+			}
+			wanted = slices.Clone(names)
+			for line := range strings.Lines(string(out)) {
+				if f := strings.Fields(line); len(f) > 1 && f[0] == "Inst" && !slices.Contains(wanted, f[1]) {
+					wanted = append(wanted, f[1])
+				}
+			}
+		}
+		_, err := apt(append([]string{"download"}, wanted...)...)
+		return err
+	}
+	if download() != nil { // there are no lists yet, or they are old
+		_, err := apt("update")
+		if err := errors.Join(os.RemoveAll(debs), os.Mkdir(debs, 0o755), err); err != nil {
 			return "", err
 		}
-		if err := apt(download...); err != nil {
+		if err := download(); err != nil {
 			return "", err
 		}
 	}
@@ -93,8 +124,8 @@ func Unpack(ctx context.Context, names ...string) (string, error) {
 // Environment returns the environment of this process, in which programs find the libraries of unpacked packages.
 func Environment(root string) []string {
 	var dirs []string
-	for _, dir := range []string{"usr/lib", "lib"} {
-		found, _ := filepath.Glob(filepath.Join(root, dir, "*-linux-*")) // the pattern is valid
+	for _, pattern := range []string{"usr/lib/*-linux-*", "lib/*-linux-*", "usr/lib/*-linux-*/pulseaudio"} {
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is valid
 		dirs = append(dirs, found...)
 	}
 	return append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
