@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -22,9 +24,13 @@ func newGraph(p *plugin) *cobra.Command {
 		Short: "Draws which workloads use which ConfigMaps and Secrets",
 		Long: `Prints a graph of workloads and the ConfigMaps and Secrets that they use, with their
 states: of those that are named, that use a source, or of the namespace. Documents and
-code hosts draw Mermaid; Graphviz draws DOT.`,
+code hosts draw Mermaid; Graphviz draws DOT; browsers draw SVG. HTML is one page for
+thousands of workloads, with search and keyboard navigation. It needs no network.`,
 		Example: `  # A picture of a namespace
-  kubectl configdep graph -n shop -o dot | dot -Tsvg >shop.svg
+  kubectl configdep graph -n shop -o svg >shop.svg
+
+  # A page with all workloads of the cluster, to search in
+  kubectl configdep graph -A -o html >cluster.html
 
   # Everything around one Secret, for a Markdown document
   kubectl configdep graph --uses secret/db`,
@@ -32,7 +38,7 @@ code hosts draw Mermaid; Graphviz draws DOT.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			draw, known := graphs[format]
 			if !known {
-				return fmt.Errorf("--output=%s: want mermaid or dot", format)
+				return fmt.Errorf("--output=%s: want mermaid, dot, svg or html", format)
 			}
 			if len(args) > 0 && (uses != "" || p.selector != "" || p.all) {
 				return fmt.Errorf("name workloads, or select them, but not both")
@@ -55,34 +61,66 @@ code hosts draw Mermaid; Graphviz draws DOT.`,
 				return err
 			}
 			inOrder(some)
-			return draw(p.Out, newPicture(some))
+			drawn := newPicture(some)
+			drawn.title, drawn.at = p.heading(args, uses), time.Now()
+			return draw(p.Out, drawn)
 		},
 	}
-	c.Flags().StringVarP(&format, "output", "o", format, "The language of the graph: mermaid or dot.")
+	c.Flags().StringVarP(&format, "output", "o", format, "The language of the graph: mermaid, dot, svg or html.")
 	c.Flags().StringVar(&uses, "uses", "", "The workloads that use this source, such as secret/db.")
 	return p.lists(c)
 }
 
-// picture is a graph: nodes with a class each, and edges between them.
+// heading says what the graph is about.
+func (p *plugin) heading(workloads []string, uses string) string {
+	switch {
+	case uses != "":
+		return "Users of " + uses + " " + p.where()
+	case len(workloads) > 0:
+		return strings.Join(workloads, ", ") + " " + p.where()
+	case p.all:
+		return "All namespaces"
+	default:
+		namespace, _ := p.namespace() // an error has been returned earlier
+		return "Namespace " + namespace
+	}
+}
+
+// picture is a graph: nodes with a class each, and edges from workloads to sources.
 type picture struct {
+	title string
+	at    time.Time
 	nodes []node
 	edges []edge
 }
 
-type node struct{ label, class string }
+type node struct {
+	label, class string
+	source       bool
+	state        string // in words; empty: of a source that is there
+}
 
 type edge struct {
 	from, to int // nodes
 	label    string
+	stale    bool // pods run with old content
 }
 
-// newPicture returns the graph of workloads and what they use.
+// newPicture returns the graph of workloads and what they use. Names have their namespace if there are several.
 func newPicture(some []*v1alpha1.ConfigDependency) *picture {
 	out := &picture{}
 	sources := map[inNamespace]int{}
+	several := slices.ContainsFunc(some, func(o *v1alpha1.ConfigDependency) bool { return o.Namespace != some[0].Namespace })
+	label := func(o *v1alpha1.ConfigDependency, name string) string {
+		if several {
+			name = o.Namespace + "/" + name
+		}
+		return visible(name)
+	}
 	for _, o := range some {
 		from := len(out.nodes)
-		out.nodes = append(out.nodes, node{shown(o), strings.ToLower(string(o.Status.State))})
+		state := string(o.Status.State)
+		out.nodes = append(out.nodes, node{label(o, shown(o)), strings.ToLower(state), false, state})
 		for i := range o.Spec.Sources {
 			s := &o.Spec.Sources[i]
 			of := sourceName{s.Kind, s.Name}
@@ -90,22 +128,34 @@ func newPicture(some []*v1alpha1.ConfigDependency) *picture {
 			_, status := of.of(o)
 			to, is := sources[key]
 			if !is {
-				class := "source"
-				if status != nil && status.Present != nil && !*status.Present && !s.Optional {
-					class = "missing"
-				}
 				to = len(out.nodes)
 				sources[key] = to
-				out.nodes = append(out.nodes, node{of.String(), class})
+				out.nodes = append(out.nodes, node{label(o, of.String()), "source", true, ""})
 			}
-			label := usedAs(s)
-			if status != nil && status.StalePods > 0 {
-				label += ", stale"
+			if status != nil && status.Present != nil && !*status.Present && !s.Optional {
+				out.nodes[to].class, out.nodes[to].state = "missing", "missing"
 			}
-			out.edges = append(out.edges, edge{from, to, label})
+			e := edge{from, to, usedAs(s), status != nil && status.StalePods > 0}
+			if e.stale {
+				e.label += ", stale"
+			}
+			out.edges = append(out.edges, e)
 		}
 	}
 	return out
+}
+
+// visible returns a name, which may be anything in a reference, with what is not seen written out: it cannot make a line or reorder it.
+func visible(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // fills are the colours of classes.
@@ -114,7 +164,7 @@ var fills = map[string]string{
 	"settling": "#fdf0c0", "pending": "#fdf0c0", "rollingout": "#fdf0c0", "source": "#dde8f8", "missing": "#f8c8c8",
 }
 
-var graphs = map[string]func(io.Writer, *picture) error{"mermaid": mermaid, "dot": dot}
+var graphs = map[string]func(io.Writer, *picture) error{"mermaid": mermaid, "dot": dot, "svg": svg, "html": html}
 
 func mermaid(w io.Writer, of *picture) error {
 	var b strings.Builder

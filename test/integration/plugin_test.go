@@ -106,6 +106,18 @@ web-POD  app  Stale  AGE  StartedBefore  Secret/db (StartedBefore)`)
 deployment/web  Stale
 └─ Secret/db  (2 stale pods; restarts nothing: ReloadOff)
   └─ Env, container app, variable SECRET, keys password`)
+	s.plugin("graph").golden(t, "graph", pluginDone, `
+graph LR
+  n0["deployment/web"]:::stale
+  n1["Secret/db"]:::source
+  n0 -->|Env, stale| n1
+  classDef source fill:#dde8f8
+  classDef stale fill:#f8c8c8`)
+	for _, format := range []string{"svg", "html"} {
+		if r := s.plugin("graph", "-o", format, "--uses", "secret/db"); r.code != pluginDone || !strings.Contains(r.out, "Users of secret/db in namespace "+s.namespace) || !strings.Contains(r.out, "<title>deployment/web, Stale</title>") {
+			t.Errorf("graph -o %s: %+v", format, r)
+		}
+	}
 	s.plugin("impact", "secret/db", "--key", "user").golden(t, "impact of a key that nothing reads", pluginDone, `
 WORKLOAD  RESTARTS  PODS  WHY
 deployment/web  no  2  it reads only password
