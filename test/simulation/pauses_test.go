@@ -16,13 +16,13 @@ const (
 	pausedAtAnnotation    = "deployment.reloader.stakater.com/paused-at"
 )
 
-// keepPause keeps the annotation that tells whose pause it is, if the admission policy does. Else nothing tells it.
+// keepPause keeps the annotations that tell whose pause it is, if the admission policy does. Else nothing tells it.
 func (w *world) keepPause(d *workload, before *manifest) {
 	at := before.annotations[pausedAtAnnotation]
 	switch {
 	case at == "" || !d.paused || d.annotations[pausedAtAnnotation] != "":
 	case w.seeds[d.slot].Keeps:
-		d.annotations = with(d.annotations, pausedAtAnnotation, at)
+		d.annotations = with(with(d.annotations, pausedAtAnnotation, at), lastReloadAnnotation, before.annotations[lastReloadAnnotation])
 	default:
 		d.pausedByServer = false
 	}
