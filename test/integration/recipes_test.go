@@ -191,8 +191,12 @@ func (r *recipe) asPrinted() {
 	var got []string
 	for _, line := range want {
 		if command, is := strings.CutPrefix(line, "$ "); is {
+			code := pluginDone
+			if strings.Contains(command, " --pods ") { // which finds some
+				code = pluginFound
+			}
 			got = append(got, line)
-			got = append(got, strings.Split(strings.TrimSpace(r.shell(command, pluginDone)), "\n")...)
+			got = append(got, strings.Split(strings.TrimSpace(r.shell(command, code)), "\n")...)
 		}
 	}
 	normalized := func(lines []string) []string {
