@@ -13,7 +13,8 @@
 // what it says and does (oracle_test.go):
 //
 //   - a container that a server calls Current has read the current content, and one that it calls Stale has not;
-//   - a workload is InSync only if no verdict says otherwise, and Stale, Settling or Pending only if one does;
+//   - a workload is Current for kstatus, as in the state InSync, only if no verdict says otherwise and no container without a verdict has read other content,
+//     and Stale, Settling or Pending only if a verdict says so;
 //   - a workload is restarted only if the server could know that a container has not read the current content, or that it may not have, because it started at
 //     about the time of a change or the change came unseen; the latter only once for each change; and never while it is paused, being deleted or without pods;
 //   - content is adopted only when a workload opts in, its scope changes, or its record is lost;

@@ -210,6 +210,7 @@ func (t tally) check(test *testing.T, histories int) {
 		"reports of agents":                      histories / 8,
 		"workloads that agents keep in sync":     histories / 40,
 		"restarts in doubt":                      histories / 40,
+		"verdicts that kstatus must know of":     histories * 20,
 		"releases":                               histories / 40,
 		"workloads opted in at rest":             histories / 100,
 		"updates of mounted classes":             histories / 4,

@@ -107,6 +107,13 @@ func (r *reads) stale() bool {
 	return differ(r.keys, r.read.content, r.now().content)
 }
 
+// counts reports whether the container runs and is one of the workload, and the server has read content that it could be started with. What only a list names
+// does not count once it is gone.
+func (r *reads) counts() bool {
+	d := r.world.workloads[r.m.slot]
+	return r.keys != 0 && d != nil && d.uid == r.m.uid && !r.gone() && !r.missing() && !r.behind() && (r.now().present || !r.scope.whole)
+}
+
 // behind reports whether the server has yet to read what the container has read.
 func (r *reads) behind() bool {
 	st := &r.streams[sourceStream(r.source)]

@@ -6,10 +6,17 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/render"
 )
 
 // shown is what a server shows of a workload.
@@ -21,6 +28,8 @@ type shown struct {
 	// kept: the hash of the content is that of pods which a rollout is about to replace, and of which none of its pods has started: it gives back their template.
 	kept bool
 	hash string // of the content
+	// current reports whether kstatus takes the object for Current, so that Flux and other tools take the content for applied.
+	current func() bool
 }
 
 // verdictOf identifies a verdict.
@@ -37,7 +46,9 @@ func (s *server) show(m *manifest) (out *shown) {
 			return
 		}
 		e, now := known.Evaluate(w), s.controller.Clock.Now()
-		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false, e.Hash}
+		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false, e.Hash, nil}
+		object := render.ConfigDependency(kinds, e, out.Decision)
+		out.current = sync.OnceValue(func() bool { return isCurrent(object) })
 		begun := w.Marks.TemplateHash != "" && w.Marks.TemplateHash != e.Hash
 		j := e.Judge(now)
 		known.Graph.PodsOf(w, func(p *dependency.Pod) bool {
@@ -58,6 +69,19 @@ func (s *server) show(m *manifest) (out *shown) {
 		out.kept = out.kept && begun
 	})
 	return out
+}
+
+// isCurrent reports whether kstatus takes an object for Current.
+func isCurrent(o *v1alpha1.ConfigDependency) bool {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		panic(err)
+	}
+	return result.Status == status.CurrentStatus
 }
 
 // hidden reports whether there is a doubt about what a container has read because of a record of other content.
@@ -93,8 +117,11 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	stale := false // as servers see it, or in doubt
 	for _, v := range got.verdicts {
 		stale = stale || v.State == judge.Stale || v.Doubt || v.Reason == judge.ReasonNodeClock || v.Reason == judge.ReasonWrittenSinceStart // of which the record tells
-		if got.State == decide.InSync && !got.rules.agent && (v.State == judge.Stale || v.State == judge.Unknown) {
-			o.fail("%s: server %d shows InSync (%s), although a container is %s (%s)", workloadName(m.slot), s.id, got.Message, v.State, v.Reason)
+		if got.rules.agent || v.State != judge.Stale && v.State != judge.Unknown {
+			continue
+		}
+		if o.tally["verdicts that kstatus must know of"]++; got.current() {
+			o.fail("%s: server %d shows %s (%s), which is Current for kstatus, although a container is Stale or Unknown", workloadName(m.slot), s.id, got.State, got.Message)
 		}
 	}
 	if due := got.State == decide.Stale || got.State == decide.Settling || got.State == decide.Pending && got.Reason == decide.ReasonSourceChanged; due && !stale && !got.kept && !s.seesNone(m) {
@@ -108,6 +135,9 @@ func (o *oracle) checkShown(s *server, m *manifest, calm bool) {
 	}
 	s.eachReads(m, func(r *reads) {
 		v, judged := got.verdicts[verdictOf{r.pod.uid, r.container, r.source, r.files}]
+		if !judged && r.counts() && r.stale() && got.current() {
+			o.fail("%v, and without a verdict, the workload is %s (%s), which is Current for kstatus", r, got.State, got.Message)
+		}
 		if !judged || r.keys == 0 || r.missing() || r.behind() {
 			return
 		}
