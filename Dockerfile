@@ -1,9 +1,10 @@
-# The images of configdep-apiserver and, as the target agent, of configdep-agent: static programs and what TLS needs.
+# The images of configdep-apiserver and, as the targets agent and plugin, of configdep-agent and kubectl-configdep: static
+# programs and what TLS needs.
 #
-#   make image IMAGE=example.com/configdep-apiserver:v0.1.0            both, for this machine's platform
+#   make image IMAGE=example.com/configdep-apiserver:v0.1.0            all, for this machine's platform
 #   make image IMAGE=... PLATFORMS=linux/amd64,linux/arm64 PUSH=true   for several, into a registry
 #
-# hack/image-archive.sh makes the same images without docker, and a test (test/extended/release) compares both.
+# hack/image-archive.sh makes the same images without docker, and a test (test/extended/release) compares them.
 #
 # Both base images are pinned by tag. A tag can be moved, so a release names them by digest,
 # as "docker buildx imagetools inspect IMAGE" shows it, and keeps what it has used:
@@ -33,8 +34,8 @@ ARG VERSION=devel
 # The time of the commit, for the files in the image; BuildKit itself takes it for the image.
 ARG SOURCE_DATE_EPOCH=0
 RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} VERSION=${VERSION} \
-    hack/build.sh /out ./cmd/configdep-apiserver ./cmd/configdep-agent ./cmd/configdep-restarter && \
-    touch --date=@${SOURCE_DATE_EPOCH} /out/configdep-apiserver /out/configdep-agent /out/configdep-restarter
+    hack/build.sh /out ./cmd/configdep-apiserver ./cmd/configdep-agent ./cmd/configdep-restarter ./cmd/kubectl-configdep && \
+    touch --date=@${SOURCE_DATE_EPOCH} /out/*
 
 FROM ${BASE_IMAGE} AS common
 ARG BASE_IMAGE
@@ -60,6 +61,12 @@ LABEL org.opencontainers.image.title="configdep-agent" \
 # "configdep-agent restarter" becomes the program beside it, which takes less memory.
 COPY --from=build /out/configdep-agent /out/configdep-restarter /
 ENTRYPOINT ["/configdep-agent"]
+
+FROM common AS plugin
+LABEL org.opencontainers.image.title="kubectl-configdep" \
+      org.opencontainers.image.description="Shows what runs with old content of ConfigMaps and Secrets, restarts it, and waits for it"
+COPY --from=build /out/kubectl-configdep /
+ENTRYPOINT ["/kubectl-configdep"]
 
 # The last stage is what is built without a target.
 FROM common AS server

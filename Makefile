@@ -74,7 +74,7 @@ build: prerequisites ## Build the programs into .cache/bin, with VERSION from gi
 	$(go_build) -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
-image: ## Build the container images of server and agent by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
+image: ## Build the container images of server, agent and plugin by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
 	@VERSION="$(VERSION)" hack/image.sh
 
 .PHONY: image-archive

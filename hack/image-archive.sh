@@ -2,10 +2,11 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Makes archives of the images of server and agent without docker (make image-archive):
+# Makes archives of the images of server, agent and plugin without docker (make image-archive):
 #
 #   .cache/dist/configdep-apiserver_VERSION_OS_ARCH.image.tar
 #   .cache/dist/configdep-agent_VERSION_OS_ARCH.image.tar
+#   .cache/dist/kubectl-configdep_VERSION_OS_ARCH.image.tar
 #
 # "docker load", "ctr image import", "podman load" and "kind load image-archive" take them.
 #
@@ -23,7 +24,7 @@ fail() { printf 'image-archive: %s\n' "$*" >&2; exit 1; }
 
 version=${VERSION:-$(git describe --tags --always --dirty)}
 image=${IMAGE:-ghcr.io/configdep/configdep:$version}
-agent_image=$(hack/agent-image.sh "$image")
+agent_image=$(hack/image-beside.sh configdep-agent "$image" "${AGENT_IMAGE:-}")
 platform=${PLATFORM:-linux/$(go env GOARCH)}
 [[ $platform =~ ^linux/[a-z0-9]+$ ]] || fail "PLATFORM=$platform is no platform of the images, such as linux/amd64"
 arch=${platform#linux/}
@@ -67,3 +68,4 @@ archive() { # name of the image, description, programs, of which the first is th
 }
 archive "$image" "Kubernetes API server that shows which workloads depend on which ConfigMaps and Secrets, and restarts them" configdep-apiserver
 archive "$agent_image" "Keeps the files of an application equal to ConfigMaps and Secrets, and has it read them again" configdep-agent configdep-restarter
+archive "$(hack/image-beside.sh kubectl-configdep "$image")" "Shows what runs with old content of ConfigMaps and Secrets, restarts it, and waits for it" kubectl-configdep

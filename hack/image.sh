@@ -2,8 +2,8 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds the container images of server and agent by docker's BuildKit (make image); hack/image-archive.sh makes them
-# without:
+# Builds the container images of server, agent and plugin by docker's BuildKit (make image); hack/image-archive.sh makes
+# them without. The plugin's is called kubectl-configdep beside IMAGE, with the same tag:
 #
 #   IMAGE       what the server's is called                    ghcr.io/configdep/configdep:VERSION
 #   AGENT_IMAGE what the agent's is called                     configdep-agent beside IMAGE, with the same tag
@@ -12,7 +12,7 @@
 #   PUSH        true: into the registry, not to this engine    false
 #   BUILD_IMAGE, BASE_IMAGE   other base images; a release that is pushed has to name them by digest, as
 #               they are in its configdep-image_VERSION.env (see hack/release.sh)
-#   METADATA, AGENT_METADATA   files for what BuildKit says of each image, with its digest as containerimage.digest
+#   METADATA, AGENT_METADATA, PLUGIN_METADATA   files for what BuildKit says of each image, with its digest as containerimage.digest
 #
 # The programs in them depend on nothing but the commit and the version of Go; with base images
 # by digest, so does the image of each platform. Several platforms need PUSH, as an engine
@@ -24,7 +24,8 @@ fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
 
 version=${VERSION:-$(git describe --tags --always --dirty)}
 image=${IMAGE:-ghcr.io/configdep/configdep:$version}
-agent_image=$(hack/agent-image.sh "$image")
+agent_image=$(hack/image-beside.sh configdep-agent "$image" "${AGENT_IMAGE:-}")
+plugin_image=$(hack/image-beside.sh kubectl-configdep "$image")
 push=${PUSH:-false}
 [[ $push == true || $push == false ]] || fail "PUSH=$push is neither true nor false"
 [[ $push == true || ${PLATFORMS:-} != *,* ]] || fail "an image of several platforms has to be pushed: PUSH=true"
@@ -57,6 +58,7 @@ if [[ $push == true ]]; then
 else
   args+=(--load)
 fi
-# The second finds the programs of both built.
+# The others find the programs of all built.
 docker buildx build "${args[@]}" --target server --tag "$image" ${METADATA:+--metadata-file "$METADATA"} .
 docker buildx build "${args[@]}" --target agent --tag "$agent_image" ${AGENT_METADATA:+--metadata-file "$AGENT_METADATA"} .
+docker buildx build "${args[@]}" --target plugin --tag "$plugin_image" ${PLUGIN_METADATA:+--metadata-file "$PLUGIN_METADATA"} .

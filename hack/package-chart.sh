@@ -21,7 +21,7 @@ default=ghcr.io/configdep/configdep
 default_agent=ghcr.io/configdep/configdep-agent
 version=${VERSION:-}
 image=${IMAGE:-$default}
-agent_image=$(hack/agent-image.sh "$image")
+agent_image=$(hack/image-beside.sh configdep-agent "$image" "${AGENT_IMAGE:-}")
 for name in "$image" "$agent_image"; do
   [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${name##*/} != *:* ]] || fail "IMAGE=$name is not the name of an image without a tag"
 done

@@ -48,7 +48,7 @@ image=${IMAGE:-ghcr.io/configdep/configdep}
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${image##*/} != *:* ]] || fail "IMAGE=$image is not the name of an image without a tag"
 [[ $(tar --version 2>/dev/null) == *"GNU tar"* ]] || fail "GNU tar is needed, as others cannot be told times and owners"
 if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
-agent_image=$(hack/agent-image.sh "$image")
+agent_image=$(hack/image-beside.sh configdep-agent "$image" "${AGENT_IMAGE:-}")
 [[ $agent_image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${agent_image##*/} != *:* ]] || fail "AGENT_IMAGE=$agent_image is not the name of an image without a tag"
 for name in IMAGE_DIGEST AGENT_IMAGE_DIGEST; do
   [[ -z ${!name:-} || ${!name} =~ ^sha256:[0-9a-f]{64}$ ]] || fail "$name=${!name} is no digest (sha256:...)"

@@ -6,11 +6,17 @@ package release
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,10 +41,11 @@ func TestImageArchives(t *testing.T) {
 	stages := dockerfile(t, root)
 	programs := t.TempDir()
 	execute(t, root, append(os.Environ(), "VERSION="+version, "GOOS=linux"), "hack/build.sh", programs,
-		"./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter")
+		"./cmd/configdep-apiserver", "./cmd/configdep-agent", "./cmd/configdep-restarter", "./cmd/kubectl-configdep")
 	for stage, test := range map[string]struct{ name, repository string }{
 		"server": {"configdep-apiserver", repository},
 		"agent":  {"configdep-agent", agentRepository},
+		"plugin": {"kubectl-configdep", "registry.example:5000/team/kubectl-configdep"},
 	} {
 		t.Run(stage, func(t *testing.T) {
 			file := test.name + "_" + version + "_linux_" + runtime.GOARCH + ".image.tar"
@@ -109,6 +116,9 @@ func TestImageArchives(t *testing.T) {
 			if got := string(files["etc/ssl/certs/ca-certificates.crt"]); got != "authorities\n" {
 				t.Errorf("certificates = %q, want those of CA_CERTIFICATES", got)
 			}
+			if stage == "plugin" {
+				testInPod(t, files, got.Config.User, got.Config.Entrypoint[0])
+			}
 		})
 	}
 	// The images are built with the Go that they bring (GOTOOLCHAIN=local).
@@ -119,6 +129,58 @@ func TestImageArchives(t *testing.T) {
 			t.Errorf("the images are built with Go %s, want at least %s", brought, needed)
 		}
 	})
+}
+
+// testInPod runs the plugin as in a pod: with nothing but the files of its image, its user, and what a ServiceAccount brings.
+func testInPod(t *testing.T, files map[string][]byte, user, entrypoint string) {
+	t.Helper()
+	var asked []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("Authorization")+" "+r.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasPrefix(r.URL.Path, "/api/v1/") {
+			fmt.Fprint(w, `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "db", "resourceVersion": "5"}}`)
+			return
+		}
+		fmt.Fprint(w, `{"apiVersion": "configdep.io/v1alpha1", "kind": "ConfigDependencyList", "items": [{"metadata": {"namespace": "shop", "name": "deployment.web"},
+			"spec": {"workloadRef": {"kind": "Deployment", "name": "web"}}, "status": {"state": "InSync", "reason": "ContentApplied", "pods": {"current": 2, "total": 2},
+			"conditions": [{"type": "InSync", "status": "True"}]}}]}`)
+	}))
+	defer server.Close()
+	const account = "var/run/secrets/kubernetes.io/serviceaccount/"
+	files[account+"ca.crt"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	files[account+"token"], files[account+"namespace"] = []byte("token-of-the-account"), []byte("shop")
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := inRoot(t, root, entrypoint, "wait", "--after", "secret/db")
+	cmd.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	if os.Getuid() == 0 {
+		as := &syscall.Credential{}
+		if _, err := fmt.Sscanf(user, "%d:%d", &as.Uid, &as.Gid); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr.Credential = as
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "deployment/web: InSync (ContentApplied), 2 of 2 pods are current") {
+		t.Errorf("in a pod: %v\n%s", err, out)
+	}
+	want := []string{"Bearer token-of-the-account /api/v1/namespaces/shop/secrets/db", "Bearer token-of-the-account /apis/configdep.io/v1alpha1/namespaces/shop/configdependencies"}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("in a pod, the API server was asked (-want +got):\n%s", diff)
+	}
 }
 
 // dockerfile returns the text of each stage of the Dockerfile by its name; "" is what is before the first.

@@ -157,8 +157,9 @@ func TestRelease(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(empty, program), binary, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if out, want := inRoot(t, empty, "/"+program, "--version"), program+" version "+version+"\n"; out != want {
-				t.Errorf("output = %q, want %q", out, want)
+			out, err := inRoot(t, empty, "/"+program, "--version").CombinedOutput()
+			if want := program + " version " + version + "\n"; err != nil || string(out) != want {
+				t.Errorf("output = %q (%v), want %q", out, err, want)
 			}
 		}
 	})
@@ -256,8 +257,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// inRoot runs a program with a folder as its root, and returns what it prints.
-func inRoot(t *testing.T, root string, command ...string) string {
+// inRoot returns a command with a folder as its root, and without an environment.
+func inRoot(t *testing.T, root string, command ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Dir, cmd.Env = "/", []string{}
@@ -265,11 +266,7 @@ func inRoot(t *testing.T, root string, command ...string) string {
 	if os.Getuid() != 0 { // changing the root then needs a user namespace
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
-	}
-	return string(out)
+	return cmd
 }
 
 // execute runs a command, which must succeed, and returns its standard output.
