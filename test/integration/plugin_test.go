@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,9 +17,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/plugin"
@@ -46,10 +51,15 @@ type ran struct {
 // plugin runs a command of kubectl configdep in the namespace.
 func (s *shop) plugin(args ...string) ran {
 	s.Helper()
+	return s.pluginOf(append([]string{"--kubeconfig=" + cluster.Kubeconfig(), "-n", s.namespace}, args...)...)
+}
+
+// pluginOf runs a command of kubectl configdep without other arguments.
+func (s *shop) pluginOf(args ...string) ran {
+	s.Helper()
 	var out, errOut bytes.Buffer
 	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
-	args = append([]string{"--kubeconfig=" + cluster.Kubeconfig(), "-n", s.namespace}, args...)
 	code := plugin.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
 	return ran{code, out.String(), errOut.String(), s.namespace}
 }
@@ -162,6 +172,80 @@ func TestPlugin_Wait(t *testing.T) {
 	if r := s.plugin("wait", "--uses", "secret/absent"); r.code != 1 || !strings.Contains(r.errOut, "no workload is selected") {
 		t.Errorf("for nothing: %+v", r)
 	}
+}
+
+// The example of a hook has the rights that its command needs, and no others. It waits for all pods, and fails if they will not have the content.
+func TestPlugin_Hook(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "0")
+	s.create(owned("web"))
+	s.view("deployment.web", applied)
+	const file = "../../artifacts/argo-cd/wait.yaml"
+	kubectl(t, "apply", "-n", s.namespace, "-f", file)
+	job, err := kube.BatchV1().Jobs(s.namespace).Get(t.Context(), "configdep-wait", metav1.GetOptions{})
+	s.must(err)
+	account := job.Spec.Template.Spec.ServiceAccountName
+	as, err := kube.CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	s.must(err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	s.must(clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: "pod",
+		Contexts:       map[string]*clientcmdapi.Context{"pod": {Cluster: "pod", AuthInfo: "pod", Namespace: s.namespace}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"pod": {Server: cluster.RESTConfig().Host, CertificateAuthorityData: cluster.RESTConfig().CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"pod": {Token: as.Status.Token}},
+	}, kubeconfig))
+	inPod := func(args ...string) ran {
+		t.Helper()
+		return s.pluginOf(append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	}
+	hook := job.Spec.Template.Spec.Containers[0].Args
+	await.Until(t, "the rights are known everywhere", func(context.Context) error {
+		if r := inPod(hook...); r.code != pluginDone {
+			return errors.New(r.out + r.errOut)
+		}
+		return nil
+	})
+
+	s.write(db, "password", "1")
+	if r := inPod(hook...); r.code != pluginDone || !strings.HasSuffix(r.out, "deployment/web: InSync (ContentApplied), 1 of 1 pods are current\n") {
+		t.Errorf("hook: %+v", r)
+	}
+	o, err := s.api().Get(t.Context(), "deployment.web", metav1.GetOptions{})
+	s.must(err)
+	if err := errors.Join(applied(o), restartedFor(string(db))(o)); err != nil {
+		t.Errorf("after the hook: %v", err)
+	}
+	for _, allowed := range [][]string{{"stale"}, {"who", "secret/db"}, {"tree", "deploy/web"}, {"missing"}} {
+		if r := inPod(allowed...); r.code != pluginDone {
+			t.Errorf("%v: %+v, want it to be allowed", allowed, r)
+		}
+	}
+	for _, refused := range [][]string{{"wait", "--after", "secret/other"}, {"pods", "deploy/web"}, {"reload", "deploy/web"}, {"stale", "-A"}} {
+		if r := inPod(refused...); r.code != pluginForbidden {
+			t.Errorf("%v: %+v, want it to be refused", refused, r)
+		}
+	}
+	s.edit("web", func(d *appsv1.Deployment) { delete(d.Annotations, "configdep.io/reload") })
+	s.view("deployment.web", func(o *v1alpha1.ConfigDependency) error {
+		if o.Spec.Reload.Mode != v1alpha1.ReloadOff {
+			return fmt.Errorf("mode = %s", o.Spec.Reload.Mode)
+		}
+		return nil
+	})
+	awaitAge(t, s.namespace, "web")
+	s.write(db, "password", "2")
+	if r := inPod(hook...); r.code != pluginFound || !strings.Contains(r.errOut, "deployment/web is Stale (NotOptedIn)") {
+		t.Errorf("hook for pods that are not restarted: %+v", r)
+	}
+	s.must(kube.RbacV1().RoleBindings(s.namespace).Delete(t.Context(), account, metav1.DeleteOptions{}))
+	await.Until(t, "the lack of rights is known everywhere", func(context.Context) error {
+		r, want := inPod(hook...), `secrets "db" is forbidden: User "system:serviceaccount:`+s.namespace+`:configdep-wait" cannot get resource "secrets"`
+		if r.code != pluginForbidden || !strings.Contains(r.errOut, want) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
 }
 
 // A mistake in annotations blocks automatic restarts, and neither a Reload nor the wait for it.
