@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/plugin"
@@ -246,6 +247,66 @@ func TestPlugin_Hook(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The plugins of k9s call commands with what k9s knows of the selected line, and its view has the columns of kubectl.
+func TestPlugin_K9s(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.write(db, "password", "0")
+	s.create(deployment("web", envSecretKey("db", "password")))
+	s.view("deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
+	parse := func(file string, into any) {
+		t.Helper()
+		content, err := os.ReadFile("../../artifacts/k9s/" + file)
+		s.must(err)
+		s.must(yaml.UnmarshalStrict(content, into)) // k9s ignores a file with other fields
+	}
+	var plugins struct {
+		Plugins map[string]struct {
+			ShortCut, Description, Command string
+			Scopes, Args                   []string
+			Confirm, Dangerous, Background bool
+		}
+	}
+	parse("plugins.yaml", &plugins)
+	tests := map[string]struct{ object, prints string }{
+		"deployments": {"web", "deployment/web is InSync"}, "statefulsets": {"web", `"statefulset.web" not found`}, "daemonsets": {"web", `"daemonset.web" not found`},
+		"secrets": {"db", "deployment/web"}, "configmaps": {"db", "ConfigMap/db"}, "configdependencies": {"deployment.web", "There is nothing to restart"},
+	}
+	for name, p := range plugins.Plugins {
+		if !strings.HasPrefix(p.ShortCut, "Shift-") || p.Description == "" || p.Command != "bash" || len(p.Args) != 2 || len(p.Scopes) == 0 {
+			t.Errorf("%s: %+v", name, p)
+			continue
+		}
+		for _, resource := range p.Scopes {
+			test := tests[resource]
+			line := strings.NewReplacer("$RESOURCE_NAME", resource, "$NAMESPACE", s.namespace, "$NAME", test.object, "$CONTEXT", "controlplane", `"`, "").Replace(p.Args[1])
+			command, found := strings.CutPrefix(strings.TrimSuffix(line, " |& less -S"), "kubectl configdep ")
+			r := s.pluginOf(append([]string{"--kubeconfig=" + cluster.Kubeconfig()}, strings.Fields(command)...)...)
+			if !found || test.prints == "" || !strings.Contains(r.out+r.errOut, test.prints) {
+				t.Errorf("%s: %s: %+v, want %q", name, line, r, test.prints)
+			}
+			delete(tests, resource)
+		}
+	}
+	if len(tests) > 0 {
+		t.Errorf("no plugin for %v", tests)
+	}
+
+	var views struct {
+		Views map[string]struct {
+			SortColumn string
+			Columns    []string
+		}
+	}
+	parse("views.yaml", &views)
+	header, _, _ := strings.Cut(kubectl(t, "get", "configdependencies", "-A"), "\n")
+	want := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(header), -1)
+	view := views.Views["configdep.io/v1alpha1/configdependencies"]
+	if diff := cmp.Diff(want, view.Columns); diff != "" || len(views.Views) != 1 || view.SortColumn != "STATE:asc" {
+		t.Errorf("%+v; columns (-kubectl +k9s):\n%s", views, diff)
+	}
 }
 
 // A mistake in annotations blocks automatic restarts, and neither a Reload nor the wait for it.
