@@ -33,7 +33,7 @@ progress() { # number of the step, text
 }
 export -f progress
 
-progress 1 "building the demo and the server"
-CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o .cache/bin/demo/ ./test/demo ./cmd/configdep-apiserver
+progress 1 "building the demo, the server and the plugin"
+CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o .cache/bin/demo/ ./test/demo ./cmd/configdep-apiserver ./cmd/kubectl-configdep
 hack/controlplane/build.sh >/dev/null
 exec .cache/bin/demo/demo

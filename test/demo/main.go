@@ -6,8 +6,8 @@
 // It starts a real control plane, installs the server, applies artifacts/examples, runs
 // the commands of docs/tour.md and README.md one after the other, and prints their output. Then it runs until it is
 // interrupted. With DEMO_EXIT=1, it exits immediately, with an error if the output of a command differs from the
-// document. With DEMO_UPDATE=1, it writes the output of the commands into the documents. hack/demo.sh builds it and the
-// server, and shows the steps before it starts.
+// document. With DEMO_UPDATE=1, it writes the output of the commands into the documents. hack/demo.sh builds it, the
+// server and the plugin, and shows the steps before it starts.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/configdep/configdep/test/tour"
 )
 
-const binary = ".cache/bin/demo/configdep-apiserver"
+const bin = ".cache/bin/demo" // of the programs
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +46,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	say("step 6 of 8: installing the server")
-	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2, Binary: binary})
+	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2, Binary: filepath.Join(bin, "configdep-apiserver")})
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,13 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	var differs error
+	plugin, err := filepath.Abs(bin)
+	if err != nil {
+		return err
+	}
 	say("step 8 of 8: the tours of docs/tour.md and README.md")
 	for _, document := range []string{"docs/tour.md", "README.md"} { // the second continues where the first ends
-		wrong, err := tour.Run(ctx, cluster, document, tour.Options{Root: ".", Update: os.Getenv("DEMO_UPDATE") == "1"})
+		wrong, err := tour.Run(ctx, cluster, document, tour.Options{Root: ".", Plugin: plugin, Update: os.Getenv("DEMO_UPDATE") == "1"})
 		if err != nil {
 			return err
 		}
@@ -68,8 +72,8 @@ func run(ctx context.Context) (err error) {
 	if os.Getenv("DEMO_EXIT") == "1" {
 		return differs
 	}
-	fmt.Printf("\nThe cluster is yours until Ctrl-C, with two replicas of the server:\n\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n\n",
-		cluster.Kubeconfig(), filepath.Dir(cluster.KubectlPath()))
+	fmt.Printf("\nThe cluster is yours until Ctrl-C, with two replicas of the server:\n\n  export KUBECONFIG=%s\n  export PATH=%s:%s:$PATH\n\n",
+		cluster.Kubeconfig(), filepath.Dir(cluster.KubectlPath()), plugin)
 	<-ctx.Done()
 	return nil
 }

@@ -59,6 +59,8 @@ func steps(lines []string) []step {
 type Options struct {
 	// Root is the folder of the repository, in which the commands run.
 	Root string
+	// Plugin is the folder of kubectl-configdep.
+	Plugin string
 	// Update writes what the commands print into the document.
 	Update bool
 	// Except are commands whose output is not compared.
@@ -81,7 +83,7 @@ func Run(ctx context.Context, cluster *controlplane.ControlPlane, document strin
 	from := 0
 	for _, s := range all {
 		fmt.Printf("\n$ %s\n", s.command)
-		out, err := shell(ctx, cluster, o.Root, s.command)
+		out, err := shell(ctx, cluster, o, s.command)
 		if err != nil {
 			return nil, fmt.Errorf("running %q: %w", s.command, err)
 		}
@@ -113,7 +115,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`(?i)(resourceVersion"?: *)"?\d+"?`), "${1}VERSION"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s\b|\b\d+m\b`), "AGE"},
-	{regexp.MustCompile(`-[0-9a-f]{8,10}(-[0-9a-z]{5})?\b`), "-SUFFIX"}, // of a ReplicaSet or Pod
+	{regexp.MustCompile(`-[0-9a-f]{6,10}(-[0-9a-z]{5})?\b`), "-SUFFIX"}, // of a ReplicaSet or Pod
 	{regexp.MustCompile(`[ \t]+`), " "},                                 // the width of columns
 }
 
@@ -129,10 +131,11 @@ func normalize(lines []string) string {
 }
 
 // shell runs a command of the tour.
-func shell(ctx context.Context, cluster *controlplane.ControlPlane, dir, line string) (string, error) {
+func shell(ctx context.Context, cluster *controlplane.ControlPlane, o Options, line string) (string, error) {
 	cmd := cluster.Command(ctx, "bash", "-c", line)
-	cmd.Dir = dir
-	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(cluster.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Dir = o.Root
+	path := []string{filepath.Dir(cluster.KubectlPath()), o.Plugin, os.Getenv("PATH")}
+	cmd.Env = append(cmd.Env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), nil // the tour shows errors too; its output is compared
