@@ -6,7 +6,9 @@ package e2e
 import (
 	"context"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/configdep/configdep/test/install"
@@ -67,5 +69,17 @@ func testTour(t *testing.T) {
 	}})
 	if err != nil || wrong != nil {
 		t.Error(err, wrong)
+	}
+
+	// The hook runs in a pod, with nothing but its ServiceAccount, and sees what the tour has left stale.
+	hook, err := os.ReadFile(filepath.Join(root, "artifacts", "argo-cd", "wait.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := path.Dir(serverImage) + "/kubectl-configdep:" + versions[0]
+	apply(t, "shop", strings.ReplaceAll(string(hook), "ghcr.io/configdep/kubectl-configdep:v0.1.0", image))
+	kubectl(t, "wait", "--for=condition=Failed", "job/configdep-wait", "-n", "shop", "--timeout=2m")
+	if out := kubectl(t, "logs", "job/configdep-wait", "-n", "shop"); !strings.Contains(out, "deployment/api is Stale (NotOptedIn)") {
+		t.Errorf("the hook says %s", out)
 	}
 }
