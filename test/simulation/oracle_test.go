@@ -313,7 +313,7 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 			continue
 		}
 		if !adopts && content != "" {
-			o.forget(d, source)
+			o.forget(append(r.server.podsOf(d.slot), d.pods...), source)
 		}
 		before, _, _ := strings.Cut(was.Sources[id], "@")
 		if !adopts || written.Sources[id] == now.Sources[id] || before == content && keyID(last.hash) == keyID(hash) {
@@ -360,9 +360,9 @@ func (o *oracle) adopt(r *request, d *workload, source int, at time.Time) {
 }
 
 // forget notes that the containers of a workload have read what is recorded of a source, so that what was adopted earlier is a change if it comes back.
-func (o *oracle) forget(d *workload, source int) {
+func (o *oracle) forget(pods []*pod, source int) {
 	for by := range o.adopted {
-		if by.source == source && slices.ContainsFunc(d.pods, func(p *pod) bool { return p.uid == by.pod }) {
+		if by.source == source && slices.ContainsFunc(pods, func(p *pod) bool { return p.uid == by.pod }) {
 			delete(o.adopted, by)
 		}
 	}

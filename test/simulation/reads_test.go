@@ -354,8 +354,8 @@ func (r *reads) excuse(v *judge.SourceVerdict) string {
 		return "absent until the pod itself brought it"
 	case v.State == judge.Current && r.lagged():
 		return "the kubelet lags"
-	case v.Reason == judge.ReasonCreatedFor && r.world.oracle.undone[r.m.uid]: // to a template of this content, in the second in which it came back
-		return "the template came back at about the same time"
+	case v.Reason == judge.ReasonCreatedFor && (r.world.oracle.undone[r.m.uid] || r.m.syncs): // for this content, which was another meanwhile
+		return "the template, or its content, came back in the second of the pod"
 	case r.flashed():
 		return "content that went before a volume was refreshed"
 	default:
