@@ -72,6 +72,7 @@ type waiter struct {
 	revision  string                                // at least that is shown; empty: any
 	told      map[string]string                     // what was printed last of each
 	seen      map[string]*v1alpha1.ConfigDependency // what was shown last
+	hopeless  map[string]bool                       // as of then
 }
 
 // choose sets for what the waiter waits.
@@ -208,10 +209,13 @@ func (w *waiter) check(ctx context.Context) (done bool, err error) {
 	}
 	done = true
 	var hopeless []string
+	before := w.hopeless
+	w.hopeless = map[string]bool{}
 	for _, o := range w.inOrder() {
 		w.tell(o)
 		done = done && isReady(o)
-		if isHopeless(o) {
+		key := o.Namespace + "/" + o.Name
+		if w.hopeless[key] = isHopeless(o); w.hopeless[key] && before[key] { // twice, as what is seen of pods may lag behind what is seen of their workload
 			hopeless = append(hopeless, w.stateOf(o))
 		}
 	}
