@@ -280,6 +280,7 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	what := upperFirst(d.Because)
 	settled, settle, release := e.settles(changes)
 	at := record.NotBefore(record.LastReloadOf(w), e.Policy.MinInterval, now)
+	opens, foreseeable := e.Policy.Windows.Opens(now)
 	switch {
 	case w.Paused:
 		d.State, d.Reason = Blocked, ReasonPaused
@@ -287,6 +288,9 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case e.Policy.Strategy == record.Agent && !d.FieldsOnly(): // fields are set without a restart
 		d.State, d.Reason = Blocked, ReasonNotByAgents
 		d.Message = what + ". The containers read it themselves, and with the strategy agent nothing restarts them. Create a Reload to restart the workload."
+	case e.Policy.Hold != "":
+		d.State, d.Reason = Blocked, ReasonOnHold
+		d.Message = what + ". " + e.onHold()
 	case now.Before(settled):
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		at := settled.UTC().Format(time.RFC3339)
@@ -304,9 +308,15 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case w.Busy:
 		d.State, d.Reason = Pending, ReasonRunActive
 		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(w.Kind) + " is not Allow."
+	case now.Before(opens):
+		d.State, d.Reason, d.RecheckAt = Pending, ReasonWindow, opens
+		d.Message = what + ". " + outsideWindows(opens, foreseeable)
 	default:
-		d.State, d.Reason, d.Action, d.DueAt = Pending, ReasonSourceChanged, RollOut, later(settled, at)
+		d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
 		d.Message = what + ". " + restartDue
+		if e.Policy.Windows == nil { // else it may have been due since a window opened
+			d.DueAt = later(settled, at)
+		}
 	}
 	return d
 }

@@ -63,6 +63,7 @@ const (
 
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
+	ReasonWindow          = "Window"          // Pending: a restart is due when a window opens
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
 	ReasonObserved        = "Observed"        // Stale: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
@@ -81,6 +82,7 @@ const (
 	ReasonSourceMissing      = "SourceMissing"      // Blocked
 	ReasonKeyMissing         = "KeyMissing"         // Blocked
 	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused
+	ReasonOnHold             = "OnHold"             // Blocked: an annotation says that nothing may be restarted
 	ReasonInvalidAnnotation  = "InvalidAnnotation"  // Blocked
 	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
 	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled

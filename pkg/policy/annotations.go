@@ -60,6 +60,13 @@ func parseBool(value string) (bool, error) {
 	return strconv.ParseBool(value)
 }
 
+func parseHold(value string) (string, error) {
+	if value == "" {
+		return "", errors.New("must say why, such as INC-4711")
+	}
+	return dependency.Line(value), nil
+}
+
 func parseDuration(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 {

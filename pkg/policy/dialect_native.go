@@ -9,6 +9,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/window"
 )
 
 // The annotations that users set on workloads, and on namespaces as defaults for the
@@ -22,6 +23,9 @@ const (
 	SettleAnnotation      = record.Prefix + "settle"
 	MinIntervalAnnotation = record.Prefix + "min-interval"
 	StrategyAnnotation    = record.Prefix + "strategy"
+	// WindowsAnnotation says when restarts may begin, as package window has it, and HoldAnnotation that none may, and why.
+	WindowsAnnotation = record.Prefix + "windows"
+	HoldAnnotation    = record.Prefix + "hold"
 	// FieldsAnnotation, only on the workload itself, names fields that get their values from ConfigMaps and Secrets.
 	FieldsAnnotation = record.Prefix + "fields"
 )
@@ -83,6 +87,8 @@ func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 		p.ReleaseSettle = 0
 	}
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
+	parse(&r, WindowsAnnotation, window.Parse, &p.Windows, "")
+	parse(&r, HoldAnnotation, parseHold, &p.Hold, "")
 	return strategy
 }
 

@@ -16,7 +16,7 @@ import (
 // settings are the annotations that users set on workloads and, but for the last, on namespaces.
 var settings = []string{
 	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation, SettleAnnotation, MinIntervalAnnotation, StrategyAnnotation,
-	FieldsAnnotation,
+	WindowsAnnotation, HoldAnnotation, FieldsAnnotation,
 }
 
 // onSources are the annotations that users set on ConfigMaps and Secrets.

@@ -12,6 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/fields"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/window"
 )
 
 // Defaults apply where no annotation does. They are flags of the server.
@@ -86,6 +87,10 @@ type Policy struct {
 	ReleaseSettle time.Duration
 	// MinInterval is the minimum time between two automatic restarts.
 	MinInterval time.Duration
+	// Windows say when automatic restarts may begin; nil: at any time.
+	Windows *window.Windows
+	// Hold says why none may begin; empty: they may.
+	Hold string
 	// Problems are the invalid annotations, each in a sentence. While there are any,
 	// automatic restarts are on hold.
 	Problems []string

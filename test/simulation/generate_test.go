@@ -98,6 +98,7 @@ func generate(seedNumber uint64) *history {
 	h.addVariables(begin)
 	h.addSynced(begin)
 	h.addPauses(begin)
+	h.addWindows(begin)
 	return h
 }
 

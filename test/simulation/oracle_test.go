@@ -217,6 +217,9 @@ func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, las
 	if o.lagged[d.uid], o.undone[d.uid] = r.lagged, false; rules.inPlace {
 		o.adoptsAll(d)
 	}
+	if last.recreating == "" && d.annotations[recreatingAnnotation] == "" { // else it ends what another strategy has begun
+		o.checkWindows(r, &rules, name)
+	}
 	switch {
 	case !rules.managed() && !r.managed:
 		o.fail("%s is restarted, although it has not opted in", name)

@@ -70,6 +70,8 @@ var vocabulary = map[string]map[string]meaning{
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
+	windowsAnnotation:     {aMinuteInFive: {}},
+	holdAnnotation:        {"INC-4711": {}},
 	configMapsAnnotation: {
 		"c2":      {sources: 0b010000},
 		"c0,c2":   {sources: 0b010001},
@@ -101,6 +103,7 @@ type rules struct {
 	recreate, inPlace     bool
 	agent                 bool // nothing restarts it
 	settle, minInterval   time.Duration
+	windows, hold         bool
 }
 
 // managed reports whether a controller may act.
@@ -134,6 +137,8 @@ func rulesOf(workload, namespace map[string]string, server defaults) rules {
 	read(liveAnnotation, func(m meaning) { r.live = m.yes })
 	read(sourcesAnnotation, func(m meaning) { r.extra, r.other = m.sources, m.other })
 	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
+	read(windowsAnnotation, func(meaning) { r.windows = true })
+	read(holdAnnotation, func(meaning) { r.hold = true })
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
 	read(strategyAnnotation, func(m meaning) { r.recreate, r.inPlace, r.agent = m.yes, m.inPlace, m.agent })
 	return r

@@ -376,8 +376,8 @@ type ConfigDependencyStatus struct {
 	// staleSince is when the first change was made that a running container has not read.
 	// +optional
 	StaleSince *metav1.Time `json:"staleSince,omitempty"`
-	// restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time or its
-	// minimum interval.
+	// restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time, its
+	// minimum interval or a window.
 	// +optional
 	RestartDue *metav1.Time `json:"restartDue,omitempty"`
 	// configHash is a hash of the content with which the pods should run: a keyed digest
