@@ -6,6 +6,7 @@ package plugin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -184,7 +186,7 @@ func (m *manifests) read(file string, from io.Reader) error {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		at := position{file, line + leading(document)}
-		if err := m.add(document, at); err != nil {
+		if err := m.add(document, at, false); err != nil {
 			m.invalid = append(m.invalid, finding{at.file, at.line, m.inNamespace, "manifest", "InvalidManifest", dependency.Line(err.Error())})
 		}
 		line += bytes.Count(document, []byte("\n")) + 1
@@ -202,19 +204,24 @@ func leading(document []byte) (n int) {
 	return n
 }
 
-// add adds the objects of a document.
-func (m *manifests) add(document []byte, at position) error {
+// lineOf finds the line in an error of YAML.
+var lineOf = regexp.MustCompile(`line \d+`)
+
+// add adds the objects of a document, which may be nested in a List.
+func (m *manifests) add(document []byte, at position, nested bool) error {
 	var of metav1.TypeMeta
 	switch err := yaml.Unmarshal(document, &of); {
-	case err != nil:
-		return err
+	case err != nil: // without what is in the document, which may be a Secret
+		return errors.New(cmp.Or(lineOf.FindString(err.Error()), "it") + " is not valid YAML")
+	case of.Kind == "List" && nested:
+		return errors.New("a List in a List")
 	case of.Kind == "List":
 		var list corev1.List
 		if err := yaml.Unmarshal(document, &list); err != nil {
 			return err
 		}
 		for i := range list.Items {
-			if err := m.add(list.Items[i].Raw, at); err != nil {
+			if err := m.add(list.Items[i].Raw, at, true); err != nil {
 				return err
 			}
 		}
@@ -238,9 +245,12 @@ func (m *manifests) add(document []byte, at position) error {
 	if kind != "Namespace" && meta.GetNamespace() == "" {
 		meta.SetNamespace(m.inNamespace)
 	}
+	if meta.GetName() == "" { // as with generateName, of which there may be several
+		meta.SetName(fmt.Sprintf("%s%d", meta.GetGenerateName(), len(m.objects)+1))
+	}
 	key := kind + "/" + meta.GetNamespace() + "/" + meta.GetName()
 	if first, is := m.at[key]; is { // as in the overlays of kustomize, of which the output should be checked
-		fmt.Fprintf(m.log, "%s:%d: %s is in %s:%d, too, which is the one that counts\n", at.file, at.line, key, first.file, first.line)
+		fmt.Fprintf(m.log, "%s:%d: %s is in %s:%d, too, which is the one that counts\n", safe(at.file), at.line, safe(key), safe(first.file), first.line)
 		return nil
 	}
 	m.at[key] = at

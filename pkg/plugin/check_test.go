@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +15,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
 const shopManifests = `# Source: shop/templates/web.yaml
@@ -165,6 +170,40 @@ func TestCheck_InvalidManifest(t *testing.T) {
 		if code != exitFound || errOut != "" || !strings.Contains(out, "-:1: ") || !strings.Contains(out, "(InvalidManifest)") || !strings.Contains(out, "4 findings") {
 			t.Errorf("%q: code %d, %s%s", invalid, code, out, errOut)
 		}
+	}
+}
+
+// What cannot be parsed may be a Secret, and its content is not printed.
+func TestCheck_InvalidManifest_PrintsNoContent(t *testing.T) {
+	for _, secret := range []string{"password: *hunter2", "password: !!int hunter2", "password: [hunter2", "data: {password: hunter2!}"} {
+		for _, command := range []string{"check", "impact"} {
+			code, out, errOut := run(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\n"+secret+"\n", command, "--kubeconfig="+os.DevNull, "-f", "-")
+			if code == exitDone || strings.Contains(out+errOut, "hunter2") {
+				t.Errorf("%s of %s: code %d, %s%s", command, secret, code, out, errOut)
+			}
+		}
+	}
+}
+
+// Manifests without a name are several, and a List in a List, which takes long to read, is refused.
+func TestCheck_EachManifest(t *testing.T) {
+	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: run-}\nspec: {template: {spec: {containers: [{name: app, image: app, envFrom: [{secretRef: {name: db}}]}]}}}\n"
+	if code, out, errOut := run(t, job+"---\n"+job, "check", "-f", "-"); code != exitFound || errOut != "" || strings.Count(out, "Secret db is missing") != 2 {
+		t.Errorf("generateName: code %d, %s%s", code, out, errOut)
+	}
+	const nested = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "List", "items": []}]}`
+	if code, out, _ := run(t, nested, "check", "-f", "-"); code != exitFound || !strings.Contains(out, "a List in a List") {
+		t.Errorf("nested: code %d, %s", code, out)
+	}
+}
+
+// An answer that a kind cannot be restarted is one about the workload, not about the Reload.
+func TestCannotRestart(t *testing.T) {
+	invalid := func(kind string) error {
+		return apierrors.NewInvalid(schema.GroupKind{Group: v1alpha1.SchemeGroupVersion.Group, Kind: kind}, "x", nil)
+	}
+	if !cannotRestart(invalid("ConfigDependency")) || cannotRestart(invalid("Reload")) || cannotRestart(errors.New("else")) {
+		t.Error("not told apart")
 	}
 }
 

@@ -105,7 +105,7 @@ func hashed(text string) string {
 
 // draw places the nodes and edges of a picture.
 func draw(of *picture) *drawing {
-	d := &drawing{Title: visible(of.title), CSS: template.CSS(graphFile("graph.css"))}
+	d := &drawing{Title: safe(of.title), CSS: template.CSS(graphFile("graph.css"))}
 	users := make([]int, len(of.nodes))
 	for _, e := range of.edges {
 		users[e.to]++

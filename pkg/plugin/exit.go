@@ -76,7 +76,7 @@ func codeOf(ctx context.Context, err error) int {
 // reached says what an error of a connection is about, without the request that met it.
 func reached(err error) error {
 	var request *url.Error
-	if !errors.As(err, &request) {
+	if !errors.As(err, &request) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	at := request.URL

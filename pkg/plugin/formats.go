@@ -8,6 +8,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
 )
 
@@ -53,7 +54,7 @@ func asSARIF(w io.Writer, _ *manifests, findings []finding) error {
 		}
 		results = append(results, object{
 			"ruleId": f.Rule, "level": level, "message": object{"text": f.Workload + ": " + f.Message},
-			"locations": []object{{"physicalLocation": object{"artifactLocation": object{"uri": filepath.ToSlash(f.File)}, "region": object{"startLine": max(1, f.Line)}}}},
+			"locations": []object{{"physicalLocation": object{"artifactLocation": object{"uri": (&url.URL{Path: filepath.ToSlash(f.File)}).String()}, "region": object{"startLine": max(1, f.Line)}}}},
 		})
 	}
 	driver := object{"name": "configdep", "informationUri": "https://github.com/configdep/configdep", "rules": known}

@@ -6,11 +6,11 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -115,7 +115,7 @@ func newPicture(some []*v1alpha1.ConfigDependency) *picture {
 		if several {
 			name = o.Namespace + "/" + name
 		}
-		return visible(name)
+		return safe(name)
 	}
 	for _, o := range some {
 		from := len(out.nodes)
@@ -145,19 +145,6 @@ func newPicture(some []*v1alpha1.ConfigDependency) *picture {
 	return out
 }
 
-// visible returns a name, which may be anything in a reference, with what is not seen written out: it cannot make a line or reorder it.
-func visible(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
 // fills are the colours of classes.
 var fills = map[string]string{
 	"insync": "#d5f5d5", "stale": "#f8c8c8", "blocked": "#f8c8c8", "failed": "#f8c8c8", "unknown": "#eeeeee",
@@ -166,14 +153,21 @@ var fills = map[string]string{
 
 var graphs = map[string]func(io.Writer, *picture) error{"mermaid": mermaid, "dot": dot, "svg": svg, "html": html}
 
+// inMermaid is what stands for itself in a text of Mermaid, which has directives and HTML.
+var inMermaid = regexp.MustCompile(`[^\w./ :,*-]`)
+
+func ofMermaid(text string) string {
+	return inMermaid.ReplaceAllStringFunc(text, func(c string) string { return fmt.Sprintf("#%d;", []rune(c)[0]) })
+}
+
 func mermaid(w io.Writer, of *picture) error {
 	var b strings.Builder
 	b.WriteString("graph LR\n")
 	for i, n := range of.nodes {
-		fmt.Fprintf(&b, "  n%d[\"%s\"]:::%s\n", i, strings.ReplaceAll(n.label, `"`, "#quot;"), n.class)
+		fmt.Fprintf(&b, "  n%d[\"%s\"]:::%s\n", i, ofMermaid(n.label), n.class)
 	}
 	for _, e := range of.edges {
-		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, e.label, e.to)
+		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, ofMermaid(e.label), e.to)
 	}
 	for _, class := range of.classes() {
 		fmt.Fprintf(&b, "  classDef %s fill:%s\n", class, fills[class])

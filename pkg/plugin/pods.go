@@ -48,7 +48,7 @@ func (p *plugin) pods(ctx context.Context, workload string) (*v1alpha1.ConfigDep
 // podTable prints one row for each container, and first those that are stale.
 func (p *plugin) podTable(pods *v1alpha1.ConfigDependencyPods) error {
 	if len(pods.Pods) == 0 {
-		fmt.Fprintln(p.ErrOut, pods.Message)
+		fmt.Fprintln(p.ErrOut, safe(pods.Message))
 		return nil
 	}
 	t := p.table("POD", "CONTAINER", "STATE", "STARTED", "REASON", "SOURCES")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -154,9 +155,17 @@ func (p *plugin) rows(markdown bool, headings []string, rows [][]string) error {
 	return nil
 }
 
-// safe returns a text that others may have written, such as the path of a volume, without what a terminal acts upon.
+// safe returns a text that others may have written, such as the path of a volume, in one line, and without what a terminal acts upon or reorders.
 func safe(text string) string {
-	return strings.ReplaceAll(printers.EscapeTerminal(text), "\n", " ")
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // colours of states, all of one length, so that they do not move columns.

@@ -72,6 +72,9 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 	default:
 		return fmt.Errorf("--dry-run=%s: want none or server", r.dryRun)
 	}
+	if r.wait && r.timeout <= 0 {
+		return errNoTimeout
+	}
 	targets, err := r.targets(ctx, args)
 	if err != nil || len(targets) == 0 {
 		return err
@@ -132,13 +135,18 @@ func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1
 		}
 	}
 	if r.stale {
-		some := out[:0]
+		some, unknown := out[:0], 0
 		for _, o := range out {
-			if isStaleBy(o, source) {
+			switch {
+			case isStaleBy(o, source):
 				some = append(some, o)
+			case o.Status.Pods.Unknown > 0:
+				unknown++
 			}
 		}
-		out = some
+		if out = some; unknown > 0 {
+			fmt.Fprintf(r.ErrOut, "Of %s, it is not known what the pods run with: without --stale, these are restarted, too.\n", counted(unknown, "workload"))
+		}
 	}
 	if len(out) == 0 {
 		fmt.Fprintf(r.ErrOut, "There is nothing to restart %s.\n", r.where())
@@ -186,7 +194,7 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 		switch {
 		case ctx.Err() != nil:
 			return done, &exit{exitInterrupted, fmt.Errorf("interrupted: %d of %d were asked to restart, which goes on", i, len(targets))}
-		case apierrors.IsInvalid(failure) && selected: // of a kind that cannot be restarted
+		case selected && cannotRestart(failure):
 			answered++
 			if o.Status.Pods.Stale > 0 {
 				left++
@@ -198,7 +206,7 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 				return nil, failure
 			}
 			err = failure
-			fmt.Fprintf(r.ErrOut, "%s: error: %v\n", r.name(o), failure)
+			fmt.Fprintf(r.ErrOut, "%s: error: %s\n", r.name(o), safe(failure.Error()))
 		case !answer.Status.Triggered:
 			answered++
 			fmt.Fprintf(r.Out, "%s: not restarted: %s\n", r.name(o), safe(answer.Status.Message))
@@ -216,6 +224,12 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 	default:
 		return done, err
 	}
+}
+
+// cannotRestart reports whether a workload is of a kind that cannot be restarted. What is wrong with the Reload itself is told of that.
+func cannotRestart(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "ConfigDependency"
 }
 
 // follow waits until workloads that have been restarted run with the current content.

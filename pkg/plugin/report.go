@@ -234,6 +234,9 @@ func (r *report) print(p *plugin, format string) error {
 	if format == "json" {
 		return indented(p.Out, r)
 	}
+	if len(r.NotRead) > 0 {
+		fmt.Fprintf(p.Out, "Not read, because you may not list them: %s. The report says nothing about them.\n\n", strings.Join(r.NotRead, ", "))
+	}
 	parts := []struct {
 		title    string
 		lines    []line
@@ -268,10 +271,6 @@ func (r *report) print(p *plugin, format string) error {
 		}
 		fmt.Fprintln(p.Out)
 	}
-	fmt.Fprintf(p.Out, "%s read.", counted(r.Workloads, "workload"))
-	if len(r.NotRead) > 0 {
-		fmt.Fprintf(p.Out, " Not read, because you may not list them: %s. The report says nothing about them.", strings.Join(r.NotRead, ", "))
-	}
-	_, err := fmt.Fprintln(p.Out)
+	_, err := fmt.Fprintf(p.Out, "%s read.\n", counted(r.Workloads, "workload"))
 	return err
 }

@@ -28,7 +28,7 @@ func newTree(p *plugin) *cobra.Command {
 			if p.asked() {
 				return p.objects([]*v1alpha1.ConfigDependency{o})
 			}
-			fmt.Fprintf(p.Out, "%s  %s\n", shown(o), p.state(o.Status.State))
+			fmt.Fprintf(p.Out, "%s  %s\n", safe(shown(o)), p.state(o.Status.State))
 			for i := range o.Spec.Sources {
 				last := i == len(o.Spec.Sources)-1
 				p.branch(o, &o.Spec.Sources[i], last)
@@ -47,7 +47,7 @@ func (p *plugin) branch(o *v1alpha1.ConfigDependency, s *v1alpha1.Source, last b
 	}
 	of := sourceName{s.Kind, s.Name}
 	_, status := of.of(o)
-	fmt.Fprintf(p.Out, "%s%s%s\n", here, of, p.note(s, status))
+	fmt.Fprintf(p.Out, "%s%s%s\n", here, safe(of.String()), p.note(s, status))
 	for i := range s.Usages {
 		end := "├─ "
 		if i == len(s.Usages)-1 && s.MoreUsages == 0 {

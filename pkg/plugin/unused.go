@@ -35,7 +35,7 @@ Records of Helm releases and tokens of ServiceAccounts are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.unused(c.Context(), form) },
 	}
-	p.forms(c, &form, "")
+	p.forms(c, &form, "With name, those alone that nothing is known to use.")
 	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "Look in all namespaces.")
 	return c
 }
@@ -63,7 +63,9 @@ func (p *plugin) unused(ctx context.Context, form string) error {
 	}
 	var names []string
 	for i := range some {
-		names = append(names, some[i].Source)
+		if some[i].Used != unknown {
+			names = append(names, some[i].Source)
+		}
 	}
 	if form != "" {
 		return p.data(form, some, names)
@@ -162,7 +164,7 @@ func judgeUnused(o *metav1.PartialObjectMetadata, unread []string) (verdict, why
 	switch {
 	case len(labels) > 0:
 		return unknown, "programs may select it by the label " + labels[0]
-	case o.Labels["app.kubernetes.io/name"] == "configdep":
+	case o.Labels["app.kubernetes.io/name"] == "configdep", strings.HasPrefix(o.Name, "configdep-"):
 		return unknown, "configdep itself uses it"
 	case o.Namespace == metav1.NamespaceSystem:
 		return unknown, "the components of the cluster may read it"

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 
@@ -34,7 +35,8 @@ begins: of those that are named, that use a source, or of all in the namespace.
 
 It is exact: the server answers only when it has read everything that was written
 before. The command ends with code 2 as soon as a workload will not get there by itself,
-and says why: it is Stale, Blocked, Failed, or Unknown without automatic restarts.`,
+and says why: it is Stale, Blocked, Failed or Unknown. Pods that are being deleted do not
+count; who --pods lists them.`,
 		Example: `  # In a pipeline, after a Secret was changed
   kubectl configdep wait --after secret/db --timeout 10m
 
@@ -43,7 +45,7 @@ and says why: it is Stale, Blocked, Failed, or Unknown without automatic restart
 		ValidArgsFunction: p.completeWorkloads,
 		RunE: func(c *cobra.Command, args []string) error {
 			if timeout <= 0 {
-				return errors.New("--timeout must be more than 0, such as 5m")
+				return errNoTimeout
 			}
 			ctx, cancel := context.WithTimeoutCause(c.Context(), timeout, context.DeadlineExceeded)
 			defer cancel()
@@ -61,6 +63,8 @@ and says why: it is Stale, Blocked, Failed, or Unknown without automatic restart
 	c.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait.")
 	return p.lists(c)
 }
+
+var errNoTimeout = errors.New("--timeout must be more than 0, such as 5m")
 
 // waiter waits for workloads.
 type waiter struct {
@@ -187,7 +191,7 @@ func (w *waiter) check(ctx context.Context) (done bool, err error) {
 	}
 	list, err := client.ConfigDependencies(w.namespace).List(ctx, o)
 	switch {
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err) && w.seen != nil:
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), (apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)) && w.seen != nil:
 		return false, nil // it has yet to read that version, or a replica is being replaced
 	case err != nil:
 		return false, explain(err)
@@ -240,11 +244,12 @@ func isHopeless(o *v1alpha1.ConfigDependency) bool {
 	case isReady(o):
 		return false
 	case s.State == v1alpha1.StateUnknown:
-		return o.Spec.Reload.Mode == v1alpha1.ReloadOff && !isRollingOut(o) && s.Pods.NotStarted == 0
+		return !isRollingOut(o) && s.Pods.NotStarted == 0
 	case s.State == v1alpha1.StateBlocked:
 		return !isRollingOut(o)
 	default:
-		return s.State == v1alpha1.StateStale || s.State == v1alpha1.StateFailed
+		recorded := s.AppliedHash != "" || o.Spec.Reload.Mode == v1alpha1.ReloadOff // else it has just opted in
+		return s.State == v1alpha1.StateStale && recorded || s.State == v1alpha1.StateFailed
 	}
 }
 
@@ -258,7 +263,7 @@ func (w *waiter) inOrder() (out []*v1alpha1.ConfigDependency) {
 
 // tell prints what a workload does, if that is news.
 func (w *waiter) tell(o *v1alpha1.ConfigDependency) {
-	line := fmt.Sprintf("%s: %s (%s), %d of %d pods are current", w.name(o), o.Status.State, o.Status.Reason, o.Status.Pods.Current, o.Status.Pods.Total)
+	line := fmt.Sprintf("%s: %s (%s), %d of %d pods are current", w.name(o), o.Status.State, safe(o.Status.Reason), o.Status.Pods.Current, o.Status.Pods.Total)
 	if key := o.Namespace + "/" + o.Name; w.told[key] != line {
 		w.told[key] = line
 		fmt.Fprintln(w.Out, line)

@@ -38,6 +38,9 @@ command ends with code 2 if there is one: until then, the old content is in use.
 				return err
 			}
 			inOrder(users)
+			if pods && p.asked() {
+				return errors.New("--pods lists containers, which -o cannot print: leave out one of them")
+			}
 			if len(users) == 0 {
 				if err := p.exists(c.Context(), source); err != nil {
 					return err
@@ -47,6 +50,8 @@ command ends with code 2 if there is one: until then, the old content is in use.
 			switch {
 			case p.asked():
 				return p.objects(users)
+			case len(users) == 0 && pods: // perhaps a rollout has just begun that removes it
+				return &exit{exitError, nil}
 			case len(users) == 0:
 				return nil
 			case pods:

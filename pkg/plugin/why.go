@@ -47,7 +47,7 @@ func (p *plugin) why(ctx context.Context, workload string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "%s is %s (%s). %s\n", shown(o), p.state(o.Status.State), o.Status.Reason, safe(o.Status.Message))
+	fmt.Fprintf(p.Out, "%s is %s (%s). %s\n", safe(shown(o)), p.state(o.Status.State), o.Status.Reason, safe(o.Status.Message))
 	const off = "Automatic restarts are off."
 	switch {
 	case o.Spec.Reload.Mode == v1alpha1.ReloadOff && !strings.Contains(o.Status.Message, off):
@@ -63,7 +63,7 @@ func (p *plugin) why(ctx context.Context, workload string) error {
 
 func declared(o *v1alpha1.ConfigDependency) string {
 	if by := o.Spec.Reload.DeclaredBy; by != "" {
-		return ", by " + by
+		return ", by " + safe(by)
 	}
 	return ""
 }
@@ -129,7 +129,7 @@ func (p *plugin) history(ctx context.Context, o *v1alpha1.ConfigDependency) erro
 // because says why configdep restarted a workload.
 func because(last *v1alpha1.LastReload) (out string) {
 	if last.Trigger != "" && last.Trigger != record.TriggerRequest {
-		out = ", because of " + last.Trigger
+		out = ", because of " + safe(last.Trigger)
 	}
 	if last.RequestedBy != "" {
 		out += ", as " + safe(last.RequestedBy) + " requested"
