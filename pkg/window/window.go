@@ -32,7 +32,7 @@ const (
 type Window struct {
 	// Kind is Allow or Deny.
 	Kind string `json:"kind"`
-	// Schedule has the five fields of cron, as that of a CronJob: minute, hour, day of the month, month, day of the week.
+	// Schedule has the five fields of cron, as that of a CronJob: minute, hour, day, month and weekday.
 	Schedule string `json:"schedule"`
 	// Duration is for how long the window is open after the schedule has fired, such as 8h.
 	Duration metav1.Duration `json:"duration"`
@@ -112,7 +112,7 @@ func (w *Window) complete() error {
 	case d < minDuration || d > maxDuration:
 		return fmt.Errorf("duration %v: must be between %v and %v", d, minDuration, maxDuration)
 	case len(strings.Fields(w.Schedule)) != 5 || strings.Contains(w.Schedule, "="):
-		return fmt.Errorf("schedule %q: must have the five fields of cron: minute, hour, day of the month, month, day of the week", w.Schedule)
+		return fmt.Errorf("schedule %q: must have the five fields of cron: minute, hour, day, month and weekday", w.Schedule)
 	}
 	schedule, err := cron.ParseStandard(w.Schedule)
 	if err != nil {

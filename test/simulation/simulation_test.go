@@ -320,7 +320,7 @@ func (s *simulation) calm() {
 			d.refused, d.restarter = false, restarting{stuck: d.restarter.stuck}
 		}
 	}
-	s.sleep(calmFor + fiveMinutes) // until windows have opened
+	s.sleep(calmFor + windowPeriod) // until windows have opened
 	if slices.ContainsFunc(s.world.workloads, (*workload).waitsLong) {
 		s.sleep(time.Hour)
 	}

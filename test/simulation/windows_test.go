@@ -16,13 +16,13 @@ const (
 	holdAnnotation    = "configdep.io/hold"
 	// aMinuteInFive is a window that opens every five minutes, for one.
 	aMinuteInFive = `[{kind: Allow, schedule: "*/5 * * * *", duration: 1m}]`
-	fiveMinutes   = 5 * time.Minute
+	windowPeriod  = 5 * time.Minute
 )
 
 // checkWindows checks that a restart that a server begins may begin then, by its clock.
 func (o *oracle) checkWindows(r *request, rules *rules, name string) {
 	now := time.Now().Add(r.server.world.skews.Servers[r.server.id])
-	closes := now.Sub(now.Truncate(fiveMinutes)) - time.Minute
+	closes := now.Sub(now.Truncate(windowPeriod)) - time.Minute
 	switch {
 	case r.late: // it was sent at another time
 	case rules.hold:
@@ -51,6 +51,6 @@ func (h *history) addWindows(begin int) {
 			do.Text = pick(m, map[string][]string{windowsAnnotation: {aMinuteInFive, aMinuteInFive, "nightly"}, holdAnnotation: {"INC-4711"}}[do.Annotation]...)
 		}
 		h.Operations = slices.Insert(h.Operations, at, operation{Do: "set content", A: m.source(), Content: m.content()},
-			operation{Do: "wait", Wait: pick(m, time.Second, 10*time.Second, time.Minute, fiveMinutes)}, do)
+			operation{Do: "wait", Wait: pick(m, time.Second, 10*time.Second, time.Minute, windowPeriod)}, do)
 	}
 }
