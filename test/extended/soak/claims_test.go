@@ -91,7 +91,7 @@ func (w *workload) judge(v *v1alpha1.ConfigDependency) {
 	switch {
 	case w.wrong:
 	case v.Status.State == v1alpha1.StateInSync && stale > 0:
-		w.violation("InSync (%s) although pods run with old content: %v", v.Status.Reason, names)
+		w.violation("InSync (%s) although pods run with old content: %v; %+v, %+v", v.Status.Reason, names, shown, v.Status.Sources)
 	case int(shown.Current) > running-stale:
 		w.violation("%s: %d of %d pods are said to be current although some run with old content: %v", v.Status.State, shown.Current, shown.Total, names)
 	case int(shown.Stale) > notCurrent:
@@ -114,8 +114,9 @@ func (w *workload) isStale(p *pod, source string) bool {
 	if useOf(w.variant, source) == nil && w.cell.sources[source] == nil {
 		return false // a glob only matches what exists
 	}
-	vanished := p.read[source].vanished
-	return vanished == 0 || w.recorded > 0 && w.recorded < vanished && w.rules().triggers(w.variant, source)
+	r := p.read[source]
+	// The record tells of a removal, but not whether it came after a later write.
+	return r.vanished == 0 || w.recorded > r.written && w.recorded < r.vanished && w.rules().triggers(w.variant, source)
 }
 
 // names reports whether the record is about a source, and about what the template reads of it now. Otherwise pods tell alone, also after nothing was read for a

@@ -84,13 +84,14 @@ type cell struct {
 }
 
 func (c *cell) setSource(name string, now content) {
-	vanished := false
+	var vanished int64 // before the removal of something, the last write
 	for _, w := range c.workloads {
 		w.know()
 	}
 	for key := range c.sources[name] {
-		_, still := now[key]
-		vanished = vanished || !still
+		if _, still := now[key]; !still {
+			vanished = c.versions[name]
+		}
 	}
 	c.sources[name] = now
 	if c.versions[name] = c.revision; now == nil {
@@ -136,7 +137,7 @@ func (c *cell) setPod(name string, now *corev1.Pod) {
 		p = &pod{uid: string(now.UID), born: c.revision, stormy: !c.oracle.undisturbed, variant: variantOf(now.Annotations), read: map[string]*read{}}
 		w.pods[name] = p
 		for _, source := range sourceNames {
-			p.look(source, c.sources[source], c.revision, false)
+			p.look(source, c.sources[source], c.revision, 0)
 		}
 		w.log("pod %s is created", name)
 	}

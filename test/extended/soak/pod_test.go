@@ -28,15 +28,15 @@ type read struct {
 	// unclear: something that it requires was missing in that time. Its kubelet would have waited, but the simulated one does not.
 	unclear bool
 	// stale is the revision of the change since which the source differs from all texts; 0: it does not. Vanished is the revision at which
-	// something of the source was last removed. A removal leaves no trace in the source.
-	stale, vanished int64
+	// something of the source was last removed, and written that of the last write before. A removal leaves no trace in the source.
+	stale, vanished, written int64
 }
 
 // runs reports whether the pod has started and is not being deleted.
 func (p *pod) runs() bool { return p.phase == string(corev1.PodRunning) }
 
 // look handles the current content of a source.
-func (p *pod) look(name string, now content, at int64, vanished bool) {
+func (p *pod) look(name string, now content, at, vanished int64) {
 	r := p.read[name]
 	if r == nil {
 		r = &read{texts: map[string]bool{}}
@@ -46,8 +46,8 @@ func (p *pod) look(name string, now content, at int64, vanished bool) {
 	if p.phase == string(corev1.PodPending) || p.phase == "" {
 		r.texts[text], r.unclear = true, r.unclear || !complete
 	}
-	if vanished {
-		r.vanished = at
+	if vanished > 0 {
+		r.vanished, r.written = at, vanished
 	}
 	switch {
 	case !complete: // the absence of what it requires is no content
