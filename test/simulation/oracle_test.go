@@ -204,6 +204,11 @@ func (w *world) changedAfter(d *workload, at time.Time) bool {
 	return slices.ContainsFunc(w.changes[:], after) || slices.ContainsFunc(d.pods, func(p *pod) bool { return p.mount != nil && p.mount.updated(at.Add(-statusMargin)) })
 }
 
+// changedAt reports whether the content of a source has changed at a time.
+func (w *world) changedAt(source int, at time.Time) bool {
+	return source < len(w.changes) && slices.ContainsFunc(w.changes[source], func(c rewriting) bool { return c.at.Equal(at) })
+}
+
 // restarts judges an automatic restart.
 func (o *oracle) restarts(r *request, d *workload, m *manifest, rules rules, last recorded) {
 	s := r.server
@@ -322,7 +327,7 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 		if !adopts || written.Sources[id] == now.Sources[id] || before == content && keyID(last.hash) == keyID(hash) {
 			continue
 		}
-		if begins := before == "" && was.Scope != now.Scope; !may && !begins { // another annotation selects it before pods had told of it
+		if begins := was.Scope != now.Scope; !may && !begins { // as after an older record was restored
 			o.fail("%s: a record adopts %s without a cause", workloadName(d.slot), id)
 		}
 		o.adopt(r, d, source, now.At)

@@ -180,6 +180,8 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case r.m.mounts && isSecret(r.source) && !r.now().present:
 		o.tally["not applied, a Secret is gone that new pods may bring"]++
+	case o.world.changedAt(r.source, adoptedAt):
+		o.tally["not applied, changed in the instant of the adoption"]++
 	case r.updatedAround(adoptedAt):
 		o.tally["not applied, updated as content was adopted"]++
 	case v.State == judge.Unknown && adoptedAt.Sub(r.pod.containers[r.container].real).Abs() < r.margin():
@@ -241,7 +243,7 @@ func (o *oracle) checkAgents(s *server, m *manifest, got *shown) {
 		for source := range sourceCount {
 			seen, applied := &s.view.sources[source], &p.agent.applied[source]
 			// What an agent has applied and not reported yet can be newer. It is older if the source was absent before, too.
-			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed || (p.agent.saying || d.agents.silent) && !seen.present
+			same := applied.present == seen.present && applied.content == seen.content || applied.changed > seen.changed || (p.agent.saying || p.agent.told == nil || *p.agent.told != p.agent.said) && !seen.present
 			former := p.created.Before(m.created) // of a workload of the same name, whose end is not yet known
 			if p.agent.sources.has(source) && !p.terminating && !former && (!p.agent.has || !same) {
 				o.fail("%s: server %d shows InSync (%s), but the agent of pod %d has not applied %s", workloadName(m.slot), s.id, got.Message, p.uid, sourceNames[source])
