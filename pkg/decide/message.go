@@ -31,7 +31,7 @@ func holds(due bool) string {
 	return onHold
 }
 
-// onHold says why nothing is restarted, in the words of whoever holds it. They come last.
+// onHold says why nothing is restarted, in the words of the user who holds it. They come last.
 func (e *Evaluation) onHold() string {
 	return "No restart begins while there is the annotation " + policy.HoldAnnotation + ". It says: " + e.Policy.Hold
 }

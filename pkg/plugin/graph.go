@@ -100,6 +100,14 @@ type node struct {
 	state        string // in words; empty: of a source that is there
 }
 
+// text returns the label with the state, for languages that have but colours for that.
+func (n *node) text() string {
+	if n.state == "" {
+		return n.label
+	}
+	return n.label + ": " + n.state
+}
+
 type edge struct {
 	from, to int // nodes
 	label    string
@@ -164,7 +172,7 @@ func mermaid(w io.Writer, of *picture) error {
 	var b strings.Builder
 	b.WriteString("graph LR\n")
 	for i, n := range of.nodes {
-		fmt.Fprintf(&b, "  n%d[\"%s\"]:::%s\n", i, ofMermaid(n.label), n.class)
+		fmt.Fprintf(&b, "  n%d[\"%s\"]:::%s\n", i, ofMermaid(n.text()), n.class)
 	}
 	for _, e := range of.edges {
 		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, ofMermaid(e.label), e.to)
@@ -189,7 +197,7 @@ func dot(w io.Writer, of *picture) error {
 	var b strings.Builder
 	b.WriteString("digraph configdep {\n  rankdir=LR\n  node [shape=box, style=filled]\n")
 	for i, n := range of.nodes {
-		fmt.Fprintf(&b, "  n%d [label=%s, fillcolor=%q]\n", i, strconv.Quote(n.label), fills[n.class])
+		fmt.Fprintf(&b, "  n%d [label=%s, fillcolor=%q]\n", i, strconv.Quote(n.text()), fills[n.class])
 	}
 	for _, e := range of.edges {
 		fmt.Fprintf(&b, "  n%d -> n%d [label=%s]\n", e.from, e.to, strconv.Quote(e.label))

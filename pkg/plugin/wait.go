@@ -104,11 +104,19 @@ func (w *waiter) choose(ctx context.Context, workloads []string, uses, after str
 	if len(w.keys) > 0 && (w.uses != nil || w.selector != "" || w.all) {
 		return errors.New("name workloads, or select them, but not both")
 	}
-	if after == "" {
-		w.revision, err = w.current(ctx)
-		return err
+	var version string // which must be there
+	if after != "" {
+		if version, err = w.versionOf(ctx, *w.uses); err != nil {
+			return err
+		}
 	}
-	w.revision, err = w.versionOf(ctx, *w.uses)
+	w.revision, err = w.current(ctx)
+	if w.revision == "" {
+		w.revision = version
+	}
+	if err == nil && w.revision == "" {
+		fmt.Fprintln(w.ErrOut, "You may list neither ConfigMaps nor Pods nor Deployments, so what was written in the last second may not be taken into account.")
+	}
 	return err
 }
 
@@ -138,7 +146,7 @@ func (w *waiter) versionOf(ctx context.Context, s sourceName) (string, error) {
 	return o.ResourceVersion, nil
 }
 
-// current returns the current version of the cluster, from a list of anything that the user may list.
+// current returns the current version of the cluster, from a list of anything that the user may list; empty: of nothing.
 func (w *waiter) current(ctx context.Context) (string, error) {
 	client, err := w.metadata()
 	if err != nil {
@@ -153,7 +161,6 @@ func (w *waiter) current(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	fmt.Fprintln(w.ErrOut, "You may list neither ConfigMaps nor Pods nor Deployments, so what was written in the last second may not be taken into account.")
 	return "", nil
 }
 

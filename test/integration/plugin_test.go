@@ -119,7 +119,7 @@ deployment/web  Stale
   └─ Env, container app, variable SECRET, keys password`)
 	s.plugin("graph").golden(t, "graph", pluginDone, `
 graph LR
-  n0["deployment/web"]:::stale
+  n0["deployment/web: Stale"]:::stale
   n1["Secret/db"]:::source
   n0 -->|Env, stale| n1
   classDef source fill:#dde8f8
