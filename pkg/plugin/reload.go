@@ -234,7 +234,7 @@ func cannotRestart(err error) bool {
 
 // follow waits until workloads that have been restarted run with the current content.
 func (r *reloading) follow(ctx context.Context, done []*v1alpha1.ConfigDependency) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	w := waiter{plugin: r.plugin}
 	w.selector = ""

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
@@ -223,15 +225,14 @@ func (p *plugin) listMetadata(ctx context.Context, resource schema.GroupVersionR
 	if err != nil {
 		return nil, err
 	}
-	o := metav1.ListOptions{Limit: 500, FieldSelector: selector}
-	for {
-		page, err := client.Resource(resource).Namespace(namespace).List(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		if out = append(out, page.Items...); page.Continue == "" {
-			return out, nil
-		}
-		o.Continue = page.Continue
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.Resource(resource).Namespace(namespace).List(ctx, o)
 	}
+	err = pager.New(page).EachListItem(ctx, metav1.ListOptions{FieldSelector: selector}, func(each runtime.Object) error {
+		if o, ok := each.(*metav1.PartialObjectMetadata); ok {
+			out = append(out, *o)
+		}
+		return nil
+	})
+	return out, err
 }

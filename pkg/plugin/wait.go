@@ -47,7 +47,7 @@ count; who --pods lists them.`,
 			if timeout <= 0 {
 				return errNoTimeout
 			}
-			ctx, cancel := context.WithTimeoutCause(c.Context(), timeout, context.DeadlineExceeded)
+			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
 			w := waiter{plugin: p}
 			if err := w.choose(ctx, args, uses, after); err != nil {

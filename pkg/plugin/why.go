@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -166,7 +167,7 @@ func rolloutsOf(ctx context.Context, kube kubernetes.Interface, o *v1alpha1.Conf
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b rollout) int { return int(b.revision - a.revision) })
+	slices.SortFunc(out, func(a, b rollout) int { return cmp.Compare(b.revision, a.revision) })
 	return out, nil
 }
 
