@@ -132,6 +132,11 @@ func (s *simulation) deliver() (delivered bool) {
 		server.gate.close()
 		if server.key != s.world.key && !server.streams[secrets].held {
 			s.world.logf("    server %d reads another key", server.id)
+			for _, d := range s.world.workloads {
+				if d != nil {
+					d.refusals = refusals{} // it forgets them with all that it has read
+				}
+			}
 			server.again()
 			delivered = true
 		}
