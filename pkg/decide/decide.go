@@ -308,9 +308,12 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case w.Busy:
 		d.State, d.Reason = Pending, ReasonRunActive
 		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(w.Kind) + " is not Allow."
+	case !foreseeable:
+		d.State, d.Reason, d.RecheckAt = Blocked, ReasonWindow, opens
+		d.Message = what + ". By the annotation " + policy.WindowsAnnotation + ", no restart may begin in the foreseeable future."
 	case now.Before(opens):
 		d.State, d.Reason, d.RecheckAt = Pending, ReasonWindow, opens
-		d.Message = what + ". " + outsideWindows(opens, foreseeable)
+		d.Message = fmt.Sprintf("%s. A restart is due at %s, when one may begin by the annotation %s.", what, opens.UTC().Format(time.RFC3339), policy.WindowsAnnotation)
 	default:
 		d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
 		d.Message = what + ". " + restartDue

@@ -63,7 +63,7 @@ const (
 
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
-	ReasonWindow          = "Window"          // Pending: a restart is due when a window opens
+	ReasonWindow          = "Window"          // Pending: a restart is due when a window opens; Blocked: none will
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
 	ReasonObserved        = "Observed"        // Stale: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed

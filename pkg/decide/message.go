@@ -36,14 +36,6 @@ func (e *Evaluation) onHold() string {
 	return "No restart begins while there is the annotation " + policy.HoldAnnotation + ". It says: " + e.Policy.Hold
 }
 
-// outsideWindows says when a restart may begin.
-func outsideWindows(opens time.Time, foreseeable bool) string {
-	if !foreseeable {
-		return "A restart is due, but by the annotation " + policy.WindowsAnnotation + ", none may begin in the foreseeable future."
-	}
-	return fmt.Sprintf("A restart is due at %s, when one may begin by the annotation %s.", opens.UTC().Format(time.RFC3339), policy.WindowsAnnotation)
-}
-
 // heldByInterval says until when the minimum interval delays a restart.
 func (e *Evaluation) heldByInterval(at time.Time) string {
 	due, minimum, last := at.UTC().Format(time.RFC3339), e.Policy.MinInterval, record.LastReloadOf(e.Workload)

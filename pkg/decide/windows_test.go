@@ -59,6 +59,20 @@ func TestDecide_Windows(t *testing.T) {
 	}
 }
 
+// If no window will open, a user has to act.
+func TestDecide_WindowsThatNeverOpen(t *testing.T) {
+	x := typical(t)
+	x.annotate(policy.WindowsAnnotation, `[{kind: Deny, schedule: "* * * * *", duration: 1h}]`)
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(5 * time.Second)
+	if d := x.want("always denied", outcome{decide.Blocked, "Window", decide.None, "Secret/db"}); !d.RecheckAt.Equal(x.now.Add(time.Hour)) {
+		t.Errorf("again at %v", d.RecheckAt)
+	}
+	x.annotate(policy.WindowsAnnotation, "")
+	x.want("without windows", rollOut("Secret/db"))
+}
+
 // While a user holds a workload, nothing restarts it but a Reload, and the message has the user's words.
 func TestDecide_Hold(t *testing.T) {
 	x := typical(t)

@@ -87,7 +87,7 @@ func renderPods(j *decide.Judgement) v1alpha1.PodCounts {
 
 // restartDue returns when a restart is due, as the message says it.
 func restartDue(d *decide.Decision) time.Time {
-	if d.State == decide.Settling || d.Reason == decide.ReasonMinInterval || d.Reason == decide.ReasonWindow {
+	if d.State == decide.Settling || d.Reason == decide.ReasonMinInterval || d.State == decide.Pending && d.Reason == decide.ReasonWindow {
 		return d.RecheckAt.Truncate(time.Second)
 	}
 	return time.Time{}
