@@ -177,3 +177,39 @@ func TestDecide_TooManyPods(t *testing.T) {
 		t.Errorf("decision = %+v, want a restart for what the others have not read", d)
 	}
 }
+
+// A leader that had no history records that all pods run with the current content. Replicas that doubt it, as the content went there and back when a pod
+// started, have nothing to restart: the record says what was known then. What changes after it counts as ever.
+func TestDecide_RecordSettlesDoubts(t *testing.T) {
+	prove := func(x *world) {
+		e := x.evaluate()
+		r := e.Present()
+		r.At = x.now
+		x.patch(record.Patch(e.Workload, r))
+	}
+	doubt := func(t *testing.T) *world {
+		t.Helper()
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		x.set(secret("db", "password", "2"))
+		x.set(secret("db", "password", "1"))
+		x.crash()
+		x.tick(time.Second)
+		x.want("in doubt", outcome{State: decide.Settling, Reason: decide.ReasonSourceChanged, Trigger: db})
+		return x
+	}
+	x := doubt(t)
+	prove(x)
+	x.want("proven by another leader", outcome{State: decide.Unknown, Reason: judge.ReasonClockMargin})
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.crash()
+	x.tick(time.Minute)
+	x.want("in doubt after the record", rollOut(db))
+
+	x = doubt(t)
+	x.tick(-2 * time.Second) // the container starts later
+	prove(x)
+	x.tick(time.Minute)
+	x.want("proven before the container started", rollOut(db))
+}

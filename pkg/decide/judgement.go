@@ -272,6 +272,8 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
 		return e.isMissed(j, p, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
+	case v.State != judge.Stale && entry.Adopted.IsZero() && e.isProven(p, c, v): // for a leader that had no doubt
+		return false
 	default: // it has read other content since the last restart for this content
 		return !e.isRestarted(p, c, v)
 	}
@@ -352,6 +354,12 @@ func (e *Evaluation) isRestarted(p *dependency.Pod, c *dependency.PodContainer, 
 		started = p.Created
 	}
 	return !started.After(r.At.Add(judge.ClockMargin))
+}
+
+// isProven reports whether the record, which is about all pods, was made when a container ran already that a source has not changed since.
+func (e *Evaluation) isProven(p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict) bool {
+	r := &e.Record
+	return r.For == "" && !c.Started.IsZero() && c.Started.Before(r.At) && p.Created.Before(r.At) && !changedAfter(v, r.At)
 }
 
 // changedAfter reports whether the source was seen to change after a time of configdep's clock.
