@@ -90,19 +90,24 @@ func parse(text string) (*Windows, error) {
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil || len(out) == 0 {
 		return nil, errors.New(`must be a list such as [{kind: Allow, schedule: "0 22 * * 1-5", duration: 6h, timeZone: Europe/Berlin}]`)
 	}
-	if len(out) > most {
+	return New(out)
+}
+
+// New returns windows, which must not be changed any more.
+func New(list []Window) (*Windows, error) {
+	if len(list) > most {
 		return nil, fmt.Errorf("must not have more than %d windows", most)
 	}
-	for i := range out {
-		if err := out[i].complete(); err != nil {
+	for i := range list {
+		if err := list[i].Complete(); err != nil {
 			return nil, fmt.Errorf("window %d: %w", i+1, err)
 		}
 	}
-	return &Windows{list: out}, nil
+	return &Windows{list: list}, nil
 }
 
-// complete checks a window, and parses its schedule.
-func (w *Window) complete() error {
+// Complete checks a window, and parses its schedule.
+func (w *Window) Complete() error {
 	zone, err := time.LoadLocation(cmp.Or(w.TimeZone, "UTC"))
 	switch d := w.Duration.Duration; {
 	case w.Kind != Allow && w.Kind != Deny:
@@ -135,6 +140,14 @@ func (w *Window) ends(at time.Time) time.Time {
 		return opened.Add(d)
 	}
 	return time.Time{}
+}
+
+// State reports whether a window that is complete is open at a time, and until when that is certain; zero: for ever.
+func (w *Window) State(at time.Time) (open bool, until time.Time) {
+	if ends := w.ends(at); !ends.IsZero() {
+		return true, ends
+	}
+	return false, w.schedule.Next(at)
 }
 
 // steps limits how far ahead Opens looks: windows of the kind Deny may follow each other for ever.

@@ -1,0 +1,224 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wave
+
+import (
+	"cmp"
+	"container/heap"
+	"time"
+
+	"github.com/configdep/configdep/pkg/limit"
+)
+
+// bucketKey identifies a bucket: a budget of a policy, and the namespace or the source that has it.
+type bucketKey struct {
+	policy    string
+	budget    int
+	namespace string
+	source    Source
+}
+
+// bucket is what a budget limits.
+type bucket struct {
+	key    bucketKey
+	id     int
+	policy *limit.Policy // nil: it is that of all workloads
+	budget *limit.Budget
+	max    int // without a budget
+	// all is what there is, used is what is being restarted, and due is what may be, each in workloads or in pods.
+	all, used, due count
+	members        map[*member]struct{} // that are due
+	refs           int
+	over           bool     // see isOver
+	lanes          laneHeap // that wait for room
+}
+
+// count is a number of workloads, and of their pods.
+type count struct{ workloads, pods int }
+
+func (c *count) add(m *member, sign int) {
+	c.workloads += sign
+	c.pods += sign * m.Pods
+}
+
+// limit returns how many may be restarted at a time, and until when that is certain; negative: any number.
+func (b *bucket) limit(now time.Time) (int, time.Time) {
+	if b.budget == nil {
+		return b.max, time.Time{}
+	}
+	all := b.all.workloads
+	if b.budget.Pods {
+		all = b.all.pods
+	}
+	return b.budget.Limit(all, now)
+}
+
+// room reports whether a workload may be restarted now. One with more pods than the budget allows may, if it is alone.
+func (b *bucket) room(m *member, now time.Time) bool {
+	n, _ := b.limit(now)
+	switch {
+	case n < 0:
+		return true
+	case b.budget != nil && b.budget.Pods:
+		return n > 0 && (b.used.workloads == 0 || b.used.pods+m.Pods <= n)
+	default:
+		return b.used.workloads < n
+	}
+}
+
+// isOver reports whether more are due than may be restarted now. All that are due are shown as waiting then: which ones come first changes all the time.
+func (b *bucket) isOver(now time.Time) bool {
+	n, _ := b.limit(now)
+	switch {
+	case n < 0 || b.due.workloads == 0:
+		return false
+	case b.budget != nil && b.budget.Pods:
+		return b.used.pods+b.due.pods > n && (n == 0 || b.used.workloads+b.due.workloads > 1)
+	default:
+		return b.used.workloads+b.due.workloads > n
+	}
+}
+
+// lane is the workloads that are due and have the same buckets, so that if the first of them has to wait, the others have to as well.
+type lane struct {
+	key     string
+	buckets []*bucket
+	queues  queueHeap         // one for each namespace that has members
+	byName  map[string]*queue // the same, by namespace
+	at      *bucket           // for whose room it waits; nil: it has no members
+	index   int               // in the heap of that bucket
+}
+
+// queue is the members of a lane in one namespace.
+type queue struct {
+	namespace string
+	// rank grows with each restart, so that namespaces take turns.
+	rank    int
+	members memberHeap
+	index   int
+}
+
+func (l *lane) head() *member { return l.queues[0].members[0] }
+
+func (l *lane) push(m *member) {
+	q := l.byName[m.Namespace]
+	if q == nil {
+		q = &queue{namespace: m.Namespace}
+		if len(l.queues) > 0 {
+			q.rank = l.queues[0].rank
+		}
+		l.byName[m.Namespace] = q
+		heap.Push(&q.members, m)
+		heap.Push(&l.queues, q)
+	} else {
+		heap.Push(&q.members, m)
+		heap.Fix(&l.queues, q.index)
+	}
+	m.lane = l
+}
+
+// remove removes a member. Begins: it is about to be restarted.
+func (l *lane) remove(m *member, begins bool) {
+	q := l.byName[m.Namespace]
+	heap.Remove(&q.members, m.index)
+	m.lane = nil
+	if begins {
+		q.rank++
+	}
+	if len(q.members) == 0 {
+		heap.Remove(&l.queues, q.index)
+		delete(l.byName, m.Namespace)
+		return
+	}
+	heap.Fix(&l.queues, q.index)
+}
+
+// full returns a bucket that has no room for the first member; nil: all have.
+func (l *lane) full(now time.Time) *bucket {
+	m := l.head()
+	for _, b := range l.buckets {
+		if !b.room(m, now) {
+			return b
+		}
+	}
+	return nil
+}
+
+func compareQueues(a, b *queue) int {
+	return cmp.Or(cmp.Compare(a.members[0].Order, b.members[0].Order), cmp.Compare(a.rank, b.rank), cmp.Compare(a.namespace, b.namespace))
+}
+
+type memberHeap []*member
+
+func (h memberHeap) Len() int { return len(h) }
+func (h memberHeap) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].Order, h[j].Order), compareKeys(&h[i].WorkloadKey, &h[j].WorkloadKey)) < 0
+}
+func (h memberHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *memberHeap) Push(x any) {
+	m := x.(*member) //nolint:forcetypeassert // it is its own
+	m.index = len(*h)
+	*h = append(*h, m)
+}
+
+func (h *memberHeap) Pop() any {
+	old := *h
+	m := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return m
+}
+
+type queueHeap []*queue
+
+func (h queueHeap) Len() int           { return len(h) }
+func (h queueHeap) Less(i, j int) bool { return compareQueues(h[i], h[j]) < 0 }
+func (h queueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *queueHeap) Push(x any) {
+	q := x.(*queue) //nolint:forcetypeassert // it is its own
+	q.index = len(*h)
+	*h = append(*h, q)
+}
+
+func (h *queueHeap) Pop() any {
+	old := *h
+	q := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return q
+}
+
+type laneHeap []*lane
+
+func (h laneHeap) Len() int { return len(h) }
+func (h laneHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	return cmp.Or(compareQueues(a.queues[0], b.queues[0]), compareKeys(&a.head().WorkloadKey, &b.head().WorkloadKey)) < 0
+}
+func (h laneHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *laneHeap) Push(x any) {
+	l := x.(*lane) //nolint:forcetypeassert // it is its own
+	l.index = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *laneHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return l
+}

@@ -1,0 +1,87 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wave
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
+)
+
+// Source is a source by its kind and name, in whatever namespace.
+type Source struct {
+	Kind dependency.SourceKind
+	Name string
+}
+
+func (s Source) String() string { return string(s.Kind) + "/" + s.Name }
+
+// Member is what a wave has to know of a workload. It must not be changed once it has been noted.
+type Member struct {
+	dependency.WorkloadKey
+	// Order is the lower, the earlier the workload is restarted.
+	Order int
+	// Pods is how many it should have.
+	Pods int
+	// Policies are those that limit it.
+	Policies []*limit.Policy
+	// For are the sources for which it is to be restarted, or was, and Reads are all whose content counts.
+	For, Reads []Source
+	// Due: a restart may begin. InProgress: one that configdep has begun is not complete.
+	Due, InProgress bool
+	// Unfinished: workloads of a higher order wait for it. Failing: its pods fail with the content of For.
+	Unfinished, Failing bool
+	// Baked is until when those wait although it is complete; zero: it is not waited for.
+	Baked time.Time
+}
+
+// same reports whether two members are the same.
+func (m *Member) same(o *Member) bool {
+	return m.Order == o.Order && m.Pods == o.Pods && m.Due == o.Due && m.InProgress == o.InProgress && m.Unfinished == o.Unfinished && m.Failing == o.Failing &&
+		m.Baked.Equal(o.Baked) && slices.Equal(m.Policies, o.Policies) && slices.Equal(m.For, o.For) && slices.Equal(m.Reads, o.Reads)
+}
+
+// idle reports whether no other workload has to wait because of this one.
+func (m *Member) idle() bool {
+	return !m.Due && !m.InProgress && !m.Unfinished && !m.Failing && m.Baked.IsZero()
+}
+
+// counted reports whether a budget of a policy is a percentage, so that all workloads count.
+func (m *Member) counted() bool {
+	return slices.ContainsFunc(m.Policies, func(p *limit.Policy) bool {
+		return slices.ContainsFunc(p.Budgets, func(b limit.Budget) bool { return b.Percent() })
+	})
+}
+
+// Why says why a restart waits for others.
+type Why int
+
+// The reasons.
+const (
+	Halted Why = iota + 1 // a workload fails with the same content
+	Order                 // a workload of a lower order is not finished
+	Budget                // as many are in progress as may be
+)
+
+// Hold says for what a restart waits.
+type Hold struct {
+	Why Why
+	// Policy is by which that is so; nil: it is none.
+	Policy *limit.Policy
+	// Source is that of a wave that is halted or ordered, and By a workload that it waits for.
+	Source Source
+	By     dependency.WorkloadKey
+	// Limit is the budget; nil: it is that of all workloads, which is Max.
+	Limit *limit.Budget
+	Max   int
+	// Again is when time alone may change it; zero: never.
+	Again time.Time
+}
+
+func compareKeys(a, b *dependency.WorkloadKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+}

@@ -1,0 +1,576 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wave says which of the workloads that are due may be restarted now, so that many restarts for one change come one after the other: within the
+// budgets of policies, in the order that owners and policies ask for, fairly between namespaces, and not at all for content with which others fail.
+//
+// A Planner knows of each workload what the cluster says of it, and nothing else. It stores nothing, so that nothing is lost with a leader, and all replicas
+// say the same. What it is told costs time in the logarithm of the number of workloads, and as much again for each whose answer has changed. What is
+// shown of a workload that has to wait depends on its group and its budgets alone and not on who is ahead, so that a wave of N workloads changes N
+// answers, and not N for each that it restarts.
+package wave
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
+)
+
+// Planner plans restarts. Its methods are safe for concurrent use.
+type Planner struct {
+	max   int
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	tell    Tell
+	leading bool
+	ready   bool // all workloads have been noted since this replica leads
+	members map[dependency.WorkloadKey]*member
+	groups  map[groupKey]*group
+	buckets map[bucketKey]*bucket
+	lanes   map[string]*lane
+	ids     int
+	touched touched
+}
+
+// touched is what the current call has changed.
+type touched struct {
+	groups  map[*group]struct{}
+	buckets map[*bucket]struct{}
+	lanes   map[*lane]struct{}
+	// members are those whose answer may have changed, and admitted are those whose restart may begin.
+	members  map[*member]struct{}
+	admitted []dependency.WorkloadKey
+}
+
+// member is a workload that has been noted.
+type member struct {
+	Member
+	groups  []*group  // of For
+	reads   []*group  // of Reads
+	buckets []*bucket // that count it, of For
+	totals  []*bucket // that count it as one of all
+
+	// admitted: its restart may begin, and counts as in progress.
+	admitted bool
+	lane     *lane // in which it waits; nil: it does not, or its groups hold it
+	index    int   // in its queue
+	told     Hold  // but for Again
+}
+
+// Tell is called with workloads whose answer has changed since they were noted, and with those whose restarts may begin. It must not wait for anything.
+type Tell func(changed, admitted []dependency.WorkloadKey)
+
+// New returns a Planner. At most so many restarts may be in progress, whatever policies say; negative: any number.
+func New(maxInProgress int, c clock.PassiveClock, tell Tell) *Planner {
+	p := &Planner{
+		max: maxInProgress, clock: c, tell: tell,
+		members: map[dependency.WorkloadKey]*member{}, groups: map[groupKey]*group{}, buckets: map[bucketKey]*bucket{}, lanes: map[string]*lane{},
+	}
+	p.clear()
+	return p
+}
+
+func (p *Planner) clear() {
+	p.touched = touched{map[*group]struct{}{}, map[*bucket]struct{}{}, map[*lane]struct{}{}, map[*member]struct{}{}, nil}
+}
+
+// Lead notes whether this replica restarts workloads. None may begin until all have been noted, and Ready says so.
+func (p *Planner) Lead(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leading, p.ready = is, false
+	for _, m := range p.members {
+		if m.admitted {
+			p.detach(m)
+			m.admitted = false
+			p.attach(m)
+		}
+	}
+	p.settle()
+	p.clear()
+}
+
+// Unready notes that what was noted may be about other policies, so that nothing may begin until Ready.
+func (p *Planner) Unready() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = false
+}
+
+// Ready notes that all workloads have been noted since this replica leads.
+func (p *Planner) Ready() {
+	p.mu.Lock()
+	p.ready = true
+	for _, l := range p.lanes {
+		p.touched.lanes[l] = struct{}{}
+	}
+	for _, b := range p.buckets {
+		p.touched.buckets[b] = struct{}{}
+	}
+	p.work()
+	p.finish(dependency.WorkloadKey{})
+}
+
+// Note notes what is now known of a workload, and returns for what its restart waits; nil: for nothing.
+func (p *Planner) Note(n *Member) *Hold {
+	p.mu.Lock()
+	p.note(n)
+	p.work()
+	hold := p.hold(n.WorkloadKey)
+	if m := p.members[n.WorkloadKey]; m != nil {
+		m.tell(hold)
+	}
+	p.finish(n.WorkloadKey)
+	return hold
+}
+
+// tell notes the answer about a workload, and returns it.
+func (m *member) tell(h *Hold) Hold {
+	if m.told = (Hold{}); h != nil {
+		m.told = *h
+		m.told.Again = time.Time{}
+	}
+	return m.told
+}
+
+func (p *Planner) note(n *Member) {
+	m := p.members[n.WorkloadKey]
+	switch {
+	case m == nil:
+	case !m.same(n):
+		p.detach(m)
+		delete(p.members, n.WorkloadKey)
+	default:
+		if m.lane != nil { // time may have opened or closed a budget
+			p.touched.lanes[m.lane] = struct{}{}
+			for _, b := range m.buckets {
+				p.touched.buckets[b] = struct{}{}
+			}
+		}
+		return
+	}
+	if n.idle() && !n.counted() {
+		return
+	}
+	now := &member{Member: *n, admitted: m != nil && m.admitted && n.Due}
+	p.members[n.WorkloadKey] = now
+	p.attach(now)
+}
+
+// Forget notes that a workload is gone.
+func (p *Planner) Forget(key dependency.WorkloadKey) {
+	p.mu.Lock()
+	if m := p.members[key]; m != nil {
+		p.detach(m)
+		delete(p.members, key)
+	}
+	p.work()
+	p.finish(key)
+}
+
+// Holds is Note for who only looks: while this replica leads, only what restarts workloads tells what is known of them, as others may see it later.
+func (p *Planner) Holds(n *Member) *Hold {
+	p.mu.Lock()
+	if !p.leading {
+		p.mu.Unlock()
+		return p.Note(n)
+	}
+	defer p.mu.Unlock()
+	if !n.Due {
+		return nil
+	}
+	return p.hold(n.WorkloadKey)
+}
+
+// Begin reports whether the restart of a workload may begin that is due. It counts as in progress from then on.
+func (p *Planner) Begin(key dependency.WorkloadKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.members[key]
+	return m == nil || m.admitted
+}
+
+// Failed notes that a restart did not begin after all. It is tried again when the workload is noted the next time.
+func (p *Planner) Failed(key dependency.WorkloadKey) {
+	p.mu.Lock()
+	if m := p.members[key]; m != nil && m.admitted {
+		p.detach(m)
+		m.admitted, m.Due, m.Unfinished = false, false, true
+		p.attach(m)
+	}
+	p.work()
+	p.finish(key)
+}
+
+// work draws the conclusions from what has been noted.
+func (p *Planner) work() {
+	p.settle()
+	if p.leading && p.ready {
+		p.pick()
+		p.settle()
+	}
+}
+
+// finish ends a call about a workload, and tells of others.
+func (p *Planner) finish(of dependency.WorkloadKey) {
+	var changed []dependency.WorkloadKey
+	for m := range p.touched.members {
+		if told := m.told; !m.admitted && m.tell(p.hold(m.WorkloadKey)) != told && m.WorkloadKey != of {
+			changed = append(changed, m.WorkloadKey)
+		}
+	}
+	admitted := slices.DeleteFunc(p.touched.admitted, func(key dependency.WorkloadKey) bool { return key == of })
+	p.clear()
+	p.mu.Unlock()
+	if len(changed)+len(admitted) > 0 && p.tell != nil {
+		p.tell(changed, admitted)
+	}
+}
+
+// attach counts a workload.
+func (p *Planner) attach(m *member) {
+	m.groups, m.reads, m.buckets, m.totals = nil, nil, nil, nil
+	if m.Unfinished || !m.Baked.IsZero() {
+		for _, s := range m.Reads {
+			m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
+		}
+		for _, s := range m.For {
+			if !slices.Contains(m.Reads, s) {
+				m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
+			}
+		}
+	}
+	for _, g := range m.reads {
+		g.wait(m)
+	}
+	if m.Due || m.Failing {
+		for _, s := range m.For {
+			m.groups = p.groupsOf(m, s, m.groups, false)
+		}
+	}
+	for _, g := range m.groups {
+		if m.Failing {
+			g.failing.add(m.WorkloadKey)
+		}
+		if m.Due && !m.admitted {
+			g.due[m] = struct{}{}
+		}
+	}
+	if m.Due || m.InProgress {
+		m.buckets = p.bucketsOf(m, m.For, false)
+	}
+	if m.counted() {
+		m.totals = p.bucketsOf(m, m.Reads, true)
+	}
+	for _, b := range m.totals {
+		b.all.add(m, 1)
+	}
+	if m.InProgress || m.admitted {
+		for _, b := range m.buckets {
+			b.used.add(m, 1)
+		}
+	}
+	p.place(m)
+}
+
+// place puts a workload that is due into its lane, if its groups do not hold it.
+func (p *Planner) place(m *member) {
+	if !m.Due || m.admitted || m.InProgress || slices.ContainsFunc(m.groups, func(g *group) bool { return g.hold(m) != nil }) {
+		return
+	}
+	for _, b := range m.buckets {
+		b.due.add(m, 1)
+		b.members[m] = struct{}{}
+	}
+	l := p.laneOf(m)
+	l.push(m)
+	p.moved(l)
+}
+
+// displace is the opposite of place. Begins: it is about to be restarted.
+func (p *Planner) displace(m *member, begins bool) {
+	if m.lane == nil {
+		return
+	}
+	for _, b := range m.buckets {
+		b.due.add(m, -1)
+		delete(b.members, m)
+		p.touched.buckets[b] = struct{}{}
+	}
+	l := m.lane
+	l.remove(m, begins)
+	p.moved(l)
+}
+
+// moved notes that the first member of a lane may be another one.
+func (p *Planner) moved(l *lane) {
+	switch {
+	case l.at != nil && len(l.queues) == 0:
+		heap.Remove(&l.at.lanes, l.index)
+		l.at = nil
+	case l.at != nil:
+		heap.Fix(&l.at.lanes, l.index)
+	}
+	if len(l.queues) == 0 {
+		delete(p.lanes, l.key)
+		delete(p.touched.lanes, l)
+		for _, b := range l.buckets {
+			p.release(b)
+		}
+		return
+	}
+	p.touched.lanes[l] = struct{}{}
+}
+
+// detach is the opposite of attach.
+func (p *Planner) detach(m *member) {
+	p.displace(m, false)
+	if m.InProgress || m.admitted {
+		for _, b := range m.buckets {
+			b.used.add(m, -1)
+		}
+	}
+	for _, b := range m.totals {
+		b.all.add(m, -1)
+	}
+	for _, b := range slices.Concat(m.buckets, m.totals) {
+		p.release(b)
+	}
+	for _, g := range m.groups {
+		p.touched.groups[g] = struct{}{}
+		g.failing.remove(m.WorkloadKey)
+		delete(g.due, m)
+	}
+	for _, g := range m.reads {
+		p.touched.groups[g] = struct{}{}
+		g.unwait(m)
+	}
+}
+
+// groupsOf appends the groups of a source. Baking: those of policies that let others wait although the workload is complete.
+func (p *Planner) groupsOf(m *member, s Source, to []*group, baking bool) []*group {
+	if !baking {
+		to = append(to, p.group(groupKey{namespace: m.Namespace, source: s}, nil))
+	}
+	for _, l := range m.Policies {
+		if (!baking || l.BakeTime > 0) && l.Concerns(s.Kind, s.Name) {
+			to = append(to, p.group(groupKey{policy: l.Name, source: s}, l))
+		}
+	}
+	return to
+}
+
+func (p *Planner) group(key groupKey, l *limit.Policy) *group {
+	g := p.groups[key]
+	if g == nil {
+		g = &group{key: key, due: map[*member]struct{}{}}
+		p.groups[key] = g
+	}
+	g.policy = l
+	p.touched.groups[g] = struct{}{}
+	return g
+}
+
+// bucketsOf returns the buckets of a workload that is restarted for some sources, or those that count it as one of all.
+func (p *Planner) bucketsOf(m *member, sources []Source, all bool) (out []*bucket) {
+	if p.max >= 0 && !all {
+		out = append(out, p.bucket(bucketKey{budget: -1}, nil, nil))
+	}
+	for _, l := range m.Policies {
+		if !slices.ContainsFunc(sources, func(s Source) bool { return l.Concerns(s.Kind, s.Name) }) {
+			continue
+		}
+		for i := range l.Budgets {
+			b, key := &l.Budgets[i], bucketKey{policy: l.Name, budget: i}
+			switch {
+			case all && !b.Percent():
+				continue
+			case b.Scope == v1alpha1.ScopeNamespace:
+				key.namespace = m.Namespace
+			case b.Scope == v1alpha1.ScopeSource:
+				for _, s := range sources {
+					if l.Concerns(s.Kind, s.Name) {
+						key.source = s
+						out = append(out, p.bucket(key, l, b))
+					}
+				}
+				continue
+			}
+			out = append(out, p.bucket(key, l, b))
+		}
+	}
+	return out
+}
+
+func (p *Planner) bucket(key bucketKey, l *limit.Policy, budget *limit.Budget) *bucket {
+	b := p.buckets[key]
+	if b == nil {
+		p.ids++
+		b = &bucket{key: key, id: p.ids, max: p.max, members: map[*member]struct{}{}}
+		p.buckets[key] = b
+	}
+	b.refs++
+	b.policy, b.budget = l, budget
+	p.touched.buckets[b] = struct{}{}
+	return b
+}
+
+func (p *Planner) release(b *bucket) {
+	p.touched.buckets[b] = struct{}{}
+	if b.refs--; b.refs == 0 {
+		delete(p.buckets, b.key)
+		delete(p.touched.buckets, b)
+	}
+}
+
+// laneOf returns the lane of a workload.
+func (p *Planner) laneOf(m *member) *lane {
+	buckets := slices.Clone(m.buckets)
+	slices.SortFunc(buckets, func(a, b *bucket) int { return a.id - b.id })
+	var key strings.Builder
+	for _, b := range buckets {
+		fmt.Fprint(&key, b.id, " ")
+	}
+	l := p.lanes[key.String()]
+	if l == nil {
+		l = &lane{key: key.String(), buckets: buckets, byName: map[string]*queue{}}
+		for _, b := range buckets {
+			b.refs++
+		}
+		p.lanes[l.key] = l
+	}
+	return l
+}
+
+// settle places workloads again that are due, as far as what they wait for has changed, and notes whose answers are others.
+func (p *Planner) settle() {
+	for g := range p.touched.groups {
+		delete(p.touched.groups, g)
+		before, now := g.shown, g.now()
+		if g.shown = now; before != now {
+			for m := range g.due {
+				if before.halted == now.halted && before.failed == now.failed && m.Order <= before.order && m.Order <= now.order {
+					continue
+				}
+				p.displace(m, false)
+				p.place(m)
+				p.touched.members[m] = struct{}{}
+			}
+		}
+		if g.empty() {
+			delete(p.groups, g.key)
+		}
+	}
+	at := p.clock.Now()
+	for b := range p.touched.buckets {
+		if over := b.isOver(at); over != b.over {
+			b.over = over
+			for m := range b.members {
+				p.touched.members[m] = struct{}{}
+			}
+		}
+	}
+}
+
+// pick admits workloads as far as there is room for them.
+func (p *Planner) pick() {
+	now := p.clock.Now()
+	for len(p.touched.lanes) > 0 || len(p.touched.buckets) > 0 {
+		for l := range p.touched.lanes { // those that are new, or whose first member is, wait for a bucket
+			delete(p.touched.lanes, l)
+			if l.at == nil {
+				p.park(l, now)
+			}
+		}
+		for b := range p.touched.buckets {
+			delete(p.touched.buckets, b)
+			p.fill(b, now)
+		}
+	}
+}
+
+// park lets a lane wait for a bucket: one that is full, if there is one.
+func (p *Planner) park(l *lane, now time.Time) {
+	b := l.full(now)
+	switch {
+	case len(l.buckets) == 0:
+		for len(l.queues) > 0 {
+			p.admit(l.head())
+		}
+		return
+	case b == nil:
+		b = l.buckets[0]
+		p.touched.buckets[b] = struct{}{}
+	}
+	l.at = b
+	heap.Push(&b.lanes, l)
+}
+
+// fill admits workloads of the lanes that wait for a bucket, until it is full.
+func (p *Planner) fill(b *bucket, now time.Time) {
+	for len(b.lanes) > 0 {
+		l := b.lanes[0]
+		switch full := l.full(now); full {
+		case nil:
+			p.admit(l.head())
+		case b:
+			return
+		default:
+			heap.Pop(&b.lanes)
+			l.at = full
+			heap.Push(&full.lanes, l)
+		}
+	}
+}
+
+// admit lets a restart begin.
+func (p *Planner) admit(m *member) {
+	p.displace(m, true)
+	m.admitted = true
+	for _, g := range m.groups {
+		delete(g.due, m)
+	}
+	for _, b := range m.buckets {
+		b.used.add(m, 1)
+		p.touched.buckets[b] = struct{}{}
+	}
+	p.touched.admitted = append(p.touched.admitted, m.WorkloadKey)
+}
+
+// hold returns for what the restart of a workload waits; nil: for nothing.
+func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
+	m := p.members[key]
+	if m == nil || !m.Due || m.admitted {
+		return nil
+	}
+	for _, g := range m.groups {
+		if h := g.hold(m); h != nil {
+			return h
+		}
+	}
+	now := p.clock.Now()
+	var out *Hold
+	var again time.Time
+	for _, b := range m.buckets {
+		if _, until := b.limit(now); !until.IsZero() && (again.IsZero() || until.Before(again)) {
+			again = until
+		}
+		if out == nil && b.isOver(now) {
+			out = &Hold{Why: Budget, Policy: b.policy, Limit: b.budget, Max: b.max}
+		}
+	}
+	if out != nil {
+		out.Again = again
+	}
+	return out
+}

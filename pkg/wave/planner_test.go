@@ -1,0 +1,501 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wave_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
+	"github.com/configdep/configdep/pkg/wave"
+)
+
+var monday = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// fleet is a planner and the workloads that it plans for.
+type fleet struct {
+	t       *testing.T
+	clock   *testingclock.FakePassiveClock
+	planner *wave.Planner
+	members map[dependency.WorkloadKey]*wave.Member
+	// shown is what was last asked of each, and begun are those that began, in this order.
+	shown map[dependency.WorkloadKey]wave.Why
+	begun []string
+	told  int
+	next  []dependency.WorkloadKey
+}
+
+func newFleet(t *testing.T, limit int) *fleet {
+	t.Helper()
+	f := &fleet{t: t, clock: testingclock.NewFakePassiveClock(monday), members: map[dependency.WorkloadKey]*wave.Member{}, shown: map[dependency.WorkloadKey]wave.Why{}}
+	f.planner = wave.New(limit, f.clock, func(changed, admitted []dependency.WorkloadKey) {
+		f.told += len(changed)
+		for _, key := range changed {
+			f.show(key)
+		}
+		f.next = append(f.next, admitted...)
+	})
+	f.planner.Lead(true)
+	f.planner.Ready()
+	return f
+}
+
+var bundle = wave.Source{Kind: dependency.ConfigMap, Name: "bundle"}
+
+// due returns a workload that is due because of a source.
+func due(namespace, name string, change ...func(*wave.Member)) *wave.Member {
+	m := &wave.Member{
+		WorkloadKey: dependency.WorkloadKey{Kind: "Deployment", Namespace: namespace, Name: name}, Pods: 1,
+		For: []wave.Source{bundle}, Reads: []wave.Source{bundle}, Due: true, Unfinished: true,
+	}
+	for _, f := range change {
+		f(m)
+	}
+	return m
+}
+
+func order(n int) func(*wave.Member) { return func(m *wave.Member) { m.Order = n } }
+func pods(n int) func(*wave.Member)  { return func(m *wave.Member) { m.Pods = n } }
+func by(p ...*limit.Policy) func(*wave.Member) {
+	return func(m *wave.Member) { m.Policies = p }
+}
+
+func policy(t *testing.T, spec v1alpha1.ReloadPolicySpec) *limit.Policy {
+	t.Helper()
+	p := limit.New(&v1alpha1.ReloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec})
+	if p.Problem != "" {
+		t.Fatal(p.Problem)
+	}
+	return p
+}
+
+func budget(scope v1alpha1.BudgetScope, workloads, pods string) v1alpha1.Budget {
+	b := v1alpha1.Budget{Scope: scope}
+	if workloads != "" {
+		b.Workloads = new(intstr.Parse(workloads))
+	}
+	if pods != "" {
+		b.Pods = new(intstr.Parse(pods))
+	}
+	return b
+}
+
+// show asks for what a workload waits, as a view does.
+func (f *fleet) show(key dependency.WorkloadKey) {
+	f.shown[key] = 0
+	if m := f.members[key]; m != nil {
+		if h := f.planner.Holds(m); h != nil {
+			f.shown[key] = h.Why
+		}
+	}
+}
+
+// note notes workloads, and lets those begin that may.
+func (f *fleet) note(all ...*wave.Member) {
+	f.t.Helper()
+	for _, m := range all {
+		f.members[m.WorkloadKey] = m
+		f.planner.Note(m)
+		f.show(m.WorkloadKey)
+		f.next = append(f.next, m.WorkloadKey)
+		f.begin()
+	}
+}
+
+// begin lets those begin that may.
+func (f *fleet) begin() {
+	f.t.Helper()
+	for len(f.next) > 0 {
+		key := f.next[0]
+		f.next = f.next[1:]
+		m := f.members[key]
+		if !m.Due || !f.planner.Begin(key) {
+			continue
+		}
+		f.begun = append(f.begun, key.Namespace+"/"+key.Name)
+		now := *m
+		now.Due, now.InProgress = false, true
+		f.members[key] = &now
+		f.planner.Note(&now)
+		f.show(key)
+	}
+}
+
+// end ends the restart of a workload that is in progress.
+func (f *fleet) end(key dependency.WorkloadKey, change func(*wave.Member)) {
+	f.t.Helper()
+	now := *f.members[key]
+	now.InProgress, now.Unfinished, now.Failing = false, false, false
+	if change != nil {
+		change(&now)
+	}
+	f.members[key] = &now
+	f.planner.Note(&now)
+	f.begin()
+}
+
+// inProgress returns the workloads that are being restarted.
+func (f *fleet) inProgress() (keys []dependency.WorkloadKey) {
+	for key, m := range f.members {
+		if m.InProgress {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b dependency.WorkloadKey) int { return slices.Index(f.begun, a.Namespace+"/"+a.Name) - slices.Index(f.begun, b.Namespace+"/"+b.Name) })
+	return keys
+}
+
+// run ends one restart after the other, the first that began first.
+func (f *fleet) run() {
+	f.t.Helper()
+	for keys := f.inProgress(); len(keys) > 0; keys = f.inProgress() {
+		f.end(keys[0], nil)
+	}
+}
+
+func (f *fleet) wantBegun(what string, want ...string) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, f.begun); diff != "" {
+		f.t.Errorf("%s: begun (-want +got):\n%s", what, diff)
+	}
+}
+
+func (f *fleet) wantShown(what string, want map[string]wave.Why) {
+	f.t.Helper()
+	got := map[string]wave.Why{}
+	for key, why := range f.shown {
+		if why != 0 {
+			got[key.Namespace+"/"+key.Name] = why
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("%s: shown (-want +got):\n%s", what, diff)
+	}
+}
+
+// Namespaces take turns, and the first by name comes first within each.
+func TestPlanner_Fair(t *testing.T) {
+	f := newFleet(t, 1)
+	f.note(due("a", "0"), due("a", "3"), due("a", "1"), due("a", "2"), due("b", "2"), due("b", "1"), due("c", "1"))
+	f.wantShown("with one at a time", map[string]wave.Why{"a/1": wave.Budget, "a/2": wave.Budget, "a/3": wave.Budget, "b/1": wave.Budget, "b/2": wave.Budget, "c/1": wave.Budget})
+	f.run()
+	f.wantBegun("by turns", "a/0", "a/1", "b/1", "c/1", "a/2", "b/2", "a/3")
+	f.wantShown("in the end", map[string]wave.Why{})
+}
+
+// A budget of pods counts those of the workloads in progress. A workload with more pods than the budget is restarted alone.
+func TestPlanner_Pods(t *testing.T) {
+	f := newFleet(t, -1)
+	p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", "", "10")}}))
+	f.note(due("a", "1", p, pods(4)), due("a", "2", p, pods(4)), due("a", "3", p, pods(20)), due("a", "4", p, pods(1)))
+	f.wantBegun("two fit, and who comes after the third waits, too", "a/1", "a/2")
+	f.run()
+	f.wantBegun("alone", "a/1", "a/2", "a/3", "a/4")
+}
+
+// A budget of 0 lets nothing begin, a percentage is rounded up.
+func TestPlanner_Numbers(t *testing.T) {
+	for value, want := range map[string]int{"0": 0, "0%": 0, "1%": 1, "34%": 2, "50%": 2, "51%": 3, "100%": 4, "2": 2, "9": 4} {
+		f := newFleet(t, -1)
+		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", value, "")}}))
+		idle := func(m *wave.Member) { m.Due, m.Unfinished = false, false }
+		all := []*wave.Member{due("a", "1", p, idle), due("a", "2", p, idle), due("b", "1", p, idle), due("b", "2", p, idle)}
+		f.note(all...)
+		for _, m := range all {
+			now := *m
+			now.Due, now.Unfinished = true, true
+			f.note(&now)
+		}
+		if got := len(f.inProgress()); got != want {
+			t.Errorf("%s of 4: %d are in progress, want %d", value, got, want)
+		}
+	}
+}
+
+// A scope is the policy, a namespace, or a source in any namespace.
+func TestPlanner_Scopes(t *testing.T) {
+	other := wave.Source{Kind: dependency.Secret, Name: "db"}
+	for scope, want := range map[v1alpha1.BudgetScope][]string{
+		v1alpha1.ScopePolicy: {"a/1"}, v1alpha1.ScopeNamespace: {"a/1", "b/1"}, v1alpha1.ScopeSource: {"a/1", "b/2"},
+	} {
+		f := newFleet(t, -1)
+		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget(scope, "1", "")}}))
+		f.note(due("a", "1", p), due("a", "2", p), due("b", "1", p), due("b", "2", p, func(m *wave.Member) { m.For, m.Reads = []wave.Source{other}, []wave.Source{other} }))
+		f.wantBegun(string(scope), want...)
+	}
+}
+
+// Workloads of a lower order come first, in a namespace and in those that a policy selects, and until their bake time is over. What is idle holds no
+// one.
+func TestPlanner_Order(t *testing.T) {
+	f := newFleet(t, -1)
+	f.note(due("a", "1", order(1)), due("a", "0", order(-1)), due("a", "2", order(2)), due("b", "1", order(3)))
+	f.wantBegun("each namespace for itself", "a/1", "a/0", "b/1")
+	f.wantShown("the highest waits", map[string]wave.Why{"a/2": wave.Order})
+	f.run()
+	f.wantBegun("in the end", "a/1", "a/0", "b/1", "a/2")
+
+	f = newFleet(t, -1)
+	p := by(policy(t, v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: time.Hour}}))
+	canary := due("a", "0", p)
+	f.note(canary, due("b", "1", p, order(1)))
+	f.wantBegun("the namespaces of a policy together", "a/0")
+	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = monday.Add(time.Hour) })
+	f.wantShown("baking", map[string]wave.Why{"b/1": wave.Order})
+	if h := f.planner.Holds(f.members[due("b", "1").WorkloadKey]); h == nil || h.By != canary.WorkloadKey || h.Source != bundle || h.Policy == nil {
+		t.Errorf("it waits for %+v", h)
+	}
+	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = time.Time{} })
+	f.wantBegun("baked", "a/0", "b/1")
+}
+
+// As many failures as a policy allows halt what would get the same content. A member that is noted again without one ends that.
+func TestPlanner_Halt(t *testing.T) {
+	f := newFleet(t, 2)
+	p := by(policy(t, v1alpha1.ReloadPolicySpec{FailureLimit: new(int32(2))}))
+	f.note(due("a", "1", p), due("a", "2", p), due("b", "1", p), due("b", "2", p), due("b", "3"))
+	fails := func(m *wave.Member) { m.Unfinished, m.Failing = true, true }
+	f.end(due("a", "1").WorkloadKey, fails)
+	f.wantBegun("one failure", "a/1", "a/2", "b/1")
+	f.end(due("a", "2").WorkloadKey, fails)
+	f.wantBegun("two", "a/1", "a/2", "b/1", "b/3")
+	f.wantShown("two", map[string]wave.Why{"b/2": wave.Halted})
+	f.end(due("b", "3").WorkloadKey, nil)
+	f.wantShown("still", map[string]wave.Why{"b/2": wave.Halted})
+	f.end(due("a", "1").WorkloadKey, nil)
+	f.wantBegun("one has recovered", "a/1", "a/2", "b/1", "b/3", "b/2")
+}
+
+// Budgets may apply at some times only.
+func TestPlanner_Schedule(t *testing.T) {
+	f := newFleet(t, -1)
+	b := budget("", "0", "")
+	b.Schedule, b.Duration = "0 1 * * *", &metav1.Duration{Duration: 2 * time.Hour}
+	p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{b}}))
+	f.note(due("a", "1", p))
+	f.clock.SetTime(monday.Add(time.Hour))
+	f.note(due("a", "2", p))
+	f.wantBegun("one before", "a/1")
+	if h := f.planner.Holds(f.members[due("a", "2").WorkloadKey]); h == nil || !h.Again.Equal(monday.Add(3*time.Hour)) {
+		t.Errorf("it waits for %+v", h)
+	}
+	f.clock.SetTime(monday.Add(3 * time.Hour))
+	f.note(due("a", "2", p))
+	f.wantBegun("and one after", "a/1", "a/2")
+}
+
+// Nothing begins before all has been noted, nor on another replica. What did not begin after all makes room, until it is noted again.
+func TestPlanner_Lead(t *testing.T) {
+	f := newFleet(t, 1)
+	f.planner.Lead(true)
+	f.note(due("a", "1"), due("a", "2"))
+	f.wantBegun("not ready")
+	f.planner.Ready()
+	f.begin()
+	f.wantBegun("ready", "a/1")
+	f.planner.Lead(false)
+	f.planner.Note(&wave.Member{WorkloadKey: due("a", "1").WorkloadKey})
+	f.begin()
+	f.wantBegun("another replica leads", "a/1")
+	f.planner.Lead(true)
+	f.planner.Ready()
+	key := due("a", "2").WorkloadKey
+	if f.next = nil; !f.planner.Begin(key) {
+		t.Fatal("a/2 may not begin")
+	}
+	f.note(due("a", "3"))
+	f.wantBegun("another one has been admitted", "a/1")
+	f.planner.Failed(key)
+	f.begin()
+	f.wantBegun("what failed makes room", "a/1", "a/3")
+	f.end(due("a", "3").WorkloadKey, nil)
+	f.note(f.members[key])
+	f.wantBegun("and is noted again", "a/1", "a/3", "a/2")
+}
+
+// With any policies, orders and failures: never above a budget, never out of order, never past a halt, and nothing is forgotten. Each answer that was
+// shown is right until it is told that it has changed, and a wave changes as many as there are workloads.
+func TestPlanner_Random(t *testing.T) {
+	for seed := range uint64(300) {
+		random(t, seed)
+	}
+}
+
+func random(t *testing.T, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+	f := newFleet(t, []int{-1, 1, 3, 20}[r.IntN(4)])
+	var policies []*limit.Policy
+	for i := range r.IntN(3) {
+		spec := v1alpha1.ReloadPolicySpec{}
+		for range r.IntN(3) {
+			scope := []v1alpha1.BudgetScope{v1alpha1.ScopePolicy, v1alpha1.ScopeNamespace, v1alpha1.ScopeSource}[r.IntN(3)]
+			value := []string{"1", "2", "5", "10%", "40%"}[r.IntN(5)]
+			if r.IntN(2) == 0 {
+				spec.Budgets = append(spec.Budgets, budget(scope, value, ""))
+			} else {
+				spec.Budgets = append(spec.Budgets, budget(scope, "", value))
+			}
+		}
+		if r.IntN(3) == 0 {
+			spec.FailureLimit = new(int32(1 + r.IntN(2)))
+		}
+		p := policy(t, spec)
+		p.Name = fmt.Sprint("p", i)
+		policies = append(policies, p)
+	}
+	var all []*wave.Member
+	sources := []wave.Source{bundle, {Kind: dependency.Secret, Name: "db"}, {Kind: dependency.Secret, Name: "tls"}}
+	n, orders := 5+r.IntN(60), 1+r.IntN(3)
+	for i := range n {
+		m := due(fmt.Sprint("ns", r.IntN(4)), fmt.Sprintf("w%02d", i), order(r.IntN(orders)), pods(1+r.IntN(5)))
+		r.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
+		m.Reads = slices.Clone(sources[:1+r.IntN(3)])
+		m.For = m.Reads[:1+r.IntN(len(m.Reads))]
+		for _, p := range policies {
+			if r.IntN(3) > 0 {
+				m.Policies = append(m.Policies, p)
+			}
+		}
+		all = append(all, m)
+	}
+	idle := func(m *wave.Member) *wave.Member {
+		now := *m
+		now.Due, now.Unfinished = false, false
+		return &now
+	}
+	for _, m := range all {
+		f.note(idle(m))
+	}
+	r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
+	failures := r.IntN(2) * r.IntN(4)
+	for i := 0; ; i++ {
+		switch keys := f.inProgress(); {
+		case i < n:
+			f.note(all[i])
+		case len(keys) == 0:
+			stalled(f, seed, all, idle)
+			return
+		case failures > 0 && r.IntN(4) == 0:
+			failures--
+			f.end(keys[r.IntN(len(keys))], func(m *wave.Member) { m.Failing, m.Unfinished = true, true })
+		default:
+			f.end(keys[r.IntN(len(keys))], nil)
+		}
+		if r.IntN(3) == 0 {
+			if keys := f.inProgress(); len(keys) > 0 {
+				f.end(keys[r.IntN(len(keys))], nil)
+			}
+		}
+		check(f, seed)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// stalled checks what is left when nothing is in progress: what failed, and what that holds.
+func stalled(f *fleet, seed uint64, all []*wave.Member, idle func(*wave.Member) *wave.Member) {
+	f.t.Helper()
+	for key, m := range f.members {
+		if m.Failing {
+			f.end(key, nil)
+		}
+	}
+	f.run()
+	for _, m := range f.members {
+		if m.Due {
+			f.t.Errorf("seed %d: %s is forgotten: %+v", seed, m.Name, f.planner.Holds(m))
+		}
+	}
+	if len(f.begun) != len(all) {
+		f.t.Errorf("seed %d: %d restarts of %d workloads", seed, len(f.begun), len(all))
+	}
+	if f.told > 8*len(all) {
+		f.t.Errorf("seed %d: %d answers of %d workloads have changed", seed, f.told, len(all))
+	}
+	for _, m := range f.members {
+		f.planner.Note(idle(m))
+	}
+}
+
+// check compares the state of the fleet with what may be.
+func check(f *fleet, seed uint64) {
+	f.t.Helper()
+	type scope struct {
+		policy, of string
+		budget     int
+	}
+	used, usedPods, all, allPods := map[scope]int{}, map[scope]int{}, map[scope]int{}, map[scope]int{}
+	budgets := map[scope]*limit.Budget{}
+	for _, m := range f.members {
+		for _, p := range m.Policies {
+			for i := range p.Budgets {
+				b := &p.Budgets[i]
+				scopes := func(sources []wave.Source) (out []scope) {
+					switch b.Scope {
+					case v1alpha1.ScopeSource:
+						for _, s := range sources {
+							out = append(out, scope{p.Name, s.String(), i})
+						}
+					case v1alpha1.ScopeNamespace:
+						out = append(out, scope{p.Name, m.Namespace, i})
+					default:
+						out = append(out, scope{p.Name, "", i})
+					}
+					return out
+				}
+				for _, s := range scopes(m.Reads) {
+					all[s], allPods[s], budgets[s] = all[s]+1, allPods[s]+m.Pods, b
+				}
+				if m.InProgress {
+					for _, s := range scopes(m.For) {
+						used[s], usedPods[s], budgets[s] = used[s]+1, usedPods[s]+m.Pods, b
+					}
+				}
+			}
+		}
+		was := f.shown[m.WorkloadKey]
+		if f.show(m.WorkloadKey); f.shown[m.WorkloadKey] != was {
+			f.t.Errorf("seed %d: %s waits for %d, and %d was shown", seed, m.Name, f.shown[m.WorkloadKey], was)
+		}
+	}
+	for s, b := range budgets {
+		n, of := used[s], all[s]
+		if b.Pods {
+			n, of = usedPods[s], allPods[s]
+		}
+		if most, _ := b.Limit(of, f.clock.Now()); n > most && !(b.Pods && used[s] == 1) {
+			f.t.Errorf("seed %d: %d are in progress in %v, which allows %d", seed, n, s, most)
+		}
+	}
+	for key := range maps.Keys(f.members) {
+		f.checkOrder(seed, f.members[key])
+	}
+}
+
+// checkOrder checks that what has begun had nobody to wait for in its namespace.
+func (f *fleet) checkOrder(seed uint64, m *wave.Member) {
+	f.t.Helper()
+	if !m.InProgress {
+		return
+	}
+	at := slices.Index(f.begun, m.Namespace+"/"+m.Name)
+	for _, o := range f.members {
+		if o.Namespace == m.Namespace && o.Order < m.Order && o.Due && slices.ContainsFunc(o.For, func(s wave.Source) bool { return slices.Contains(m.For, s) }) && at < 0 {
+			f.t.Errorf("seed %d: %s is restarted before %s", seed, m.Name, o.Name)
+		}
+	}
+}
