@@ -52,11 +52,13 @@ var mayImport = map[string][]string{
 	"pkg/record":   {"pkg/dependency", "pkg/fields", "pkg/jsonpatch", "pkg/agent/status"},
 	"pkg/policy":   {"pkg/dependency", "pkg/record", "pkg/fields", "pkg/window"},
 	"pkg/window":   {},
+	"pkg/limit":    {"pkg/apis/policy/v1alpha1", "pkg/dependency", "pkg/window"},
+	"pkg/wave":     {"pkg/apis/policy/v1alpha1", "pkg/dependency", "pkg/limit"},
 	"pkg/judge":    {"pkg/dependency"},
-	"pkg/decide":   {"pkg/dependency", "pkg/judge", "pkg/record", "pkg/policy", "pkg/fields", "pkg/agent/status"},
+	"pkg/decide":   {"pkg/dependency", "pkg/judge", "pkg/record", "pkg/policy", "pkg/fields", "pkg/agent/status", "pkg/limit", "pkg/wave"},
 	"pkg/kind":     {"pkg/dependency", "pkg/agent/status"},
 	"pkg/render":   {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind"},
-	"pkg/ingest":   {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status"},
+	"pkg/ingest":   {"pkg/apis/policy/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/follow", "pkg/sharedsecret", "pkg/agent/status", "pkg/limit"},
 	"pkg/workload": {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/kind"},
 	"pkg/strategy": {"pkg/dependency", "pkg/judge", "pkg/policy", "pkg/record", "pkg/decide", "pkg/fields", "pkg/kind", "pkg/jsonpatch", "pkg/workload"},
 	"pkg/notify":   {"pkg/dependency", "pkg/record", "pkg/kind", "pkg/metrics"},
@@ -69,12 +71,12 @@ var mayImport = map[string][]string{
 	"pkg/ingest/ingesttest":         {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
-	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/render", "pkg/registry/view", "pkg/registry/response"},
+	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/judge", "pkg/notify", "pkg/render", "pkg/wave", "pkg/registry/view", "pkg/registry/response"},
 	// They serve objects of any type.
 	"pkg/registry/watchcache": {},
 	"pkg/registry/response":   {},
 	"pkg/registry/view":       {"pkg/dependency", "pkg/decide", "pkg/registry/watchcache", "pkg/registry/response"},
-	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify"},
+	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/record", "pkg/decide", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify", "pkg/limit", "pkg/wave"},
 	// On top.
 	"pkg/apiserver": {everything},
 	// What is made of the handlers of the generic API server.
@@ -268,7 +270,7 @@ func TestViolationsAreFound(t *testing.T) {
 		}
 		return p
 	}
-	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/render" "pkg/registry/view" "pkg/registry/response"]`
+	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/judge" "pkg/notify" "pkg/render" "pkg/wave" "pkg/registry/view" "pkg/registry/response"]`
 	tests := map[string]struct {
 		pkg  goPackage
 		want []string
@@ -279,7 +281,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"a command without a rule":             {importing("cmd/x", "pkg/apiserver"), []string{"cmd/x has no place in mayImport: which packages of ours may it import?"}},
 		"the ground imports upwards":           {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
 		"a name that begins alike":             {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency" "pkg/record" "pkg/fields" "pkg/window"]`}},
-		"two that do not know others":          {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
+		"two that do not know others":          {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/record" "pkg/decide" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify" "pkg/limit" "pkg/wave"]`}},
 		"nor the other way round":              {importing("pkg/registry/reload", "pkg/controller"), []string{`pkg/registry/reload imports pkg/controller; it may import ` + registry}},
 		"registry imports another":             {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
 		"a package without a place":            {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},

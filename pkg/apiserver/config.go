@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	policyv1alpha1 "github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/apiserver/filters"
 	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/apiserver/plainhttp"
@@ -51,6 +52,8 @@ type ExtraConfig struct {
 	Scope  ingest.Scope
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
+	// MaxRolloutsInProgress is how many workloads are restarted at a time; negative: any number.
+	MaxRolloutsInProgress int
 	// HistoryBytes is the approximate memory limit for the watch history of one resource.
 	HistoryBytes int
 	// MaxWatchesPerUser is how many watches one user, or all ServiceAccounts of a namespace, may have open on this replica.
@@ -59,6 +62,7 @@ type ExtraConfig struct {
 	plain         []plainhttp.Server
 	key           *sharedsecret.Secret // of the hashes; nil: it is in memory only
 	certificates  *certificates
+	policies      dynamic.ResourceInterface
 	notifications notifications
 	standalone    *standalone // nil: the server belongs to an installation
 }
@@ -166,9 +170,12 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		Reload:            o.Reload,
 		Scope:             o.Scope(),
 		ConcurrentReloads: o.ConcurrentReloads,
-		HistoryBytes:      int(o.HistoryBytes.Value()),
-		MaxWatchesPerUser: o.MaxWatchesPerUser,
-		plain:             plainServers(o),
+		policies:          dynamicClient.Resource(policyv1alpha1.SchemeGroupVersion.WithResource("reloadpolicies")),
+
+		MaxRolloutsInProgress: int(o.MaxRolloutsInProgress),
+		HistoryBytes:          int(o.HistoryBytes.Value()),
+		MaxWatchesPerUser:     o.MaxWatchesPerUser,
+		plain:                 plainServers(o),
 	}
 	if o.Standalone() {
 		c.standalone = &standalone{client, c.Scope, generic.LoopbackClientConfig, o.WriteKubeconfig}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +24,14 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/registry/pods"
 	"github.com/configdep/configdep/pkg/registry/reload"
+	"github.com/configdep/configdep/pkg/wave"
 )
 
 // Server is the aggregated API server, with its index and the controller.
@@ -54,10 +57,14 @@ func (c CompletedConfig) New() (*Server, error) {
 	for _, n := range c.notifications {
 		sinks = append(sinks, n)
 	}
-	s.controller = controller.New(controller.Config{
-		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, AdmissionPolicy: c.Lease + "-annotations",
+	planner := wave.New(c.MaxRolloutsInProgress, clock.RealClock{}, func(changed, admitted []dependency.WorkloadKey) {
+		s.dependencies.Recheck(changed)
+		s.controller.Queue(slices.Concat(changed, admitted))
 	})
-	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, clock.RealClock{})
+	s.controller = controller.New(controller.Config{
+		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, AdmissionPolicy: c.Lease + "-annotations", Planner: planner,
+	})
+	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, planner, clock.RealClock{})
 	s.resources = newResources(s.dependencies, c.Scope.Kinds)
 	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
 	s.index.SetDefaults(c.Reload)
@@ -145,6 +152,7 @@ func (s *Server) lead(ctx context.Context) {
 	run := func(ctx context.Context) {
 		var wg sync.WaitGroup
 		wg.Go(func() { s.config.certificates.lead(ctx) })
+		wg.Go(func() { s.tellPolicies(ctx) })
 		s.controller.Run(ctx, s.index)
 		wg.Wait()
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/strategy"
+	"github.com/configdep/configdep/pkg/wave"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	Workers int
 	// AdmissionPolicy is the name of the MutatingAdmissionPolicy that keeps annotations on workloads.
 	AdmissionPolicy string
+	// Planner lets restarts wait for others; nil: none does.
+	Planner *wave.Planner
 }
 
 // Controller restarts workloads. It is a sink of the index, and idle until Run.
@@ -44,6 +47,7 @@ type Controller struct {
 	mu    sync.Mutex
 	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: Run does not run
 	notes map[dependency.WorkloadKey]*note
+	sweep sweep
 	// restored is how often etcd was found to be restored.
 	restored int
 }
@@ -103,7 +107,7 @@ func (c *Controller) Synced(now decide.Evaluator, at dependency.Progress) {
 		c.restored, c.notes = at.Restored, map[dependency.WorkloadKey]*note{}
 	}
 	c.mu.Unlock()
-	c.enqueueAll(now.Graph)
+	c.enqueueAll(now)
 }
 
 // Changed implements ingest.Sink.
@@ -129,13 +133,27 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 // Progressed implements ingest.Sink.
 func (*Controller) Progressed(dependency.Progress) {}
 
-func (c *Controller) enqueueAll(g *dependency.Graph) {
+// Queue has workloads handled. It waits for nothing.
+func (c *Controller) Queue(keys []dependency.WorkloadKey) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
-		g.EachWorkload(func(w *dependency.Workload) {
+		for _, key := range keys {
+			add(key)
+		}
+	})
+}
+
+func (c *Controller) enqueueAll(now decide.Evaluator) {
+	c.enqueue(func(add func(dependency.WorkloadKey)) {
+		var keys []dependency.WorkloadKey
+		now.Graph.EachWorkload(func(w *dependency.Workload) {
 			if !c.rests(w) {
-				add(w.WorkloadKey)
+				keys = append(keys, w.WorkloadKey)
 			}
 		})
+		c.beginSweep(now, keys)
+		for _, key := range keys {
+			add(key)
+		}
 	})
 }
 
@@ -163,7 +181,7 @@ func (c *Controller) Run(ctx context.Context, index decide.Index) {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
 	c.serve(queue)
 	defer c.serve(nil)
-	index.Read(func(known decide.Evaluator) { c.enqueueAll(known.Graph) }) // else Synced does
+	index.Read(func(known decide.Evaluator) { c.enqueueAll(known) }) // else Synced does
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -180,7 +198,11 @@ func (c *Controller) Run(ctx context.Context, index decide.Index) {
 func (c *Controller) serve(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue, c.notes = queue, map[dependency.WorkloadKey]*note{}
+	c.queue, c.notes, c.sweep = queue, map[dependency.WorkloadKey]*note{}, sweep{}
+	if c.Planner != nil {
+		c.sweep.notBefore = c.Clock.Now().Add(takeOver)
+		c.Planner.Lead(queue != nil)
+	}
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
@@ -193,7 +215,12 @@ func (c *Controller) next(ctx context.Context, index decide.Index, queue workque
 	if ctx.Err() != nil {
 		return true // what is left is for the next leader
 	}
+	if key == sweptAll {
+		c.endSweep(queue)
+		return true
+	}
 	after, err := c.reconcile(ctx, index, key)
+	c.swept(key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Handling a workload failed, will retry", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}

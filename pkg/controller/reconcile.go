@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/strategy"
+	"github.com/configdep/configdep/pkg/wave"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -72,7 +73,13 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == decide.Continue && wait > 0 {
 		return wait, nil
 	}
+	if s.Action == decide.RollOut && c.Planner != nil && !c.Planner.Begin(key) {
+		return s.recheck(c.Clock.Now()), nil // it is its turn when the planner says so
+	}
 	after, err := c.act(ctx, s)
+	if s.Action == decide.RollOut && c.Planner != nil && (err != nil || after > 0) {
+		c.Planner.Failed(key)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
 		return 0, err
@@ -127,8 +134,12 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 	index.Read(func(known decide.Evaluator) {
 		g := known.Graph
 		w := g.Workload(key)
+		c.limited(known)
 		if w == nil {
 			c.forget(key)
+			if c.Planner != nil {
+				c.Planner.Note(&wave.Member{WorkloadKey: key})
+			}
 			return
 		}
 		if c.rests(w) {
@@ -138,6 +149,9 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 		if wait := n.awaits(now, w.ResourceVersion); wait > 0 { // it puts the workload into the queue
 			s = &step{Decision: decide.Decision{RecheckAt: now.Add(wait)}}
 			return
+		}
+		if c.Planner != nil {
+			known.Waves = waves{c.Planner, n.pace.wait(now, w.ResourceVersion) > 0}
 		}
 		e := known.Evaluate(w)
 		s = &step{Decision: e.Decide(now), workload: w, policy: e.Policy, digester: g.Digester()}
@@ -180,10 +194,13 @@ func (c *Controller) observe(s *step) {
 		return
 	}
 	n.shown = s.present.Hash
-	w := s.workload
+	w, why := s.workload, "configdep only observes (--observe)"
+	if s.policy.Strategy == record.Notify {
+		why = "the strategy is notify"
+	}
 	c.Sink.Notify(notify.Event{
 		What: notify.WouldRestart, Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt,
-		Message: "Not restarted, because configdep only observes (--observe), although " + s.Because,
+		Message: "Not restarted, because " + why + ", although " + s.Because,
 	})
 }
 
@@ -246,7 +263,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) (time.Duration, error
 
 // restartPatch returns the patch that begins a restart now.
 func (c *Controller) restartPatch(s *step, w *dependency.Workload, restart *record.Restart) ([]byte, error) {
-	restart.Last = record.NewAutomaticReload(record.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
+	restart.Last = record.NewAutomaticReload(record.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger).WithOthers(restart.Changed)
 	return s.policy.RestartPatch(w, restart)
 }
 

@@ -179,7 +179,7 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
 		defer queue.ShutDown()
 		c.controller.serve(queue)
-		c.Index().Read(func(known decide.Evaluator) { c.controller.enqueueAll(known.Graph) })
+		c.Index().Read(func(known decide.Evaluator) { c.controller.enqueueAll(known) })
 		c.controller.serve(nil)
 		if queue.Len() != 1 {
 			t.Errorf("got %d queued workloads, want the one that has opted in", queue.Len())

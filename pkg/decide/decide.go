@@ -24,6 +24,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	}
 	e.sayNotInPlace(&d)
 	e.tellRefused(&d, now)
+	e.await(&d, now)
 	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State) ||
 		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady || d.unrecorded
@@ -91,7 +92,7 @@ func (e *Evaluation) trigger(d *Decision) string {
 func (e *Evaluation) observe(d *Decision) {
 	const only = " configdep only observes (--observe)"
 	switch d.Action {
-	case None:
+	case None, Observe:
 	case RollOut:
 		d.Action, d.State, d.Reason = Observe, Stale, ReasonObserved
 		d.Message = upperFirst(d.Because) + "." + only + ": otherwise, it would restart the workload now."
@@ -280,7 +281,6 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	what := upperFirst(d.Because)
 	settled, settle, release := e.settles(changes)
 	at := record.NotBefore(record.LastReloadOf(w), e.Policy.MinInterval, now)
-	opens, foreseeable := e.Policy.Windows.Opens(now)
 	switch {
 	case w.Paused:
 		d.State, d.Reason = Blocked, ReasonPaused
@@ -291,6 +291,7 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case e.Policy.Hold != "":
 		d.State, d.Reason = Blocked, ReasonOnHold
 		d.Message = what + ". " + e.onHold()
+	case e.isSuspended(&d, what):
 	case now.Before(settled):
 		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		at := settled.UTC().Format(time.RFC3339)
@@ -308,16 +309,13 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case w.Busy:
 		d.State, d.Reason = Pending, ReasonRunActive
 		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(w.Kind) + " is not Allow."
-	case !foreseeable:
-		d.State, d.Reason, d.RecheckAt = Blocked, ReasonWindow, opens
-		d.Message = what + ". By the annotation " + policy.WindowsAnnotation + ", no restart may begin in the foreseeable future."
-	case now.Before(opens):
-		d.State, d.Reason, d.RecheckAt = Pending, ReasonWindow, opens
-		d.Message = fmt.Sprintf("%s. A restart is due at %s, when one may begin by the annotation %s.", what, opens.UTC().Format(time.RFC3339), policy.WindowsAnnotation)
+	case e.isNotified(&d, what):
+	case e.awaitsApproval(&d, what):
+	case e.awaitsWindow(&d, what, now):
 	default:
 		d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
 		d.Message = what + ". " + restartDue
-		if e.Policy.Windows == nil { // else it may have been due since a window opened
+		if e.Policy.Windows == nil && e.limits == nil { // else it may have been due since a window opened
 			d.DueAt = later(settled, at)
 		}
 	}

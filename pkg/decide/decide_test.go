@@ -99,7 +99,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 		"two annotations are invalid, and content has changed": {
 			both(earlier, annotate(policy.StrategyAnnotation, "magic"), func(x *world) { x.namespaceAnnotations(map[string]string{policy.LiveVolumesAnnotation: "maybe"}) }),
-			blocked(decide.ReasonInvalidAnnotation, `Invalid annotation configdep.io/strategy="magic": must be one of annotation, env-var, agent, recreate, in-place; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false".`, true),
+			blocked(decide.ReasonInvalidAnnotation, `Invalid annotation configdep.io/strategy="magic": must be one of annotation, env-var, agent, notify, recreate, in-place; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false".`, true),
 		},
 		"the mode is invalid, which does not opt out": {
 			annotate(policy.ReloadAnnotation, "true"),

@@ -57,6 +57,7 @@ const (
 	ReasonNotOptedIn       = "NotOptedIn"       // Stale: automatic restarts are off
 	ReasonOptedInStale     = "OptedInStale"     // Stale: the content was old when the workload opted in, or a restart was undone
 	ReasonNotTriggering    = "NotTriggering"    // Stale: the source that has changed does not restart the workload
+	ReasonNotifyOnly       = "NotifyOnly"       // Stale: the strategy is notify
 	ReasonKindNotRestarted = "KindNotRestarted" // Stale: workloads of the kind have no rollout
 	ReasonOwned            = "Owned"            // Stale: the owner of the workload would create it again
 	ReasonHeld             = "Held"             // Stale: the pods are replaced only when a user acts
@@ -64,6 +65,10 @@ const (
 	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
 	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
 	ReasonWindow          = "Window"          // Pending: a restart is due when a window opens; Blocked: none will
+	ReasonApproval        = "Approval"        // Pending: a user has to approve the content
+	ReasonPolicyUnknown   = "PolicyUnknown"   // Pending: there may be ReloadPolicies that have not been read
+	ReasonOrder           = "Order"           // Pending: workloads of a lower order come first
+	ReasonBudget          = "Budget"          // Pending: as many are being restarted as may be
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
 	ReasonObserved        = "Observed"        // Stale: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
@@ -83,6 +88,10 @@ const (
 	ReasonKeyMissing         = "KeyMissing"         // Blocked
 	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused
 	ReasonOnHold             = "OnHold"             // Blocked: an annotation says that nothing may be restarted
+	ReasonPolicySuspended    = "PolicySuspended"    // Blocked: a ReloadPolicy suspends restarts
+	ReasonPolicyInvalid      = "PolicyInvalid"      // Blocked: a ReloadPolicy that selects the workload is invalid
+	ReasonDenied             = "Denied"             // Blocked: a user has denied the content
+	ReasonHalted             = "HaltedAfterFailure" // Blocked: other workloads fail with the same content
 	ReasonInvalidAnnotation  = "InvalidAnnotation"  // Blocked
 	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
 	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/wave"
 )
 
 // Source is one source of a workload as its policy sees it.
@@ -58,6 +60,16 @@ type Evaluation struct {
 	tracked  []tracked
 
 	scopeText string // see scope
+
+	waves Waves
+	// limits are the policies that select the workload, and limited says whether they have been looked for.
+	limits  []*limit.Policy
+	limited bool
+}
+
+// Waves says for what the restart of a workload that is due waits; nil: for nothing. It is told of every workload that is decided about.
+type Waves interface {
+	Hold(m *wave.Member) *wave.Hold
 }
 
 // Evaluator applies policies to the workloads of a graph. It must not be used after the graph has changed.
@@ -65,6 +77,14 @@ type Evaluator struct {
 	Graph *dependency.Graph
 	// Defaults are the policy of workloads without annotations.
 	Defaults policy.Defaults
+	// Waves lets restarts wait for others; nil: none does.
+	Waves Waves
+}
+
+// Limits returns all ReloadPolicies.
+func (v Evaluator) Limits() *limit.Set {
+	s, _ := v.Graph.Limits().(*limit.Set)
+	return s
 }
 
 // Index gives access to what is known of the cluster. Read calls f with the current graph, which f must neither change
@@ -76,7 +96,7 @@ type Index interface {
 // Evaluate applies the effective policy to a workload.
 func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults}
+	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults, waves: v.Waves}
 	p := &e.Policy // not a copy, which would be allocated, too
 	p.Declare(policy.AnnotatedOf(w, g.Namespace(w.Namespace)), &e.defaults)
 	if g.SelectedByLabel() { // a source may only have got the label, or lost it

@@ -45,6 +45,8 @@ type Judgement struct {
 	halted  int             // pods that wait for something
 	waits   []string        // the first of them, and for what
 	stuck   stuck
+	ready   time.Time // since when the last pod of the current template has been ready
+	failing failing
 }
 
 // due is a source for whose content a restart is due.
@@ -139,6 +141,7 @@ func (e *Evaluation) judge(j *judge.Judge) *Judgement {
 	stale, left := make([]bool, len(e.Sources)), maxJudged
 	e.graph.PodsOf(e.Workload, func(p *dependency.Pod) bool {
 		out.stuck.add(e, j, p)
+		out.addHealth(e, j, p)
 		if !p.Deleted.IsZero() {
 			out.pending++
 			return true

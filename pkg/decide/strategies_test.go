@@ -33,7 +33,7 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 		"another strategy is set":                                   {[]record.Strategy{record.Annotate}, "annotation", "", "", ""},
 		"the namespace sets the strategy":                           {[]record.Strategy{record.Annotate}, "", "recreate", inherited, decide.ReasonStrategyNotAllowed},
 		"the namespace sets the strategy, the workload another one": {[]record.Strategy{record.Annotate}, "annotation", "recreate", "", ""},
-		"an unknown strategy is still invalid":                      {[]record.Strategy{record.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, env-var, agent, recreate, in-place`, decide.ReasonInvalidAnnotation},
+		"an unknown strategy is still invalid":                      {[]record.Strategy{record.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, env-var, agent, notify, recreate, in-place`, decide.ReasonInvalidAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))

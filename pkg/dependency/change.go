@@ -103,6 +103,17 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 	return true
 }
 
+// SetNamespaceLabels sets the labels of a namespace and reports whether they have changed.
+func (g *Graph) SetNamespaceLabels(name string, labels map[string]string) (changed bool) {
+	n := g.namespace(name)
+	if maps.Equal(n.labels, labels) {
+		return false
+	}
+	n.labels = labels
+	g.setNamespace(n)
+	return true
+}
+
 // SetTerminating notes whether a namespace is being deleted, and reports whether that has
 // changed.
 func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {

@@ -31,7 +31,7 @@ type Graph struct {
 	pods                pods
 	replicaSets         replicaSets
 	runs                runs
-	namespaces          tree[string, *namespace] // those of which anything else is kept than unreadNamespace, or that are being deleted
+	namespaces          tree[string, *namespace] // those of which anything else is kept than unreadNamespace
 	// unreadNamespace are our annotations of a namespace that has not been read; see SetUnreadNamespace.
 	unreadNamespace map[string]string
 	users           users
@@ -47,6 +47,7 @@ type Graph struct {
 	// globSpaces are by namespace, and changedGlobs are those whose admission has changed. Snapshots have neither.
 	globSpaces   map[string]*globSpace
 	changedGlobs Globs
+	limits       any // see SetLimits
 	// buried are the periods of deleted sources, and graves their order; snapshots have no graves.
 	buried tree[SourceKey, *[]Period]
 	graves *lru.Cache
@@ -63,7 +64,8 @@ type Graph struct {
 type namespace struct {
 	name        string
 	annotations map[string]string // of ours
-	terminating bool              // it is being deleted
+	labels      map[string]string
+	terminating bool // it is being deleted
 }
 
 // NewGraph returns an empty graph.
@@ -133,7 +135,7 @@ func (g *Graph) namespace(name string) namespace {
 }
 
 func (g *Graph) setNamespace(n namespace) {
-	if maps.Equal(n.annotations, g.unreadNamespace) && !n.terminating {
+	if maps.Equal(n.annotations, g.unreadNamespace) && len(n.labels) == 0 && !n.terminating {
 		g.namespaces.delete(n.name)
 		return
 	}
@@ -153,6 +155,15 @@ func (g *Graph) Source(key SourceKey) *Source { return g.sources.get(key) }
 
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
+
+// SetLimits sets what limits restarts: a set of package limit, which is not looked at here.
+func (g *Graph) SetLimits(limits any) { g.limits = limits }
+
+// Limits returns what limits restarts; nil: nothing was set.
+func (g *Graph) Limits() any { return g.limits }
+
+// NamespaceLabels returns the labels of a namespace.
+func (g *Graph) NamespaceLabels(name string) map[string]string { return g.namespace(name).labels }
 
 // Users returns the workloads that a change of a source affects, each once. The source need not
 // exist.

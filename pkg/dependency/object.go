@@ -156,6 +156,8 @@ type Marks struct {
 	Recreating string
 	// Fields says which values fields have been set to, in JSON.
 	Fields string
+	// Approval is what a user has decided about the content, in JSON.
+	Approval string
 	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and a time that makes the template
 	// differ from all previous ones.
 	TemplateHash, ReloadedAt string

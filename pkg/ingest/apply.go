@@ -118,6 +118,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		touched.add(stream.drop(x, n.namespace, n.name, at))
 		next()
 	}
+	if stream.policies() {
+		touched.add(x.setLimits(limitsOf(x.graph).Unread(false)))
+	}
 	x.observe(stream, version)
 	stream.again = false
 	if stream.optional != nil {

@@ -147,6 +147,7 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 			f.index.deny(s, verbList, false)
 			f.index.deny(s, verbWatch, false)
 			tell(f.synced, f.index.leave(s))
+			f.index.awaitPolicies(s, false)
 		}
 		switch what := served.another + strings.Join(served.others, ","); {
 		case !k.tells("not served " + what):
@@ -160,6 +161,9 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 	case version != k.version:
 		k.end()
 		k.SetServed(version)
+		if k.version == "" {
+			f.index.awaitPolicies(k.streams[0], true)
+		}
 		f.begin(ctx, k, version)
 		if k.tells("version " + version) {
 			logger.Info("The kind is served: reading its objects", "version", version)
@@ -281,6 +285,7 @@ func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err e
 			return
 		}
 		tell(f.synced, f.index.leave(s))
+		f.index.awaitPolicies(s, true)
 		f.may(ctx, s, verbList, false)
 		return
 	case apierrors.IsNotFound(err):

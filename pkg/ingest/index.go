@@ -161,6 +161,9 @@ func (x *Index) Reset() {
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
+	if x.scope.Policies {
+		x.graph.SetLimits(limitsOf(x.graph).Unread(true))
+	}
 	x.graph.SetUnreadNamespace(x.scope.unreadNamespace())
 	x.graph.SetSelectedByLabel(x.scope.SourceSelector != nil)
 	switch {

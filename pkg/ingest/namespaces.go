@@ -13,17 +13,22 @@ import (
 // namespacePart is the namespaces, of which the graph keeps no versions, so it is lossy.
 type namespacePart struct{}
 
-// namespace is what is kept of a namespace: annotations, which are defaults for the workloads in it, and whether it is being deleted.
+// namespace is what is kept of a namespace: annotations, which are defaults for the workloads in it, labels, by which policies select it, and whether it is
+// being deleted.
 type namespace struct {
-	annotations map[string]string
-	terminating bool
+	annotations, labels map[string]string
+	terminating         bool
 }
 
 // namespaces returns the stream of namespaces.
 func (c Scope) namespaces() *stream {
 	s := newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", namespacePart{}, func(n *corev1.Namespace) any {
 		selected := c.NamespaceSelector == nil || c.NamespaceSelector.Matches(labels.Set(n.Labels))
-		return &namespace{c.Dialects.ReadNamespace(n.Annotations, selected), n.DeletionTimestamp != nil}
+		out := &namespace{annotations: c.Dialects.ReadNamespace(n.Annotations, selected), terminating: n.DeletionTimestamp != nil}
+		if c.Policies {
+			out.labels = n.Labels
+		}
+		return out
 	})
 	s.lossy = true
 	return s
@@ -57,7 +62,7 @@ func (namespacePart) drop(x *Index, _, name string, _ dependency.Arrival) touche
 // have yet to be notified of.
 func (x *Index) setNamespace(name string, n *namespace) (out touched) {
 	annotated, ending := x.graph.SetNamespace(name, n.annotations), x.graph.SetTerminating(name, n.terminating)
-	if !annotated && !ending {
+	if labelled := x.graph.SetNamespaceLabels(name, n.labels); !annotated && !ending && !(labelled && limitsOf(x.graph) != nil) {
 		return touched{}
 	}
 	graph := x.graph

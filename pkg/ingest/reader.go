@@ -93,7 +93,7 @@ func apiPath(gv schema.GroupVersion) string {
 // all objects.
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, "-")
-	if s.namespace == "" && !s.namespaces() {
+	if s.namespace == "" && !s.ofCluster() {
 		one = fields.AndSelectors(one, fields.OneTermEqualSelector(namespaceField, metav1.NamespaceSystem))
 	}
 	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: one.String()})

@@ -36,6 +36,8 @@ type Scope struct {
 	UnreadTypes []string
 	// PodStatuses: what pods have mounted of SecretProviderClasses is read, while that resource is served.
 	PodStatuses bool
+	// Policies: ReloadPolicies are read, while that resource is served.
+	Policies bool
 	// Dialects are those whose annotations are read.
 	Dialects policy.Dialects
 	// Kinds are the kinds of workloads that are read, but for IgnoredWorkloads.

@@ -73,6 +73,9 @@ func (s *stream) namespaces() bool {
 	return is
 }
 
+// ofCluster reports whether its objects are in no namespace.
+func (s *stream) ofCluster() bool { return s.namespaces() || s.policies() }
+
 type name struct{ namespace, name string }
 
 // names returns the names of the stream's objects in the graph.
@@ -105,7 +108,7 @@ func (s *stream) served(again bool) *stream {
 func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 	for _, s := range c.resources(digester) {
 		switch {
-		case s.namespaces():
+		case s.ofCluster():
 			in = append(in, s)
 		case len(c.Namespaces) == 0:
 			in = append(in, s.without(c.IgnoredNamespaces))
@@ -150,6 +153,9 @@ func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
 	}
 	if c.PodStatuses {
 		all = append(all, podStatuses())
+	}
+	if c.Policies {
+		all = append(all, policies())
 	}
 	return append(all, c.namespaces())
 }

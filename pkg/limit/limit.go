@@ -7,14 +7,15 @@ package limit
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
@@ -25,12 +26,15 @@ import (
 // Policy is a ReloadPolicy.
 type Policy struct {
 	Name            string
+	UID             types.UID
 	ResourceVersion string
 	Generation      int64
 	// Problem says why it is invalid; empty: it is valid. Nothing that an invalid one selects is restarted automatically.
 	Problem string
 	// Told: its status says all this already.
 	Told bool
+
+	accepted *metav1.Condition // what its status says; nil: nothing
 
 	Suspend      bool
 	Windows      *window.Windows
@@ -65,14 +69,13 @@ const (
 
 // New reads a ReloadPolicy.
 func New(o *v1alpha1.ReloadPolicy) *Policy {
-	p := &Policy{Name: o.Name, ResourceVersion: o.ResourceVersion, Generation: o.Generation}
+	p := &Policy{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation}
 	if err := p.read(&o.Spec); err != nil {
 		p.Problem = dependency.Line(err.Error())
 	}
-	accepted := p.Condition()
-	p.Told = o.Status.ObservedGeneration == o.Generation && slices.ContainsFunc(o.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == accepted.Type && c.Status == accepted.Status && c.Reason == accepted.Reason && c.Message == accepted.Message && c.ObservedGeneration == o.Generation
-	})
+	if p.accepted = meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAccepted); p.accepted != nil {
+		p.Told = o.Status.ObservedGeneration == o.Generation && *p.accepted == p.Condition(p.accepted.LastTransitionTime)
+	}
 	return p
 }
 
@@ -180,15 +183,18 @@ func number(v *intstr.IntOrString) (n int, percent bool, err error) {
 	return n, true, nil
 }
 
-// Condition returns the condition that the status of the policy should have, without a time.
-func (p *Policy) Condition() metav1.Condition {
+// Condition returns the condition that the status of the policy should have at a time.
+func (p *Policy) Condition(now metav1.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, ObservedGeneration: p.Generation,
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, ObservedGeneration: p.Generation, LastTransitionTime: now,
 		Message: "The policy limits the automatic restarts of the workloads that it selects.",
 	}
 	if p.Problem != "" {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
 		c.Message = "No workload that the policy selects is restarted automatically: " + p.Problem
+	}
+	if p.accepted != nil && p.accepted.Status == c.Status {
+		c.LastTransitionTime = p.accepted.LastTransitionTime
 	}
 	return c
 }
@@ -238,29 +244,71 @@ func (b *Budget) String() string {
 // Set has all policies of the cluster. It does not change; nil has none.
 type Set struct {
 	policies []*Policy // by name
-	// Unknown says why there may be policies that are not among these, in a clause; empty: there are none.
-	Unknown string
+	unread   bool      // there may be others
 }
 
 // maxPolicies limits how many policies there may be, because each workload is compared with all.
 const maxPolicies = 64
 
-// NewSet returns a set of policies. Unread: there may be others.
-func NewSet(policies map[string]*Policy, unread bool) *Set {
-	if len(policies) == 0 && !unread {
+// With returns the set with a policy, in the place of one of the same name.
+func (s *Set) With(p *Policy) *Set {
+	out := s.Without(p.Name)
+	if out == nil {
+		out = &Set{}
+	}
+	i, _ := slices.BinarySearchFunc(out.policies, p.Name, compareNames)
+	out.policies = slices.Insert(out.policies, i, p)
+	return out
+}
+
+// Without returns the set without a policy.
+func (s *Set) Without(name string) *Set {
+	if s == nil {
 		return nil
 	}
-	s := &Set{}
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		s.policies = append(s.policies, policies[name])
+	out := &Set{slices.Clone(s.policies), s.unread}
+	if i, found := slices.BinarySearchFunc(out.policies, name, compareNames); found {
+		out.policies = slices.Delete(out.policies, i, i+1)
 	}
-	switch {
-	case unread:
-		s.Unknown = "the ReloadPolicies of the cluster cannot be read"
-	case len(s.policies) > maxPolicies:
-		s.policies, s.Unknown = s.policies[:maxPolicies], fmt.Sprintf("the cluster has more than %d ReloadPolicies", maxPolicies)
+	return out.orNil()
+}
+
+// Unread returns the set, and whether there may be other policies.
+func (s *Set) Unread(is bool) *Set {
+	out := &Set{unread: is}
+	if s != nil {
+		out.policies = s.policies
+	}
+	return out.orNil()
+}
+
+func (s *Set) orNil() *Set {
+	if len(s.policies) == 0 && !s.unread {
+		return nil
 	}
 	return s
+}
+
+func compareNames(p *Policy, name string) int { return strings.Compare(p.Name, name) }
+
+// Same reports whether two sets limit the same, whatever the statuses of their policies say.
+func (s *Set) Same(o *Set) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	return s.unread == o.unread && slices.EqualFunc(s.policies, o.policies, func(a, b *Policy) bool { return a.UID == b.UID && a.Generation == b.Generation })
+}
+
+// Unknown says, in a clause, why there may be policies that Of does not know; empty: there are none.
+func (s *Set) Unknown() string {
+	switch {
+	case s == nil:
+	case s.unread:
+		return "the ReloadPolicies of the cluster cannot be read"
+	case len(s.policies) > maxPolicies:
+		return fmt.Sprintf("the cluster has more than %d ReloadPolicies", maxPolicies)
+	}
+	return ""
 }
 
 // All returns all policies, by name.
@@ -276,7 +324,7 @@ func (s *Set) Of(namespace, workload map[string]string) (out []*Policy) {
 	if s == nil {
 		return nil
 	}
-	for _, p := range s.policies {
+	for _, p := range s.policies[:min(len(s.policies), maxPolicies)] {
 		if p.namespaces.Matches(labels.Set(namespace)) && p.workloads.Matches(labels.Set(workload)) {
 			out = append(out, p)
 		}

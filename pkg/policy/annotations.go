@@ -75,6 +75,30 @@ func parseDuration(value string) (time.Duration, error) {
 	return d, nil
 }
 
+// maxOrder limits the numbers of OrderAnnotation.
+const maxOrder = 1000
+
+func parseOrder(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < -maxOrder || n > maxOrder {
+		return 0, fmt.Errorf("must be a number between %d and %d", -maxOrder, maxOrder)
+	}
+	return n, nil
+}
+
+func parsePositive(value string) (time.Duration, error) {
+	d, err := parseDuration(value)
+	if err != nil || d == 0 {
+		return 0, errors.New(`must be a duration such as "30s" or "5m"`)
+	}
+	return d, nil
+}
+
+func parseApproval(value string) (bool, error) {
+	_, err := oneOf(value, "required")
+	return err == nil, err
+}
+
 // parseKinds parses a comma-separated list of kinds of sources.
 func parseKinds(value string) ([]dependency.SourceKind, error) {
 	var kinds []dependency.SourceKind

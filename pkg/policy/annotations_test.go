@@ -103,7 +103,7 @@ func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 		{policy.SettleAnnotation, "-1s", `invalid annotation configdep.io/settle="-1s": ` + aDuration},
 		{policy.SettleAnnotation, "1d", `invalid annotation configdep.io/settle="1d": ` + aDuration},
 		{policy.MinIntervalAnnotation, "9999999h", `invalid annotation configdep.io/min-interval="9999999h": ` + aDuration},
-		{policy.StrategyAnnotation, "env-vars", `invalid annotation configdep.io/strategy="env-vars": must be one of annotation, env-var, agent, recreate, in-place`},
+		{policy.StrategyAnnotation, "env-vars", `invalid annotation configdep.io/strategy="env-vars": must be one of annotation, env-var, agent, notify, recreate, in-place`},
 		{policy.SourcesAnnotation, "x" + long, `invalid annotation configdep.io/sources="x` + strings.Repeat("ä", 31) + `…": "x` + strings.Repeat("ä", 31) + `…" is not of the form configmap/NAME, secret/NAME or secretproviderclass/NAME`},
 		{policy.KindsAnnotation, long, `invalid annotation configdep.io/kinds="` + strings.Repeat("ä", 32) + `…": "` + strings.Repeat("ä", 32) + `…" is none of configmap, secret and secretproviderclass`},
 		{policy.SettleAnnotation, long, `invalid annotation configdep.io/settle="` + strings.Repeat("ä", 32) + `…": ` + aDuration},

@@ -26,6 +26,11 @@ const (
 	// WindowsAnnotation says when restarts may begin, as package window has it, and HoldAnnotation that none may, and why.
 	WindowsAnnotation = record.Prefix + "windows"
 	HoldAnnotation    = record.Prefix + "hold"
+	// OrderAnnotation is a number: among workloads that are restarted because of the same source, lower ones come first. HealthyWithinAnnotation is after which
+	// time a new pod that is not ready counts as failed. ApprovalAnnotation says that content has to be approved.
+	OrderAnnotation         = record.Prefix + "order"
+	HealthyWithinAnnotation = record.Prefix + "healthy-within"
+	ApprovalAnnotation      = record.Prefix + "approval"
 	// FieldsAnnotation, only on the workload itself, names fields that get their values from ConfigMaps and Secrets.
 	FieldsAnnotation = record.Prefix + "fields"
 )
@@ -89,6 +94,9 @@ func (native) settings(p *Policy, d *Declaration) (strategy bool) {
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 	parse(&r, WindowsAnnotation, window.Parse, &p.Windows, "")
 	parse(&r, HoldAnnotation, parseHold, &p.Hold, "")
+	parse(&r, OrderAnnotation, parseOrder, &p.Order, "")
+	parse(&r, HealthyWithinAnnotation, parsePositive, &p.HealthyWithin, "")
+	parse(&r, ApprovalAnnotation, parseApproval, &p.Approval, "")
 	return strategy
 }
 

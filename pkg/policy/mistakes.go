@@ -16,7 +16,7 @@ import (
 // settings are the annotations that users set on workloads and, but for the last, on namespaces.
 var settings = []string{
 	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation, SettleAnnotation, MinIntervalAnnotation, StrategyAnnotation,
-	WindowsAnnotation, HoldAnnotation, FieldsAnnotation,
+	WindowsAnnotation, HoldAnnotation, OrderAnnotation, HealthyWithinAnnotation, ApprovalAnnotation, FieldsAnnotation,
 }
 
 // onSources are the annotations that users set on ConfigMaps and Secrets.

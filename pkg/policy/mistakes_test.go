@@ -13,7 +13,7 @@ import (
 // What has our prefix and says nothing is told, whether or not something opts the workload in, unless its owner has switched restarts off.
 func TestNewPolicy_Mistakes(t *testing.T) {
 	type m = map[string]string
-	const names = "configdep.io/reload, configdep.io/sources, configdep.io/exclude, configdep.io/kinds, configdep.io/live-volumes, configdep.io/settle, configdep.io/min-interval, configdep.io/strategy, configdep.io/windows, configdep.io/hold"
+	const names = "configdep.io/reload, configdep.io/sources, configdep.io/exclude, configdep.io/kinds, configdep.io/live-volumes, configdep.io/settle, configdep.io/min-interval, configdep.io/strategy, configdep.io/windows, configdep.io/hold, configdep.io/order, configdep.io/healthy-within, configdep.io/approval"
 	for name, tt := range map[string]struct {
 		policy.Annotated
 		mode     policy.Mode

@@ -91,6 +91,12 @@ type Policy struct {
 	Windows *window.Windows
 	// Hold says why none may begin; empty: they may.
 	Hold string
+	// Order is the lower, the earlier the workload is restarted among those that read the same source.
+	Order int
+	// HealthyWithin is after which time a new pod that is not ready counts as failed; 0: never.
+	HealthyWithin time.Duration
+	// Approval: a user has to approve content before the workload is restarted for it.
+	Approval bool
 	// Problems are the invalid annotations, each in a sentence. While there are any,
 	// automatic restarts are on hold.
 	Problems []string

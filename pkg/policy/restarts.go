@@ -13,7 +13,7 @@ import (
 // RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, or that is restarted on
 // request only, it is one that needs no controller to continue it.
 func (p *Policy) RestartsBy(w *dependency.Workload) record.Strategy {
-	if p.Mode == Off || p.Strategy == nil || p.Strategy == record.Agent || p.NotInPlace(w) != "" {
+	if p.Mode == Off || p.Strategy == nil || p.Strategy == record.Agent || p.Strategy == record.Notify || p.NotInPlace(w) != "" {
 		return record.StrategyOfKind(&w.Traits)
 	}
 	return p.Strategy
@@ -57,7 +57,7 @@ func (p *Policy) fit(t *dependency.Traits, asked bool) {
 	}
 	problem := ""
 	switch {
-	case record.IsOfKind(p.Strategy):
+	case record.IsOfKind(p.Strategy), p.Strategy == record.Notify:
 		return
 	case p.Strategy == record.Agent && !t.PodsByLabels && !t.UnknownPods && !p.Reruns:
 		return

@@ -5,6 +5,7 @@ package record
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -22,10 +23,12 @@ const (
 
 // LastReload describes a restart. Its JSON is the value of LastReloadAnnotation.
 type LastReload struct {
-	Time        metav1.MicroTime `json:"time"`
-	Trigger     string           `json:"trigger,omitempty"`
-	RequestedBy string           `json:"requestedBy,omitempty"`
-	Reason      string           `json:"reason,omitempty"`
+	Time    metav1.MicroTime `json:"time"`
+	Trigger string           `json:"trigger,omitempty"`
+	// Others are the other sources that had changed; Any stands for any.
+	Others      []string `json:"others,omitempty"`
+	RequestedBy string   `json:"requestedBy,omitempty"`
+	Reason      string   `json:"reason,omitempty"`
 	// Automatic is the time of the last automatic restart, and Streak is how many of
 	// these followed each other closely, which makes the next one wait longer.
 	Automatic *metav1.MicroTime `json:"automatic,omitempty"`
@@ -54,6 +57,9 @@ func lastReloadFrom(value string) *LastReload {
 	}
 	if len(last.Trigger) > maxTrigger {
 		last.Trigger = TriggerUnknown
+	}
+	if len(last.Others) > maxOthers {
+		last.Others = []string{Any}
 	}
 	last.RequestedBy, last.Reason = cut(last.RequestedBy), cut(last.Reason)
 	return &last
@@ -116,6 +122,29 @@ func NotBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time
 		return time.Time{}
 	}
 	return at.Add(Interval(minimum, last.Streak))
+}
+
+// Any stands for any source in LastReload.Others.
+const Any = "*"
+
+// maxOthers limits LastReload.Others.
+const maxOthers = 16
+
+// WithOthers returns the record with the sources that had changed, the trigger first.
+func (l LastReload) WithOthers(changed []Changed) LastReload {
+	if l.Others = nil; len(changed) > maxOthers+1 {
+		l.Others = []string{Any}
+		return l
+	}
+	for i := 1; i < len(changed); i++ {
+		l.Others = append(l.Others, string(changed[i].Kind)+"/"+changed[i].Name)
+	}
+	return l
+}
+
+// Because reports whether the restart was because of a source, as far as is known.
+func (l *LastReload) Because(id string) bool {
+	return l.Trigger == id || l.Trigger == TriggerRequest || l.Trigger == TriggerUnknown || slices.Contains(l.Others, id) || slices.Contains(l.Others, Any)
 }
 
 // Text returns the value of LastReloadAnnotation.

@@ -19,7 +19,7 @@ const LastReloadedFrom = "reloader.stakater.com/last-reloaded-from"
 
 // The annotations that are ours to write.
 var (
-	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation}
+	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation, AppliedFieldsAnnotation, ApprovedAnnotation}
 	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation, LastReloadedFrom}
 )
 
@@ -58,6 +58,8 @@ const (
 	RecreatingAnnotation = Prefix + "recreating"
 	// AppliedFieldsAnnotation is on a workload whose fields are set from sources, and says to which values (an AppliedFields).
 	AppliedFieldsAnnotation = Prefix + "applied-fields"
+	// ApprovedAnnotation, on the workload, says what a user has decided about its content (an Approval).
+	ApprovedAnnotation = Prefix + "approved"
 )
 
 // MarksOf returns the annotations of a workload that are ours to write.
@@ -68,6 +70,7 @@ func MarksOf(annotations map[string]string) dependency.Marks {
 		LastReload: annotations[LastReloadAnnotation],
 		Recreating: annotations[RecreatingAnnotation],
 		Fields:     annotations[AppliedFieldsAnnotation],
+		Approval:   annotations[ApprovedAnnotation],
 	}
 }
 

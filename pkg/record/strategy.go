@@ -33,7 +33,7 @@ type Strategy interface {
 
 // strategies are those that annotations can ask for, and continued are those whose restarts the controller continues.
 var (
-	strategies = []Strategy{Annotate, EnvVar, Agent, Recreate, InPlace}
+	strategies = []Strategy{Annotate, EnvVar, Agent, Notify, Recreate, InPlace}
 	continued  = []Strategy{Recreate, InPlace, Rerun}
 )
 

@@ -17,7 +17,7 @@ func TestRenderPolicy_NamesEachStrategy(t *testing.T) {
 	seen := map[v1alpha1.ReloadStrategy]bool{}
 	for _, s := range record.Strategies() {
 		name := renderPolicy(&policy.Policy{Mode: policy.Auto, Strategy: s}).Strategy
-		if !slices.Contains([]v1alpha1.ReloadStrategy{v1alpha1.StrategyAnnotation, v1alpha1.StrategyEnvVar, v1alpha1.StrategyAgent, v1alpha1.StrategyRecreate, v1alpha1.StrategyInPlace}, name) || seen[name] {
+		if !slices.Contains([]v1alpha1.ReloadStrategy{v1alpha1.StrategyAnnotation, v1alpha1.StrategyEnvVar, v1alpha1.StrategyAgent, v1alpha1.StrategyNotify, v1alpha1.StrategyRecreate, v1alpha1.StrategyInPlace}, name) || seen[name] {
 			t.Errorf("the strategy %s is shown as %q", s.Name(), name)
 		}
 		seen[name] = true

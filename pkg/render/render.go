@@ -63,6 +63,7 @@ func ConfigDependency(kinds kind.Table, e *decide.Evaluation, d decide.Decision)
 			Pods:        renderPods(d.Pods),
 			StaleSince:  timeOf(d.Pods.StaleSince),
 			RestartDue:  timeOf(restartDue(&d)),
+			Policies:    policyNames(e),
 			Conditions:  conditions(e, d),
 		},
 	}
@@ -77,6 +78,13 @@ func ConfigDependency(kinds kind.Table, e *decide.Evaluation, d decide.Decision)
 	}
 	addAgents(out, e.Agents.Sources)
 	return out
+}
+
+func policyNames(e *decide.Evaluation) (names []string) {
+	for _, p := range e.Limits() {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 func renderPods(j *decide.Judgement) v1alpha1.PodCounts {

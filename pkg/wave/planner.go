@@ -167,19 +167,8 @@ func (p *Planner) note(n *Member) {
 	p.attach(now)
 }
 
-// Forget notes that a workload is gone.
-func (p *Planner) Forget(key dependency.WorkloadKey) {
-	p.mu.Lock()
-	if m := p.members[key]; m != nil {
-		p.detach(m)
-		delete(p.members, key)
-	}
-	p.work()
-	p.finish(key)
-}
-
-// Holds is Note for who only looks: while this replica leads, only what restarts workloads tells what is known of them, as others may see it later.
-func (p *Planner) Holds(n *Member) *Hold {
+// Hold is Note for who only looks: while this replica leads, only what restarts workloads tells what is known of them, as others may see it later.
+func (p *Planner) Hold(n *Member) *Hold {
 	p.mu.Lock()
 	if !p.leading {
 		p.mu.Unlock()
@@ -197,7 +186,7 @@ func (p *Planner) Begin(key dependency.WorkloadKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.members[key]
-	return m == nil || m.admitted
+	return m == nil || !m.Due || m.admitted
 }
 
 // Failed notes that a restart did not begin after all. It is tried again when the workload is noted the next time.

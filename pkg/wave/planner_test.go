@@ -96,7 +96,7 @@ func budget(scope v1alpha1.BudgetScope, workloads, pods string) v1alpha1.Budget 
 func (f *fleet) show(key dependency.WorkloadKey) {
 	f.shown[key] = 0
 	if m := f.members[key]; m != nil {
-		if h := f.planner.Holds(m); h != nil {
+		if h := f.planner.Hold(m); h != nil {
 			f.shown[key] = h.Why
 		}
 	}
@@ -153,7 +153,9 @@ func (f *fleet) inProgress() (keys []dependency.WorkloadKey) {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b dependency.WorkloadKey) int { return slices.Index(f.begun, a.Namespace+"/"+a.Name) - slices.Index(f.begun, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(keys, func(a, b dependency.WorkloadKey) int {
+		return slices.Index(f.begun, a.Namespace+"/"+a.Name) - slices.Index(f.begun, b.Namespace+"/"+b.Name)
+	})
 	return keys
 }
 
@@ -254,7 +256,7 @@ func TestPlanner_Order(t *testing.T) {
 	f.wantBegun("the namespaces of a policy together", "a/0")
 	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = monday.Add(time.Hour) })
 	f.wantShown("baking", map[string]wave.Why{"b/1": wave.Order})
-	if h := f.planner.Holds(f.members[due("b", "1").WorkloadKey]); h == nil || h.By != canary.WorkloadKey || h.Source != bundle || h.Policy == nil {
+	if h := f.planner.Hold(f.members[due("b", "1").WorkloadKey]); h == nil || h.By != canary.WorkloadKey || h.Source != bundle || h.Policy == nil {
 		t.Errorf("it waits for %+v", h)
 	}
 	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = time.Time{} })
@@ -288,7 +290,7 @@ func TestPlanner_Schedule(t *testing.T) {
 	f.clock.SetTime(monday.Add(time.Hour))
 	f.note(due("a", "2", p))
 	f.wantBegun("one before", "a/1")
-	if h := f.planner.Holds(f.members[due("a", "2").WorkloadKey]); h == nil || !h.Again.Equal(monday.Add(3*time.Hour)) {
+	if h := f.planner.Hold(f.members[due("a", "2").WorkloadKey]); h == nil || !h.Again.Equal(monday.Add(3*time.Hour)) {
 		t.Errorf("it waits for %+v", h)
 	}
 	f.clock.SetTime(monday.Add(3 * time.Hour))
@@ -417,7 +419,7 @@ func stalled(f *fleet, seed uint64, all []*wave.Member, idle func(*wave.Member) 
 	f.run()
 	for _, m := range f.members {
 		if m.Due {
-			f.t.Errorf("seed %d: %s is forgotten: %+v", seed, m.Name, f.planner.Holds(m))
+			f.t.Errorf("seed %d: %s is forgotten: %+v", seed, m.Name, f.planner.Hold(m))
 		}
 	}
 	if len(f.begun) != len(all) {

@@ -106,6 +106,8 @@ func (o *Options) validateDialects() (errs []error) {
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies))
 	case s == record.Agent:
 		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": most workloads have no config agent"))
+	case s == record.Notify:
+		errs = append(errs, errors.New("--reload-strategy "+allowedStrategies+": to restart nothing, use --observe"))
 	case !slices.Contains(o.Reload.Strategies, s):
 		errs = append(errs, fmt.Errorf("--reload-strategy is %s, which --strategies must then contain", s.Name()))
 	}

@@ -58,9 +58,11 @@ type Options struct {
 	ReloadJobs bool
 	// ConcurrentReloads is how many workloads are patched at the same time.
 	ConcurrentReloads int
-	LeaderElection    LeaderElectionOptions
-	Certificate       CertificateOptions
-	Notifications     NotificationOptions
+	// MaxRolloutsInProgress is how many workloads are restarted at a time; negative: any number.
+	MaxRolloutsInProgress Count
+	LeaderElection        LeaderElectionOptions
+	Certificate           CertificateOptions
+	Notifications         NotificationOptions
 	// Kinds are the kinds of workloads that are custom resources.
 	Kinds KindOptions
 
@@ -110,9 +112,12 @@ func NewOptions() *Options {
 		Reload: policy.Defaults{
 			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
 			// Others need additional rights.
-			Strategies: []record.Strategy{record.Annotate, record.EnvVar, record.Agent},
+			Strategies: []record.Strategy{record.Annotate, record.EnvVar, record.Agent, record.Notify},
 		},
 		ConcurrentReloads: 8,
+
+		MaxRolloutsInProgress: 100,
+
 		MaxWatchesPerUser: 500,
 		LeaderElection:    LeaderElectionOptions{LeaderElect: true, LeaseDuration: 15 * time.Second},
 		Certificate:       newCertificateOptions(),

@@ -110,7 +110,7 @@ func TestSecretTypes(t *testing.T) {
 		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
 		}
-		tt.scope.PodStatuses = true // by default
+		tt.scope.PodStatuses, tt.scope.Policies = true, true // by default
 		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -165,7 +165,7 @@ func TestStrategies(t *testing.T) {
 	const wrong = "--strategies must contain annotation"
 	for text, want := range map[string]string{
 		"annotation": "", "annotation,recreate": "", "recreate, annotation": "",
-		"recreate": wrong, "": "must be one of annotation, env-var, agent, recreate, in-place", "annotation,": "must be one of annotation, env-var, agent, recreate, in-place", "reboot": "must be one of annotation, env-var, agent, recreate, in-place",
+		"recreate": wrong, "": "must be one of annotation, env-var, agent, notify, recreate, in-place", "annotation,": "must be one of annotation, env-var, agent, notify, recreate, in-place", "reboot": "must be one of annotation, env-var, agent, notify, recreate, in-place",
 	} {
 		o := NewOptions()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -180,7 +180,7 @@ func TestStrategies(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []record.Strategy{record.Annotate, record.EnvVar, record.Agent}) {
+	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []record.Strategy{record.Annotate, record.EnvVar, record.Agent, record.Notify}) {
 		t.Errorf("without the flag, workloads may ask for %v", got)
 	}
 }

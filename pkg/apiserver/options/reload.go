@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,6 +47,38 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 			"and no annotation of configdep, has this effect.")
 	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
 		"How many workloads are patched at the same time.")
+	fs.Var(&o.MaxRolloutsInProgress, "max-rollouts-in-progress",
+		"How many workloads are being restarted automatically at a time, in all namespaces, until their rollouts are complete or have failed: a number, or unlimited. "+
+			"Others wait, and the API shows that. ReloadPolicies can set lower limits. Reloads on request do not wait, but count.")
+}
+
+// Count is a flag with a number, or with unlimited, which is negative.
+type Count int
+
+const unlimited = "unlimited"
+
+// String implements pflag.Value.
+func (c *Count) String() string {
+	if *c < 0 {
+		return unlimited
+	}
+	return strconv.Itoa(int(*c))
+}
+
+// Type implements pflag.Value.
+func (*Count) Type() string { return "count" }
+
+// Set implements pflag.Value.
+func (c *Count) Set(value string) error {
+	n, err := strconv.Atoi(value)
+	switch {
+	case value == unlimited:
+		n = -1
+	case err != nil || n < 0:
+		return fmt.Errorf("must be a number, or %s", unlimited)
+	}
+	*c = Count(n)
+	return nil
 }
 
 // LeaderElectionOptions say whether one replica leads, by a Lease with the name of the Service.

@@ -64,7 +64,7 @@ func TestReloaderFlags_Scope(t *testing.T) {
 	}
 	unread := NewOptions().ExcludedSecretTypes
 	with := func(change func(*ingest.Scope)) ingest.Scope {
-		s := ingest.Scope{UnreadTypes: unread, PodStatuses: true}
+		s := ingest.Scope{UnreadTypes: unread, PodStatuses: true, Policies: true}
 		change(&s)
 		return s
 	}

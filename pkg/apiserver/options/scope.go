@@ -42,7 +42,7 @@ const helmRelease = "helm.sh/release.v1"
 func (o *Options) Scope() ingest.Scope {
 	s := ingest.Scope{
 		Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, WithoutConfigMaps: !o.ReadConfigMaps, UnreadTypes: o.ExcludedSecretTypes,
-		PodStatuses: o.ReadSecretProviderClasses, Dialects: o.Reload.Dialects,
+		PodStatuses: o.ReadSecretProviderClasses, Policies: true, Dialects: o.Reload.Dialects,
 	}
 	o.Reloader.applyTo(&s)
 	return s

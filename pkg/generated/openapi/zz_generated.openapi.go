@@ -404,6 +404,25 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"policies": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "policies are the names of the ReloadPolicies of the cluster that limit automatic restarts of the workload.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
 							Description: "configHash is a hash of the content with which the pods should run: a keyed digest of all sources that trigger a restart (in mode Off, of those that would in mode Auto). Compare it for equality only.",
@@ -1101,10 +1120,10 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. Agent: not at all, as config agents in its pods apply what changes. Recreate: its pods are evicted one by one. InPlace: all containers of its pods are restarted in place, one pod after the other, or by a rollout if that is not possible, as status.message says. Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the kind of a custom resource says.\n\nPossible enum values:\n - `\"Agent\"` : nothing is restarted; config agents in the pods apply what changes.\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Event\"` : an event says that content has changed. Nothing is restarted.\n - `\"Field\"` : a field of the custom resource is set to the time.\n - `\"InPlace\"` : all containers of the pods are restarted in place, one pod after the other, or by a rollout if that is not possible.\n - `\"ObjectAnnotation\"` : an annotation of the custom resource changes, which its controller watches.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"Rerun\"` : a Job is started from the CronJob, or the Job is replaced.",
+							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. EnvVar: a rollout that also sets an environment variable for each source that has changed. Agent: not at all, as config agents in its pods apply what changes. Recreate: its pods are evicted one by one. InPlace: all containers of its pods are restarted in place, one pod after the other, or by a rollout if that is not possible, as status.message says. Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event: as the kind of a custom resource says.\n\nPossible enum values:\n - `\"Agent\"` : nothing is restarted; config agents in the pods apply what changes.\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"EnvVar\"` : a rollout like Annotation, which also sets an environment variable for each source that has changed.\n - `\"Event\"` : an event says that content has changed. Nothing is restarted.\n - `\"Field\"` : a field of the custom resource is set to the time.\n - `\"InPlace\"` : all containers of the pods are restarted in place, one pod after the other, or by a rollout if that is not possible.\n - `\"Notify\"` : nothing is restarted; an event says that content has changed.\n - `\"ObjectAnnotation\"` : an annotation of the custom resource changes, which its controller watches.\n - `\"Recreate\"` : the pods are evicted one by one.\n - `\"Rerun\"` : a Job is started from the CronJob, or the Job is replaced.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Agent", "Annotation", "EnvVar", "Event", "Field", "InPlace", "ObjectAnnotation", "Recreate", "Rerun"},
+							Enum:        []interface{}{"Agent", "Annotation", "EnvVar", "Event", "Field", "InPlace", "Notify", "ObjectAnnotation", "Recreate", "Rerun"},
 						},
 					},
 					"settle": {

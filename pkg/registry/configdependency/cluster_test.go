@@ -81,7 +81,7 @@ func newCluster(t testing.TB, objects ...ingesttest.Object) *cluster {
 func unsynced(t testing.TB, objects ...ingesttest.Object) *cluster {
 	t.Helper()
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(0, nil, clock)
+	views := NewViews(0, nil, nil, clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
 	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views, nil)}

@@ -78,7 +78,7 @@ func (c *cluster) minuteLater() metav1.Time {
 // replica returns a replica that starts now and reads the same cluster. The one before reads nothing more.
 func (c *cluster) replica(t *testing.T) *cluster {
 	t.Helper()
-	views := NewViews(0, nil, c.clock)
+	views := NewViews(0, nil, nil, c.clock)
 	t.Cleanup(func() { end(views) })
 	views.Reset()
 	r := &cluster{c.Cluster, c.clock, views, NewREST(views, nil)}

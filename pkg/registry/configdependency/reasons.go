@@ -25,6 +25,8 @@ var reasons = []string{
 	decide.ReasonAgentIncomplete, decide.ReasonNotByAgents, decide.ReasonSourceMissing, decide.ReasonKeyMissing, decide.ReasonPaused, decide.ReasonOnHold,
 	decide.ReasonInvalidAnnotation, decide.ReasonTooManyPatterns, decide.ReasonStrategyNotAllowed, decide.ReasonTooManySources, decide.ReasonRefused,
 	decide.ReasonFieldsNotAllowed, decide.ReasonFieldConflict, decide.ReasonFieldsRefused, decide.ReasonFieldsDue,
+	decide.ReasonNotifyOnly, decide.ReasonApproval, decide.ReasonDenied, decide.ReasonPolicySuspended, decide.ReasonPolicyInvalid, decide.ReasonPolicyUnknown,
+	decide.ReasonOrder, decide.ReasonBudget, decide.ReasonHalted,
 	judge.ReasonWrittenSinceStart, judge.ReasonFilesChanged, judge.ReasonClockMargin, judge.ReasonNodeClock, judge.ReasonSourceMissing,
 	judge.ReasonOlderTemplate, judge.ReasonTooManyPods,
 	record.ReasonRecreating, record.ReasonRestartingInPlace, record.ReasonReplacing,

@@ -32,6 +32,7 @@ func share(o, before *v1alpha1.ConfigDependency) {
 		}
 	}
 	o.Spec.Reload.Exclude = shareSlice(o.Spec.Reload.Exclude, before.Spec.Reload.Exclude)
+	o.Status.Policies = shareSlice(o.Status.Policies, before.Status.Policies)
 	o.Status.Conditions = shareSlice(o.Status.Conditions, before.Status.Conditions)
 	if !shares(o.Spec.Sources, before.Spec.Sources) {
 		eachPair(o.Spec.Sources, before.Spec.Sources, func(s, was *v1alpha1.Source) { s.Usages = shareSlice(s.Usages, was.Usages) })
@@ -87,6 +88,9 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	}
 	if !shares(o.Spec.Reload.Exclude, other.Spec.Reload.Exclude) {
 		n += sizeOfStrings(o.Spec.Reload.Exclude)
+	}
+	if !shares(o.Status.Policies, other.Status.Policies) {
+		n += sizeOfStrings(o.Status.Policies)
 	}
 	if !shares(o.Status.Conditions, other.Status.Conditions) {
 		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int {

@@ -18,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/registry/view"
 	"github.com/configdep/configdep/pkg/render"
+	"github.com/configdep/configdep/pkg/wave"
 )
 
 type (
@@ -27,12 +28,12 @@ type (
 	REST = view.REST[dependency.WorkloadKey, v1alpha1.ConfigDependency, *v1alpha1.ConfigDependency]
 )
 
-// NewViews returns views of workloads of some kinds that have not synced; see view.Config.
-func NewViews(historyBytes int, kinds kind.Table, c clock.WithTicker) *Views {
+// NewViews returns views of workloads of some kinds that have not synced; see view.Config. Waves may be nil.
+func NewViews(historyBytes int, kinds kind.Table, waves decide.Waves, c clock.WithTicker) *Views {
 	return view.New[dependency.WorkloadKey, v1alpha1.ConfigDependency](view.Config[dependency.WorkloadKey, v1alpha1.ConfigDependency]{
 		Resource:     v1alpha1.Resource("configdependencies"),
-		Renderer:     renderer{kinds},
-		Meant:        renderer{kinds}.meant,
+		Renderer:     renderer{kinds, waves},
+		Meant:        renderer{kinds: kinds}.meant,
 		HistoryBytes: historyBytes,
 		Clock:        c,
 	})
@@ -46,7 +47,10 @@ func NewREST(views *Views, kinds kind.Table) *REST {
 }
 
 // renderer implements view.Renderer. Its items are workloads.
-type renderer struct{ kinds kind.Table }
+type renderer struct {
+	kinds kind.Table
+	waves decide.Waves // nil: none
+}
 
 func (renderer) Concerned(_ decide.Evaluator, change dependency.Delta) []dependency.WorkloadKey {
 	return change.Workloads
@@ -76,8 +80,12 @@ func (r renderer) meant(name string) (rule string, names []string) {
 func (r renderer) Render(now decide.Evaluator, key dependency.WorkloadKey, at time.Time) view.Rendered[v1alpha1.ConfigDependency] {
 	w := now.Graph.Workload(key)
 	if w == nil {
+		if r.waves != nil {
+			r.waves.Hold(&wave.Member{WorkloadKey: key})
+		}
 		return view.Rendered[v1alpha1.ConfigDependency]{}
 	}
+	now.Waves = r.waves
 	e := now.Evaluate(w)
 	d := e.Decide(at)
 	return view.Rendered[v1alpha1.ConfigDependency]{Object: render.ConfigDependency(r.kinds, e, d), Next: d.ShowAgain(at), Timed: d.Timed}

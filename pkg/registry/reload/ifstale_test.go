@@ -72,7 +72,7 @@ func TestIfStale_RestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 			if tt.known != nil {
 				tt.known(graph)
 			}
-			s.Index = stubGraph{graph, off}
+			s.Index = stubGraph{Graph: graph, Defaults: off}
 			got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: tt.mode}}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)

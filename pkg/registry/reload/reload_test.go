@@ -101,7 +101,7 @@ func TestReload_RecordsContentOnlyOfWorkloadsThatOptedIn(t *testing.T) {
 	for mode, records := range map[string]bool{"auto": true, "off": false} {
 		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment(readingDB, func(o *appsv1.Deployment) { o.Annotations = map[string]string{policy.ReloadAnnotation: mode} }))
-		s.Index = stubGraph{withDB(), off}
+		s.Index = stubGraph{Graph: withDB(), Defaults: off}
 		if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
 	}))
-	s.Index = stubGraph{newGraph(), policy.Defaults{Mode: policy.Off, Strategies: []record.Strategy{record.Annotate}}}
+	s.Index = stubGraph{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off, Strategies: []record.Strategy{record.Annotate}}}
 	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
 		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: dryRun})
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`) {
@@ -391,7 +391,7 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	live := testDeployment(readingDB)
 	s := newServer(view, live)
 	graph := withDB()
-	s.Index = stubGraph{graph, off}
+	s.Index = stubGraph{Graph: graph, Defaults: off}
 	got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *serv
 	events.IncludeObject = true
 	return &server{client: client, events: events, REST: &REST{
 		Views:  stubViews{view},
-		Index:  stubGraph{newGraph(), off},
+		Index:  stubGraph{Graph: newGraph(), Defaults: off},
 		Client: workloadtest.Client(client),
 		Sink:   notify.KubernetesEvents{Recorder: events},
 		Clock:  testingclock.NewFakePassiveClock(now),

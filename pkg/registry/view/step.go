@@ -61,10 +61,13 @@ func (v *View[K, O, P]) Progressed(at dependency.Progress) {
 }
 
 // recheck has an item rendered again, as time may have changed it.
-func (v *View[K, O, P]) recheck(item K) {
+func (v *View[K, O, P]) recheck(item K) { v.Recheck([]K{item}) }
+
+// Recheck has items rendered again that were shown as timed (see Rendered).
+func (v *View[K, O, P]) Recheck(items []K) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.push(&step[K]{timed: true, items: []K{item}})
+	v.push(&step[K]{timed: true, items: items})
 }
 
 // push adds a step to the queue. The lock is held.

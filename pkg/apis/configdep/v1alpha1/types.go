@@ -109,6 +109,8 @@ const (
 	StrategyEnvVar ReloadStrategy = "EnvVar"
 	// StrategyAgent: nothing is restarted; config agents in the pods apply what changes.
 	StrategyAgent ReloadStrategy = "Agent"
+	// StrategyNotify: nothing is restarted; an event says that content has changed.
+	StrategyNotify ReloadStrategy = "Notify"
 	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
 	// StrategyInPlace: all containers of the pods are restarted in place, one pod after the other, or by a rollout if that is not possible.
@@ -380,6 +382,10 @@ type ConfigDependencyStatus struct {
 	// minimum interval or a window.
 	// +optional
 	RestartDue *metav1.Time `json:"restartDue,omitempty"`
+	// policies are the names of the ReloadPolicies of the cluster that limit automatic restarts of the workload.
+	// +optional
+	// +listType=set
+	Policies []string `json:"policies,omitempty"`
 	// configHash is a hash of the content with which the pods should run: a keyed digest
 	// of all sources that trigger a restart (in mode Off, of those that would in mode
 	// Auto). Compare it for equality only.

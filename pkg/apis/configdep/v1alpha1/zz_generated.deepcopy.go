@@ -148,6 +148,11 @@ func (in *ConfigDependencyStatus) DeepCopyInto(out *ConfigDependencyStatus) {
 		in, out := &in.RestartDue, &out.RestartDue
 		*out = (*in).DeepCopy()
 	}
+	if in.Policies != nil {
+		in, out := &in.Policies, &out.Policies
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Sources != nil {
 		in, out := &in.Sources, &out.Sources
 		*out = make([]SourceStatus, len(*in))

@@ -1,0 +1,103 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
+	"github.com/configdep/configdep/pkg/wave"
+)
+
+// sweep is the handling of all workloads at the beginning of a term, and when policies have changed. Until it is over, the planner does not know how many
+// restarts are in progress, so that none begins which any limit concerns.
+type sweep struct {
+	left      map[dependency.WorkloadKey]struct{} // nil: it is over
+	limits    *limit.Set
+	notBefore time.Time
+}
+
+// takeOver is after which time of a term the restarts that the last leader began have certainly been read: its Lease had expired, or it had ended.
+const takeOver = 2 * time.Second
+
+// sweptAll is in the queue when a sweep may be over.
+var sweptAll dependency.WorkloadKey
+
+// beginSweep begins a sweep over some workloads, which are about to be queued.
+func (c *Controller) beginSweep(now decide.Evaluator, keys []dependency.WorkloadKey) {
+	if c.Planner == nil {
+		return
+	}
+	left := make(map[dependency.WorkloadKey]struct{}, len(keys))
+	for _, key := range keys {
+		left[key] = struct{}{}
+	}
+	c.Planner.Unready()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sweep.left, c.sweep.limits = left, now.Limits(); c.queue != nil && len(left) == 0 {
+		c.queue.Add(sweptAll)
+	}
+}
+
+// swept notes that a workload has been handled.
+func (c *Controller) swept(key dependency.WorkloadKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sweep.left == nil {
+		return
+	}
+	if delete(c.sweep.left, key); len(c.sweep.left) == 0 && c.queue != nil {
+		c.queue.Add(sweptAll)
+	}
+}
+
+// endSweep ends a sweep, if it is over, when it may end.
+func (c *Controller) endSweep(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
+	if c.isSwept(queue) {
+		c.Planner.Ready()
+	}
+}
+
+func (c *Controller) isSwept(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sweep.left == nil || len(c.sweep.left) > 0 {
+		return false
+	}
+	if wait := c.sweep.notBefore.Sub(c.Clock.Now()); wait > 0 {
+		queue.AddAfter(sweptAll, wait)
+		return false
+	}
+	c.sweep.left = nil
+	return true
+}
+
+// limited begins another sweep if policies have changed.
+func (c *Controller) limited(now decide.Evaluator) {
+	c.mu.Lock()
+	same := c.Planner == nil || c.sweep.limits.Same(now.Limits())
+	c.mu.Unlock()
+	if !same {
+		c.enqueueAll(now)
+	}
+}
+
+// waves tells the planner of a workload. Paused: its restart is not tried yet, because the last one failed.
+type waves struct {
+	*wave.Planner
+	paused bool
+}
+
+// Hold implements decide.Waves.
+func (w waves) Hold(m *wave.Member) *wave.Hold {
+	if w.paused {
+		m.Due = false
+	}
+	return w.Note(m)
+}

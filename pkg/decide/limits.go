@@ -1,0 +1,303 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/judge"
+	"github.com/configdep/configdep/pkg/limit"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/wave"
+)
+
+// What lets a restart wait that is due: ReloadPolicies, annotations that ask for the same, and other workloads of the same wave.
+
+// Limits returns the ReloadPolicies that select the workload, by name.
+func (e *Evaluation) Limits() []*limit.Policy {
+	if !e.limited {
+		e.limited = true
+		if s := (Evaluator{Graph: e.graph}).Limits(); s != nil && e.Policy.Mode != policy.Off && e.Workload.Rollable {
+			e.limits = s.Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels)
+		}
+	}
+	return e.limits
+}
+
+// limitsFor returns those that limit a restart.
+func (e *Evaluation) limitsFor(d *Decision) []*limit.Policy {
+	return slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool {
+		return p.Problem == "" && !slices.ContainsFunc(d.due, func(c *due) bool { return p.Concerns(c.counted.Kind, c.counted.Name) })
+	})
+}
+
+// isSuspended decides if nothing may be restarted until a user changes a policy.
+func (e *Evaluation) isSuspended(d *Decision, what string) bool {
+	for _, p := range e.limitsFor(d) {
+		switch {
+		case p.Problem != "":
+			d.State, d.Reason = Blocked, ReasonPolicyInvalid
+			d.Message = fmt.Sprintf("%s. The ReloadPolicy %s is invalid, so that nothing is restarted that it selects: %s", what, p.Name, p.Problem)
+			return true
+		case p.Suspend:
+			d.State, d.Reason = Blocked, ReasonPolicySuspended
+			d.Message = fmt.Sprintf("%s. The ReloadPolicy %s suspends restarts.", what, p.Name)
+			return true
+		}
+	}
+	if unknown := (Evaluator{Graph: e.graph}).Limits().Unknown(); unknown != "" {
+		d.State, d.Reason = Pending, ReasonPolicyUnknown
+		d.Message = fmt.Sprintf("%s. A restart is due, but %s, and they may limit it.", what, unknown)
+		return true
+	}
+	return false
+}
+
+// isNotified decides if a change is only reported.
+func (e *Evaluation) isNotified(d *Decision, what string) bool {
+	if e.Policy.Strategy != record.Notify {
+		return false
+	}
+	d.State, d.Reason, d.Action = Stale, ReasonNotifyOnly, Observe
+	d.Message = what + ". With the strategy notify, nothing restarts the workload. Create a Reload to restart it."
+	return true
+}
+
+// awaitsApproval decides if a user has to approve the content.
+func (e *Evaluation) awaitsApproval(d *Decision, what string) bool {
+	by := "the annotation " + policy.ApprovalAnnotation
+	required := e.Policy.Approval
+	for _, p := range e.limitsFor(d) {
+		if p.Approval && !required {
+			required, by = true, "the ReloadPolicy "+p.Name
+		}
+	}
+	if !required {
+		return false
+	}
+	switch a := record.ApprovalOf(e.Workload); {
+	case a == nil || a.ConfigHash != e.Hash:
+		d.State, d.Reason = Pending, ReasonApproval
+		d.Message = fmt.Sprintf("%s. A restart is due when a user has approved the content %s, as %s asks for.", what, e.Hash, by)
+	case a.Decision == record.Denied:
+		d.State, d.Reason = Blocked, ReasonDenied
+		d.Message = fmt.Sprintf("%s. The content was denied at %s by %s.%s", what, a.Time.UTC().Format(time.RFC3339), a.By, reasonOf(a.Reason))
+	default:
+		return false
+	}
+	return true
+}
+
+func reasonOf(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " The reason is: " + reason
+}
+
+// maxWindowSteps limits how often the windows of several policies are looked at to find a time at which all are open.
+const maxWindowSteps = 32
+
+// awaitsWindow decides if no restart may begin at this time.
+func (e *Evaluation) awaitsWindow(d *Decision, what string, now time.Time) bool {
+	at, by := now, ""
+	for range maxWindowSteps {
+		next, closed, foreseeable := e.opens(d, at)
+		if closed != "" && by == "" {
+			by = closed
+		}
+		switch {
+		case !foreseeable:
+			d.State, d.Reason, d.RecheckAt = Blocked, ReasonWindow, next
+			d.Message = fmt.Sprintf("%s. By %s, no restart may begin in the foreseeable future.", what, closed)
+			return true
+		case !next.After(at) && at.Equal(now):
+			return false
+		case !next.After(at):
+			d.State, d.Reason, d.RecheckAt = Pending, ReasonWindow, at
+			d.Message = fmt.Sprintf("%s. A restart is due at %s, when one may begin by %s.", what, at.UTC().Format(time.RFC3339), by)
+			return true
+		}
+		at = next
+	}
+	d.State, d.Reason, d.RecheckAt = Blocked, ReasonWindow, now.Add(time.Hour)
+	d.Message = fmt.Sprintf("%s. By %s and others, no restart may begin in the foreseeable future.", what, by)
+	return true
+}
+
+// opens returns when the first windows open that are closed at a time, and whose they are; empty: none is closed.
+func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by string, foreseeable bool) {
+	if opens, foreseeable = e.Policy.Windows.Opens(at); opens.After(at) {
+		return opens, "the annotation " + policy.WindowsAnnotation, foreseeable
+	}
+	for _, p := range e.limitsFor(d) {
+		if opens, foreseeable = p.Windows.Opens(at); opens.After(at) {
+			return opens, "the ReloadPolicy " + p.Name, foreseeable
+		}
+	}
+	return at, "", true
+}
+
+// awaitedLook is after which time it is looked again for what a restart waits, in case that something went unnoticed.
+const awaitedLook = 10 * time.Minute
+
+// await lets a restart that is due wait for others, and tells others of this workload.
+func (e *Evaluation) await(d *Decision, now time.Time) {
+	if e.waves == nil {
+		return
+	}
+	m := e.member(d, now)
+	h := e.waves.Hold(m)
+	for _, at := range []time.Time{m.Baked, d.Pods.failing.at} {
+		if !at.IsZero() && now.Before(at) {
+			d.RecheckAt = judge.Earlier(d.RecheckAt, at)
+		}
+	}
+	if h == nil || !m.Due {
+		return
+	}
+	what := upperFirst(d.Because) + ". "
+	policyOf := ""
+	if h.Policy != nil {
+		policyOf = " (ReloadPolicy " + h.Policy.Name + ")"
+	}
+	d.Action, d.RecheckAt = None, judge.Earlier(now.Add(awaitedLook), h.Again)
+	switch h.Why {
+	case wave.Halted:
+		d.State, d.Reason = Blocked, ReasonHalted
+		d.Message = fmt.Sprintf("%sThe restart is on hold, because %s fails with the content of %s%s. It is due when that has recovered, or the content changes again.", what, e.nameOf(h.By), h.Source, policyOf)
+	case wave.Order:
+		d.State, d.Reason = Pending, ReasonOrder
+		d.Message = fmt.Sprintf("%sA restart is due when workloads of a lower order that read %s are up to date and ready%s, such as %s.", what, h.Source, policyOf, e.nameOf(h.By))
+	case wave.Budget:
+		d.State, d.Reason = Pending, ReasonBudget
+		allowed := fmt.Sprintf("%d workloads", h.Max)
+		if by := "--max-rollouts-in-progress"; h.Limit == nil {
+			policyOf = " (" + by + ")"
+		} else {
+			allowed = h.Limit.String()
+		}
+		d.Message = fmt.Sprintf("%sA restart is due when it is its turn: %s are restarted at a time%s.", what, allowed, policyOf)
+	}
+}
+
+// nameOf names a workload to those who may read this one: they may not know of those in other namespaces.
+func (e *Evaluation) nameOf(key dependency.WorkloadKey) string {
+	if key.Namespace != e.Workload.Namespace {
+		return "one in another namespace"
+	}
+	return string(key.Kind) + " " + key.Name
+}
+
+// member returns what a wave has to know of the workload.
+func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
+	w, j := e.Workload, d.Pods
+	m := &wave.Member{WorkloadKey: w.WorkloadKey, Order: e.Policy.Order, Pods: int(max(1, w.Replicas))}
+	if e.Policy.Mode == policy.Off || !w.Rollable {
+		return m
+	}
+	last := record.LastReloadOf(w)
+	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash // the rollout is one of configdep
+	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
+	switch rollout := &w.Rollout; {
+	case m.Due:
+		m.Unfinished = true
+	case record.UnderWay(w) != nil, of && (rollout.Phase == dependency.RolloutRunning || rollout.Reason == dependency.ReasonNotObserved):
+		m.InProgress, m.Unfinished = true, true
+	case len(d.due) > 0 && (d.State == Settling || d.State == Pending):
+		m.Unfinished = true
+	case d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale:
+		m.Unfinished = true
+	}
+	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && e.Comparable() {
+		m.Failing, m.Unfinished = true, true
+	}
+	m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
+	for _, p := range m.Policies {
+		if until := j.ready.Add(p.BakeTime); p.BakeTime > 0 && !m.Unfinished && !j.ready.IsZero() && now.Before(until) && until.After(m.Baked) {
+			m.Baked = until
+		}
+	}
+	e.addSources(m, d, last)
+	return m
+}
+
+// addSources adds the sources for which the workload is to be restarted, or was, and those that it reads.
+func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastReload) {
+	for i := range e.tracked {
+		t := &e.tracked[i]
+		s := wave.Source{Kind: t.counted.Kind, Name: t.counted.Name}
+		m.Reads = append(m.Reads, s)
+		switch {
+		case len(d.due) > 0 || m.Due:
+			if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) {
+				m.For = append(m.For, s)
+			}
+		case m.Failing || m.InProgress:
+			if last == nil || last.Because(t.id) {
+				m.For = append(m.For, s)
+			}
+		}
+	}
+	if d.State != Blocked {
+		return
+	}
+	for i := range e.Sources { // the new content lacks what the workload needs
+		if s := &e.Sources[i]; s.Missing && !s.Awaited && m.Unfinished {
+			m.For = append(m.For, wave.Source{Kind: s.Kind, Name: s.Name})
+		}
+	}
+}
+
+// failing is a pod of the current template that fails.
+type failing struct {
+	pod, why string
+	at       time.Time // when one will count as failed that is not ready
+}
+
+// failures are why containers wait that fail, in the words of their kubelet.
+var failures = []string{
+	"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ImagePullBackOff", "ErrImagePull", "InvalidImageName",
+	"ErrImageNeverPull", "PostStartHookError",
+}
+
+// addHealth notes since when a pod of the current template has been ready, or that it fails.
+func (out *Judgement) addHealth(e *Evaluation, j *judge.Judge, p *dependency.Pod) {
+	if e.waves == nil || !p.Deleted.IsZero() || e.isOlder(j, p) {
+		return
+	}
+	if !p.Ready.IsZero() {
+		out.ready = later(out.ready, p.Ready)
+		return
+	}
+	last := record.LastReloadOf(e.Workload)
+	if last == nil || p.Created.Before(last.Time.Truncate(time.Second)) {
+		return
+	}
+	why := ""
+	for i := range p.Containers {
+		switch c := &p.Containers[i]; {
+		case slices.Contains(failures, c.Waiting):
+			why = c.Waiting
+		case c.Restarts > 0 && why == "":
+			why = "restarted"
+		}
+	}
+	if within := e.Policy.HealthyWithin; why == "" && within > 0 {
+		since := later(p.Created, time.Unix(p.Unready, 0))
+		if at := since.Add(within); out.now.Before(at) {
+			out.failing.at = judge.Earlier(out.failing.at, at)
+		} else {
+			why = "not ready within " + within.String()
+		}
+	}
+	if why != "" && (out.failing.pod == "" || strings.Compare(p.Name, out.failing.pod) < 0) {
+		out.failing.pod, out.failing.why = p.Name, why
+	}
+}
