@@ -86,7 +86,7 @@ release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLAT
 	@VERSION="$(VERSION)" hack/release.sh
 
 .PHONY: chart
-chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION, IMAGE
+chart: prerequisites ## Package the Helm charts into .cache/dist: VERSION, IMAGE
 	@VERSION="$(VERSION)" hack/package-chart.sh
 
 .PHONY: clean
@@ -152,11 +152,11 @@ verify: ## Check that everything is generated, tidy, formatted and without findi
 	@hack/verify.sh
 
 .PHONY: generate
-generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and informers from the API types
+generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers, informers and the CustomResourceDefinition from the API types
 	hack/generate.sh
 
 .PHONY: manifests
-manifests: prerequisites ## Render the kustomize base from the Helm chart
+manifests: prerequisites ## Render the kustomize bases from the Helm charts
 	hack/render.sh
 
 .PHONY: tidy

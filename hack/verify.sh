@@ -65,7 +65,8 @@ fi
 say "phase 1: the English of the documents"
 hack/prose.sh || failed "the English of the documents"
 
-say "phase 1: the Helm chart"
+say "phase 1: the Helm charts"
+hack/helm.sh lint --strict --quiet artifacts/charts/configdep-policies || failed "the Helm chart of the policies"
 for values in artifacts/charts/configdep/ci/*.yaml; do
   hack/helm.sh lint --strict --quiet artifacts/charts/configdep --namespace configdep-system --values "$values" || failed "the Helm chart with $values"
 done

@@ -110,6 +110,9 @@ func defineKinds(ctx context.Context, cluster *controlplane.ControlPlane) error 
 			return err
 		}
 	}
+	if _, err := cluster.Kubectl(ctx, "apply", "-k", "../../artifacts/policies"); err != nil {
+		return err
+	}
 	for _, d := range []definition{harborStores, harborReports, harborFarms, projects["harborcluster"]} {
 		if err := d.allow(ctx, cluster); err != nil {
 			return err

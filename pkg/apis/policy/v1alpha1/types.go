@@ -13,7 +13,8 @@ import (
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,categories=configdep
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
@@ -83,9 +84,8 @@ type SourcePattern struct {
 	// Kind is ConfigMap, Secret or SecretProviderClass.
 	Kind SourceKind `json:"kind"`
 	// Name is a name, or a pattern of names in which * stands for any characters.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9*]([-.a-z0-9*]*[a-z0-9*])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9*]([-.a-z0-9*]*[a-z0-9*])?$')",message="must consist of lower case alphanumeric characters, '-', '.' or '*', and must start and end with an alphanumeric character or '*'"
 	Name string `json:"name"`
 }
 
@@ -96,20 +96,18 @@ type SourceKind string
 // Budget limits what is being restarted at a time: workloads, or pods. A workload counts from when configdep restarts it until its rollout is complete or
 // has failed, with as many pods as it should have.
 // +kubebuilder:validation:XValidation:rule="has(self.workloads) != has(self.pods)",message="must have either workloads or pods"
-// +kubebuilder:validation:XValidation:rule="has(self.schedule) == has(self.duration) && (!has(self.timeZone) || has(self.schedule))",message="schedule and duration go together, and timeZone only with them"
+// +kubebuilder:validation:XValidation:rule="has(self.schedule) == has(self.duration) && (!has(self.timeZone) || has(self.schedule))",message="schedule and duration must be set together, and timeZone only with them"
 type Budget struct {
 	// Workloads is a number, or a percentage of the workloads in scope that may be restarted, rounded up. 0: none may begin.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
-	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self == '100%' || self.matches(r'^\d\d?%$') : self >= 0 && self <= 1000000`,message="must be an integer from 0 to 1000000, or a percentage from 0% to 100%"
 	Workloads *intstr.IntOrString `json:"workloads,omitempty"`
 	// Pods is a number, or a percentage of the pods of these workloads, rounded up. 0: none may begin. A workload with more pods is restarted while no
 	// other one in scope is.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
-	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self == '100%' || self.matches(r'^\d\d?%$') : self >= 0 && self <= 1000000`,message="must be an integer from 0 to 1000000, or a percentage from 0% to 100%"
 	Pods *intstr.IntOrString `json:"pods,omitempty"`
 	// Scope is what has this budget: all workloads of the policy together, those of each namespace, or those that read a source, where sources of one kind
 	// and name in different namespaces are one.
@@ -119,7 +117,7 @@ type Budget struct {
 	// Schedule is when the budget begins to apply, as that of a CronJob; absent: it always applies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^\s*(\S+\s+){4}\S+\s*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(\S+\s+){4}\S+\s*$')`,message="must have the five fields of cron: minute, hour, day, month and weekday"
 	Schedule string `json:"schedule,omitempty"`
 	// Duration is for how long it then applies.
 	// +optional
@@ -128,7 +126,7 @@ type Budget struct {
 	// TimeZone is that of the schedule, such as Europe/Berlin; absent: UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self == '' || timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name of the IANA database"
+	// +kubebuilder:validation:XValidation:rule="self == '' || !self.contains(':') && self != 'Local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
@@ -149,7 +147,7 @@ type Window struct {
 	Kind WindowKind `json:"kind"`
 	// Schedule has the five fields of that of a CronJob.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^\s*(\S+\s+){4}\S+\s*$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(\S+\s+){4}\S+\s*$')`,message="must have the five fields of cron: minute, hour, day, month and weekday"
 	Schedule string `json:"schedule"`
 	// Duration is for how long the window is open.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="must be between 1m and 8784h"
@@ -157,7 +155,7 @@ type Window struct {
 	// TimeZone is that of the schedule, such as Europe/Berlin; absent: UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self == '' || timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name of the IANA database"
+	// +kubebuilder:validation:XValidation:rule="self == '' || !self.contains(':') && self != 'Local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
