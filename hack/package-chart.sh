@@ -2,13 +2,13 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Packages the Helm chart into .cache/dist, or DIST (make chart):
+# Packages the Helm charts into .cache/dist, or DIST (make chart):
 #
 #   VERSION=v1.2.3 IMAGE=example.com/configdep-apiserver hack/package-chart.sh
 #
 # VERSION is that of the images as well. One that is no semantic version, as git describes
 # commits between releases, leaves what is in Chart.yaml. IMAGE, without a tag, becomes the
-# default of image.registry and image.repository, and AGENT_IMAGE, by default configdep-agent beside it,
+# default of image.registry and image.repository in the chart of the server, and AGENT_IMAGE, by default configdep-agent beside it,
 # that of agent.image. The annotation of Chart.yaml lists both, with VERSION, and IMAGE_DIGEST and
 # AGENT_IMAGE_DIGEST if they are set: it is what the chart installs.
 set -euo pipefail
@@ -52,4 +52,4 @@ sed "s|image: $default:unreleased\$|image: $image|; s|image: $default_agent:unre
 for name in "$image" "$agent_image"; do
   grep -qF "image: $name" "$tmp/configdep/Chart.yaml" || fail "Chart.yaml does not name the image $name"
 done
-hack/helm.sh package "$tmp/configdep" --destination "${DIST:-.cache/dist}" "${flags[@]}"
+hack/helm.sh package "$tmp/configdep" "$chart-policies" --destination "${DIST:-.cache/dist}" "${flags[@]}"

@@ -9,7 +9,9 @@
 #   kubectl-configdep_VERSION.yaml        the manifest by which krew installs the plugin
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the version
 #   configdep-install-before-1.36_VERSION.yaml   without what needs Kubernetes 1.36
+#   configdep-policies_VERSION.yaml       the manifests of artifacts/policies
 #   configdep-VERSION.tgz                 the Helm chart, with that image
+#   configdep-policies-VERSION.tgz        the Helm chart of the policies
 #   configdep-image_VERSION.env           what the images are called and built from, for "make image"
 #   SHA256SUMS                            the checksums of all of them
 #   SHA256SUMS.sig                        the signature of those
@@ -206,12 +208,15 @@ installed=$image:$version${IMAGE_DIGEST:+@$IMAGE_DIGEST}
 { cat artifacts/base/namespace.yaml; sed "1d; s|ghcr.io/configdep/configdep:unreleased|$installed|" artifacts/base/configdep.yaml; } >"$tmp/dist/configdep-install-before-1.36_$version.yaml"
 cat "$tmp/dist/configdep-install-before-1.36_$version.yaml" <(sed 1d artifacts/base/annotations.yaml) >"$tmp/dist/configdep-install_$version.yaml"
 grep -qF "image: \"$installed\"" "$tmp/dist/configdep-install_$version.yaml" || fail "the manifests do not name the image $installed"
+sed 1d artifacts/policies/policies.yaml >"$tmp/dist/configdep-policies_$version.yaml"
 
-say "the Helm chart"
-mkdir "$tmp/chart" "$tmp/packed"
+say "the Helm charts"
+mkdir "$tmp/packed"
 VERSION=$version IMAGE=$image AGENT_IMAGE=$agent_image DIST=$tmp/packed hack/package-chart.sh
 for package in "$tmp"/packed/*.tgz; do
   # Packed again, because helm notes the time.
+  rm -rf "$tmp/chart"
+  mkdir "$tmp/chart"
   tar --extract --gzip --file="$package" --directory="$tmp/chart"
   chmod -R u=rwX,go=rX "$tmp/chart"
   # shellcheck disable=SC2035 # what archive is given are no options

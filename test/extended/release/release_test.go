@@ -233,7 +233,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
-	t.Run("helm can render the chart", func(t *testing.T) {
+	t.Run("helm can render the charts", func(t *testing.T) {
 		charts := []string{}
 		for name := range made {
 			if strings.HasSuffix(name, ".tgz") {
@@ -241,8 +241,15 @@ func TestRelease(t *testing.T) {
 				unpack(t, made[name]) // checks owners
 			}
 		}
-		if len(charts) != 1 {
-			t.Fatalf("charts = %v, want one", charts)
+		slices.Sort(charts)
+		if len(charts) != 2 {
+			t.Fatalf("charts = %v, want those of the server and of the policies", charts)
+		}
+		policies := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep-policies", charts[1])
+		for _, text := range []string{policies, string(made["configdep-policies_"+version+".yaml"])} {
+			if !strings.Contains(text, "kind: CustomResourceDefinition") || strings.Contains(text, "kind: Deployment") {
+				t.Errorf("want the definition of the policies and no server; got:\n%s", text)
+			}
 		}
 		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
 		if !strings.Contains(out, "kind: Deployment") || !strings.Contains(out, `image: "`+repository+":unreleased@"+digest+`"`) {
