@@ -174,6 +174,10 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 		d.Message = fmt.Sprintf("%sThe restart is on hold, because %s fails with the content of %s%s. It is due when that has recovered, or the content changes again.", what, e.nameOf(h.By), h.Source, policyOf)
 	case wave.Order:
 		d.State, d.Reason = Pending, ReasonOrder
+		if h.By.Name == "" {
+			d.Message = what + "A restart is due in a moment, when it is known whether workloads of a lower order come first."
+			return
+		}
 		d.Message = fmt.Sprintf("%sA restart is due when workloads of a lower order that read %s are up to date and ready%s, such as %s.", what, h.Source, policyOf, e.nameOf(h.By))
 	case wave.Budget:
 		d.State, d.Reason = Pending, ReasonBudget
@@ -204,6 +208,7 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	}
 	last := record.LastReloadOf(w)
 	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash // the rollout is one of configdep
+	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale // the new content lacks what it needs
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
 	switch rollout := &w.Rollout; {
 	case m.Due:
@@ -212,10 +217,10 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		m.InProgress, m.Unfinished = true, true
 	case len(d.due) > 0 && (d.State == Settling || d.State == Pending):
 		m.Unfinished = true
-	case d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale:
+	case lacks:
 		m.Unfinished = true
 	}
-	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && e.Comparable() {
+	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && !lacks && e.Comparable() {
 		m.Failing, m.Unfinished = true, true
 	}
 	m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
@@ -225,6 +230,12 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		}
 	}
 	e.addSources(m, d, last)
+	for i := range e.Sources {
+		s := &e.Sources[i]
+		if of := (wave.Source{Kind: s.Kind, Name: s.Name}); lacks && s.Missing && !s.Awaited && !slices.Contains(m.For, of) {
+			m.For = append(m.For, of)
+		}
+	}
 	return m
 }
 
@@ -235,7 +246,7 @@ func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastRe
 		s := wave.Source{Kind: t.counted.Kind, Name: t.counted.Name}
 		m.Reads = append(m.Reads, s)
 		switch {
-		case len(d.due) > 0 || m.Due:
+		case len(d.due) > 0:
 			if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) {
 				m.For = append(m.For, s)
 			}
@@ -243,14 +254,6 @@ func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastRe
 			if last == nil || last.Because(t.id) {
 				m.For = append(m.For, s)
 			}
-		}
-	}
-	if d.State != Blocked {
-		return
-	}
-	for i := range e.Sources { // the new content lacks what the workload needs
-		if s := &e.Sources[i]; s.Missing && !s.Awaited && m.Unfinished {
-			m.For = append(m.For, wave.Source{Kind: s.Kind, Name: s.Name})
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/limit"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 )
@@ -52,6 +53,9 @@ type world struct {
 	revisions  map[string]int // the ReplicaSets, by their templates
 	rollouts   int            // the number of the last one
 	created    int            // how many pods were created
+
+	limits *limit.Set   // nil: none
+	waves  decide.Waves // likewise
 }
 
 // newWorld returns a world with a Deployment in mode auto whose pod reads what spec does. The sources were written an hour ago, the pod was created half an
@@ -428,6 +432,10 @@ func rollOut(trigger string) outcome {
 func (x *world) known() (known decide.Evaluator) {
 	x.Index().SetDefaults(x.defaults) // as if they had always been the same
 	x.Read(func(now decide.Evaluator) { known = now })
+	if x.limits != nil {
+		known.Graph.SetLimits(x.limits)
+	}
+	known.Waves = x.waves
 	return known
 }
 

@@ -119,7 +119,7 @@ func (d *discovery) served(k *kind.Kind) (out service, err error) {
 			continue
 		}
 		switch r := &v.Resources[at]; {
-		case r.Scope == apidiscoveryv2.ScopeCluster:
+		case r.Scope == apidiscoveryv2.ScopeCluster && !k.OfCluster:
 			out.another = "a resource without namespaces"
 		case r.ResponseKind != nil && r.ResponseKind.Kind != "" && r.ResponseKind.Kind != k.GroupVersionKind().Kind:
 			out.another = "the kind " + r.ResponseKind.Kind

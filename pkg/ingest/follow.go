@@ -147,7 +147,7 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 			f.index.deny(s, verbList, false)
 			f.index.deny(s, verbWatch, false)
 			tell(f.synced, f.index.leave(s))
-			f.index.awaitPolicies(s, false)
+			f.index.awaitPolicies(s, served.another != "" || len(served.others) > 0)
 		}
 		switch what := served.another + strings.Join(served.others, ","); {
 		case !k.tells("not served " + what):

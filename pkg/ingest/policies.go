@@ -28,7 +28,7 @@ func policies() *stream {
 	resource := v1alpha1.SchemeGroupVersion.WithResource("reloadpolicies")
 	s := &stream{
 		name: Policies, resource: resource, kind: policyKind, part: policyPart{}, json: true,
-		optional: &kind.Kind{Name: policyKind, Resource: resource, Optional: true, Versions: []string{resource.Version}},
+		optional: &kind.Kind{Name: policyKind, Resource: resource, Optional: true, OfCluster: true, Versions: []string{resource.Version}},
 	}
 	s.read = func(m metav1.Object) (any, error) { return limit.New(m.(*v1alpha1.ReloadPolicy)), nil }
 	s.decode = func(raw []byte) (*object, error) {

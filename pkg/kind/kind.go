@@ -42,6 +42,8 @@ type Kind struct {
 	// Optional: the definition of the resource may come and go, and the server may lack the right to read it. Nothing waits for
 	// such a kind.
 	Optional bool
+	// OfCluster: its objects are in no namespace.
+	OfCluster bool
 	// Versions are those in which an Optional kind can be read, the preferred one first.
 	Versions []string
 	// LabelSelector and FieldSelector select the objects that are read; empty: all of them.

@@ -24,6 +24,8 @@ type group struct {
 	orders  []*tally
 	failing names
 	due     map[*member]struct{}
+	// ordered is how many workloads have an order of their own, stale or not.
+	ordered int
 	shown   state
 }
 
@@ -70,7 +72,9 @@ func (n *names) remove(key dependency.WorkloadKey) {
 	}
 }
 
-func (g *group) empty() bool { return len(g.orders) == 0 && len(g.failing.all) == 0 && len(g.due) == 0 }
+func (g *group) empty() bool {
+	return len(g.orders) == 0 && len(g.failing.all) == 0 && len(g.due) == 0 && g.ordered == 0
+}
 
 // wait adds a workload that those of a higher order wait for.
 func (g *group) wait(m *member) {

@@ -50,6 +50,9 @@ func (m *Member) idle() bool {
 	return !m.Due && !m.InProgress && !m.Unfinished && !m.Failing && m.Baked.IsZero()
 }
 
+// stays reports whether the workload has to be known even if it is idle: as one of all, or because others wait for it whenever it is stale.
+func (m *Member) stays() bool { return m.Order != 0 || m.counted() }
+
 // counted reports whether a budget of a policy is a percentage, so that all workloads count.
 func (m *Member) counted() bool {
 	return slices.ContainsFunc(m.Policies, func(p *limit.Policy) bool {
@@ -72,7 +75,7 @@ type Hold struct {
 	Why Why
 	// Policy is by which that is so; nil: it is none.
 	Policy *limit.Policy
-	// Source is that of a wave that is halted or ordered, and By a workload that it waits for.
+	// Source is that of a wave that is halted or ordered, and By a workload that it waits for; empty: it is about to be known.
 	Source Source
 	By     dependency.WorkloadKey
 	// Limit is the budget; nil: it is that of all workloads, which is Max.

@@ -57,6 +57,7 @@ type member struct {
 	Member
 	groups  []*group  // of For
 	reads   []*group  // of Reads
+	ordered []*group  // the same, of one with an order of its own
 	buckets []*bucket // that count it, of For
 	totals  []*bucket // that count it as one of all
 
@@ -65,7 +66,14 @@ type member struct {
 	lane     *lane // in which it waits; nil: it does not, or its groups hold it
 	index    int   // in its queue
 	told     Hold  // but for Again
+	// since is since when it has been due, and gathered says that others that became due then have been noted.
+	since    time.Time
+	gathered bool
 }
+
+// gathering is for how long a workload waits for others to be noted, if an order was given: the controller handles workloads in the order in which they
+// changed, so that who is noted again after this time comes after all that the same change concerns.
+const gathering = time.Second
 
 // Tell is called with workloads whose answer has changed since they were noted, and with those whose restarts may begin. It must not wait for anything.
 type Tell func(changed, admitted []dependency.WorkloadKey)
@@ -150,6 +158,11 @@ func (p *Planner) note(n *Member) {
 	case !m.same(n):
 		p.detach(m)
 		delete(p.members, n.WorkloadKey)
+	case n.Due && !m.gathered && !p.clock.Now().Before(m.since.Add(gathering)):
+		p.detach(m)
+		m.gathered = true
+		p.attach(m)
+		return
 	default:
 		if m.lane != nil { // time may have opened or closed a budget
 			p.touched.lanes[m.lane] = struct{}{}
@@ -159,10 +172,13 @@ func (p *Planner) note(n *Member) {
 		}
 		return
 	}
-	if n.idle() && !n.counted() {
+	if n.idle() && !n.stays() {
 		return
 	}
-	now := &member{Member: *n, admitted: m != nil && m.admitted && n.Due}
+	now := &member{Member: *n, since: p.clock.Now()}
+	if m != nil && m.Due && n.Due {
+		now.admitted, now.since, now.gathered = m.admitted, m.since, m.gathered
+	}
 	p.members[n.WorkloadKey] = now
 	p.attach(now)
 }
@@ -228,7 +244,7 @@ func (p *Planner) finish(of dependency.WorkloadKey) {
 
 // attach counts a workload.
 func (p *Planner) attach(m *member) {
-	m.groups, m.reads, m.buckets, m.totals = nil, nil, nil, nil
+	m.groups, m.reads, m.ordered, m.buckets, m.totals = nil, nil, nil, nil, nil
 	if m.Unfinished || !m.Baked.IsZero() {
 		for _, s := range m.Reads {
 			m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
@@ -241,6 +257,14 @@ func (p *Planner) attach(m *member) {
 	}
 	for _, g := range m.reads {
 		g.wait(m)
+	}
+	if m.Order != 0 {
+		for _, s := range m.Reads {
+			m.ordered = p.groupsOf(m, s, m.ordered, false)
+		}
+	}
+	for _, g := range m.ordered {
+		g.ordered++
 	}
 	if m.Due || m.Failing {
 		for _, s := range m.For {
@@ -274,7 +298,7 @@ func (p *Planner) attach(m *member) {
 
 // place puts a workload that is due into its lane, if its groups do not hold it.
 func (p *Planner) place(m *member) {
-	if !m.Due || m.admitted || m.InProgress || slices.ContainsFunc(m.groups, func(g *group) bool { return g.hold(m) != nil }) {
+	if !m.Due || m.admitted || m.InProgress || m.gathers() || slices.ContainsFunc(m.groups, func(g *group) bool { return g.hold(m) != nil }) {
 		return
 	}
 	for _, b := range m.buckets {
@@ -284,6 +308,11 @@ func (p *Planner) place(m *member) {
 	l := p.laneOf(m)
 	l.push(m)
 	p.moved(l)
+}
+
+// gathers reports whether it is not known yet whether others come first.
+func (m *member) gathers() bool {
+	return !m.gathered && slices.ContainsFunc(m.groups, func(g *group) bool { return g.ordered > 0 })
 }
 
 // displace is the opposite of place. Begins: it is about to be restarted.
@@ -343,6 +372,10 @@ func (p *Planner) detach(m *member) {
 	for _, g := range m.reads {
 		p.touched.groups[g] = struct{}{}
 		g.unwait(m)
+	}
+	for _, g := range m.ordered {
+		p.touched.groups[g] = struct{}{}
+		g.ordered--
 	}
 }
 
@@ -545,6 +578,9 @@ func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
 	for _, g := range m.groups {
 		if h := g.hold(m); h != nil {
 			return h
+		}
+		if !m.gathered && g.ordered > 0 {
+			return &Hold{Why: Order, Policy: g.policy, Source: g.key.source, Again: m.since.Add(gathering)}
 		}
 	}
 	now := p.clock.Now()

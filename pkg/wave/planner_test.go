@@ -5,9 +5,9 @@ package wave_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +114,23 @@ func (f *fleet) note(all ...*wave.Member) {
 	}
 }
 
+// gather lets the time pass until it is known which workloads come first.
+func (f *fleet) gather() {
+	f.t.Helper()
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	for _, m := range f.members {
+		if m.Due {
+			f.planner.Note(m)
+			f.show(m.WorkloadKey)
+			f.next = append(f.next, m.WorkloadKey)
+		}
+	}
+	slices.SortFunc(f.next, func(a, b dependency.WorkloadKey) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	f.begin()
+}
+
 // begin lets those begin that may.
 func (f *fleet) begin() {
 	f.t.Helper()
@@ -125,6 +142,7 @@ func (f *fleet) begin() {
 			continue
 		}
 		f.begun = append(f.begun, key.Namespace+"/"+key.Name)
+		f.checkOrder(m)
 		now := *m
 		now.Due, now.InProgress = false, true
 		f.members[key] = &now
@@ -243,16 +261,19 @@ func TestPlanner_Scopes(t *testing.T) {
 // one.
 func TestPlanner_Order(t *testing.T) {
 	f := newFleet(t, -1)
-	f.note(due("a", "1", order(1)), due("a", "0", order(-1)), due("a", "2", order(2)), due("b", "1", order(3)))
-	f.wantBegun("each namespace for itself", "a/1", "a/0", "b/1")
-	f.wantShown("the highest waits", map[string]wave.Why{"a/2": wave.Order})
+	f.note(due("a", "1", order(1)), due("a", "0", order(-1)), due("a", "2", order(2)), due("b", "1", order(3)), due("c", "1"))
+	f.wantBegun("only where no order was given", "c/1")
+	f.gather()
+	f.wantBegun("each namespace for itself", "c/1", "a/0", "b/1")
+	f.wantShown("the higher ones wait", map[string]wave.Why{"a/1": wave.Order, "a/2": wave.Order})
 	f.run()
-	f.wantBegun("in the end", "a/1", "a/0", "b/1", "a/2")
+	f.wantBegun("in the end", "c/1", "a/0", "b/1", "a/1", "a/2")
 
 	f = newFleet(t, -1)
 	p := by(policy(t, v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: time.Hour}}))
 	canary := due("a", "0", p)
 	f.note(canary, due("b", "1", p, order(1)))
+	f.gather()
 	f.wantBegun("the namespaces of a policy together", "a/0")
 	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = monday.Add(time.Hour) })
 	f.wantShown("baking", map[string]wave.Why{"b/1": wave.Order})
@@ -384,7 +405,12 @@ func random(t *testing.T, seed uint64) {
 	r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
 	failures := r.IntN(2) * r.IntN(4)
 	for i := 0; ; i++ {
-		switch keys := f.inProgress(); {
+		keys := f.inProgress()
+		if len(keys) == 0 || r.IntN(4) == 0 {
+			f.gather()
+			keys = f.inProgress()
+		}
+		switch {
 		case i < n:
 			f.note(all[i])
 		case len(keys) == 0:
@@ -416,7 +442,11 @@ func stalled(f *fleet, seed uint64, all []*wave.Member, idle func(*wave.Member) 
 			f.end(key, nil)
 		}
 	}
-	f.run()
+	for f.run(); ; f.run() {
+		if f.gather(); len(f.inProgress()) == 0 {
+			break
+		}
+	}
 	for _, m := range f.members {
 		if m.Due {
 			f.t.Errorf("seed %d: %s is forgotten: %+v", seed, m.Name, f.planner.Hold(m))
@@ -483,21 +513,31 @@ func check(f *fleet, seed uint64) {
 			f.t.Errorf("seed %d: %d are in progress in %v, which allows %d", seed, n, s, most)
 		}
 	}
-	for key := range maps.Keys(f.members) {
-		f.checkOrder(seed, f.members[key])
-	}
 }
 
-// checkOrder checks that what has begun had nobody to wait for in its namespace.
-func (f *fleet) checkOrder(seed uint64, m *wave.Member) {
+// checkOrder checks that a workload that begins has none to wait for.
+func (f *fleet) checkOrder(m *wave.Member) {
 	f.t.Helper()
-	if !m.InProgress {
-		return
+	shares := func(sources []wave.Source) bool {
+		return slices.ContainsFunc(sources, func(s wave.Source) bool { return slices.Contains(m.For, s) })
 	}
-	at := slices.Index(f.begun, m.Namespace+"/"+m.Name)
 	for _, o := range f.members {
-		if o.Namespace == m.Namespace && o.Order < m.Order && o.Due && slices.ContainsFunc(o.For, func(s wave.Source) bool { return slices.Contains(m.For, s) }) && at < 0 {
-			f.t.Errorf("seed %d: %s is restarted before %s", seed, m.Name, o.Name)
+		waits := o.Namespace == m.Namespace || slices.ContainsFunc(o.Policies, func(p *limit.Policy) bool { return slices.Contains(m.Policies, p) })
+		if waits && o.Order < m.Order && (o.Due && shares(o.For) || o.Unfinished && shares(o.Reads)) {
+			f.t.Errorf("%s of order %d begins before %s", m.Name, m.Order, o.Name)
+		}
+	}
+	failing := map[*limit.Policy]int{}
+	for _, o := range f.members {
+		for _, p := range o.Policies {
+			if o.Failing && slices.Contains(m.Policies, p) && shares(o.For) {
+				failing[p]++
+			}
+		}
+	}
+	for p, n := range failing {
+		if p.FailureLimit > 0 && n >= p.FailureLimit*len(m.For) { // one source alone has so many
+			f.t.Errorf("%s begins although %d fail", m.Name, n)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func (w *workload) restarted(before *state) {
 		w.violation("restarted although it has no replicas")
 	case !earlier.Automatic.IsZero() && last.Automatic.Sub(earlier.Automatic) < interval:
 		w.violation("restarted %v after the last time, the minimum interval is %v", last.Automatic.Sub(earlier.Automatic), interval)
-	case hash != "" && hash == w.hash:
+	case hash != "" && hash == w.hash && w.doubts() == 0:
 		w.violation("restarted twice for the same content")
 	case w.restarts > w.changes+w.doubts():
 		w.violation("restarted %d times, for which there were %d reasons", w.restarts, w.changes)

@@ -1,0 +1,222 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/limit"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/record"
+	"github.com/configdep/configdep/pkg/wave"
+)
+
+// limited gives the cluster a ReloadPolicy.
+func (x *world) limited(name string, spec v1alpha1.ReloadPolicySpec) {
+	x.limits = x.limits.With(limit.New(&v1alpha1.ReloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}))
+}
+
+// dueIn returns a world in which content has changed and settled.
+func dueIn(t *testing.T) *world {
+	t.Helper()
+	x := typical(t)
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(5 * time.Second)
+	return x
+}
+
+func allow(schedule, duration string) v1alpha1.Window {
+	d, _ := time.ParseDuration(duration)
+	return v1alpha1.Window{Kind: "Allow", Schedule: schedule, Duration: metav1.Duration{Duration: d}}
+}
+
+// Each policy that selects the workload and is about one of the sources that have changed lets a restart wait.
+func TestDecide_Policies(t *testing.T) {
+	suspended := outcome{decide.Blocked, decide.ReasonPolicySuspended, decide.None, "Secret/db"}
+	for name, tt := range map[string]struct {
+		specs []v1alpha1.ReloadPolicySpec
+		want  outcome
+		says  string
+	}{
+		"nothing":             {[]v1alpha1.ReloadPolicySpec{{}}, rollOut("Secret/db"), restartIsDue},
+		"suspended":           {[]v1alpha1.ReloadPolicySpec{{}, {Suspend: true}}, suspended, "The ReloadPolicy p1 suspends restarts."},
+		"other workloads":     {[]v1alpha1.ReloadPolicySpec{{Suspend: true, WorkloadSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}}}, rollOut("Secret/db"), restartIsDue},
+		"other namespaces":    {[]v1alpha1.ReloadPolicySpec{{Suspend: true, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}}}, rollOut("Secret/db"), restartIsDue},
+		"other sources":       {[]v1alpha1.ReloadPolicySpec{{Suspend: true, Sources: []v1alpha1.SourcePattern{{Kind: "ConfigMap", Name: "*"}, {Kind: "Secret", Name: "d"}}}}, rollOut("Secret/db"), restartIsDue},
+		"some sources":        {[]v1alpha1.ReloadPolicySpec{{Suspend: true, Sources: []v1alpha1.SourcePattern{{Kind: "Secret", Name: "d*"}}}}, suspended, "The ReloadPolicy p0 suspends restarts."},
+		"an invalid one":      {[]v1alpha1.ReloadPolicySpec{{FailureLimit: new(int32(0)), Sources: []v1alpha1.SourcePattern{{Kind: "ConfigMap", Name: "other"}}}}, outcome{decide.Blocked, decide.ReasonPolicyInvalid, decide.None, "Secret/db"}, "The ReloadPolicy p0 is invalid, so that nothing is restarted that it selects: failureLimit 0: must be at least 1"},
+		"an invalid selector": {[]v1alpha1.ReloadPolicySpec{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}}}, outcome{decide.Blocked, decide.ReasonPolicyInvalid, decide.None, "Secret/db"}, "is invalid"},
+		"approval":            {[]v1alpha1.ReloadPolicySpec{{Approval: v1alpha1.ApprovalRequired}}, outcome{decide.Pending, decide.ReasonApproval, decide.None, "Secret/db"}, "as the ReloadPolicy p0 asks for."},
+		"a window":            {[]v1alpha1.ReloadPolicySpec{{Windows: []v1alpha1.Window{allow("0 13 * * *", "1h")}}}, outcome{decide.Pending, decide.ReasonWindow, decide.None, "Secret/db"}, "A restart is due at 2026-03-01T13:00:00Z, when one may begin by the ReloadPolicy p0."},
+		"windows of two":      {[]v1alpha1.ReloadPolicySpec{{Windows: []v1alpha1.Window{allow("0 13 * * *", "2h")}}, {Windows: []v1alpha1.Window{allow("30 14 * * *", "1h")}}}, outcome{decide.Pending, decide.ReasonWindow, decide.None, "Secret/db"}, "A restart is due at 2026-03-01T14:30:00Z, when one may begin by the ReloadPolicy p0."},
+		"windows that never open together": {[]v1alpha1.ReloadPolicySpec{{Windows: []v1alpha1.Window{allow("0 13 * * *", "1h")}}, {Windows: []v1alpha1.Window{allow("30 14 * * *", "1h")}}},
+			outcome{decide.Blocked, decide.ReasonWindow, decide.None, "Secret/db"}, "no restart may begin in the foreseeable future."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := dueIn(t)
+			for i, spec := range tt.specs {
+				x.limited("p"+string(rune('0'+i)), spec)
+			}
+			if d := x.want("due", tt.want); !strings.HasSuffix(d.Message, tt.says) && !strings.Contains(d.Message, tt.says) {
+				t.Errorf("%q, want %q", d.Message, tt.says)
+			}
+			if d := x.decide(); tt.want.Reason == decide.ReasonWindow && d.RecheckAt.IsZero() {
+				t.Error("it is not looked at again")
+			}
+		})
+	}
+	x := dueIn(t)
+	x.limits = (*limit.Set)(nil).Unread(true)
+	x.want("there may be policies", outcome{decide.Pending, decide.ReasonPolicyUnknown, decide.None, "Secret/db"})
+	x.limited("p", v1alpha1.ReloadPolicySpec{})
+	x.limits = x.limits.Unread(false)
+	x.want("all are known", rollOut("Secret/db"))
+	for i := range 64 {
+		x.limited(strings.Repeat("q", i+1), v1alpha1.ReloadPolicySpec{})
+	}
+	x.want("too many", outcome{decide.Pending, decide.ReasonPolicyUnknown, decide.None, "Secret/db"})
+	x.annotate(policy.ReloadAnnotation, "off")
+	if limits := x.evaluate().Limits(); limits != nil {
+		t.Errorf("policies of a workload that has not opted in: %v", limits)
+	}
+}
+
+const restartIsDue = "A restart is due."
+
+// Approval is for the content of that time.
+func TestDecide_Approval(t *testing.T) {
+	x := typical(t)
+	x.annotate(policy.ApprovalAnnotation, "required")
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(5 * time.Second)
+	waits := outcome{decide.Pending, decide.ReasonApproval, decide.None, "Secret/db"}
+	d := x.want("not approved", waits)
+	if want := "A restart is due when a user has approved the content " + x.evaluate().Hash + ", as the annotation configdep.io/approval asks for."; !strings.HasSuffix(d.Message, want) {
+		t.Errorf("%q, want %q", d.Message, want)
+	}
+	decided := func(decision, hash string) {
+		a := record.NewApproval(decision, hash, "ada", "it is late", metav1.NewMicroTime(x.now))
+		x.annotate(record.ApprovedAnnotation, a.Text())
+	}
+	decided(record.Denied, x.evaluate().Hash)
+	if d = x.want("denied", outcome{decide.Blocked, decide.ReasonDenied, decide.None, "Secret/db"}); !strings.HasSuffix(d.Message, " by ada. The reason is: it is late") {
+		t.Errorf("%q", d.Message)
+	}
+	decided(record.Approved, "another")
+	x.want("other content is approved", waits)
+	decided("Maybe", x.evaluate().Hash)
+	x.want("no decision", waits)
+	decided(record.Approved, x.evaluate().Hash)
+	x.want("approved", rollOut("Secret/db"))
+	x.act()
+	x.rollOut()
+	x.wantRestarts("after the rollout")
+	x.set(secret("db", "password", "3"))
+	x.tick(time.Minute)
+	x.want("the content changes again", waits)
+}
+
+// With the strategy notify, a change is told, and restarts nothing.
+func TestDecide_Notify(t *testing.T) {
+	x := typical(t)
+	x.annotate(policy.StrategyAnnotation, "notify")
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.want("it settles", outcome{decide.Settling, "SourceChanged", decide.None, "Secret/db"})
+	x.tick(5 * time.Second)
+	x.want("it is told", outcome{decide.Stale, decide.ReasonNotifyOnly, decide.Observe, "Secret/db"})
+	x.request()
+	x.rollOut()
+	x.wantRestarts("on request")
+}
+
+// planned is what a wave is told of a workload, and what it answers.
+type planned struct {
+	told wave.Member
+	hold *wave.Hold
+}
+
+func (p *planned) Hold(m *wave.Member) *wave.Hold {
+	p.told = *m
+	return p.hold
+}
+
+// A wave is told whether a workload is due, is being restarted, fails or bakes.
+func TestDecide_Member(t *testing.T) {
+	p := &planned{}
+	x := typical(t)
+	x.waves = p
+	x.annotate(policy.OrderAnnotation, "-7")
+	x.limited("p", v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: 10 * time.Minute}})
+	x.adopt()
+	want := func(what string, due, inProgress, unfinished, isFailing, baked bool, sources int) {
+		t.Helper()
+		x.decide()
+		m := &p.told
+		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For) != sources || m.Order != -7 || len(m.Reads) == 0 {
+			t.Errorf("%s: %+v", what, *m)
+		}
+	}
+	want("nothing is due", false, false, false, false, false, 0)
+	x.set(secret("db", "password", "2"))
+	want("it settles", false, false, true, false, false, 1)
+	x.tick(5 * time.Second)
+	want("it is due", true, false, true, false, false, 1)
+	p.hold = &wave.Hold{Why: wave.Order, Source: p.told.For[0], By: p.told.WorkloadKey}
+	if d := x.want("others come first", outcome{decide.Pending, decide.ReasonOrder, decide.None, "Secret/db"}); d.RecheckAt.IsZero() || !strings.Contains(d.Message, "such as Deployment web.") {
+		t.Errorf("%q, again at %v", d.Message, d.RecheckAt)
+	}
+	p.hold.By.Namespace = "other"
+	if d := x.decide(); !strings.Contains(d.Message, "such as one in another namespace.") || strings.Contains(d.Message, "web") {
+		t.Errorf("%q", d.Message)
+	}
+	p.hold = nil
+	x.act()
+	x.tick(time.Second)
+	want("it is being restarted", false, true, true, false, false, 1)
+	x.rollOut()
+	ready := x.now
+	for i := range x.pods {
+		x.pods[i] = x.pods[i].DeepCopy()
+		x.pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ready).Rfc3339Copy()}}
+		x.set(x.pods[i])
+	}
+	x.tick(2 * time.Second)
+	want("it bakes", false, false, false, false, true, 0)
+	if !p.told.Baked.Equal(ready.Add(10 * time.Minute)) {
+		t.Errorf("it bakes until %v", p.told.Baked)
+	}
+	crashed := x.pods[0].DeepCopy()
+	crashed.Status.Conditions[0].Status = corev1.ConditionFalse
+	crashed.Status.ContainerStatuses[0].RestartCount++
+	x.set(crashed)
+	want("it fails", false, false, true, true, false, 1)
+	x.set(x.pods[0])
+	x.tick(10 * time.Minute)
+	want("it has baked", false, false, false, false, false, 0)
+
+	x.annotate(policy.HealthyWithinAnnotation, "1m")
+	slow := x.pods[0].DeepCopy()
+	slow.Status.Conditions[0].Status, slow.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(x.now).Rfc3339Copy()
+	x.set(slow)
+	want("it is not ready", false, false, false, false, false, 0)
+	if d := x.decide(); d.RecheckAt.IsZero() {
+		t.Error("it is not looked at again")
+	}
+	x.tick(time.Minute)
+	want("for too long", false, false, true, true, false, 1)
+	x.set(secret("db", "password", "3"))
+	want("the content has changed", false, false, true, false, false, 1)
+	x.remove("Secret", "db")
+	want("the new content is missing", false, false, true, false, false, 1)
+}
