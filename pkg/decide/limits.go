@@ -207,7 +207,7 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		return m
 	}
 	last := record.LastReloadOf(w)
-	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash // the rollout is one of configdep
+	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash                                            // the rollout is one of configdep
 	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale // the new content lacks what it needs
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
 	switch rollout := &w.Rollout; {

@@ -62,7 +62,8 @@ func (namespacePart) drop(x *Index, _, name string, _ dependency.Arrival) touche
 // have yet to be notified of.
 func (x *Index) setNamespace(name string, n *namespace) (out touched) {
 	annotated, ending := x.graph.SetNamespace(name, n.annotations), x.graph.SetTerminating(name, n.terminating)
-	if labelled := x.graph.SetNamespaceLabels(name, n.labels); !annotated && !ending && !(labelled && limitsOf(x.graph) != nil) {
+	limited := x.graph.SetNamespaceLabels(name, n.labels) && limitsOf(x.graph) != nil
+	if !annotated && !ending && !limited {
 		return touched{}
 	}
 	graph := x.graph

@@ -154,8 +154,8 @@ func (s *shop) limit(name, spec string, accepted metav1.ConditionStatus) {
 	})
 }
 
-// fail lets the pods of a Deployment crash that have the current template, or run again.
-func (s *shop) fail(name string, crash bool) {
+// fail lets a pod of a Deployment crash that has the current template.
+func (s *shop) fail(name string) {
 	s.Helper()
 	await.Until(s.T, "the pods of "+name+" crash", func(ctx context.Context) error {
 		d := s.deployment(name)
@@ -171,18 +171,13 @@ func (s *shop) fail(name string, crash bool) {
 			if len(p.Status.ContainerStatuses) == 0 {
 				return errors.New("it has yet to start")
 			}
-			ready := corev1.ConditionTrue
 			for i := range p.Status.ContainerStatuses {
 				c := &p.Status.ContainerStatuses[i]
-				c.Ready, c.State = true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-				if crash {
-					c.RestartCount, ready, c.Ready = 3, corev1.ConditionFalse, false
-					c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-				}
+				c.RestartCount, c.Ready, c.State = 3, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 			}
 			for i := range p.Status.Conditions {
 				if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
-					c.Status = ready
+					c.Status = corev1.ConditionFalse
 				}
 			}
 			_, err := kube.CoreV1().Pods(s.namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
@@ -200,7 +195,11 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	s.write(db, "password", "x")
 	names := []string{"a", "b", "c"}
 	for _, name := range names {
-		s.create(owned(name))
+		d := owned(name)
+		if name == "a" {
+			d.Annotations["configdep.io/order"] = "-1"
+		}
+		s.create(d)
 	}
 	s.serve(install.ReplicaOptions{})
 	for _, name := range names {
@@ -221,14 +220,10 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	s.limit(policy, `windows: [{kind: Allow, schedule: "0 1 99 * *", duration: 1h}]`, metav1.ConditionFalse)
 	s.view("deployment.a", is(v1alpha1.StateBlocked, "PolicyInvalid"))
 
-	s.limit(policy, "failureLimit: 1\nbudgets: [{workloads: 1, scope: Source}]", metav1.ConditionTrue)
-	s.until("a", "is restarted first", func(d *appsv1.Deployment) error {
-		if d.Spec.Template.Annotations[record.ConfigHashAnnotation] == "" {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	s.fail("a", true)
+	s.limit(policy, "failureLimit: 1\nbakeTime: 1h", metav1.ConditionTrue)
+	s.view("deployment.a", applied, restartedFor(string(db)))
+	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))
+	s.fail("a")
 	for _, name := range names[1:] {
 		s.view("deployment."+name, is(v1alpha1.StateBlocked, "HaltedAfterFailure"), func(o *v1alpha1.ConfigDependency) error {
 			if !strings.Contains(o.Status.Message, "because Deployment a fails with the content of Secret/db (ReloadPolicy "+policy+")") {
@@ -242,6 +237,9 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	s.view("deployment.b", restartedFor("Request"))
 	s.view("deployment.c", is(v1alpha1.StateBlocked, "HaltedAfterFailure"))
 	s.write(db, "password", "z")
+	s.view("deployment.a", applied, restartedFor(string(db)))
+	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))
+	s.limit(policy, "failureLimit: 1", metav1.ConditionTrue)
 	for _, name := range names {
 		s.view("deployment."+name, applied, restartedFor(string(db)))
 	}
