@@ -225,7 +225,7 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	}
 	m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
 	for _, p := range m.Policies {
-		if until := j.ready.Add(p.BakeTime); p.BakeTime > 0 && !m.Unfinished && !j.ready.IsZero() && now.Before(until) && until.After(m.Baked) {
+		if until := j.ready.Add(p.BakeTime); p.BakeTime > 0 && !j.ready.IsZero() && now.Before(until) && until.After(m.Baked) {
 			m.Baked = until
 		}
 	}

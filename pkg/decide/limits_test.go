@@ -158,6 +158,7 @@ func TestDecide_Member(t *testing.T) {
 	x.waves = p
 	x.annotate(policy.OrderAnnotation, "-7")
 	x.limited("p", v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: 10 * time.Minute}})
+	x.limited("q", v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: 5 * time.Minute}})
 	x.adopt()
 	want := func(what string, due, inProgress, unfinished, isFailing, baked bool, sources int) {
 		t.Helper()
@@ -219,4 +220,21 @@ func TestDecide_Member(t *testing.T) {
 	want("the content has changed", false, false, true, false, false, 1)
 	x.remove("Secret", "db")
 	want("the new content is missing", false, false, true, false, false, 1)
+}
+
+// Pods that are evicted are being replaced, and those that crashed before that do not fail with the new content.
+func TestDecide_MemberOfEvictions(t *testing.T) {
+	p := &planned{}
+	x := typical(t)
+	x.waves = p
+	x.annotate(policy.StrategyAnnotation, "recreate")
+	x.adopt()
+	x.crash()
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.act()
+	if x.decide(); !p.told.InProgress || p.told.Failing {
+		t.Errorf("while pods are evicted: %+v", p.told)
+	}
 }

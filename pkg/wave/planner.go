@@ -575,16 +575,24 @@ func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
 	if m == nil || !m.Due || m.admitted {
 		return nil
 	}
+	var out *Hold
 	for _, g := range m.groups {
-		if h := g.hold(m); h != nil {
+		switch h := g.hold(m); {
+		case h != nil && h.Why == Halted: // a user has to act
 			return h
-		}
-		if !m.gathered && g.ordered > 0 {
-			return &Hold{Why: Order, Policy: g.policy, Source: g.key.source, Again: m.since.Add(gathering)}
+		case h != nil && out == nil:
+			out = h
 		}
 	}
+	for _, g := range m.groups {
+		if out == nil && !m.gathered && g.ordered > 0 {
+			out = &Hold{Why: Order, Policy: g.policy, Source: g.key.source, Again: m.since.Add(gathering)}
+		}
+	}
+	if out != nil {
+		return out
+	}
 	now := p.clock.Now()
-	var out *Hold
 	var again time.Time
 	for _, b := range m.buckets {
 		if _, until := b.limit(now); !until.IsZero() && (again.IsZero() || until.Before(again)) {

@@ -213,6 +213,19 @@ func TestPlanner_Fair(t *testing.T) {
 	f.run()
 	f.wantBegun("by turns", "a/0", "a/1", "b/1", "c/1", "a/2", "b/2", "a/3")
 	f.wantShown("in the end", map[string]wave.Why{})
+	if f.told != 0 {
+		t.Errorf("%d answers have changed; who is admitted begins", f.told)
+	}
+
+	// Who comes later takes turns, too, and does not go first as often as the others have.
+	f = newFleet(t, 1)
+	f.note(due("a", "0"), due("a", "1"), due("a", "2"), due("a", "3"), due("a", "4"), due("a", "5"))
+	for range 3 {
+		f.end(f.inProgress()[0], nil)
+	}
+	f.note(due("b", "1"), due("b", "2"))
+	f.run()
+	f.wantBegun("later", "a/0", "a/1", "a/2", "a/3", "a/4", "b/1", "a/5", "b/2")
 }
 
 // A budget of pods counts those of the workloads in progress. A workload with more pods than the budget is restarted alone.
@@ -223,23 +236,29 @@ func TestPlanner_Pods(t *testing.T) {
 	f.wantBegun("two fit, and who comes after the third waits, too", "a/1", "a/2")
 	f.run()
 	f.wantBegun("alone", "a/1", "a/2", "a/3", "a/4")
+
+	f = newFleet(t, -1)
+	f.planner.Lead(false)
+	f.note(due("a", "3", p, pods(20)))
+	f.wantShown("alone, it does not wait", map[string]wave.Why{})
 }
 
 // A budget of 0 lets nothing begin, a percentage is rounded up.
 func TestPlanner_Numbers(t *testing.T) {
 	for value, want := range map[string]int{"0": 0, "0%": 0, "1%": 1, "34%": 2, "50%": 2, "51%": 3, "100%": 4, "2": 2, "9": 4} {
-		f := newFleet(t, -1)
-		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", value, "")}}))
-		idle := func(m *wave.Member) { m.Due, m.Unfinished = false, false }
-		all := []*wave.Member{due("a", "1", p, idle), due("a", "2", p, idle), due("b", "1", p, idle), due("b", "2", p, idle)}
-		f.note(all...)
-		for _, m := range all {
-			now := *m
-			now.Due, now.Unfinished = true, true
-			f.note(&now)
-		}
-		if got := len(f.inProgress()); got != want {
-			t.Errorf("%s of 4: %d are in progress, want %d", value, got, want)
+		for _, b := range []v1alpha1.Budget{budget("", value, ""), budget("", "", value)} {
+			f, p := newFleet(t, -1), by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{b}}))
+			idle := func(m *wave.Member) { m.Due, m.Unfinished = false, false }
+			all := []*wave.Member{due("a", "1", p, idle), due("a", "2", p, idle), due("b", "1", p, idle), due("b", "2", p, idle)}
+			f.note(all...)
+			for _, m := range all {
+				now := *m
+				now.Due, now.Unfinished = true, true
+				f.note(&now)
+			}
+			if got := len(f.inProgress()); got != want {
+				t.Errorf("%s of 4: %d are in progress, want %d", value, got, want)
+			}
 		}
 	}
 }
@@ -280,8 +299,36 @@ func TestPlanner_Order(t *testing.T) {
 	if h := f.planner.Hold(f.members[due("b", "1").WorkloadKey]); h == nil || h.By != canary.WorkloadKey || h.Source != bundle || h.Policy == nil {
 		t.Errorf("it waits for %+v", h)
 	}
+	quick := policy(t, v1alpha1.ReloadPolicySpec{})
+	quick.Name = "quick"
+	f.note(due("a", "2", order(1)), due("b", "2", by(quick), order(1)))
+	f.gather()
+	f.wantBegun("others do not wait for that", "a/0", "a/2", "b/2")
 	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = time.Time{} })
-	f.wantBegun("baked", "a/0", "b/1")
+	f.wantBegun("baked", "a/0", "a/2", "b/2", "b/1")
+
+	// Of those that a workload waits for, the same one is named as long as it is one of them. Others that are noted again do not begin the time anew in which
+	// it is not known who comes first.
+	f = newFleet(t, -1)
+	f.note(due("a", "1", order(-1)), due("a", "2", order(-1)), due("a", "3"))
+	f.gather()
+	for name, want := range map[string]string{"2": "1", "": ""} {
+		if name != "" {
+			f.end(due("a", name).WorkloadKey, nil)
+			if h := f.planner.Hold(f.members[due("a", "3").WorkloadKey]); h == nil || h.By.Name != want {
+				t.Errorf("it waits for %+v, want %s", h, want)
+			}
+		}
+	}
+	f.clock.SetTime(f.clock.Now().Add(time.Second / 2))
+	f.note(due("a", "4", order(1)))
+	f.clock.SetTime(f.clock.Now().Add(time.Second / 2))
+	f.note(due("a", "4", order(1), pods(2)))
+	f.clock.SetTime(f.clock.Now().Add(time.Second / 2))
+	f.end(due("a", "1").WorkloadKey, nil)
+	f.run()
+	f.note(due("a", "4", order(1), pods(2)))
+	f.wantBegun("a second after it became due", "a/1", "a/2", "a/3", "a/4")
 }
 
 // As many failures as a policy allows halt what would get the same content. A member that is noted again without one ends that.
@@ -295,6 +342,9 @@ func TestPlanner_Halt(t *testing.T) {
 	f.end(due("a", "2").WorkloadKey, fails)
 	f.wantBegun("two", "a/1", "a/2", "b/1", "b/3")
 	f.wantShown("two", map[string]wave.Why{"b/2": wave.Halted})
+	f.note(due("a", "3", p, order(1)))
+	f.wantShown("that is said before an order", map[string]wave.Why{"b/2": wave.Halted, "a/3": wave.Halted})
+	f.note(&wave.Member{WorkloadKey: due("a", "3").WorkloadKey})
 	f.end(due("b", "3").WorkloadKey, nil)
 	f.wantShown("still", map[string]wave.Why{"b/2": wave.Halted})
 	f.end(due("a", "1").WorkloadKey, nil)
@@ -310,6 +360,7 @@ func TestPlanner_Schedule(t *testing.T) {
 	f.note(due("a", "1", p))
 	f.clock.SetTime(monday.Add(time.Hour))
 	f.note(due("a", "2", p))
+	f.gather()
 	f.wantBegun("one before", "a/1")
 	if h := f.planner.Hold(f.members[due("a", "2").WorkloadKey]); h == nil || !h.Again.Equal(monday.Add(3*time.Hour)) {
 		t.Errorf("it waits for %+v", h)
@@ -333,6 +384,11 @@ func TestPlanner_Lead(t *testing.T) {
 	f.begin()
 	f.wantBegun("another replica leads", "a/1")
 	f.planner.Lead(true)
+	f.planner.Ready()
+	f.planner.Lead(true)
+	if f.planner.Begin(due("a", "2").WorkloadKey) {
+		t.Error("what was admitted in an earlier term may begin before all has been noted")
+	}
 	f.planner.Ready()
 	key := due("a", "2").WorkloadKey
 	if f.next = nil; !f.planner.Begin(key) {
