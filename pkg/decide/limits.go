@@ -144,6 +144,25 @@ func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by strin
 	return at, "", true
 }
 
+// HoldsRequests says, in a clause, why a ReloadPolicy that binds requests lets none restart the workload now; empty: none does.
+func (e *Evaluation) HoldsRequests(now time.Time) string {
+	for _, p := range (Evaluator{Graph: e.graph}).Limits().Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels) {
+		if !p.Bound || p.Problem != "" {
+			continue
+		}
+		if p.Suspend {
+			return "the ReloadPolicy " + p.Name + " suspends restarts, on request, too"
+		}
+		switch opens, foreseeable := p.Windows.Opens(now); {
+		case !foreseeable:
+			return "by the ReloadPolicy " + p.Name + ", no restart may begin in the foreseeable future, on request, too"
+		case opens.After(now):
+			return fmt.Sprintf("by the ReloadPolicy %s, no restart may begin before %s, on request, too", p.Name, opens.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
 // awaitedLook is after which time it is looked again for what a restart waits, in case that something went unnoticed.
 const awaitedLook = 10 * time.Minute
 

@@ -92,6 +92,28 @@ func TestDecide_Policies(t *testing.T) {
 
 const restartIsDue = "A restart is due."
 
+// Requests are held only by policies that bind them, whether or not the workload has opted in.
+func TestHoldsRequests(t *testing.T) {
+	for want, spec := range map[string]v1alpha1.ReloadPolicySpec{
+		"": {Suspend: true},
+		"the ReloadPolicy p suspends restarts, on request, too":                                    {Suspend: true, Requests: v1alpha1.RequestsBound},
+		"by the ReloadPolicy p, no restart may begin before 2026-03-01T13:00:00Z, on request, too": {Windows: []v1alpha1.Window{allow("0 13 * * *", "1h")}, Requests: v1alpha1.RequestsBound},
+		"by the ReloadPolicy p, no restart may begin in the foreseeable future, on request, too":   {Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "* * * * *", Duration: metav1.Duration{Duration: time.Hour}}}, Requests: v1alpha1.RequestsBound},
+	} {
+		x := typical(t)
+		x.limited("p", spec)
+		if got := x.evaluate().HoldsRequests(x.now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	x := typical(t)
+	x.limited("p", v1alpha1.ReloadPolicySpec{Windows: []v1alpha1.Window{allow("0 12 * * *", "1h")}, Requests: v1alpha1.RequestsBound})
+	x.limited("invalid", v1alpha1.ReloadPolicySpec{Suspend: true, FailureLimit: new(int32(0)), Requests: v1alpha1.RequestsBound})
+	if got := x.evaluate().HoldsRequests(x.now); got != "" {
+		t.Errorf("in its window: %q", got)
+	}
+}
+
 // Approval is for the content of that time.
 func TestDecide_Approval(t *testing.T) {
 	x := typical(t)

@@ -120,6 +120,8 @@ func (r *REST) refuses(ref *v1alpha1.WorkloadReference, c *content, l *workload.
 		return "configdep only observes (--observe): only dry runs are possible"
 	case c.terminating:
 		return is + " is being deleted"
+	case c.held != "":
+		return is + " cannot be restarted now: " + c.held
 	case c.policy.StrategyNotAllowed:
 		return strings.Join(c.policy.Problems, "; ")
 	case l.KeepsPods != "" && c.policy.RestartsBy(l.Workload).MarksTemplate():
@@ -144,7 +146,8 @@ type content struct {
 	// consequence is what cannot be done because of them.
 	consequence string
 
-	terminating bool // it is being deleted, or its namespace is
+	terminating bool   // it is being deleted, or its namespace is
+	held        string // why a ReloadPolicy lets no request restart it
 	all         []*dependency.Pod
 }
 
@@ -175,7 +178,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		c.changed = e.Changed(&d)
 		c.missing, _ = e.Missing()
 		c.consequence = e.Consequence()
-		c.terminating = g.Terminating(w)
+		c.terminating, c.held = g.Terminating(w), e.HoldsRequests(r.Clock.Now())
 		c.all = strategy.PodsOf(g, w)
 	})
 	return c, synced

@@ -73,7 +73,7 @@ type ReloadPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=NotRequired
 	Approval ApprovalRequirement `json:"approval,omitempty"`
-	// Requests says whether Reloads that users create are limited, too.
+	// Requests says whether Reloads that users create are held by suspend and windows, too.
 	// +optional
 	// +kubebuilder:default=Exempt
 	Requests RequestLimit `json:"requests,omitempty"`
@@ -173,7 +173,7 @@ const (
 	ApprovalRequired    ApprovalRequirement = "Required"
 )
 
-// RequestLimit says whether Reloads are limited.
+// RequestLimit says whether suspend and windows hold Reloads that users create: Bound, or not: Exempt.
 // +kubebuilder:validation:Enum=Exempt;Bound
 type RequestLimit string
 
