@@ -27,7 +27,7 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	e.await(&d, now)
 	e.sayMore(&d)
 	d.Timed = j.Local || !j.certain() || d.Stale || e.Workload.RecordDropped || slices.Contains([]State{Settling, Pending}, d.State) ||
-		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady || d.unrecorded
+		d.State == RollingOut && !d.RecheckAt.IsZero() || d.Reason == ReasonPodsNotReady || d.Reason == ReasonHalted || d.unrecorded
 	e.askAgents(&d)
 	e.sayWhy(&d)
 	return d

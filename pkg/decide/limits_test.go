@@ -203,6 +203,10 @@ func TestDecide_Member(t *testing.T) {
 	if d := x.decide(); !strings.Contains(d.Message, "such as one in another namespace.") || strings.Contains(d.Message, "web") {
 		t.Errorf("%q", d.Message)
 	}
+	p.hold.Why = wave.Halted
+	if d := x.want("others fail", outcome{decide.Blocked, decide.ReasonHalted, decide.None, "Secret/db"}); !d.Timed || d.RecheckAt.IsZero() {
+		t.Errorf("other replicas show the same from this version on: %+v", d)
+	}
 	p.hold = nil
 	x.act()
 	x.tick(time.Second)
