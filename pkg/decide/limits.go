@@ -269,12 +269,13 @@ func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastRe
 			if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) {
 				m.For = append(m.For, s)
 			}
-		case m.Failing || m.InProgress:
+		case m.InProgress && !m.Failing || m.Failing && e.Record.Sources[t.id].Content == t.Content(): // what fails may not have read later content
 			if last == nil || last.Because(t.id) {
 				m.For = append(m.For, s)
 			}
 		}
 	}
+	m.Failing = m.Failing && len(m.For) > 0
 }
 
 // failing is a pod of the current template that fails.

@@ -246,6 +246,13 @@ func TestDecide_Member(t *testing.T) {
 	want("the content has changed", false, false, true, false, false, 1)
 	x.remove("Secret", "db")
 	want("the new content is missing", false, false, true, false, false, 1)
+	x.set(secret("db", "password", "2"))
+	waiting := slow.DeepCopy()
+	waiting.Status.ContainerStatuses[0].RestartCount, waiting.Status.ContainerStatuses[0].State = 2, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	x.set(waiting)
+	want("it crashes", false, false, true, true, false, 1)
+	x.set(secret("db", "password", "3"))
+	want("it will read the new content when it is started again", false, false, true, false, false, 0)
 }
 
 // Pods that are evicted are being replaced, and those that crashed before that do not fail with the new content.

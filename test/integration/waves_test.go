@@ -154,10 +154,10 @@ func (s *shop) limit(name, spec string, accepted metav1.ConditionStatus) {
 	})
 }
 
-// fail lets a pod of a Deployment crash that has the current template.
-func (s *shop) fail(name string) {
+// crash lets a pod of a Deployment crash that has the current template, or run again.
+func (s *shop) crash(name string, is bool) {
 	s.Helper()
-	await.Until(s.T, "the pods of "+name+" crash", func(ctx context.Context) error {
+	await.Until(s.T, fmt.Sprintf("a pod of %s crashes: %t", name, is), func(ctx context.Context) error {
 		d := s.deployment(name)
 		list, err := kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
@@ -171,13 +171,17 @@ func (s *shop) fail(name string) {
 			if len(p.Status.ContainerStatuses) == 0 {
 				return errors.New("it has yet to start")
 			}
+			ready := corev1.ConditionTrue
 			for i := range p.Status.ContainerStatuses {
 				c := &p.Status.ContainerStatuses[i]
-				c.RestartCount, c.Ready, c.State = 3, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+				c.RestartCount, c.Ready, c.State = 4, true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+				if is {
+					ready, c.RestartCount, c.Ready, c.State = corev1.ConditionFalse, 3, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+				}
 			}
 			for i := range p.Status.Conditions {
 				if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
-					c.Status = corev1.ConditionFalse
+					c.Status, c.LastTransitionTime = ready, metav1.Now()
 				}
 			}
 			_, err := kube.CoreV1().Pods(s.namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
@@ -223,7 +227,7 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	s.limit(policy, "failureLimit: 1\nbakeTime: 1h", metav1.ConditionTrue)
 	s.view("deployment.a", applied, restartedFor(string(db)))
 	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))
-	s.fail("a")
+	s.crash("a", true)
 	for _, name := range names[1:] {
 		s.view("deployment."+name, is(v1alpha1.StateBlocked, "HaltedAfterFailure"), func(o *v1alpha1.ConfigDependency) error {
 			if !strings.Contains(o.Status.Message, "because Deployment a fails with the content of Secret/db (ReloadPolicy "+policy+")") {
@@ -237,10 +241,13 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	s.view("deployment.b", restartedFor("Request"))
 	s.view("deployment.c", is(v1alpha1.StateBlocked, "HaltedAfterFailure"))
 	s.write(db, "password", "z")
-	s.view("deployment.a", applied, restartedFor(string(db)))
+	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))
+	s.must(await.NextSecond(t.Context()))
+	s.crash("a", false) // the kubelet starts it again, with the new content
+	s.view("deployment.a", is(v1alpha1.StateInSync, ""))
 	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))
 	s.limit(policy, "failureLimit: 1", metav1.ConditionTrue)
-	for _, name := range names {
+	for _, name := range names[1:] {
 		s.view("deployment."+name, applied, restartedFor(string(db)))
 	}
 	s.must(objects.Resource(reloadPolicies).Delete(t.Context(), policy, metav1.DeleteOptions{}))
