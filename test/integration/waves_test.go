@@ -92,7 +92,7 @@ func TestWave(t *testing.T) {
 	defer views.Stop()
 	since := s.write(db, "password", "y").GetResourceVersion()
 	w := s.watchWave(since, len(names))
-	if w.most != 2 || w.begun[0] != "f" || w.begun[len(names)-1] != "a" || len(w.begun) != len(names) || !slices.IsSorted(w.begun[1:5]) {
+	if w.most != 2 || w.begun[0] != "f" || w.begun[len(names)-1] != "a" || len(w.begun) != len(names) {
 		t.Errorf("%d were in progress at most, want 2; restarted in the order %v", w.most, w.begun)
 	}
 	for _, name := range names {
