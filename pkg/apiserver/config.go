@@ -102,7 +102,7 @@ func NewConfig(o options.Completed) (*Config, error) {
 	return &Config{Generic: generic, Extra: *extra}, nil
 }
 
-// maxBody limits the body of a request to the API, in bytes. The only one is a Reload, which is far smaller; decoded, a
+// maxBody limits the body of a request to the API, in bytes. Those are Reloads and Approvals, which are far smaller; decoded, a
 // body may be many times larger.
 const maxBody = 64 << 10
 

@@ -76,9 +76,10 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
 	storage := s.resources.storage()
-	storage["configdependencies/reload"] = &reload.REST{
+	reloads := &reload.REST{
 		Views: s.dependencies, Index: s.index, Client: c.Workloads, Dialects: c.Reload.Dialects, Observe: c.Reload.Observe, Sink: sinks, Clock: clock.RealClock{},
 	}
+	storage["configdependencies/reload"], storage["configdependencies/approval"] = reloads, reload.Approvals{REST: reloads}
 	storage["configdependencies/pods"] = pods.NewREST(pods.Config{Views: s.dependencies, Index: s.index, Kinds: c.Scope.Kinds, Clock: clock.RealClock{}})
 	group := newAPIGroup()
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage

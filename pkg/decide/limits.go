@@ -69,16 +69,28 @@ func (e *Evaluation) isNotified(d *Decision, what string) bool {
 	return true
 }
 
-// awaitsApproval decides if a user has to approve the content.
-func (e *Evaluation) awaitsApproval(d *Decision, what string) bool {
-	by := "the annotation " + policy.ApprovalAnnotation
-	required := e.Policy.Approval
+// NeedsApproval reports whether a restart is due that needs an approval, which it may have.
+func (e *Evaluation) NeedsApproval(d *Decision) bool {
+	return len(d.due) > 0 && e.asksForApproval(d) != ""
+}
+
+// asksForApproval returns what asks for an approval of a restart; empty: nothing does.
+func (e *Evaluation) asksForApproval(d *Decision) string {
+	if e.Policy.Approval {
+		return "the annotation " + policy.ApprovalAnnotation
+	}
 	for _, p := range e.limitsFor(d) {
-		if p.Approval && !required {
-			required, by = true, "the ReloadPolicy "+p.Name
+		if p.Approval {
+			return "the ReloadPolicy " + p.Name
 		}
 	}
-	if !required {
+	return ""
+}
+
+// awaitsApproval decides if a user has to approve the content.
+func (e *Evaluation) awaitsApproval(d *Decision, what string) bool {
+	by := e.asksForApproval(d)
+	if by == "" {
 		return false
 	}
 	switch a := record.ApprovalOf(e.Workload); {

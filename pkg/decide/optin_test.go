@@ -279,13 +279,13 @@ func TestDecide_RemovedRecordIsWrittenAgain(t *testing.T) {
 	x.want("opted out", outcome{decide.InSync, decide.ReasonContentApplied, decide.None, db})
 }
 
-// Pods with a strategy that names them: the next write restores the names and the last restart with the record.
+// Pods with a strategy that names them: the next write restores the names, the last restart and an approval with the record.
 func TestDecide_RecordIsRemovedDuringAnEviction(t *testing.T) {
 	x := oneSecret(t)
 	x.annotate(policy.StrategyAnnotation, "recreate")
 	x.adopt()
 	last := (&record.LastReload{Time: *micro(epoch), Trigger: db, Streak: 3}).Text()
-	x.annotate(record.RecreatingAnnotation, "a1b2c3d4", record.LastReloadAnnotation, last)
+	x.annotate(record.RecreatingAnnotation, "a1b2c3d4", record.LastReloadAnnotation, last, record.ApprovedAnnotation, "{}")
 	x.edit(func(d *appsv1.Deployment) {
 		d.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
 	})
@@ -294,8 +294,16 @@ func TestDecide_RecordIsRemovedDuringAnEviction(t *testing.T) {
 	}
 	x.want("removed", outcome{decide.RollingOut, record.ReasonRecreating, decide.Continue, db})
 	x.patch(record.Patch(x.workload(), record.Of(x.workload())))
-	if got := x.deployment.Annotations; got[record.RecreatingAnnotation] != "a1b2c3d4" || got[record.LastReloadAnnotation] != last {
-		t.Errorf("annotations = %v, want the list of pods and the last restart", got)
+	if got := x.deployment.Annotations; got[record.RecreatingAnnotation] != "a1b2c3d4" || got[record.LastReloadAnnotation] != last || got[record.ApprovedAnnotation] != "{}" {
+		t.Errorf("annotations = %v, want the list of pods, the last restart and the approval", got)
+	}
+	x.edit(func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
+	if x.workload().Marks.Approval == "" {
+		t.Error("the approval is forgotten")
+	}
+	optOut(x)
+	if got := x.workload().Marks; got.Approval != "" {
+		t.Errorf("marks = %+v of one that has opted out", got)
 	}
 }
 

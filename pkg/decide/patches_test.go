@@ -264,8 +264,8 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 		"nothing to forget": {nil, record.ForgetPatch, map[string]string{}},
 		"only a hash":       {map[string]string{record.ConfigHashAnnotation: "h"}, record.ForgetPatch, map[string]string{"config-hash": "-"}},
 		"opted out while pods are evicted": {
-			map[string]string{record.ConfigHashAnnotation: "h", record.AppliedSourcesAnnotation: at, record.RecreatingAnnotation: "a", record.LastReloadAnnotation: "{}"}, record.ForgetPatch,
-			map[string]string{"config-hash": "-", "applied-sources": "-", "recreating": "-"},
+			map[string]string{record.ConfigHashAnnotation: "h", record.AppliedSourcesAnnotation: at, record.RecreatingAnnotation: "a", record.LastReloadAnnotation: "{}", record.ApprovedAnnotation: "{}"}, record.ForgetPatch,
+			map[string]string{"config-hash": "-", "applied-sources": "-", "recreating": "-", "approved": "-"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

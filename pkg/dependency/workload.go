@@ -130,6 +130,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 		before, now := &previous.Marks, &w.Marks
 		now.Hash, now.Sources = before.Hash, before.Sources
 		now.LastReload, now.Recreating = cmp.Or(now.LastReload, before.LastReload), cmp.Or(now.Recreating, before.Recreating)
+		now.Approval = cmp.Or(now.Approval, before.Approval)
 	}
 }
 
@@ -137,7 +138,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 func (w *Workload) Opt(in bool) {
 	w.OptedIn = in
 	if !in && w.RecordDropped {
-		w.RecordDropped, w.Marks.Hash, w.Marks.Sources, w.Marks.Recreating = false, "", "", ""
+		w.RecordDropped, w.Marks.Hash, w.Marks.Sources, w.Marks.Recreating, w.Marks.Approval = false, "", "", "", ""
 	}
 }
 

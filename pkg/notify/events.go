@@ -29,6 +29,7 @@ var reasons = map[What]struct{ eventType, reason string }{
 	RecordFailed:       {corev1.EventTypeWarning, "ConfigRecordFailed"},
 	Reverted:           {corev1.EventTypeWarning, "ConfigConflict"},
 	SwitchedOff:        {corev1.EventTypeNormal, "ConfigRestartsOff"},
+	Approval:           {corev1.EventTypeNormal, "ConfigApproval"},
 	PodRestarting:      {corev1.EventTypeNormal, "ConfigRestartingInPlace"},
 	PodRestarted:       {corev1.EventTypeNormal, "ConfigRestartedInPlace"},
 	InvalidAnnotation:  {corev1.EventTypeWarning, "ConfigInvalidAnnotation"},

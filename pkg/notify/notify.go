@@ -30,6 +30,7 @@ const (
 	RecordFailed      What = "RecordFailed"      // recording that content; it will be retried
 	Reverted          What = "Reverted"          // another client keeps reverting what configdep writes
 	SwitchedOff       What = "SwitchedOff"       // automatic restarts were on, and are off now
+	Approval          What = "Approval"          // a user has approved or denied the content
 	PodRestarting     What = "PodRestarting"     // a pod was told to restart in place
 	PodRestarted      What = "PodRestarted"      // a pod has restarted in place
 
@@ -47,7 +48,7 @@ const (
 // Whats returns all values of What.
 func Whats() []What {
 	return []What{
-		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff,
+		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval,
 		PodRestarting, PodRestarted,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused,
 	}

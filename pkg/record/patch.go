@@ -179,9 +179,9 @@ func Patch(w *dependency.Workload, r Record) ([]byte, error) {
 }
 
 // restore adds annotations that belong to the record and that another client removed with it: the pods to evict,
-// and the last restart, on which the back-off depends.
+// the last restart, on which the back-off depends, and what a user has decided about the content.
 func restore(annotations object, w *dependency.Workload) {
-	for key, value := range map[string]string{RecreatingAnnotation: w.Marks.Recreating, LastReloadAnnotation: w.Marks.LastReload} {
+	for key, value := range map[string]string{RecreatingAnnotation: w.Marks.Recreating, LastReloadAnnotation: w.Marks.LastReload, ApprovedAnnotation: w.Marks.Approval} {
 		if _, said := annotations[key]; w.RecordDropped && !said && value != "" {
 			annotations[key] = value
 		}
@@ -193,12 +193,18 @@ func ForgetPatch(w *dependency.Workload) ([]byte, error) {
 	annotations := object{}
 	for key, value := range map[string]string{
 		ConfigHashAnnotation: w.Marks.Hash, AppliedSourcesAnnotation: w.Marks.Sources, RecreatingAnnotation: w.Marks.Recreating,
+		ApprovedAnnotation: w.Marks.Approval,
 	} {
 		if value != "" {
 			annotations[key] = nil
 		}
 	}
 	return patch(w, annotations, nil)
+}
+
+// ApprovalPatch returns the JSON merge patch that records what a user has decided about the content of a workload.
+func ApprovalPatch(w *dependency.Workload, a *Approval) ([]byte, error) {
+	return patch(w, object{ApprovedAnnotation: a.Text()}, nil)
 }
 
 // EndPatch returns the JSON merge patch that ends a completed restart. It also writes the record again if another

@@ -38,6 +38,10 @@ func TestDiscovery(t *testing.T) {
 						Verbs: metav1.Verbs{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 					},
 					{
+						Name: "configdependencies/approval", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "Approval",
+						Verbs: metav1.Verbs{"create"},
+					},
+					{
 						Name: "configdependencies/pods", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods",
 						Verbs: metav1.Verbs{"get"},
 					},
@@ -75,6 +79,10 @@ func TestDiscovery(t *testing.T) {
 						ResponseKind: &metav1.GroupVersionKind{Kind: "ConfigDependency"},
 						Verbs:        []string{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 						Subresources: []apidiscoveryv2.APISubresourceDiscovery{{
+							Subresource:  "approval",
+							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "Approval"},
+							Verbs:        []string{"create"},
+						}, {
 							Subresource:  "pods",
 							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods"},
 							Verbs:        []string{"get"},

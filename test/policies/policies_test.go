@@ -540,7 +540,7 @@ func TestJobs(t *testing.T) {
 		"deleting any Job":                       {job(nil), nil, deletion},
 		"deleting one with too many annotations": {numerous, nil, deletion},
 
-		"the record":            {job(nil), annotated(record.ConfigHashAnnotation, record.AppliedSourcesAnnotation, record.LastReloadAnnotation, record.RecreatingAnnotation), ""},
+		"the record":            {job(nil), annotated(record.ConfigHashAnnotation, record.AppliedSourcesAnnotation, record.LastReloadAnnotation, record.RecreatingAnnotation, record.ApprovedAnnotation), ""},
 		"a copy that says more": {suspended(annotated(record.CopyAnnotation)), suspended(annotated(record.CopyAnnotation, record.ConfigHashAnnotation)), ""},
 		"labels of a copy":      {job(nil), annotated(record.CopyLabelsAnnotation), notOurs}, // they are written when it is created
 		"removing the record":   {annotated(record.ConfigHashAnnotation), job(nil), ""},

@@ -19,6 +19,9 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.Approval{}.OpenAPIModelName():               schema_pkg_apis_configdep_v1alpha1_Approval(ref),
+		v1alpha1.ApprovalSpec{}.OpenAPIModelName():           schema_pkg_apis_configdep_v1alpha1_ApprovalSpec(ref),
+		v1alpha1.ApprovalStatus{}.OpenAPIModelName():         schema_pkg_apis_configdep_v1alpha1_ApprovalStatus(ref),
 		v1alpha1.ConfigDependency{}.OpenAPIModelName():       schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref),
 		v1alpha1.ConfigDependencyList{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref),
 		v1alpha1.ConfigDependencyPods{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref),
@@ -94,6 +97,136 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                 schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_Approval(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Approval approves or denies the content of a workload that needs an approval before it is restarted automatically. It is created on the subresource \"approval\" of the workload's ConfigDependency. The response contains the request and its status.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata may name the ConfigDependency; it may be empty.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is decided about which content.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ApprovalSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says what was recorded. It is set by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ApprovalStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ApprovalSpec{}.OpenAPIModelName(), v1alpha1.ApprovalStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_ApprovalSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ApprovalSpec says what is decided about which content.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"decision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "decision is Approved (the workload is restarted when windows and budgets allow it) or Denied (it is not restarted until the content changes again, or is approved after all).\n\nPossible enum values:\n - `\"Approved\"` lets the workload restart with the content, when windows and budgets allow it.\n - `\"Denied\"` keeps the workload from being restarted until the content changes again or is approved.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Approved", "Denied"},
+						},
+					},
+					"configHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configHash is the status.configHash of the ConfigDependency when it was looked at. The request is refused with a conflict if the content has changed since.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is shown in the event, and in the state of a workload that waits because its content was denied. It has at most 256 characters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"decision", "configHash"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_ApprovalStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ApprovalStatus shows what an Approval did.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"workloadRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workloadRef names the workload.",
+							Ref:         ref(v1alpha1.WorkloadReference{}.OpenAPIModelName()),
+						},
+					},
+					"decidedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "decidedBy is the name of the user who decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"decidedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "decidedAt is when that was recorded.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message describes in a sentence what was recorded, and what happens next.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.WorkloadReference{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -60,7 +60,6 @@ func TestPreconditions(t *testing.T) {
 		"the current hash":            {with(nil, new(hashA)), live("workload-uid"), ""},
 		"another hash":                {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
 		"an empty hash":               {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
-		"a workload of the same name": {&v1alpha1.Reload{}, live("new-uid"), "deleted and created again"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +93,8 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		"the workload keeps changing":      {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
 		"the API server is busy":           {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
 		"a wrapped error keeps its status": {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
-		"the connection failed":            {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
-		"the client closed the request":    {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
+		"the connection failed":            {errors.New("connection refused"), http.StatusInternalServerError, "changing Deployment web: connection refused"},
+		"the client closed the request":    {context.Canceled, http.StatusGatewayTimeout, "changing Deployment web: context canceled"},
 		"the deadline was exceeded":        {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
 	}
 	for name, tt := range tests {

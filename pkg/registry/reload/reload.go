@@ -37,20 +37,39 @@ import (
 // same workload would keep colliding.
 var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1}
 
-// reload reads the live workload, decides whether to restart it, and patches it.
-func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
-	ref := shown.Spec.WorkloadRef
+// change lets try change the live workload behind a ConfigDependency, and again after conflicts. It returns API errors.
+func (r *REST) change(ctx context.Context, shown *v1alpha1.ConfigDependency, dryRun []string, try func(*workload.Live) error) error {
+	ref := &shown.Spec.WorkloadRef
 	key := r.Client.Key(ref.APIVersion, ref.Kind, shown.Namespace, ref.Name)
-	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
 	end := r.turns.take(ctx, turnKey{key, len(dryRun) > 0})
 	if end == nil {
-		return v1alpha1.ReloadStatus{}, apierrors.NewTooManyRequests(fmt.Sprintf("many requests to restart %s %s are being served, one after the other", ref.Kind, ref.Name), 1)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("many requests for %s %s are being served, one after the other", ref.Kind, ref.Name), 1)
 	}
 	defer end()
 
-	err := retryOnConflict(ctx, func() error { return r.try(ctx, key, shown, request, dryRun, &status) })
+	err := retryOnConflict(ctx, func() error {
+		live, err := workload.Get(ctx, r.Client, r.Dialects, key)
+		if err != nil {
+			return unauthorized(err)
+		}
+		if live.UID != ref.UID {
+			return refusal{conflict(shown, "%s %s has been deleted and created again", ref.Kind, ref.Name)}
+		}
+		return try(live)
+	})
 	if err != nil {
-		return v1alpha1.ReloadStatus{}, apiError(err, shown)
+		return apiError(err, shown)
+	}
+	return nil
+}
+
+// reload decides whether to restart the workload, and patches it.
+func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
+	ref := shown.Spec.WorkloadRef
+	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
+	err := r.change(ctx, shown, dryRun, func(live *workload.Live) error { return r.try(ctx, live, shown, request, dryRun, &status) })
+	if err != nil {
+		return v1alpha1.ReloadStatus{}, err
 	}
 	if len(dryRun) == 0 {
 		r.tell(ctx, shown, request, &status)
@@ -62,13 +81,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 type refusal struct{ error }
 
 // try is one attempt of reload.
-func (r *REST) try(
-	ctx context.Context, key dependency.WorkloadKey, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string, status *v1alpha1.ReloadStatus,
-) error {
-	live, err := workload.Get(ctx, r.Client, r.Dialects, key)
-	if err != nil {
-		return unauthorized(err)
-	}
+func (r *REST) try(ctx context.Context, live *workload.Live, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string, status *v1alpha1.ReloadStatus) error {
 	content, synced := r.evaluate(live.Workload)
 	if !synced {
 		return refusal{view.NotReady()}
@@ -92,11 +105,8 @@ func (r *REST) try(
 	if err != nil {
 		return err
 	}
-	patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
+	patched, err := r.patch(ctx, live.WorkloadKey, data, dryRun)
 	if err != nil {
-		if apierrors.IsForbidden(err) && !r.mayPatch(ctx, key) {
-			return unauthorized(err)
-		}
 		return err
 	}
 	status.Triggered, status.Generation = true, patched.GetGeneration()
@@ -110,6 +120,16 @@ func (r *REST) try(
 	return nil
 }
 
+func (r *REST) patch(ctx context.Context, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
+	patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
+	if apierrors.IsForbidden(err) && !r.mayPatch(ctx, key) {
+		return nil, unauthorized(err)
+	}
+	return patched, err
+}
+
+const onlyObserves = "configdep only observes (--observe): only dry runs are possible"
+
 // refuses returns why the workload cannot be restarted, or empty.
 func (r *REST) refuses(ref *v1alpha1.WorkloadReference, c *content, l *workload.Live, dryRun bool) string {
 	is := ref.Kind + " " + ref.Name
@@ -117,7 +137,7 @@ func (r *REST) refuses(ref *v1alpha1.WorkloadReference, c *content, l *workload.
 	case !l.Rollable || c.policy.OnlyReports(l.Workload):
 		return is + " cannot be restarted because of its specification, although others of its kind can"
 	case r.Observe && !dryRun:
-		return "configdep only observes (--observe): only dry runs are possible"
+		return onlyObserves
 	case c.terminating:
 		return is + " is being deleted"
 	case c.held != "":
@@ -166,13 +186,19 @@ func retryOnConflict(ctx context.Context, try func() error) error {
 	return err
 }
 
+// read calls f with what is known of the cluster and of a live workload. It returns false while the index is not synced.
+func (r *REST) read(w *dependency.Workload, f func(decide.Evaluator)) (synced bool) {
+	return r.Index.Read(func(now decide.Evaluator) {
+		now.Graph.Borrow(w)
+		policy.Note(w, now.Graph.Namespace(w.Namespace), now.Defaults)
+		f(now)
+	})
+}
+
 // evaluate evaluates a live workload. It returns false while the index is not synced.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
-	synced = r.Index.Read(func(now decide.Evaluator) {
-		g := now.Graph
-		g.Borrow(w)
-		policy.Note(w, g.Namespace(w.Namespace), now.Defaults)
-		e := now.Evaluate(w)
+	synced = r.read(w, func(now decide.Evaluator) {
+		g, e := now.Graph, now.Evaluate(w)
 		d := e.Decide(r.Clock.Now())
 		c.policy, c.present, c.previous, c.pods, c.stale = e.Policy, e.Present(), e.Record.Hash, d.Pods, e.RestartHelps(&d)
 		c.changed = e.Changed(&d)
@@ -186,9 +212,6 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 
 // checkPreconditions refuses a request whose preconditions do not match the current state.
 func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, live *dependency.Workload, hash string) error {
-	if live.UID != shown.Spec.WorkloadRef.UID {
-		return conflict(shown, "%s %s has been deleted and created again", live.Kind, live.Name)
-	}
 	var uids []types.UID
 	if request.UID != "" {
 		uids = append(uids, request.UID)
@@ -286,9 +309,9 @@ func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 		return refused.error
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// The client has disconnected, or the request has timed out.
-		return apierrors.NewTimeoutError(fmt.Sprintf("restarting %s %s: %v", ref.Kind, ref.Name, err), 0)
+		return apierrors.NewTimeoutError(fmt.Sprintf("changing %s %s: %v", ref.Kind, ref.Name, err), 0)
 	case !errors.As(err, &status):
-		return apierrors.NewInternalError(fmt.Errorf("restarting %s %s: %w", ref.Kind, ref.Name, err))
+		return apierrors.NewInternalError(fmt.Errorf("changing %s %s: %w", ref.Kind, ref.Name, err))
 	case apierrors.IsNotFound(status):
 		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), shown.Name)
 	default:

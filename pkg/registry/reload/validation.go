@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -22,11 +23,8 @@ const maxReason = 256
 
 // validate checks what can be checked from only the request.
 func validate(request *v1alpha1.Reload, namespace, name string) error {
-	if request.Name != "" && request.Name != name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name in the URL (%s)", request.Name, name))
-	}
-	if request.Namespace != "" && request.Namespace != namespace {
-		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace in the URL (%s)", request.Namespace, namespace))
+	if err := validateNames(&request.ObjectMeta, namespace, name); err != nil {
+		return err
 	}
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -36,18 +34,54 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 		errs = append(errs, field.NotSupported(spec.Child("mode"), request.Spec.Mode,
 			[]v1alpha1.ReloadRequestMode{v1alpha1.ReloadAlways, v1alpha1.ReloadIfStale}))
 	}
-	if n := utf8.RuneCountInString(request.Spec.Reason); n > maxReason {
-		errs = append(errs, field.TooLongCharacters(spec.Child("reason"), "", maxReason))
+	return invalid("Reload", name, append(errs, validateReason(spec.Child("reason"), request.Spec.Reason)...))
+}
+
+// validateApproval checks what can be checked from only the request.
+func validateApproval(request *v1alpha1.Approval, namespace, name string) error {
+	if err := validateNames(&request.ObjectMeta, namespace, name); err != nil {
+		return err
 	}
-	if i := strings.IndexFunc(request.Spec.Reason, misleads); i >= 0 {
-		r, _ := utf8.DecodeRuneInString(request.Spec.Reason[i:])
-		errs = append(errs, field.Invalid(spec.Child("reason"), string(r),
-			"must be a single line without control or invisible characters"))
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	switch request.Spec.Decision {
+	case v1alpha1.ApprovalApproved, v1alpha1.ApprovalDenied:
+	default:
+		errs = append(errs, field.NotSupported(spec.Child("decision"), request.Spec.Decision,
+			[]v1alpha1.ApprovalDecision{v1alpha1.ApprovalApproved, v1alpha1.ApprovalDenied}))
 	}
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(v1alpha1.Kind("Reload"), name, errs)
+	if request.Spec.ConfigHash == "" {
+		errs = append(errs, field.Required(spec.Child("configHash"), "must be the status.configHash of the ConfigDependency"))
+	}
+	return invalid("Approval", name, append(errs, validateReason(spec.Child("reason"), request.Spec.Reason)...))
+}
+
+func validateNames(m *metav1.ObjectMeta, namespace, name string) error {
+	if m.Name != "" && m.Name != name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name in the URL (%s)", m.Name, name))
+	}
+	if m.Namespace != "" && m.Namespace != namespace {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace in the URL (%s)", m.Namespace, namespace))
 	}
 	return nil
+}
+
+func validateReason(path *field.Path, reason string) (errs field.ErrorList) {
+	if n := utf8.RuneCountInString(reason); n > maxReason {
+		errs = append(errs, field.TooLongCharacters(path, "", maxReason))
+	}
+	if i := strings.IndexFunc(reason, misleads); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(reason[i:])
+		errs = append(errs, field.Invalid(path, string(r), "must be a single line without control or invisible characters"))
+	}
+	return errs
+}
+
+func invalid(kind, name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(v1alpha1.Kind(kind), name, errs)
 }
 
 // misleads reports whether a character is invisible, or can make printed text look like something else, such as another

@@ -10,8 +10,9 @@
 //
 // A ConfigDependency is computed from a live workload and from the ConfigMaps and
 // Secrets that it consumes. It is read-only: it is never stored, and no request
-// writes it. A Reload is the body of the create-only subresource "reload", and
-// ConfigDependencyPods is the answer of the read-only subresource "pods".
+// writes it. A Reload is the body of the create-only subresource "reload", an Approval
+// that of the create-only subresource "approval", and ConfigDependencyPods is the answer of the
+// read-only subresource "pods".
 //
 // The package imports apimachinery alone, so that clients can vendor it.
 package v1alpha1

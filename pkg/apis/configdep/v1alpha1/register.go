@@ -33,7 +33,7 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{}, &ConfigDependencyPods{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{}, &Approval{}, &ConfigDependencyPods{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("ConfigDependency"), convertFieldLabel)
 }

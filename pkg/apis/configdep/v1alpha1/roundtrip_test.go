@@ -36,7 +36,7 @@ func roundTrips(t *testing.T, seed uint64) {
 
 	// The test must not pass with empty values: each of our fields must have been set once.
 	set := map[string]bool{}
-	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}, &v1alpha1.ConfigDependencyPods{}} {
+	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}, &v1alpha1.Approval{}, &v1alpha1.ConfigDependencyPods{}} {
 		for range 2000 {
 			filler.Fill(o)
 			fieldsSet(reflect.ValueOf(o).Elem(), set)

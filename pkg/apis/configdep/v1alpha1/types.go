@@ -11,6 +11,7 @@ import (
 // +genclient
 // +genclient:onlyVerbs=get,list,watch
 // +genclient:method=Reload,verb=create,subresource=reload,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload
+// +genclient:method=Approve,verb=create,subresource=approval,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Approval,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Approval
 // +genclient:method=GetPods,verb=get,subresource=pods,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.ConfigDependencyPods
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
@@ -586,6 +587,67 @@ type ReloadStatus struct {
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
 	// message describes in a sentence what was done, and why.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Approval approves or denies the content of a workload that needs an approval before it
+// is restarted automatically. It is created on the subresource "approval" of the
+// workload's ConfigDependency. The response contains the request and its status.
+type Approval struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata may name the ConfigDependency; it may be empty.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what is decided about which content.
+	Spec ApprovalSpec `json:"spec"`
+	// status says what was recorded. It is set by the server.
+	// +optional
+	Status ApprovalStatus `json:"status,omitempty"`
+}
+
+// ApprovalDecision is what is decided about content.
+// +enum
+type ApprovalDecision string
+
+const (
+	// ApprovalApproved lets the workload restart with the content, when windows and budgets
+	// allow it.
+	ApprovalApproved ApprovalDecision = "Approved"
+	// ApprovalDenied keeps the workload from being restarted until the content changes again
+	// or is approved.
+	ApprovalDenied ApprovalDecision = "Denied"
+)
+
+// ApprovalSpec says what is decided about which content.
+type ApprovalSpec struct {
+	// decision is Approved (the workload is restarted when windows and budgets allow it) or
+	// Denied (it is not restarted until the content changes again, or is approved after all).
+	Decision ApprovalDecision `json:"decision"`
+	// configHash is the status.configHash of the ConfigDependency when it was looked at. The
+	// request is refused with a conflict if the content has changed since.
+	ConfigHash string `json:"configHash"`
+	// reason is shown in the event, and in the state of a workload that waits because its
+	// content was denied. It has at most 256 characters.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// ApprovalStatus shows what an Approval did.
+type ApprovalStatus struct {
+	// workloadRef names the workload.
+	// +optional
+	WorkloadRef *WorkloadReference `json:"workloadRef,omitempty"`
+	// decidedBy is the name of the user who decided.
+	// +optional
+	DecidedBy string `json:"decidedBy,omitempty"`
+	// decidedAt is when that was recorded.
+	// +optional
+	DecidedAt *metav1.Time `json:"decidedAt,omitempty"`
+	// message describes in a sentence what was recorded, and what happens next.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

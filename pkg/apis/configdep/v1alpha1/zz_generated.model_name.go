@@ -9,6 +9,21 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Approval) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.Approval"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ApprovalSpec) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ApprovalSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ApprovalStatus) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ApprovalStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigDependency) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.ConfigDependency"
 }

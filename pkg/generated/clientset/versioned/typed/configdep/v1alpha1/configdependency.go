@@ -27,6 +27,7 @@ type ConfigDependencyInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*configdepv1alpha1.ConfigDependencyList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Reload(ctx context.Context, configDependencyName string, reload *configdepv1alpha1.Reload, opts v1.CreateOptions) (*configdepv1alpha1.Reload, error)
+	Approve(ctx context.Context, configDependencyName string, approval *configdepv1alpha1.Approval, opts v1.CreateOptions) (*configdepv1alpha1.Approval, error)
 	GetPods(ctx context.Context, configDependencyName string, options v1.GetOptions) (*configdepv1alpha1.ConfigDependencyPods, error)
 
 	ConfigDependencyExpansion
@@ -61,6 +62,21 @@ func (c *configDependencies) Reload(ctx context.Context, configDependencyName st
 		SubResource("reload").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(reload).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// Approve takes the representation of a approval and creates it.  Returns the server's representation of the approval, and an error, if there is any.
+func (c *configDependencies) Approve(ctx context.Context, configDependencyName string, approval *configdepv1alpha1.Approval, opts v1.CreateOptions) (result *configdepv1alpha1.Approval, err error) {
+	result = &configdepv1alpha1.Approval{}
+	err = c.GetClient().Post().
+		Namespace(c.GetNamespace()).
+		Resource("configdependencies").
+		Name(configDependencyName).
+		SubResource("approval").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(approval).
 		Do(ctx).
 		Into(result)
 	return
