@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -57,15 +58,16 @@ func aUser(name string) rbacv1.Subject {
 var (
 	toRead    = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configdependencies"}
 	toReload  = authorizationv1.ResourceAttributes{Verb: "create", Resource: "configdependencies", Subresource: "reload", Name: "deployment.web"}
+	toApprove = authorizationv1.ResourceAttributes{Verb: "create", Resource: "configdependencies", Subresource: "approval", Name: "deployment.web"}
 	toSeePods = authorizationv1.ResourceAttributes{Verb: "get", Resource: "configdependencies", Subresource: "pods", Name: "deployment.web"}
 )
 
 // rights are the permissions of a user for the workloads of a namespace.
-type rights struct{ read, pods, reload bool }
+type rights struct{ read, pods, reload, approve bool }
 
 // needs returns the permissions that make rights effective.
 func (r rights) needs() (needs []authorizationv1.ResourceAttributes) {
-	for need, wanted := range map[authorizationv1.ResourceAttributes]bool{toRead: r.read, toSeePods: r.pods, toReload: r.reload} {
+	for need, wanted := range map[authorizationv1.ResourceAttributes]bool{toRead: r.read, toSeePods: r.pods, toReload: r.reload, toApprove: r.approve} {
 		if wanted {
 			needs = append(needs, need)
 		}
@@ -104,6 +106,11 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	check("pods", want.pods, err)
 	_, err = objects.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	check("reload", want.reload, err)
+	_, err = objects.Approve(t.Context(), "deployment.web", &v1alpha1.Approval{}, metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) { // one without a decision
+		err = nil
+	}
+	check("approve", want.approve, err)
 }
 
 // workloadIn creates a namespace with Deployment web.
@@ -120,13 +127,14 @@ func TestBuiltInRoles(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
 	for role, want := range map[string]rights{
-		"view":             {read: true, pods: true},
-		"edit":             {read: true, pods: true, reload: true},
-		"admin":            {read: true, pods: true, reload: true},
-		"configdep-view":   {read: true},
-		"configdep-pods":   {pods: true},
-		"configdep-reload": {reload: true},
-		"":                 {},
+		"view":              {read: true, pods: true},
+		"edit":              {read: true, pods: true, reload: true},
+		"admin":             {read: true, pods: true, reload: true},
+		"configdep-view":    {read: true},
+		"configdep-pods":    {pods: true},
+		"configdep-reload":  {reload: true},
+		"configdep-approve": {read: true, approve: true},
+		"":                  {},
 	} {
 		t.Run("role "+role, func(t *testing.T) {
 			t.Parallel()

@@ -145,6 +145,7 @@ Deployment configdep-apiserver
 - ClusterRole configdep-apiserver
 - ClusterRole configdep-apiserver:cluster
 - ClusterRole configdep-apiserver:registration
+- ClusterRole configdep-approve
 - ClusterRole configdep-metrics
 - ClusterRole configdep-pods
 - ClusterRole configdep-reload
