@@ -207,6 +207,21 @@ func TestDecide_RecordSettlesDoubts(t *testing.T) {
 	x.tick(time.Minute)
 	x.want("in doubt after the record", rollOut(db))
 
+	// A replica whose watch was interrupted sees a change after another one has recorded the new content.
+	x = newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.crash()
+	x.tick(2 * time.Second)
+	x.set(secret("db", "password", "2"))
+	x.tick(-time.Second)
+	prove(x)
+	x.tick(time.Minute)
+	x.want("seen late", outcome{State: decide.Unknown, Reason: judge.ReasonClockMargin})
+	x.set(secret("db", "password", "3"))
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.want("there and back after it", rollOut(db))
+
 	x = doubt(t)
 	x.tick(-2 * time.Second) // the container starts later
 	prove(x)

@@ -272,7 +272,7 @@ func (e *Evaluation) isDue(j *judge.Judge, p *dependency.Pod, c *dependency.PodC
 		return true
 	case !unread:
 		return false
-	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAfter(v, e.Record.AdoptedBy(&entry))),
+	case !entry.Adopted.IsZero() && (ranBefore(p, c, entry.Adopted) || !changedAndBack(v, e.Record.AdoptedBy(&entry))),
 		!v.Since.IsZero() && !v.Since.After(entry.Adopted):
 		return e.isMissed(j, p, c, v, &entry) // what it has not read was adopted, or was the reason for the last restart
 	case v.State != judge.Stale && entry.Adopted.IsZero() && e.isProven(p, c, v): // for a leader that had no doubt
@@ -346,7 +346,7 @@ func (e *Evaluation) RestartHelps(d *Decision) bool {
 // doubts about it: another restart would change nothing, whether or not the pod is replaced.
 func (e *Evaluation) isRestarted(p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict) bool {
 	r := &e.Record
-	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || changedAfter(v, r.At) {
+	if r.For == "" || r.For != e.Workload.Marks.TemplateHash || changedAndBack(v, r.At) {
 		return false
 	}
 	if v.State == judge.Stale { // long after it had started, or it would be in doubt
@@ -362,12 +362,18 @@ func (e *Evaluation) isRestarted(p *dependency.Pod, c *dependency.PodContainer, 
 // isProven reports whether the record, which is about all pods, was made when a container ran already that a source has not changed since.
 func (e *Evaluation) isProven(p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict) bool {
 	r := &e.Record
-	return r.For == "" && !c.Started.IsZero() && c.Started.Before(r.At) && p.Created.Before(r.At) && !changedAfter(v, r.At)
+	return r.For == "" && !c.Started.IsZero() && c.Started.Before(r.At) && p.Created.Before(r.At) && !changedAndBack(v, r.At)
 }
 
 // changedAfter reports whether the source was seen to change after a time of configdep's clock.
 func changedAfter(v *judge.SourceVerdict, at time.Time) bool {
 	return len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(at)
+}
+
+// changedAndBack reports whether a source was seen to change after a time at which its content was recorded, although it is the same now: it became other
+// content, and the same again. A change alone was made before that time, and seen late.
+func changedAndBack(v *judge.SourceVerdict, at time.Time) bool {
+	return len(v.Periods) > 1 && v.Periods[len(v.Periods)-2].Before.After(at)
 }
 
 // isOlder reports whether a pod has an older template than the current one, as far as that is known.
