@@ -220,7 +220,6 @@ func (c *Controller) next(ctx context.Context, index decide.Index, queue workque
 		return true
 	}
 	after, err := c.reconcile(ctx, index, key)
-	c.swept(key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Handling a workload failed, will retry", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}

@@ -140,9 +140,11 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 			if c.Planner != nil {
 				c.Planner.Note(&wave.Member{WorkloadKey: key})
 			}
+			c.swept(key)
 			return
 		}
 		if c.rests(w) {
+			c.swept(key)
 			return
 		}
 		n, now := c.note(key), c.Clock.Now()
@@ -155,6 +157,7 @@ func (c *Controller) decide(index decide.Index, key dependency.WorkloadKey) (s *
 		}
 		e := known.Evaluate(w)
 		s = &step{Decision: e.Decide(now), workload: w, policy: e.Policy, digester: g.Digester()}
+		c.swept(key)
 		if s.Action != decide.None {
 			s.present = e.Present()
 		}

@@ -45,7 +45,7 @@ func (c *Controller) beginSweep(now decide.Evaluator, keys []dependency.Workload
 	}
 }
 
-// swept notes that a workload has been handled.
+// swept notes that the planner knows of a workload. One of which our own last write has yet to come back is looked at again when it has.
 func (c *Controller) swept(key dependency.WorkloadKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

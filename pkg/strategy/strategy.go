@@ -30,6 +30,7 @@ var effects = map[record.Strategy]Effects{
 	record.Annotate: rollout{},
 	record.EnvVar:   rollout{},
 	record.Agent:    rollout{},
+	record.Notify:   rollout{},
 	record.Recreate: eviction{},
 	record.InPlace:  inPlace{},
 	record.Rerun:    rerun{},

@@ -39,6 +39,7 @@ type Planner struct {
 	buckets map[bucketKey]*bucket
 	lanes   map[string]*lane
 	ids     int
+	sweeps  int // counts Unready
 	touched touched
 }
 
@@ -66,6 +67,7 @@ type member struct {
 	lane     *lane // in which it waits; nil: it does not, or its groups hold it
 	index    int   // in its queue
 	told     Hold  // but for Again
+	sweep    int   // in which it was last noted
 	// since is since when it has been due, and gathered says that others that became due then have been noted.
 	since    time.Time
 	gathered bool
@@ -113,12 +115,19 @@ func (p *Planner) Unready() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = false
+	p.sweeps++
 }
 
-// Ready notes that all workloads have been noted since this replica leads.
+// Ready notes that all workloads have been noted since Unready. Those that have not are gone.
 func (p *Planner) Ready() {
 	p.mu.Lock()
 	p.ready = true
+	for key, m := range p.members {
+		if m.sweep != p.sweeps {
+			p.detach(m)
+			delete(p.members, key)
+		}
+	}
 	for _, l := range p.lanes {
 		p.touched.lanes[l] = struct{}{}
 	}
@@ -153,6 +162,9 @@ func (m *member) tell(h *Hold) Hold {
 
 func (p *Planner) note(n *Member) {
 	m := p.members[n.WorkloadKey]
+	if m != nil {
+		m.sweep = p.sweeps
+	}
 	switch {
 	case m == nil:
 	case !m.same(n):
@@ -175,7 +187,7 @@ func (p *Planner) note(n *Member) {
 	if n.idle() && !n.stays() {
 		return
 	}
-	now := &member{Member: *n, since: p.clock.Now()}
+	now := &member{Member: *n, since: p.clock.Now(), sweep: p.sweeps}
 	if m != nil && m.Due && n.Due {
 		now.admitted, now.since, now.gathered = m.admitted, m.since, m.gathered
 	}

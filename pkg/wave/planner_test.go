@@ -402,6 +402,13 @@ func TestPlanner_Lead(t *testing.T) {
 	f.end(due("a", "3").WorkloadKey, nil)
 	f.note(f.members[key])
 	f.wantBegun("and is noted again", "a/1", "a/3", "a/2")
+
+	f.planner.Unready()
+	f.note(due("a", "4"))
+	f.wantBegun("policies have changed", "a/1", "a/3", "a/2")
+	f.planner.Ready()
+	f.begin()
+	f.wantBegun("what is in progress has not been noted again, so it is gone", "a/1", "a/3", "a/2", "a/4")
 }
 
 // With any policies, orders and failures: never above a budget, never out of order, never past a halt, and nothing is forgotten. Each answer that was
