@@ -16,6 +16,20 @@ var _ metrics.State = &Server{}
 // WorkloadStates implements metrics.State.
 func (s *Server) WorkloadStates() map[string]int { return s.dependencies.States() }
 
+// Waiting implements metrics.State.
+func (s *Server) Waiting() map[string]int { return waiting(s.dependencies.Each) }
+
+// waiting counts the ConfigDependencies that are Pending or Blocked, by reason.
+func waiting(each func(func(*v1alpha1.ConfigDependency))) map[string]int {
+	all := map[string]int{}
+	each(func(o *v1alpha1.ConfigDependency) {
+		if s := o.Status.State; s == v1alpha1.StatePending || s == v1alpha1.StateBlocked {
+			all[o.Status.Reason]++
+		}
+	})
+	return all
+}
+
 // StalePods implements metrics.State.
 func (s *Server) StalePods() map[string]metrics.StalePods { return stalePods(s.dependencies.Each) }
 

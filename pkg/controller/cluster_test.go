@@ -5,7 +5,9 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/wave"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -57,6 +60,9 @@ type cluster struct {
 	running map[string]string
 
 	resign func() // ends the last term that lead began
+
+	// atOnce is how many workloads the next process restarts at a time; 0: any number.
+	atOnce int
 
 	hear func(reason string) // of events; set while nothing is running
 }
@@ -97,8 +103,9 @@ func inCluster(t *testing.T, test func(*cluster)) {
 
 // newProcess creates a controller and an empty index.
 func (c *cluster) newProcess() {
+	planner := wave.New(cmp.Or(c.atOnce, -1), c.clock, func(changed, admitted []dependency.WorkloadKey) { c.controller.Queue(slices.Concat(changed, admitted)) })
 	c.controller = New(Config{
-		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2, AdmissionPolicy: "configdep-apiserver-annotations",
+		Planner: planner, Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2, AdmissionPolicy: "configdep-apiserver-annotations",
 	})
 	index := ingest.NewIndex(c.clock, c.controller)
 	index.SetDefaults(c.defaults)

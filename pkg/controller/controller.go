@@ -76,6 +76,9 @@ type note struct {
 	managed    bool
 	declaredBy string
 	pace       pace
+	// fails is what was last told of new pods that fail, and staleSince is since when pods run with old content; zero: none is known to.
+	fails      bool
+	staleSince time.Time
 	// rewrites is how many of the workload's rewrites have been counted.
 	rewrites int
 }

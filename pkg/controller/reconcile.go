@@ -59,6 +59,7 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 		c.tellBlocked(n, s)
 		c.tellUnmanaged(n, s)
 		c.tellRewrites(n, s.workload)
+		c.tellHealth(n, s)
 	}
 	if s.Action == decide.None {
 		if !s.Stale {
@@ -324,6 +325,23 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 		c.notify(s.workload, notify.SwitchedOff, whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
+}
+
+// tellHealth sends an event when new pods fail, once for each time that they do, and measures how long pods have run with old content.
+func (c *Controller) tellHealth(n *note, s *step) {
+	if fails := s.Fails != ""; fails != n.fails {
+		if n.fails = fails; fails {
+			c.notify(s.workload, notify.PodsFailing, strings.ToUpper(s.Fails[:1])+s.Fails[1:]+" since the workload was restarted. The trigger was "+s.Trigger+".")
+		}
+	}
+	switch j := s.Pods; {
+	case j == nil:
+	case j.Stale > 0:
+		n.staleSince = j.StaleSince
+	case j.Unknown == 0 && !n.staleSince.IsZero():
+		metrics.CurrentAfter(c.Clock.Since(n.staleSince))
+		n.staleSince = time.Time{}
+	}
 }
 
 // toldRewrites is after how many rewrites an event says so: one may be that of a user who went back.

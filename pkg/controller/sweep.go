@@ -70,7 +70,7 @@ func (c *Controller) isSwept(queue workqueue.TypedDelayingInterface[dependency.W
 	if c.sweep.left == nil || len(c.sweep.left) > 0 {
 		return false
 	}
-	if wait := c.sweep.notBefore.Sub(c.Clock.Now()); wait > 0 {
+	if wait := c.sweep.notBefore.Sub(c.Clock.Now()); wait > 0 && (c.Planner.Limited() || c.sweep.limits != nil) {
 		queue.AddAfter(sweptAll, wait)
 		return false
 	}

@@ -117,6 +117,8 @@ type Decision struct {
 	// DueAt is when the restart was due, according to the policy and the time at which
 	// the change was seen; zero if that is not known.
 	DueAt time.Time
+	// Fails says, in a clause, which pod fails since the workload was restarted, and how; empty: none is known to.
+	Fails string
 	// Record is what is to be recorded, for WriteRecord.
 	Record record.Record
 	// Pods is what the pods run with; nil: that was not looked at.

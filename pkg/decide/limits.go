@@ -190,6 +190,9 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 			d.RecheckAt = judge.Earlier(d.RecheckAt, at)
 		}
 	}
+	if f := &d.Pods.failing; m.Failing && f.pod != "" {
+		d.Fails = fmt.Sprintf("pod %s is not ready (%s)", f.pod, f.why)
+	}
 	if h == nil || !m.Due {
 		return
 	}

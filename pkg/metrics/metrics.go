@@ -33,6 +33,13 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	currentAfter = metrics.NewHistogram(&metrics.HistogramOpts{
+		Name:           "configdep_current_after_seconds",
+		Help:           "Time from the first change that a pod of a workload had not read until all of its pods were current, on the replica that restarts workloads.",
+		Buckets:        []float64{10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	rewrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_template_rewrites_total",
 		Help: "Number of writes by other clients that removed configdep's hash from a pod template and changed nothing of it but annotations, by namespace: " +
@@ -55,7 +62,7 @@ var (
 	}, []string{"destination", "result"})
 
 	register = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(rollouts, patchDelay, rewrites, leading, notifications)
+		legacyregistry.MustRegister(rollouts, patchDelay, currentAfter, rewrites, leading, notifications)
 	})
 )
 
@@ -74,6 +81,9 @@ const (
 func Rollout(kind, namespace, result, trigger string) {
 	rollouts.WithLabelValues(kind, namespaces.label(namespace), result, trigger).Inc()
 }
+
+// CurrentAfter observes how long a workload was stale.
+func CurrentAfter(d time.Duration) { currentAfter.Observe(max(0, d.Seconds())) }
 
 // Rewrites counts n writes that removed the hash from a pod template.
 func Rewrites(namespace string, n int) {

@@ -28,6 +28,7 @@ type server struct {
 }
 
 func (s *server) WorkloadStates() map[string]int      { return s.states }
+func (s *server) Waiting() map[string]int             { return map[string]int{"Budget": 2} }
 func (s *server) StalePods() map[string]StalePods     { return s.stale }
 func (s *server) IndexSize() (workloads, sources int) { return s.workloads, s.sources }
 func (s *server) LastProgress() map[string]time.Time  { return s.progress }
@@ -78,6 +79,7 @@ func everything() {
 	Register() // like a second server in the process
 	Rollout("Deployment", "shop", Success, "Secret")
 	PatchDelay(5 * time.Millisecond)
+	CurrentAfter(time.Minute)
 	Notifications("oncall", NotificationDelivered, 1)
 	Leading(true)
 	Observe(&server{
@@ -104,11 +106,11 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"configdep_index_objects", "configdep_ingest_forbidden", "configdep_ingest_last_progress_timestamp_seconds",
+		"configdep_current_after_seconds", "configdep_index_objects", "configdep_ingest_forbidden", "configdep_ingest_last_progress_timestamp_seconds",
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader", "configdep_notifications_total",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
 		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds", "configdep_stale_pods", "configdep_stale_seconds",
-		"configdep_watch_events_kept", "configdep_watches", "configdep_workloads",
+		"configdep_watch_events_kept", "configdep_watches", "configdep_workloads", "configdep_workloads_waiting",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -139,6 +141,7 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 		"configdep_server_secret_missing":                        {"secret=key": 1, "secret=cert": 0},
 		"configdep_ingest_forbidden":                             {"resource=rollouts.argoproj.io": 1, "resource=boats.sea.example.com": 0},
 		"configdep_workloads":                                    {"state=InSync": 1, "state=Pending": 3},
+		"configdep_workloads_waiting":                            {"reason=Budget": 2},
 		"configdep_index_objects":                                {"type=workload": 4, "type=source": 9},
 		"configdep_ingest_last_progress_timestamp_seconds":       {"resource=secrets": 1700000000.5, "resource=pods": 0},
 		"configdep_ingest_one_revision_counter":                  {"": 1},

@@ -17,6 +17,8 @@ import (
 type State interface {
 	// WorkloadStates returns the number of workloads by state.
 	WorkloadStates() map[string]int
+	// Waiting returns the number of workloads that are Pending or Blocked, by reason.
+	Waiting() map[string]int
 	// StalePods returns the pods that run with old content, by namespace.
 	StalePods() map[string]StalePods
 	// IndexSize returns the number of workloads and of sources in the index.
@@ -59,6 +61,8 @@ func (p StalePods) Add(other StalePods) StalePods {
 var (
 	workloadsDesc = metrics.NewDesc("configdep_workloads", "Number of workloads by state.",
 		[]string{"state"}, nil, metrics.ALPHA, "")
+	waitingDesc = metrics.NewDesc("configdep_workloads_waiting", "Number of workloads in the states Pending and Blocked, by reason.",
+		[]string{"reason"}, nil, metrics.ALPHA, "")
 	stalePodsDesc = metrics.NewDesc("configdep_stale_pods",
 		"Number of pods that run with old content, by namespace (_other beyond the first 200). A namespace without such pods has no series.",
 		[]string{"namespace"}, nil, metrics.ALPHA, "")
@@ -107,6 +111,7 @@ func Observe(s State) {
 // DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- workloadsDesc
+	ch <- waitingDesc
 	ch <- stalePodsDesc
 	ch <- staleSecondsDesc
 	ch <- indexDesc
@@ -128,6 +133,9 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	for state, n := range s.WorkloadStates() {
 		gauge(workloadsDesc, float64(n), state)
+	}
+	for reason, n := range s.Waiting() {
+		gauge(waitingDesc, float64(n), reason)
 	}
 	for namespace, stale := range bound(s.StalePods()) {
 		gauge(stalePodsDesc, float64(stale.Pods), namespace)

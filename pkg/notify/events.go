@@ -30,6 +30,7 @@ var reasons = map[What]struct{ eventType, reason string }{
 	Reverted:           {corev1.EventTypeWarning, "ConfigConflict"},
 	SwitchedOff:        {corev1.EventTypeNormal, "ConfigRestartsOff"},
 	Approval:           {corev1.EventTypeNormal, "ConfigApproval"},
+	PodsFailing:        {corev1.EventTypeWarning, "ConfigPodsFailing"},
 	PodRestarting:      {corev1.EventTypeNormal, "ConfigRestartingInPlace"},
 	PodRestarted:       {corev1.EventTypeNormal, "ConfigRestartedInPlace"},
 	InvalidAnnotation:  {corev1.EventTypeWarning, "ConfigInvalidAnnotation"},

@@ -31,6 +31,7 @@ const (
 	Reverted          What = "Reverted"          // another client keeps reverting what configdep writes
 	SwitchedOff       What = "SwitchedOff"       // automatic restarts were on, and are off now
 	Approval          What = "Approval"          // a user has approved or denied the content
+	PodsFailing       What = "PodsFailing"       // pods fail since the workload was restarted
 	PodRestarting     What = "PodRestarting"     // a pod was told to restart in place
 	PodRestarted      What = "PodRestarted"      // a pod has restarted in place
 
@@ -48,7 +49,7 @@ const (
 // Whats returns all values of What.
 func Whats() []What {
 	return []What{
-		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval,
+		Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval, PodsFailing,
 		PodRestarting, PodRestarted,
 		InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused,
 	}

@@ -110,6 +110,9 @@ func (p *Planner) Lead(is bool) {
 	p.clear()
 }
 
+// Limited reports whether a number of restarts is the limit, whatever policies say.
+func (p *Planner) Limited() bool { return p.max >= 0 }
+
 // Unready notes that what was noted may be about other policies, so that nothing may begin until Ready.
 func (p *Planner) Unready() {
 	p.mu.Lock()

@@ -174,7 +174,7 @@ func TestRead_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		"a template's syntax": {with("url: 'https://s3cret.example.com', template: '{{.Name'"), []string{`destination "oncall": template: must be a Go text/template with built-in functions only: template: message:1: unclosed action`}},
 		"a template's field": {with("url: 'https://s3cret.example.com', template: '{{.Labels}}'"),
 			[]string{`destination "oncall": template: fails for a sample of the event Restarted: .Labels is no field: must be one of .Cluster, .What, .Kind, .Namespace, .Name, .UID, .Trigger, .SourceKind, .SourceName, .RequestedBy, .Message, .Time`}},
-		"an unknown event": {one("  events: [Restarted, s3cret]"), []string{`destination "oncall": events[1]: must be one of Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval, PodRestarting, PodRestarted, ` +
+		"an unknown event": {one("  events: [Restarted, s3cret]"), []string{`destination "oncall": events[1]: must be one of Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval, PodsFailing, PodRestarting, PodRestarted, ` +
 			`InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused`}},
 		"a pattern":      {one("  namespaces: ['s3cret-*']"), []string{`destination "oncall": namespaces[0]: must be the name of a namespace; patterns are not supported`}},
 		"no duration":    {one("  timeout: s3cret"), []string{`destination "oncall": timeout: must be a duration from 1s to 1m, such as 10s`}},

@@ -54,7 +54,7 @@ type Destination struct {
 // know of. Others are details of how a restart proceeds, or are tried again.
 func DefaultEvents() []notify.What {
 	return []notify.What{
-		notify.Restarted, notify.ContentChanged, notify.FieldsSet, notify.WouldRestart, notify.RestartFailed, notify.Reverted, notify.SwitchedOff, notify.Approval,
+		notify.Restarted, notify.ContentChanged, notify.FieldsSet, notify.WouldRestart, notify.RestartFailed, notify.Reverted, notify.SwitchedOff, notify.Approval, notify.PodsFailing,
 		notify.InvalidAnnotation, notify.TooManyPatterns, notify.StrategyNotAllowed, notify.TooManySources, notify.SourceMissing,
 		notify.FieldsNotAllowed, notify.FieldConflict, notify.FieldsRefused,
 	}

@@ -21,7 +21,7 @@ func TestNew_ExplainsMistakesWithoutSecrets(t *testing.T) {
 		urls   = "url: must be https://HOST/PATH or http://HOST/PATH, at most 4096 bytes, without spaces and line ends"
 		names  = "name: must be a DNS label: at most 63 lower case letters, digits and hyphens"
 		sample = `template: fails for a sample of the event Restarted: .Nope is no field: must be one of .Cluster, .What, .Kind, .Namespace, .Name, .UID, .Trigger, .SourceKind, .SourceName, .RequestedBy, .Message, .Time`
-		whats  = "must be one of Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval, PodRestarting, PodRestarted, " +
+		whats  = "must be one of Restarted, ContentChanged, FieldsSet, WouldRestart, RestartFailed, RestartConflicted, RestartWaits, LookUpFailed, RecordFailed, Reverted, SwitchedOff, Approval, PodsFailing, PodRestarting, PodRestarted, " +
 			"InvalidAnnotation, TooManyPatterns, StrategyNotAllowed, TooManySources, SourceMissing, FieldsNotAllowed, FieldConflict, FieldsRefused"
 		keys    = "key: must have 1 to 4096 bytes; without a key, nothing is signed"
 		proxies = "proxy: must be http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT, at most 4096 bytes, without spaces and line ends"
