@@ -65,8 +65,14 @@ var recipes = map[string]func(*recipe){
 // Each block of docs/recipes.md works as it is printed, but for the name of the namespace, which each test has for itself.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
+	tryRecipes(t, recipesPage, recipes)
+}
+
+// tryRecipes runs the recipes of a page, by their headings.
+func tryRecipes(t *testing.T, page string, recipes map[string]func(*recipe)) {
+	t.Helper()
 	found := map[string]bool{}
-	for heading, blocks := range recipeBlocks(t) {
+	for heading, blocks := range recipeBlocks(t, page) {
 		run := recipes[heading]
 		if run == nil {
 			t.Errorf("%q is not tried", heading)
@@ -93,10 +99,10 @@ func TestRecipes(t *testing.T) {
 // A block of a document, in a language.
 type block struct{ language, text string }
 
-// recipeBlocks returns the blocks of the recipes, by their headings.
-func recipeBlocks(t *testing.T) map[string][]block {
+// recipeBlocks returns the blocks of the recipes of a page, by their headings.
+func recipeBlocks(t *testing.T, from string) map[string][]block {
 	t.Helper()
-	page, err := os.ReadFile(recipesPage)
+	page, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}

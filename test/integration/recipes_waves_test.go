@@ -1,0 +1,132 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// Each block of docs/safe-rollouts.md works as it is printed, too.
+func TestSafeRollouts(t *testing.T) {
+	t.Parallel()
+	tryRecipes(t, "../../docs/safe-rollouts.md", map[string]func(*recipe){
+		"How far is it?":                  func(r *recipe) { r.web("web"); r.run(pluginDone) },
+		"A canary first, then the others": recipeCanaryFirst,
+		"The database before the API":     recipeDatabaseFirst,
+		"At weekends only":                recipeWeekends,
+		"A human approves production":     recipeApproved,
+		"A few at a time":                 recipeBudget,
+		"Freeze by an alert":              recipeFreeze,
+	})
+}
+
+// optIn opts Deployments in.
+func (r *recipe) optIn(names ...string) {
+	r.Helper()
+	for _, name := range names {
+		r.edit(name, func(o *appsv1.Deployment) { optedIn(o) })
+		r.view("deployment."+name, recorded)
+	}
+}
+
+// policy applies the next block, a ReloadPolicy, and waits until it limits Deployments.
+func (r *recipe) policy(names ...string) {
+	r.Helper()
+	r.must(os.WriteFile(filepath.Join(r.dir, "policy.yaml"), []byte(r.next("yaml")), 0o600))
+	r.shell("kubectl apply -f policy.yaml", 0)
+	r.Cleanup(func() {
+		_ = objects.Resource(reloadPolicies).Delete(context.WithoutCancel(r.Context()), r.namespace, metav1.DeleteOptions{})
+	})
+	for _, name := range names {
+		r.view("deployment."+name, func(o *v1alpha1.ConfigDependency) error {
+			if !slices.Equal(o.Status.Policies, []string{r.namespace}) {
+				return fmt.Errorf("policies %v", o.Status.Policies)
+			}
+			return nil
+		})
+	}
+}
+
+func recipeCanaryFirst(r *recipe) {
+	r.web("canary", "web")
+	r.optIn("canary", "web")
+	r.policy("canary", "web")
+	r.run(0)
+	r.write(db, "password", "new")
+	r.view("deployment.canary", applied, restartedFor(string(db)))
+	r.view("deployment.web", is(v1alpha1.StatePending, "Order"))
+	r.crash("canary", true)
+	r.view("deployment.web", is(v1alpha1.StateBlocked, "HaltedAfterFailure"))
+}
+
+func recipeDatabaseFirst(r *recipe) {
+	r.web("api", "db")
+	r.optIn("api", "db")
+	r.run(0)
+	since := r.write(db, "password", "new").GetResourceVersion()
+	if w := r.watchWave(since, 2); w.begun[0] != "db" || w.most != 1 {
+		r.Errorf("restarted in the order %v, %d at a time", w.begun, w.most)
+	}
+}
+
+func recipeWeekends(r *recipe) {
+	r.web("web")
+	r.optIn("web")
+	r.policy("web")
+	zone, err := time.LoadLocation("Europe/Berlin")
+	r.must(err)
+	r.write(db, "password", "new")
+	if day := time.Now().In(zone).Weekday(); day == time.Saturday || day == time.Sunday {
+		r.view("deployment.web", applied, restartedFor(string(db)))
+		return
+	}
+	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
+		if due := o.Status.RestartDue; due == nil || due.In(zone).Weekday() != time.Saturday || due.In(zone).Hour() != 0 {
+			return fmt.Errorf("due at %v", due)
+		}
+		return nil
+	})
+}
+
+func recipeApproved(r *recipe) {
+	r.web("web")
+	r.optIn("web")
+	r.policy("web")
+	r.write(db, "password", "new")
+	r.view("deployment.web", is(v1alpha1.StatePending, "Approval"))
+	r.prints(r.run(pluginDone), "Approval")
+	r.view("deployment.web", applied, restartedFor(string(db)))
+}
+
+func recipeBudget(r *recipe) {
+	r.web("api", "web")
+	r.optIn("api", "web")
+	r.policy("api", "web")
+	since := r.write(db, "password", "new").GetResourceVersion()
+	if w := r.watchWave(since, 2); w.most != 1 {
+		r.Errorf("%d were restarted at a time", w.most)
+	}
+}
+
+func recipeFreeze(r *recipe) {
+	r.web("web")
+	r.optIn("web")
+	r.policy("web")
+	r.run(0)
+	r.write(db, "password", "new")
+	r.view("deployment.web", is(v1alpha1.StateBlocked, "PolicySuspended"))
+	r.run(0)
+	r.view("deployment.web", applied, restartedFor(string(db)))
+}
