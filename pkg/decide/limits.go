@@ -263,6 +263,9 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 			m.Baked = until
 		}
 	}
+	if !m.Matters() {
+		return m
+	}
 	e.addSources(m, d, last)
 	for i := range e.Sources {
 		s := &e.Sources[i]

@@ -186,7 +186,7 @@ func TestDecide_Member(t *testing.T) {
 		t.Helper()
 		x.decide()
 		m := &p.told
-		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For) != sources || m.Order != -7 || len(m.Reads) == 0 {
+		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For) != sources || m.Order != -7 || len(m.Reads) != 3 {
 			t.Errorf("%s: %+v", what, *m)
 		}
 	}

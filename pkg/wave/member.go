@@ -50,6 +50,9 @@ func (m *Member) idle() bool {
 	return !m.Due && !m.InProgress && !m.Unfinished && !m.Failing && m.Baked.IsZero()
 }
 
+// Matters reports whether anything depends on the workload.
+func (m *Member) Matters() bool { return !m.idle() || m.stays() }
+
 // stays reports whether the workload has to be known even if it is idle: as one of all, or because others wait for it whenever it is stale.
 func (m *Member) stays() bool { return m.Order != 0 || m.counted() }
 

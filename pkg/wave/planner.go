@@ -82,16 +82,18 @@ type Tell func(changed, admitted []dependency.WorkloadKey)
 
 // New returns a Planner. At most so many restarts may be in progress, whatever policies say; negative: any number.
 func New(maxInProgress int, c clock.PassiveClock, tell Tell) *Planner {
-	p := &Planner{
+	return &Planner{
 		max: maxInProgress, clock: c, tell: tell,
 		members: map[dependency.WorkloadKey]*member{}, groups: map[groupKey]*group{}, buckets: map[bucketKey]*bucket{}, lanes: map[string]*lane{},
 	}
-	p.clear()
-	return p
 }
 
-func (p *Planner) clear() {
-	p.touched = touched{map[*group]struct{}{}, map[*bucket]struct{}{}, map[*lane]struct{}{}, map[*member]struct{}{}, nil}
+// insert adds an element to a set, which may be nil, as most are empty most of the time.
+func insert[K comparable](set *map[K]struct{}, key K) {
+	if *set == nil {
+		*set = map[K]struct{}{}
+	}
+	(*set)[key] = struct{}{}
 }
 
 // Lead notes whether this replica restarts workloads. None may begin until all have been noted, and Ready says so.
@@ -107,7 +109,7 @@ func (p *Planner) Lead(is bool) {
 		}
 	}
 	p.settle()
-	p.clear()
+	p.touched = touched{}
 }
 
 // Limited reports whether a number of restarts is the limit, whatever policies say.
@@ -132,10 +134,10 @@ func (p *Planner) Ready() {
 		}
 	}
 	for _, l := range p.lanes {
-		p.touched.lanes[l] = struct{}{}
+		insert(&p.touched.lanes, l)
 	}
 	for _, b := range p.buckets {
-		p.touched.buckets[b] = struct{}{}
+		insert(&p.touched.buckets, b)
 	}
 	p.work()
 	p.finish(dependency.WorkloadKey{})
@@ -180,14 +182,14 @@ func (p *Planner) note(n *Member) {
 		return
 	default:
 		if m.lane != nil { // time may have opened or closed a budget
-			p.touched.lanes[m.lane] = struct{}{}
+			insert(&p.touched.lanes, m.lane)
 			for _, b := range m.buckets {
-				p.touched.buckets[b] = struct{}{}
+				insert(&p.touched.buckets, b)
 			}
 		}
 		return
 	}
-	if n.idle() && !n.stays() {
+	if !n.Matters() {
 		return
 	}
 	now := &member{Member: *n, since: p.clock.Now(), sweep: p.sweeps}
@@ -250,7 +252,7 @@ func (p *Planner) finish(of dependency.WorkloadKey) {
 		}
 	}
 	admitted := slices.DeleteFunc(p.touched.admitted, func(key dependency.WorkloadKey) bool { return key == of })
-	p.clear()
+	p.touched = touched{}
 	p.mu.Unlock()
 	if len(changed)+len(admitted) > 0 && p.tell != nil {
 		p.tell(changed, admitted)
@@ -338,7 +340,7 @@ func (p *Planner) displace(m *member, begins bool) {
 	for _, b := range m.buckets {
 		b.due.add(m, -1)
 		delete(b.members, m)
-		p.touched.buckets[b] = struct{}{}
+		insert(&p.touched.buckets, b)
 	}
 	l := m.lane
 	l.remove(m, begins)
@@ -362,7 +364,7 @@ func (p *Planner) moved(l *lane) {
 		}
 		return
 	}
-	p.touched.lanes[l] = struct{}{}
+	insert(&p.touched.lanes, l)
 }
 
 // detach is the opposite of attach.
@@ -380,16 +382,16 @@ func (p *Planner) detach(m *member) {
 		p.release(b)
 	}
 	for _, g := range m.groups {
-		p.touched.groups[g] = struct{}{}
+		insert(&p.touched.groups, g)
 		g.failing.remove(m.WorkloadKey)
 		delete(g.due, m)
 	}
 	for _, g := range m.reads {
-		p.touched.groups[g] = struct{}{}
+		insert(&p.touched.groups, g)
 		g.unwait(m)
 	}
 	for _, g := range m.ordered {
-		p.touched.groups[g] = struct{}{}
+		insert(&p.touched.groups, g)
 		g.ordered--
 	}
 }
@@ -414,7 +416,7 @@ func (p *Planner) group(key groupKey, l *limit.Policy) *group {
 		p.groups[key] = g
 	}
 	g.policy = l
-	p.touched.groups[g] = struct{}{}
+	insert(&p.touched.groups, g)
 	return g
 }
 
@@ -458,12 +460,12 @@ func (p *Planner) bucket(key bucketKey, l *limit.Policy, budget *limit.Budget) *
 	}
 	b.refs++
 	b.policy, b.budget = l, budget
-	p.touched.buckets[b] = struct{}{}
+	insert(&p.touched.buckets, b)
 	return b
 }
 
 func (p *Planner) release(b *bucket) {
-	p.touched.buckets[b] = struct{}{}
+	insert(&p.touched.buckets, b)
 	if b.refs--; b.refs == 0 {
 		delete(p.buckets, b.key)
 		delete(p.touched.buckets, b)
@@ -501,7 +503,7 @@ func (p *Planner) settle() {
 				}
 				p.displace(m, false)
 				p.place(m)
-				p.touched.members[m] = struct{}{}
+				insert(&p.touched.members, m)
 			}
 		}
 		if g.empty() {
@@ -513,7 +515,7 @@ func (p *Planner) settle() {
 		if over := b.isOver(at); over != b.over {
 			b.over = over
 			for m := range b.members {
-				p.touched.members[m] = struct{}{}
+				insert(&p.touched.members, m)
 			}
 		}
 	}
@@ -547,7 +549,7 @@ func (p *Planner) park(l *lane, now time.Time) {
 		return
 	case b == nil:
 		b = l.buckets[0]
-		p.touched.buckets[b] = struct{}{}
+		insert(&p.touched.buckets, b)
 	}
 	l.at = b
 	heap.Push(&b.lanes, l)
@@ -579,7 +581,7 @@ func (p *Planner) admit(m *member) {
 	}
 	for _, b := range m.buckets {
 		b.used.add(m, 1)
-		p.touched.buckets[b] = struct{}{}
+		insert(&p.touched.buckets, b)
 	}
 	p.touched.admitted = append(p.touched.admitted, m.WorkloadKey)
 }
