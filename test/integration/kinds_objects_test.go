@@ -110,7 +110,13 @@ func defineKinds(ctx context.Context, cluster *controlplane.ControlPlane) error 
 			return err
 		}
 	}
-	if _, err := cluster.Kubectl(ctx, "apply", "-k", "../../artifacts/policies"); err != nil {
+	// What this kubectl has found would be in the cache of later ones: resources without those of the server, which is not there yet.
+	cache, err := os.MkdirTemp("", "kubectl-cache-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(cache)
+	if _, err := cluster.Kubectl(ctx, "apply", "-k", "../../artifacts/policies", "--cache-dir="+cache); err != nil {
 		return err
 	}
 	for _, d := range []definition{harborStores, harborReports, harborFarms, projects["harborcluster"]} {
