@@ -74,7 +74,7 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 		return e, e.subject.start()
 	}
 	say("building and installing the server")
-	if e.install, err = install.Install(ctx, e.cluster, install.Options{Binary: e.binary}); err != nil {
+	if e.install, err = install.Install(ctx, e.cluster, install.Options{Binary: e.binary, Args: e.args}); err != nil {
 		return nil, err
 	}
 	e.subject = installed{e.server()}
