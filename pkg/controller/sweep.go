@@ -82,6 +82,9 @@ func (c *Controller) isSwept(queue workqueue.TypedDelayingInterface[dependency.W
 func (c *Controller) limited(now decide.Evaluator) {
 	c.mu.Lock()
 	same := c.Planner == nil || c.sweep.limits.Same(now.Limits())
+	if same {
+		c.sweep.limits = now.Limits() // only statuses differ, which are not to be compared again each time
+	}
 	c.mu.Unlock()
 	if !same {
 		c.enqueueAll(now)

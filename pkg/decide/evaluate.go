@@ -82,10 +82,7 @@ type Evaluator struct {
 }
 
 // Limits returns all ReloadPolicies.
-func (v Evaluator) Limits() *limit.Set {
-	s, _ := v.Graph.Limits().(*limit.Set)
-	return s
-}
+func (v Evaluator) Limits() *limit.Set { return limit.In(v.Graph) }
 
 // Index gives access to what is known of the cluster. Read calls f with the current graph, which f must neither change
 // nor keep; it returns false, without a call, while the graph does not equal the cluster.

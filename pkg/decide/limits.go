@@ -23,7 +23,7 @@ import (
 func (e *Evaluation) Limits() []*limit.Policy {
 	if !e.limited {
 		e.limited = true
-		if s := (Evaluator{Graph: e.graph}).Limits(); s != nil && e.Policy.Mode != policy.Off && e.Workload.Rollable {
+		if s := limit.In(e.graph); s != nil && e.Policy.Mode != policy.Off && e.Workload.Rollable {
 			e.limits = s.Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels)
 		}
 	}
@@ -51,7 +51,7 @@ func (e *Evaluation) isSuspended(d *Decision, what string) bool {
 			return true
 		}
 	}
-	if unknown := (Evaluator{Graph: e.graph}).Limits().Unknown(); unknown != "" {
+	if unknown := limit.In(e.graph).Unknown(); unknown != "" {
 		d.State, d.Reason = Pending, ReasonPolicyUnknown
 		d.Message = fmt.Sprintf("%s. A restart is due, but %s, and they may limit it.", what, unknown)
 		return true
@@ -61,7 +61,7 @@ func (e *Evaluation) isSuspended(d *Decision, what string) bool {
 
 // isNotified decides if a change is only reported.
 func (e *Evaluation) isNotified(d *Decision, what string) bool {
-	if e.Policy.Strategy != record.Notify {
+	if e.Policy.Strategy != record.Notify || d.FieldsOnly() { // fields are set without a restart
 		return false
 	}
 	d.State, d.Reason, d.Action = Stale, ReasonNotifyOnly, Observe
@@ -158,7 +158,7 @@ func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by strin
 
 // HoldsRequests says, in a clause, why a ReloadPolicy that binds requests lets none restart the workload now; empty: none does.
 func (e *Evaluation) HoldsRequests(now time.Time) string {
-	for _, p := range (Evaluator{Graph: e.graph}).Limits().Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels) {
+	for _, p := range limit.In(e.graph).Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels) {
 		if !p.Bound || p.Problem != "" {
 			continue
 		}
@@ -198,8 +198,11 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	}
 	what := upperFirst(d.Because) + ". "
 	policyOf := ""
-	if h.Policy != nil {
+	switch {
+	case h.Policy != nil:
 		policyOf = " (ReloadPolicy " + h.Policy.Name + ")"
+	case h.Why == wave.Budget:
+		policyOf = " (--max-rollouts-in-progress)"
 	}
 	d.Action, d.RecheckAt = None, judge.Earlier(now.Add(awaitedLook), h.Again)
 	switch h.Why {
@@ -216,9 +219,7 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	case wave.Budget:
 		d.State, d.Reason = Pending, ReasonBudget
 		allowed := fmt.Sprintf("%d workloads", h.Max)
-		if by := "--max-rollouts-in-progress"; h.Limit == nil {
-			policyOf = " (" + by + ")"
-		} else {
+		if h.Limit != nil {
 			allowed = h.Limit.String()
 		}
 		d.Message = fmt.Sprintf("%sA restart is due when it is its turn: %s are restarted at a time%s.", what, allowed, policyOf)
@@ -228,7 +229,7 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 // nameOf names a workload to those who may read this one: they may not know of those in other namespaces.
 func (e *Evaluation) nameOf(key dependency.WorkloadKey) string {
 	if key.Namespace != e.Workload.Namespace {
-		return "one in another namespace"
+		return "a workload in another namespace"
 	}
 	return string(key.Kind) + " " + key.Name
 }

@@ -200,7 +200,7 @@ func TestDecide_Member(t *testing.T) {
 		t.Errorf("%q, again at %v", d.Message, d.RecheckAt)
 	}
 	p.hold.By.Namespace = "other"
-	if d := x.decide(); !strings.Contains(d.Message, "such as one in another namespace.") || strings.Contains(d.Message, "web") {
+	if d := x.decide(); !strings.Contains(d.Message, "such as a workload in another namespace.") || strings.Contains(d.Message, "web") {
 		t.Errorf("%q", d.Message)
 	}
 	p.hold.Why = wave.Halted

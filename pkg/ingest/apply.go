@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
 )
 
 // set applies one object that was added or changed.
@@ -119,7 +120,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		next()
 	}
 	if stream.policies() {
-		touched.add(x.setLimits(limitsOf(x.graph).Unread(false)))
+		touched.add(x.setLimits(limit.In(x.graph).Unread(false)))
 	}
 	x.observe(stream, version)
 	stream.again = false

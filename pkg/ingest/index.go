@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -162,7 +163,7 @@ func (x *Index) Reset() {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
 	if x.scope.Policies {
-		x.graph.SetLimits(limitsOf(x.graph).Unread(true))
+		x.graph.SetLimits(limit.In(x.graph).Unread(true))
 	}
 	x.graph.SetUnreadNamespace(x.scope.unreadNamespace())
 	x.graph.SetSelectedByLabel(x.scope.SourceSelector != nil)

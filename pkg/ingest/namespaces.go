@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/limit"
 )
 
 // namespacePart is the namespaces, of which the graph keeps no versions, so it is lossy.
@@ -62,7 +63,7 @@ func (namespacePart) drop(x *Index, _, name string, _ dependency.Arrival) touche
 // have yet to be notified of.
 func (x *Index) setNamespace(name string, n *namespace) (out touched) {
 	annotated, ending := x.graph.SetNamespace(name, n.annotations), x.graph.SetTerminating(name, n.terminating)
-	limited := x.graph.SetNamespaceLabels(name, n.labels) && limitsOf(x.graph) != nil
+	limited := x.graph.SetNamespaceLabels(name, n.labels) && limit.In(x.graph) != nil
 	if !annotated && !ending && !limited {
 		return touched{}
 	}

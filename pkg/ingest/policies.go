@@ -42,32 +42,27 @@ func policies() *stream {
 }
 
 func (policyPart) each(g *dependency.Graph, f func(namespace, name string)) {
-	for _, p := range limitsOf(g).All() {
+	for _, p := range limit.In(g).All() {
 		f("", p.Name)
 	}
 }
 
 func (policyPart) holds(g *dependency.Graph, o *object) bool {
-	return slices.ContainsFunc(limitsOf(g).All(), func(p *limit.Policy) bool { return p.Name == o.Name && p.ResourceVersion == o.ResourceVersion })
+	return slices.ContainsFunc(limit.In(g).All(), func(p *limit.Policy) bool { return p.Name == o.Name && p.ResourceVersion == o.ResourceVersion })
 }
 
 func (policyPart) put(x *Index, o *object, _ dependency.Arrival) touched {
-	return x.setLimits(limitsOf(x.graph).With(o.value.(*limit.Policy)))
+	return x.setLimits(limit.In(x.graph).With(o.value.(*limit.Policy)))
 }
 
 func (policyPart) drop(x *Index, _, name string, _ dependency.Arrival) touched {
-	return x.setLimits(limitsOf(x.graph).Without(name))
-}
-
-func limitsOf(g *dependency.Graph) *limit.Set {
-	s, _ := g.Limits().(*limit.Set)
-	return s
+	return x.setLimits(limit.In(x.graph).Without(name))
 }
 
 // setLimits sets what limits restarts, which concerns all workloads. There may be many, so it lets others use the index in between. It returns what the sinks
 // have yet to be notified of.
 func (x *Index) setLimits(s *limit.Set) (out touched) {
-	same := limitsOf(x.graph).Same(s)
+	same := limit.In(x.graph).Same(s)
 	x.graph.SetLimits(s)
 	if same || len(x.waiting) > 0 { // then, the sinks are told of all workloads
 		return touched{}
@@ -103,5 +98,5 @@ func (x *Index) awaitPolicies(s *stream, may bool) {
 	defer x.tellSinks()
 	x.change()
 	defer x.mu.Unlock()
-	x.note(x.setLimits(limitsOf(x.graph).Unread(may)))
+	x.note(x.setLimits(limit.In(x.graph).Unread(may)))
 }

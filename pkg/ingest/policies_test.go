@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/limit"
 )
 
 // reloadPolicy decodes a ReloadPolicy of a version and a generation.
@@ -36,7 +37,7 @@ func TestPolicies(t *testing.T) {
 	sink := &recorder{}
 	x, _ := newTestIndex(sink)
 	x.Within(scope)
-	if limitsOf(x.graph).Unknown() == "" {
+	if limit.In(x.graph).Unknown() == "" {
 		t.Error("it is not known whether they are served, and they count as absent")
 	}
 	x.leave(s)
@@ -54,11 +55,11 @@ func TestPolicies(t *testing.T) {
 	want := func(what string, unknown bool, names, told string) {
 		t.Helper()
 		var got []string
-		for _, p := range limitsOf(x.graph).All() {
+		for _, p := range limit.In(x.graph).All() {
 			got = append(got, fmt.Sprint(p.Name, p.ResourceVersion))
 		}
-		if text := strings.Join(sink.told(), ", "); (limitsOf(x.graph).Unknown() != "") != unknown || strings.Join(got, " ") != names || strings.Contains(text, "deployment.web") != (told != "") {
-			t.Errorf("%s: unknown %q, policies %v, told %q", what, limitsOf(x.graph).Unknown(), got, text)
+		if text := strings.Join(sink.told(), ", "); (limit.In(x.graph).Unknown() != "") != unknown || strings.Join(got, " ") != names || strings.Contains(text, "deployment.web") != (told != "") {
+			t.Errorf("%s: unknown %q, policies %v, told %q", what, limit.In(x.graph).Unknown(), got, text)
 		}
 	}
 	want("not served", false, "", "")

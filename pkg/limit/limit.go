@@ -293,7 +293,7 @@ func compareNames(p *Policy, name string) int { return strings.Compare(p.Name, n
 
 // Same reports whether two sets limit the same, whatever the statuses of their policies say.
 func (s *Set) Same(o *Set) bool {
-	if s == nil || o == nil {
+	if s == nil || o == nil || s == o {
 		return s == o
 	}
 	return s.unread == o.unread && slices.EqualFunc(s.policies, o.policies, func(a, b *Policy) bool { return a.UID == b.UID && a.Generation == b.Generation })
@@ -309,6 +309,12 @@ func (s *Set) Unknown() string {
 		return fmt.Sprintf("the cluster has more than %d ReloadPolicies", maxPolicies)
 	}
 	return ""
+}
+
+// In returns the policies that a graph has; see dependency.Graph.SetLimits.
+func In(g *dependency.Graph) *Set {
+	s, _ := g.Limits().(*Set)
+	return s
 }
 
 // All returns all policies, by name.

@@ -30,8 +30,8 @@ type bucket struct {
 	all, used, due count
 	members        map[*member]struct{} // that are due
 	refs           int
-	over           bool     // see isOver
-	lanes          laneHeap // that wait for room
+	over           bool          // see isOver
+	lanes          heapOf[*lane] // that wait for room
 }
 
 // count is a number of workloads, and of their pods.
@@ -84,9 +84,9 @@ func (b *bucket) isOver(now time.Time) bool {
 type lane struct {
 	key     string
 	buckets []*bucket
-	queues  queueHeap         // one for each namespace that has members
+	queues  heapOf[*queue]    // one for each namespace that has members
 	byName  map[string]*queue // the same, by namespace
-	at      *bucket           // for whose room it waits; nil: it has no members
+	waitsAt *bucket           // for whose room it waits; nil: for none's
 	index   int               // in the heap of that bucket
 }
 
@@ -95,7 +95,7 @@ type queue struct {
 	namespace string
 	// rank grows with each restart, so that namespaces take turns.
 	rank    int
-	members memberHeap
+	members heapOf[*member]
 	index   int
 }
 
@@ -145,80 +145,51 @@ func (l *lane) full(now time.Time) *bucket {
 	return nil
 }
 
+// element is what a heap holds: before orders elements, and at tells one where it is.
+type element[T any] interface {
+	before(other T) bool
+	at(index int)
+}
+
+// heapOf implements heap.Interface.
+type heapOf[T element[T]] []T
+
+func (h heapOf[T]) Len() int           { return len(h) }
+func (h heapOf[T]) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h heapOf[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at(i)
+	h[j].at(j)
+}
+
+func (h *heapOf[T]) Push(x any) {
+	e := x.(T) //nolint:forcetypeassert // it is its own
+	e.at(len(*h))
+	*h = append(*h, e)
+}
+
+func (h *heapOf[T]) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	clear((*h)[last:])
+	*h = (*h)[:last]
+	return e
+}
+
+func (m *member) at(index int) { m.index = index }
+func (q *queue) at(index int)  { q.index = index }
+func (l *lane) at(index int)   { l.index = index }
+
+func (m *member) before(o *member) bool {
+	return cmp.Or(cmp.Compare(m.Order, o.Order), compareKeys(&m.WorkloadKey, &o.WorkloadKey)) < 0
+}
+
+func (q *queue) before(o *queue) bool { return compareQueues(q, o) < 0 }
+
+func (l *lane) before(o *lane) bool {
+	return cmp.Or(compareQueues(l.queues[0], o.queues[0]), compareKeys(&l.head().WorkloadKey, &o.head().WorkloadKey)) < 0
+}
+
 func compareQueues(a, b *queue) int {
 	return cmp.Or(cmp.Compare(a.members[0].Order, b.members[0].Order), cmp.Compare(a.rank, b.rank), cmp.Compare(a.namespace, b.namespace))
-}
-
-type memberHeap []*member
-
-func (h memberHeap) Len() int { return len(h) }
-func (h memberHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].Order, h[j].Order), compareKeys(&h[i].WorkloadKey, &h[j].WorkloadKey)) < 0
-}
-func (h memberHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *memberHeap) Push(x any) {
-	m := x.(*member) //nolint:forcetypeassert // it is its own
-	m.index = len(*h)
-	*h = append(*h, m)
-}
-
-func (h *memberHeap) Pop() any {
-	old := *h
-	m := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return m
-}
-
-type queueHeap []*queue
-
-func (h queueHeap) Len() int           { return len(h) }
-func (h queueHeap) Less(i, j int) bool { return compareQueues(h[i], h[j]) < 0 }
-func (h queueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *queueHeap) Push(x any) {
-	q := x.(*queue) //nolint:forcetypeassert // it is its own
-	q.index = len(*h)
-	*h = append(*h, q)
-}
-
-func (h *queueHeap) Pop() any {
-	old := *h
-	q := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return q
-}
-
-type laneHeap []*lane
-
-func (h laneHeap) Len() int { return len(h) }
-func (h laneHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	return cmp.Or(compareQueues(a.queues[0], b.queues[0]), compareKeys(&a.head().WorkloadKey, &b.head().WorkloadKey)) < 0
-}
-func (h laneHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *laneHeap) Push(x any) {
-	l := x.(*lane) //nolint:forcetypeassert // it is its own
-	l.index = len(*h)
-	*h = append(*h, l)
-}
-
-func (h *laneHeap) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return l
 }

@@ -350,11 +350,11 @@ func (p *Planner) displace(m *member, begins bool) {
 // moved notes that the first member of a lane may be another one.
 func (p *Planner) moved(l *lane) {
 	switch {
-	case l.at != nil && len(l.queues) == 0:
-		heap.Remove(&l.at.lanes, l.index)
-		l.at = nil
-	case l.at != nil:
-		heap.Fix(&l.at.lanes, l.index)
+	case l.waitsAt != nil && len(l.queues) == 0:
+		heap.Remove(&l.waitsAt.lanes, l.index)
+		l.waitsAt = nil
+	case l.waitsAt != nil:
+		heap.Fix(&l.waitsAt.lanes, l.index)
 	}
 	if len(l.queues) == 0 {
 		delete(p.lanes, l.key)
@@ -527,7 +527,7 @@ func (p *Planner) pick() {
 	for len(p.touched.lanes) > 0 || len(p.touched.buckets) > 0 {
 		for l := range p.touched.lanes { // those that are new, or whose first member is, wait for a bucket
 			delete(p.touched.lanes, l)
-			if l.at == nil {
+			if l.waitsAt == nil {
 				p.park(l, now)
 			}
 		}
@@ -551,7 +551,7 @@ func (p *Planner) park(l *lane, now time.Time) {
 		b = l.buckets[0]
 		insert(&p.touched.buckets, b)
 	}
-	l.at = b
+	l.waitsAt = b
 	heap.Push(&b.lanes, l)
 }
 
@@ -566,7 +566,7 @@ func (p *Planner) fill(b *bucket, now time.Time) {
 			return
 		default:
 			heap.Pop(&b.lanes)
-			l.at = full
+			l.waitsAt = full
 			heap.Push(&full.lanes, l)
 		}
 	}

@@ -307,8 +307,8 @@ func TestPlanner_Order(t *testing.T) {
 	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = time.Time{} })
 	f.wantBegun("baked", "a/0", "a/2", "b/2", "b/1")
 
-	// Of those that a workload waits for, the same one is named as long as it is one of them. Others that are noted again do not begin the time anew in which
-	// it is not known who comes first.
+	// Of those that a workload waits for, the same one is named as long as it is one of them. Others that are noted again do not prolong the time in which it
+	// is not known who comes first.
 	f = newFleet(t, -1)
 	f.note(due("a", "1", order(-1)), due("a", "2", order(-1)), due("a", "3"))
 	f.gather()
