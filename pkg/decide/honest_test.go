@@ -222,6 +222,22 @@ func TestDecide_RecordSettlesDoubts(t *testing.T) {
 	x.tick(time.Minute)
 	x.want("there and back after it", rollOut(db))
 
+	// Likewise, but it lists the change, so that there may have been others in between: the time of the last one tells when at the latest.
+	x = newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.crash()
+	x.Unseen(func() { x.set(secret("db", "password", "2")) })
+	x.tick(5 * time.Second)
+	x.List()
+	x.tick(-time.Second)
+	prove(x)
+	x.tick(time.Minute)
+	x.want("listed late", outcome{State: decide.Unknown, Reason: judge.ReasonWrittenSinceStart})
+	x.Unseen(func() { x.set(secret("db", "password", "3")); x.set(secret("db", "password", "2")) })
+	x.List()
+	x.tick(time.Minute)
+	x.want("there and back after it, listed", rollOut(db))
+
 	x = doubt(t)
 	x.tick(-2 * time.Second) // the container starts later
 	prove(x)
