@@ -176,6 +176,8 @@ func (w *workload) want() []v1alpha1.State {
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
 	case !w.starts:
 		return []v1alpha1.State{v1alpha1.StateBlocked}
+	case w.isUnclear(): // servers do not know what it has read, and one that has just begun would restart it if it led
+		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown, v1alpha1.StatePending}
 	case w.adopted(), !w.allTrigger():
 		return []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateStale, v1alpha1.StateUnknown}
 	case w.state.template.Annotations[hashAnnotation] != w.state.annotations[hashAnnotation], w.recurs, w.isMissed(), // times alone tell, within margins
@@ -191,6 +193,18 @@ func (w *workload) isStormy() bool {
 	for _, p := range w.pods {
 		if p.stormy {
 			return true
+		}
+	}
+	return false
+}
+
+// isUnclear reports whether kwok started a pod that a kubelet would not have started.
+func (w *workload) isUnclear() bool {
+	for _, p := range w.pods {
+		for _, r := range p.read {
+			if r.unclear {
+				return true
+			}
 		}
 	}
 	return false
