@@ -43,7 +43,7 @@ func init() {
 // newAPIGroup returns the API group without its resources. It wraps the serializer of NewDefaultAPIGroupInfo instead of
 // codecs, because only that serializer streams lists in JSON: 50,000 objects are more than 100 MB.
 func newAPIGroup() genericapiserver.APIGroupInfo {
-	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, runtime.NewParameterCodec(scheme), codecs)
 	group.NegotiatedSerializer = textSerializer{group.NegotiatedSerializer}
 	return group
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/registry/plan"
 	"github.com/configdep/configdep/pkg/registry/pods"
 	"github.com/configdep/configdep/pkg/registry/reload"
 	"github.com/configdep/configdep/pkg/wave"
@@ -81,6 +82,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	storage["configdependencies/reload"], storage["configdependencies/approval"] = reloads, reload.Approvals{REST: reloads}
 	storage["configdependencies/pods"] = pods.NewREST(pods.Config{Views: s.dependencies, Index: s.index, Kinds: c.Scope.Kinds, Clock: clock.RealClock{}})
+	storage["configdependencies/plan"] = plan.NewREST(plan.Config{Views: s.dependencies, Index: s.index, MaxInProgress: c.MaxRolloutsInProgress, Clock: clock.RealClock{}})
 	group := newAPIGroup()
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
 	if err := s.generic.InstallAPIGroup(&group); err != nil {

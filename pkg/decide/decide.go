@@ -172,7 +172,19 @@ func (e *Evaluation) restores(j *Judgement) bool {
 }
 
 // changes returns the sources for whose content a restart is due: those that containers have not read, or that differ from the record if that alone tells.
-func (e *Evaluation) changes(j *Judgement) (out []*due) {
+func (e *Evaluation) changes(j *Judgement) []*due {
+	out := e.seen(j)
+	for i := range e.tracked {
+		t := &e.tracked[i]
+		if e.assumed.concerns(e.sourceKey(&t.counted)) {
+			out = append(slices.DeleteFunc(slices.Clone(out), func(c *due) bool { return c.tracked == t }), &due{tracked: t, since: e.assumed.At, assumed: true})
+		}
+	}
+	return out
+}
+
+// seen returns those of changes that have been made.
+func (e *Evaluation) seen(j *Judgement) (out []*due) {
 	if !e.byRecord(j) && !e.restores(j) {
 		return j.due
 	}

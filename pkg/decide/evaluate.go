@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/limit"
@@ -58,6 +59,7 @@ type Evaluation struct {
 	graph    *dependency.Graph
 	defaults policy.Defaults
 	tracked  []tracked
+	assumed  *Change
 
 	scopeText string // see scope
 
@@ -79,6 +81,18 @@ type Evaluator struct {
 	Defaults policy.Defaults
 	// Waves lets restarts wait for others; nil: none does.
 	Waves Waves
+	// Assumed is a change that is to be taken as made; nil: none.
+	Assumed *Change
+}
+
+// Change is a change of a source, or of all that have this name in any namespace, that has not been made.
+type Change struct {
+	Source dependency.SourceKey // without a namespace: in any
+	At     time.Time
+}
+
+func (c *Change) concerns(s dependency.SourceKey) bool {
+	return c != nil && c.Source.Kind == s.Kind && c.Source.Name == s.Name && (c.Source.Namespace == "" || c.Source.Namespace == s.Namespace)
 }
 
 // Limits returns all ReloadPolicies.
@@ -93,7 +107,7 @@ type Index interface {
 // Evaluate applies the effective policy to a workload.
 func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults, waves: v.Waves}
+	e := &Evaluation{Workload: w, Record: record.Of(w), graph: g, defaults: v.Defaults, waves: v.Waves, assumed: v.Assumed}
 	p := &e.Policy // not a copy, which would be allocated, too
 	p.Declare(policy.AnnotatedOf(w, g.Namespace(w.Namespace)), &e.defaults)
 	if g.SelectedByLabel() { // a source may only have got the label, or lost it

@@ -57,6 +57,8 @@ type due struct {
 	since time.Time
 	// doubt: it is not certain of any container that it has not read the content.
 	doubt bool
+	// assumed: it has not changed; see Change.
+	assumed bool
 }
 
 // maxPodNames is how many pods a message names.

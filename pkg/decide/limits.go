@@ -94,6 +94,9 @@ func (e *Evaluation) awaitsApproval(d *Decision, what string) bool {
 		return false
 	}
 	switch a := record.ApprovalOf(e.Workload); {
+	case slices.ContainsFunc(d.due, func(c *due) bool { return c.assumed }):
+		d.State, d.Reason = Pending, ReasonApproval
+		d.Message = fmt.Sprintf("%s. A restart is due when a user has approved the new content, as %s asks for.", what, by)
 	case a == nil || a.ConfigHash != e.Hash:
 		d.State, d.Reason = Pending, ReasonApproval
 		d.Message = fmt.Sprintf("%s. A restart is due when a user has approved the content %s, as %s asks for.", what, e.Hash, by)

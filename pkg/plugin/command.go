@@ -93,7 +93,7 @@ sources as secret/db or configmap/app.`,
 }
 
 // commands are the commands, in the order in which they are documented.
-var commands = []func(*plugin) *cobra.Command{newStale, newWhy, newPods, newWho, newImpact, newTree, newGraph, newMissing, newUnused, newReload, newApprove, newDeny, newWait, newCheck, newReport, newConvertValues}
+var commands = []func(*plugin) *cobra.Command{newStale, newWhy, newPods, newWho, newImpact, newTree, newGraph, newMissing, newUnused, newPlan, newReload, newApprove, newDeny, newWait, newCheck, newReport, newConvertValues}
 
 // plugin is what all commands share.
 type plugin struct {

@@ -73,9 +73,9 @@ type member struct {
 	gathered bool
 }
 
-// gathering is for how long a workload waits for others to be noted, if an order was given: the controller handles workloads in the order in which they
+// Gathering is for how long a workload waits for others to be noted, if an order was given: the controller handles workloads in the order in which they
 // changed, so that who is noted again after this time comes after all that the same change concerns.
-const gathering = time.Second
+const Gathering = time.Second
 
 // Tell is called with workloads whose answer has changed since they were noted, and with those whose restarts may begin. It must not wait for anything.
 type Tell func(changed, admitted []dependency.WorkloadKey)
@@ -175,7 +175,7 @@ func (p *Planner) note(n *Member) {
 	case !m.same(n):
 		p.detach(m)
 		delete(p.members, n.WorkloadKey)
-	case n.Due && !m.gathered && !p.clock.Now().Before(m.since.Add(gathering)):
+	case n.Due && !m.gathered && !p.clock.Now().Before(m.since.Add(Gathering)):
 		p.detach(m)
 		m.gathered = true
 		p.attach(m)
@@ -594,17 +594,18 @@ func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
 	}
 	var out *Hold
 	for _, g := range m.groups {
-		switch h := g.hold(m); {
-		case h != nil && h.Why == Halted: // a user has to act
-			return h
-		case h != nil && out == nil:
+		if h := g.hold(m); h != nil && (out == nil || h.Why == Halted && out.Why != Halted) { // as a user has to act
 			out = h
 		}
 	}
 	for _, g := range m.groups {
-		if out == nil && !m.gathered && g.ordered > 0 {
-			out = &Hold{Why: Order, Policy: g.policy, Source: g.key.source, Again: m.since.Add(gathering)}
+		if m.gathered || g.ordered == 0 {
+			continue
 		}
+		if out == nil {
+			out = &Hold{Why: Order, Policy: g.policy, Source: g.key.source}
+		}
+		out.Again = m.since.Add(Gathering) // also while it waits for others, so that it then has its place among those that do
 	}
 	if out != nil {
 		return out

@@ -226,6 +226,25 @@ func TestPlanner_Fair(t *testing.T) {
 	f.note(due("b", "1"), due("b", "2"))
 	f.run()
 	f.wantBegun("later", "a/0", "a/1", "a/2", "a/3", "a/4", "b/1", "a/5", "b/2")
+
+	// Who waits for a canary is noted again soon, and has its place when that is complete.
+	f = newFleet(t, 3)
+	f.note(due("c", "1", order(-1)))
+	for _, name := range []string{"2", "1", "0"} {
+		f.note(due("c", name+"0"))
+	}
+	f.gather()
+	f.wantBegun("the canary", "c/1")
+	last := due("c", "00")
+	if h := f.planner.Note(last); h == nil || h.Why != wave.Order || !h.Again.IsZero() {
+		t.Errorf("hold = %+v, want one by the order, and not again", h)
+	}
+	late := due("c", "40")
+	if h := f.planner.Note(late); h == nil || h.Why != wave.Order || !h.Again.Equal(f.clock.Now().Add(wave.Gathering)) {
+		t.Errorf("hold = %+v, want one by the order, and again soon", h)
+	}
+	f.run()
+	f.wantBegun("in the order of names", "c/1", "c/00", "c/10", "c/20")
 }
 
 // A budget of pods counts those of the workloads in progress. A workload with more pods than the budget is restarted alone.

@@ -42,6 +42,10 @@ func TestDiscovery(t *testing.T) {
 						Verbs: metav1.Verbs{"create"},
 					},
 					{
+						Name: "configdependencies/plan", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPlan",
+						Verbs: metav1.Verbs{"get"},
+					},
+					{
 						Name: "configdependencies/pods", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods",
 						Verbs: metav1.Verbs{"get"},
 					},
@@ -82,6 +86,10 @@ func TestDiscovery(t *testing.T) {
 							Subresource:  "approval",
 							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "Approval"},
 							Verbs:        []string{"create"},
+						}, {
+							Subresource:  "plan",
+							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPlan"},
+							Verbs:        []string{"get"},
 						}, {
 							Subresource:  "pods",
 							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods"},

@@ -133,6 +133,8 @@ graph LR
 WORKLOAD  RESTARTS  PODS  WHY
 deployment/web  no  2  it reads only password
 A change of Secret/db (user) would restart 0 workloads with 0 pods.`)
+	s.plugin("plan").golden(t, "plan", pluginDone, "No restart is due in namespace NAMESPACE (1 workload).")
+	s.plugin("plan", "secret/db").golden(t, "plan of a change", pluginDone, "A change of Secret/db would restart nothing in namespace NAMESPACE (1 workload).")
 	s.plugin("wait", "deploy/web").golden(t, "wait for what will not come", pluginFound, `
 deployment/web: Stale (NotOptedIn), 0 of 2 pods are current
 error: this will not get there by itself:
@@ -155,6 +157,9 @@ func TestPlugin_Wait(t *testing.T) {
 	s.write(db, "password", "0")
 	s.create(owned("web"))
 	s.view("deployment.web", applied)
+	if r := s.plugin("plan", "secret/db"); r.code != pluginDone || !strings.Contains(r.out, "deployment/web") || !strings.HasPrefix(r.errOut, "0 in progress, 1 planned, 0 on hold") {
+		t.Errorf("plan of a change: %+v", r)
+	}
 	for _, value := range []string{"1", "2", "3"} {
 		s.write(db, "password", value)
 		if r := s.plugin("wait", "--after", "secret/db"); r.code != pluginDone {

@@ -104,6 +104,8 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	check("get", want.read, err)
 	_, err = objects.GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
 	check("pods", want.pods, err)
+	_, err = objects.GetPlan(t.Context(), "deployment.web", metav1.GetOptions{})
+	check("plan", want.read, err)
 	_, err = objects.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	check("reload", want.reload, err)
 	_, err = objects.Approve(t.Context(), "deployment.web", &v1alpha1.Approval{}, metav1.CreateOptions{})
@@ -293,7 +295,7 @@ func TestAnonymousAccess(t *testing.T) {
 
 	for _, r := range []request{
 		{path: resourcePath(namespace)}, {path: resourcePath(namespace) + "/deployment.web"}, {path: apiPath + "/configdependencies"},
-		{path: resourcePath(namespace) + "/deployment.web/pods"},
+		{path: resourcePath(namespace) + "/deployment.web/pods"}, {path: resourcePath(namespace) + "/deployment.web/plan"},
 		{path: apiPath}, {path: "/apis/configdep.io"}, {path: "/apis"}, {path: "/openapi/v2"}, {path: "/openapi/v3"}, {path: "/metrics"},
 		{path: "/"}, {path: "/debug/pprof/"}, {path: "/debug/flags/v", method: http.MethodPut}, {path: "/healthz/ping"},
 		{path: "/readyz/dependency-index-synced"}, {path: "/nothing"},

@@ -61,6 +61,18 @@ func (s *shop) watchWave(since string, n int) (w wave) {
 	return w
 }
 
+// plan returns the names of the Deployments of the plan, in this order, if a source changed now.
+func (s *shop) plan(assume string) (names []string) {
+	s.Helper()
+	o := &v1alpha1.ConfigDependencyPlan{}
+	get := s.client.RESTClient().Get().Namespace(s.namespace).Resource("configdependencies").Name("deployment.a").SubResource("plan").Param("assume", assume)
+	s.must(get.Do(s.Context()).Into(o))
+	for _, r := range o.Restarts {
+		names = append(names, strings.TrimPrefix(r.Name, "deployment."))
+	}
+	return names
+}
+
 // Restarts for one change come one after the other: not more at a time than the flag allows, and those of a lower order first. The API says for what each
 // waits.
 func TestWave(t *testing.T) {
@@ -90,8 +102,14 @@ func TestWave(t *testing.T) {
 	views, err := s.api().Watch(t.Context(), metav1.ListOptions{})
 	s.must(err)
 	defer views.Stop()
+	foreseen := s.plan("Secret/db")
 	since := s.write(db, "password", "y").GetResourceVersion()
 	w := s.watchWave(since, len(names))
+	for i, name := range w.begun {
+		if at := slices.Index(foreseen, name); len(foreseen) != len(names)+1 || at < i-1 || at > i+1 { // two begin at the same time
+			t.Errorf("%s was restarted as number %d, and the plan was %v", name, i, foreseen)
+		}
+	}
 	if w.most != 2 || w.begun[0] != "f" || w.begun[len(names)-1] != "a" || len(w.begun) != len(names) {
 		t.Errorf("%d were in progress at most, want 2; restarted in the order %v", w.most, w.begun)
 	}

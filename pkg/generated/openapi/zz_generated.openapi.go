@@ -24,6 +24,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ApprovalStatus{}.OpenAPIModelName():         schema_pkg_apis_configdep_v1alpha1_ApprovalStatus(ref),
 		v1alpha1.ConfigDependency{}.OpenAPIModelName():       schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref),
 		v1alpha1.ConfigDependencyList{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref),
+		v1alpha1.ConfigDependencyPlan{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPlan(ref),
 		v1alpha1.ConfigDependencyPods{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref),
 		v1alpha1.ConfigDependencySpec{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref),
 		v1alpha1.ConfigDependencyStatus{}.OpenAPIModelName(): schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref),
@@ -31,6 +32,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ContainerSource{}.OpenAPIModelName():        schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref),
 		v1alpha1.LastReload{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_LastReload(ref),
 		v1alpha1.PatternStatus{}.OpenAPIModelName():          schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref),
+		v1alpha1.PlanOptions{}.OpenAPIModelName():            schema_pkg_apis_configdep_v1alpha1_PlanOptions(ref),
+		v1alpha1.PlanSummary{}.OpenAPIModelName():            schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref),
+		v1alpha1.PlannedRestart{}.OpenAPIModelName():         schema_pkg_apis_configdep_v1alpha1_PlannedRestart(ref),
 		v1alpha1.PodContent{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodContent(ref),
 		v1alpha1.PodCounts{}.OpenAPIModelName():              schema_pkg_apis_configdep_v1alpha1_PodCounts(ref),
 		v1alpha1.PodSummary{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodSummary(ref),
@@ -327,6 +331,98 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref common.Referenc
 		},
 		Dependencies: []string{
 			v1alpha1.ConfigDependency{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigDependencyPlan shows which workloads of a namespace will be restarted automatically, in which order, about when, and what holds the others. It is the subresource \"plan\" of any ConfigDependency of the namespace. It is computed when it is asked for, from what the cluster is at that time and as if nothing else happened.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the name, the namespace and the uid of the ConfigDependency.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the plan was made.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"assumed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "assumed is the source whose content is assumed to change at that time, as in Secret/db.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"summary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "summary counts the restarts of the namespace, and of all namespaces.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PlanSummary{}.OpenAPIModelName()),
+						},
+					},
+					"restarts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "restarts are those of the namespace: first those that are in progress, then those that will begin, in this order, and then those that wait for something that cannot be foreseen, by name. At most 1,000 are listed, and fewer if their messages are long.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedRestart{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreRestarts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreRestarts is the number of restarts that are not listed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"truncated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "truncated is true if more will happen in the cluster than was looked at: what lies more than 31 days ahead, or after very many changes of budgets by their schedules.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"time", "summary"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PlanSummary{}.OpenAPIModelName(), v1alpha1.PlannedRestart{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -922,6 +1018,177 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 					},
 				},
 				Required: []string{"kind", "pattern", "count"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PlanOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlanOptions are the query parameters of the subresource \"plan\".",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"assume": {
+						SchemaProps: spec.SchemaProps{
+							Description: "assume is a source of the namespace, as in Secret/db. The plan is then made as if its content changed at this time.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"allNamespaces": {
+						SchemaProps: spec.SchemaProps{
+							Description: "allNamespaces extends assume to the sources of this kind and name in all namespaces.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlanSummary counts restarts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"inProgress": {
+						SchemaProps: spec.SchemaProps{
+							Description: "inProgress is the number of restarts that have begun and are not complete.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"planned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "planned is the number of those of which is known about when they begin.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"held": {
+						SchemaProps: spec.SchemaProps{
+							Description: "held is the number of those that wait for something that cannot be foreseen, such as an approval.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"clusterInProgress": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterInProgress is the number of restarts in progress in all namespaces.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"clusterPlanned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPlanned is the number of planned restarts in all namespaces.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"completionTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "completionTime is about when the last restart of the namespace is complete that is in progress or planned.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"inProgress", "planned", "held", "clusterInProgress", "clusterPlanned"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PlannedRestart(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedRestart is an automatic restart of a workload that is in progress or due, or will be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the workload's ConfigDependency.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"position": {
+						SchemaProps: spec.SchemaProps{
+							Description: "position is the place of the restart among all that are planned in the cluster, from 1. It is 0 if the restart is in progress, or held.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"startTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startTime is when the restart began, or about when it begins. It is absent if that cannot be foreseen.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"completionTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "completionTime is about when the restart is complete, if it takes as long as the last one of the workload, or a minute if that is not known.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is the state of the ConfigDependency, now or when the restart becomes due.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout is not progressing, or a config agent cannot apply the current content.\n - `\"InSync\"` : all containers run with the current content of their sources, or no pod runs.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or restarted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must stay unchanged for a while before a restart.\n - `\"Stale\"` : some containers run with old content, and nothing will happen by itself.\n - `\"Unknown\"` : it cannot be known whether some containers run with old content.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Blocked", "Failed", "InSync", "Pending", "RollingOut", "Settling", "Stale", "Unknown"},
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is why the workload is in this state.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what the restart waits for.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "state", "reason", "message"},
 			},
 		},
 		Dependencies: []string{

@@ -15,7 +15,7 @@ var (
 	// SchemeGroupVersion is the group and version of the types of this package.
 	SchemeGroupVersion = schema.GroupVersion{Group: configdep.GroupName, Version: "v1alpha1"}
 
-	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, addConversions)
 
 	// AddToScheme registers the types of this package and the field labels that
 	// their selectors accept.
@@ -33,7 +33,7 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{}, &Approval{}, &ConfigDependencyPods{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{}, &Approval{}, &ConfigDependencyPods{}, &ConfigDependencyPlan{}, &PlanOptions{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("ConfigDependency"), convertFieldLabel)
 }

@@ -13,6 +13,7 @@ import (
 // +genclient:method=Reload,verb=create,subresource=reload,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload
 // +genclient:method=Approve,verb=create,subresource=approval,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Approval,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Approval
 // +genclient:method=GetPods,verb=get,subresource=pods,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.ConfigDependencyPods
+// +genclient:method=GetPlan,verb=get,subresource=plan,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.ConfigDependencyPlan
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ConfigDependency shows which ConfigMaps and Secrets a workload consumes, how, and

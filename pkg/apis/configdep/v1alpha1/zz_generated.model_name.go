@@ -34,6 +34,11 @@ func (in ConfigDependencyList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigDependencyPlan) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ConfigDependencyPlan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigDependencyPods) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.ConfigDependencyPods"
 }
@@ -66,6 +71,21 @@ func (in LastReload) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PatternStatus) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.PatternStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlanOptions) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PlanOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlanSummary) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PlanSummary"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedRestart) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PlannedRestart"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -29,6 +29,7 @@ type ConfigDependencyInterface interface {
 	Reload(ctx context.Context, configDependencyName string, reload *configdepv1alpha1.Reload, opts v1.CreateOptions) (*configdepv1alpha1.Reload, error)
 	Approve(ctx context.Context, configDependencyName string, approval *configdepv1alpha1.Approval, opts v1.CreateOptions) (*configdepv1alpha1.Approval, error)
 	GetPods(ctx context.Context, configDependencyName string, options v1.GetOptions) (*configdepv1alpha1.ConfigDependencyPods, error)
+	GetPlan(ctx context.Context, configDependencyName string, options v1.GetOptions) (*configdepv1alpha1.ConfigDependencyPlan, error)
 
 	ConfigDependencyExpansion
 }
@@ -90,6 +91,20 @@ func (c *configDependencies) GetPods(ctx context.Context, configDependencyName s
 		Resource("configdependencies").
 		Name(configDependencyName).
 		SubResource("pods").
+		VersionedParams(&options, scheme.ParameterCodec).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// GetPlan takes name of the configDependency, and returns the corresponding configdepv1alpha1.ConfigDependencyPlan object, and an error if there is any.
+func (c *configDependencies) GetPlan(ctx context.Context, configDependencyName string, options v1.GetOptions) (result *configdepv1alpha1.ConfigDependencyPlan, err error) {
+	result = &configdepv1alpha1.ConfigDependencyPlan{}
+	err = c.GetClient().Get().
+		Namespace(c.GetNamespace()).
+		Resource("configdependencies").
+		Name(configDependencyName).
+		SubResource("plan").
 		VersionedParams(&options, scheme.ParameterCodec).
 		Do(ctx).
 		Into(result)

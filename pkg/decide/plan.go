@@ -1,0 +1,37 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"time"
+
+	"github.com/configdep/configdep/pkg/record"
+)
+
+// What a plan asks.
+
+// Awaits reports whether a restart of the workload is due, or will be, once nothing holds it any longer.
+func (d *Decision) Awaits() bool { return len(d.due) > 0 && !d.FieldsOnly() }
+
+// How long a restart takes of which that is not known, and what took longer was not the restart alone.
+const (
+	usualRestart   = time.Minute
+	longestRestart = 10 * time.Minute
+)
+
+// Restart returns when the last automatic restart of the workload began (zero: there was none), and about how long one takes: as the last one did, until its
+// last pod was ready.
+func (e *Evaluation) Restart(d *Decision) (began time.Time, takes time.Duration) {
+	last := record.LastReloadOf(e.Workload)
+	if last == nil {
+		return time.Time{}, usualRestart
+	}
+	takes = usualRestart
+	if d.Pods != nil && d.Pods.ready.After(last.Time.Time) {
+		if took := d.Pods.ready.Sub(last.Time.Time); took <= longestRestart {
+			takes = took
+		}
+	}
+	return last.Time.Time, takes
+}

@@ -1,0 +1,243 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan foresees when workloads will be restarted, and in which order: it lets the decision and the planner that restart workloads do so in the future,
+// with a clock of its own, while nothing else happens and each restart takes as long as the last one of the workload.
+package plan
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/wave"
+)
+
+// Plan is what will happen.
+type Plan struct {
+	At time.Time
+	// Restarts are those that are in progress, those that will begin, in this order, and those of which it cannot be foreseen when.
+	Restarts []Restart
+	// Cut: there is more to foresee than is looked at.
+	Cut bool
+}
+
+// Restart is a restart of one workload.
+type Restart struct {
+	Workload dependency.WorkloadKey
+	// Position is its place among those that have yet to begin, from 1; 0: it is in progress, or it cannot be foreseen when it begins.
+	Position int
+	// Begins and Ends say about when; zero: that cannot be foreseen.
+	Begins, Ends time.Time
+	// State is that of the workload now or, if it has yet to become due, when it becomes due; with why it has to wait.
+	Shown
+}
+
+// Shown is what a workload waits for.
+type Shown struct {
+	State           decide.State
+	Reason, Message string
+}
+
+// The limits of what is looked at.
+const (
+	maxAhead = 31 * 24 * time.Hour
+	// stepsPerWorkload is how often a workload is looked at, on average. One that is restarted is looked at about five times.
+	stepsPerWorkload = 10
+	fewSteps         = 10_000
+)
+
+// Of returns what will happen after a time to all workloads, of which so many may be restarted at a time, whatever policies say; negative: any number. It
+// ends early with the context.
+func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Time) *Plan {
+	f := &future{evaluator: now, clock: at, restarts: map[dependency.WorkloadKey]*restart{}}
+	f.planner = wave.New(maxInProgress, f, func(changed, admitted []dependency.WorkloadKey) {
+		for _, key := range append(admitted, changed...) {
+			f.look(key, f.clock)
+		}
+	})
+	f.evaluator.Waves = f
+	f.planner.Lead(true)
+	steps := fewSteps
+	now.Graph.EachWorkload(func(w *dependency.Workload) {
+		steps += stepsPerWorkload
+		if ctx.Err() == nil {
+			f.step(w.WorkloadKey)
+		}
+	})
+	f.planner.Ready()
+	for key := range f.restarts {
+		f.look(key, at)
+	}
+	for len(f.looks) > 0 && ctx.Err() == nil {
+		next := heap.Pop(&f.looks).(look) //nolint:forcetypeassert // it is its own
+		if next.at.Sub(at) > maxAhead {
+			continue
+		}
+		if steps--; steps < 0 {
+			break
+		}
+		f.clock = next.at
+		f.step(next.key)
+	}
+	return f.plan(at, steps < 0)
+}
+
+// future is the cluster at a later time.
+type future struct {
+	evaluator decide.Evaluator
+	planner   *wave.Planner
+	clock     time.Time
+	looks     looks
+	number    int // of looks that have been made
+	restarts  map[dependency.WorkloadKey]*restart
+	begun     int
+	// noted is what the planner was told last, and hold what it said.
+	noted *wave.Member
+	hold  *wave.Hold
+}
+
+// restart is a Restart, and what has yet to happen.
+type restart struct {
+	Restart
+
+	due   time.Time // since when nothing but others holds it
+	later Shown     // for what it waits later
+	bake  time.Duration
+	takes time.Duration
+	// member is what the planner knows since it has begun; nil: it has not.
+	member *wave.Member
+}
+
+// Now implements clock.PassiveClock.
+func (f *future) Now() time.Time { return f.clock }
+
+// Since implements clock.PassiveClock.
+func (f *future) Since(t time.Time) time.Duration { return f.clock.Sub(t) }
+
+// Hold implements decide.Waves.
+func (f *future) Hold(m *wave.Member) *wave.Hold {
+	f.noted, f.hold = m, f.planner.Note(m)
+	return f.hold
+}
+
+func (f *future) look(key dependency.WorkloadKey, at time.Time) {
+	f.number++
+	heap.Push(&f.looks, look{at, f.number, key})
+}
+
+// step does what the controller does when it looks at a workload, and what happens to its pods.
+func (f *future) step(key dependency.WorkloadKey) {
+	r := f.restarts[key]
+	if r != nil && r.member != nil {
+		f.goOn(r)
+		return
+	}
+	e := f.evaluator.Evaluate(f.evaluator.Graph.Workload(key))
+	d := e.Decide(f.clock)
+	m := f.noted
+	awaits := d.Awaits()
+	if r == nil && (m.InProgress || awaits) {
+		r = &restart{Restart: Restart{Workload: key}}
+		for _, p := range m.Policies {
+			r.bake = max(r.bake, p.BakeTime)
+		}
+		f.restarts[key] = r
+	}
+	switch {
+	case m.InProgress:
+		r.member = m
+		r.Begins, r.takes = e.Restart(&d)
+		r.Shown = Shown{d.State, d.Reason, d.Message}
+		r.Ends = r.Begins.Add(r.takes)
+		if late := f.clock.Sub(r.Ends); late > 0 { // as much again
+			r.Ends = f.clock.Add(late)
+		}
+		f.look(key, r.Ends)
+		return
+	case awaits:
+		if m.Due && r.due.IsZero() {
+			r.due = f.clock
+		}
+		if r.later = (Shown{d.State, d.Reason, d.Message}); r.due.IsZero() || !f.clock.After(r.due.Add(wave.Gathering)) {
+			r.Shown = r.later
+		}
+	}
+	switch {
+	case m.Due && d.Action == decide.RollOut && f.planner.Begin(key):
+		f.begun++
+		r.Position, r.Begins = f.begun, f.clock
+		_, r.takes = e.Restart(&d)
+		r.Ends = f.clock.Add(r.takes)
+		begun := *m
+		begun.Due, begun.InProgress, begun.Unfinished = false, true, true
+		r.member = &begun
+		f.planner.Note(r.member)
+		f.look(key, r.Ends)
+	case f.hold != nil && !f.hold.Again.IsZero():
+		f.look(key, f.hold.Again)
+	case f.hold == nil && d.State != decide.Blocked && d.RecheckAt.After(f.clock) && (awaits || m.Matters()):
+		f.look(key, d.RecheckAt)
+	}
+}
+
+// goOn ends a restart that is in progress, and later the time for which others wait for it.
+func (f *future) goOn(r *restart) {
+	if f.clock.Before(r.Ends) {
+		return
+	}
+	m := *r.member
+	m.InProgress, m.Unfinished, m.Baked = false, false, time.Time{}
+	if until := r.Ends.Add(r.bake); f.clock.Before(until) {
+		m.Baked = until
+		f.look(r.Workload, until)
+	}
+	f.planner.Note(&m)
+}
+
+func (f *future) plan(at time.Time, cut bool) *Plan {
+	out := &Plan{At: at, Restarts: make([]Restart, 0, len(f.restarts)), Cut: cut}
+	for _, r := range f.restarts {
+		if r.member == nil {
+			r.Shown = r.later
+		}
+		out.Restarts = append(out.Restarts, r.Restart)
+	}
+	slices.SortFunc(out.Restarts, func(a, b Restart) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.Begins.Compare(b.Begins), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.ViewName(), b.Workload.ViewName()))
+	})
+	return out
+}
+
+func (r *Restart) rank() int {
+	if r.Begins.IsZero() {
+		return math.MaxInt
+	}
+	return r.Position
+}
+
+// look is when a workload will be looked at.
+type look struct {
+	at     time.Time
+	number int
+	key    dependency.WorkloadKey
+}
+
+// looks implements heap.Interface.
+type looks []look
+
+func (l looks) Len() int           { return len(l) }
+func (l looks) Less(i, j int) bool { return cmp.Or(l[i].at.Compare(l[j].at), l[i].number-l[j].number) < 0 }
+func (l looks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *looks) Push(x any)        { *l = append(*l, x.(look)) } //nolint:forcetypeassert // it is its own
+func (l *looks) Pop() any {
+	last := len(*l) - 1
+	out := (*l)[last]
+	*l = (*l)[:last]
+	return out
+}
