@@ -218,12 +218,13 @@ func (j *Judge) isComplete(w *window) bool {
 	return w.isAfterBegin(&content{Period: dependency.Period{Before: j.Complete}})
 }
 
-// isFirst reports whether a container that cannot be started without a source started no earlier than in the second in which that was created, and it has
-// not been written since: then there was nothing else to read, as far as the source was not deleted and created again within that second.
+// isFirst reports whether a container that cannot be started without a source started after the second in which that was created, and it has not been written
+// since: then there was nothing else to read, as far as the source was not deleted and created again within that second. In the second itself, it may have been
+// written twice.
 func (r *reading) isFirst(first *content, w *window) bool {
 	s := first.Source
 	return s != nil && !s.Created.IsZero() && first.Written.Equal(s.Created.Time) && !w.from.Before(s.Created.Truncate(second)) &&
-		dependency.Resolve(&r.reference, nil).Missing
+		w.started.Truncate(second).After(s.Created.Time) && dependency.Resolve(&r.reference, nil).Missing
 }
 
 // createdFor reports whether the template of a pod was written for the current content, or a container was restarted in place for it, so that it cannot

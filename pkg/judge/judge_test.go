@@ -62,6 +62,8 @@ func TestJudge_Container(t *testing.T) {
 	files := dependency.Use{Type: dependency.Volume, Container: "app"}
 	other := dependency.Use{Type: dependency.Env, Container: "other", Keys: []string{"b"}}
 	first := period("1", 10, 0, 0)
+	made := period("1", 100, 0, 0)
+	made.Created = metav1.NewTime(at(100))
 	started := func(second float64) dependency.PodContainer {
 		return dependency.PodContainer{Name: "app", Started: at(second)}
 	}
@@ -88,6 +90,9 @@ func TestJudge_Container(t *testing.T) {
 		"there and back":                     {periods: []dependency.Period{first, seen("2", 100), seen("1", 200)}, created: 50, container: started(51), want: "Current SameContent"},
 		"started between there and back":     {periods: []dependency.Period{first, seen("2", 100), seen("1", 200)}, created: 150, container: started(151), want: "Stale StartedBefore"},
 		"a change of a key that is not read": {periods: []dependency.Period{period("11", 10, 0, 0), seen("12", 100)}, created: 50, container: started(51), want: "Current SameContent"},
+
+		"started after the second in which all was created": {periods: []dependency.Period{made}, created: 100, container: started(101), want: "Current StartedAfter"},
+		"started in it, and it may have been written twice": {periods: []dependency.Period{made}, created: 100, container: started(100), want: "Unknown WrittenSinceStart"},
 
 		// The margins, to the second.
 		"restarted 5 s after the second of a change":             {periods: []dependency.Period{first, seen("2", 100)}, created: 50, container: restarted(106), want: "Current StartedAfter"},
