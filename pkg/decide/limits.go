@@ -30,6 +30,12 @@ func (e *Evaluation) Limits() []*limit.Policy {
 	return e.limits
 }
 
+// maxLimits limits the ReloadPolicies that select a workload, times its sources: the planner compares all of them while others wait.
+const maxLimits = 4096
+
+// tooLimited reports whether there are more.
+func (e *Evaluation) tooLimited() bool { return len(e.tracked)*len(e.Limits()) > maxLimits }
+
 // limitsFor returns those that limit a restart.
 func (e *Evaluation) limitsFor(d *Decision) []*limit.Policy {
 	return slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool {
@@ -50,6 +56,11 @@ func (e *Evaluation) isSuspended(d *Decision, what string) bool {
 			d.Message = fmt.Sprintf("%s. The ReloadPolicy %s suspends restarts.", what, p.Name)
 			return true
 		}
+	}
+	if e.tooLimited() {
+		d.State, d.Reason = Blocked, ReasonTooManySources
+		d.Message = fmt.Sprintf("%s. %d ReloadPolicies select the workload, and it has %d sources. Nothing restarts it automatically if one times the other is more than %d.", what, len(e.Limits()), len(e.tracked), maxLimits)
+		return true
 	}
 	if unknown := limit.In(e.graph).Unknown(); unknown != "" {
 		d.State, d.Reason = Pending, ReasonPolicyUnknown
@@ -261,7 +272,9 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && !lacks && e.Comparable() {
 		m.Failing, m.Unfinished = true, true
 	}
-	m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
+	if !e.tooLimited() {
+		m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
+	}
 	for _, p := range m.Policies {
 		if until := j.ready.Add(p.BakeTime); p.BakeTime > 0 && !j.ready.IsZero() && now.Before(until) && until.After(m.Baked) {
 			m.Baked = until

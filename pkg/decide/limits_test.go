@@ -4,6 +4,7 @@
 package decide_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/decide"
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/limit"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -87,6 +89,36 @@ func TestDecide_Policies(t *testing.T) {
 	x.annotate(policy.ReloadAnnotation, "off")
 	if limits := x.evaluate().Limits(); limits != nil {
 		t.Errorf("policies of a workload that has not opted in: %v", limits)
+	}
+}
+
+// A workload with many sources that many policies select would hold up the planner.
+func TestDecide_TooLimited(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.annotate(policy.SourcesAnnotation, "configmap/*")
+	for i := range 127 { // and the Secret
+		x.set(configMap(fmt.Sprint("c", i), "a", "1"))
+	}
+	x.tick(time.Hour)
+	x.image("web:2")
+	x.rollOut()
+	x.tick(time.Hour)
+	x.act()
+	for i := range 32 {
+		x.limited(fmt.Sprint("p", i), v1alpha1.ReloadPolicySpec{})
+	}
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.want("4096", rollOut("Secret/db"))
+	x.limited("q", v1alpha1.ReloadPolicySpec{})
+	d := x.want("one policy more", outcome{decide.Blocked, decide.ReasonTooManySources, decide.None, "Secret/db"})
+	if !strings.Contains(d.Message, "33 ReloadPolicies select the workload, and it has 128 sources.") {
+		t.Errorf("%q", d.Message)
+	}
+	p := &planned{}
+	x.waves = p
+	if x.decide(); len(p.told.Policies) != 0 {
+		t.Errorf("the planner was told of %d policies", len(p.told.Policies))
 	}
 }
 

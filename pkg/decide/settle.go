@@ -41,12 +41,14 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 	var first, last time.Time
 	long := false // it has changed more often since the record than is remembered
 	for _, c := range changes {
+		if c.assumed {
+			last, first = later(last, c.since), judge.Earlier(first, c.since)
+			continue
+		}
 		periods := e.graph.Periods(e.sourceKey(&c.counted))
 		changed := periods[len(periods)-1].Before
 		begun := changed
 		switch {
-		case c.assumed:
-			changed, begun = c.since, c.since
 		case c.counted.Kind == dependency.SecretProviderClass: // as its pods tell, at any time of that second
 			changed = c.since.Add(time.Second)
 			begun = changed
@@ -54,9 +56,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 			changed = periods[len(periods)-1].Written
 			begun = later(changed, e.graph.Complete())
 		}
-		if c.assumed {
-			// there is one change
-		} else if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered
+		if c.since.IsZero() && len(periods) > dependency.MaxPeriods { // it has changed more often than is remembered
 			long = long || periods[1].Before.After(e.Record.At)
 			if i := slices.IndexFunc(periods, func(p dependency.Period) bool { return p.Before.After(e.Record.At) }); i >= 0 {
 				begun = judge.Earlier(begun, periods[i].Before)
@@ -69,7 +69,7 @@ func (e *Evaluation) settles(changes []*due) (at time.Time, settle time.Duration
 		}
 		last, first = later(last, changed), judge.Earlier(first, begun)
 		switch s := c.source; {
-		case e.Policy.ReleaseSettle <= 0, c.assumed:
+		case e.Policy.ReleaseSettle <= 0:
 		case c.gone(): // a release that replaces it may be about to create it again
 			settle, limit = max(settle, e.Policy.ReleaseSettle), releaseLimit
 		case s != nil && slices.Contains(e.Workload.TemplateBy, s.ChangedBy):

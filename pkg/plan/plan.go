@@ -231,10 +231,12 @@ type look struct {
 // looks implements heap.Interface.
 type looks []look
 
-func (l looks) Len() int           { return len(l) }
-func (l looks) Less(i, j int) bool { return cmp.Or(l[i].at.Compare(l[j].at), l[i].number-l[j].number) < 0 }
-func (l looks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *looks) Push(x any)        { *l = append(*l, x.(look)) } //nolint:forcetypeassert // it is its own
+func (l looks) Len() int { return len(l) }
+func (l looks) Less(i, j int) bool {
+	return cmp.Or(l[i].at.Compare(l[j].at), l[i].number-l[j].number) < 0
+}
+func (l looks) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l *looks) Push(x any)   { *l = append(*l, x.(look)) } //nolint:forcetypeassert // it is its own
 func (l *looks) Pop() any {
 	last := len(*l) - 1
 	out := (*l)[last]

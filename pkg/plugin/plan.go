@@ -174,4 +174,3 @@ func (p *plugin) summary(all []*v1alpha1.ConfigDependencyPlan) {
 		fmt.Fprintln(p.ErrOut, "More will happen than was looked at, so that some times are not known.")
 	}
 }
-

@@ -159,7 +159,7 @@ func TestGet_Pace(t *testing.T) {
 	w.secret("a", "1")
 	w.set(t, "a", "web", nil)
 	slow := time.Duration(0)
-	w.REST.Clock = &slowClock{w.clock, &slow}
+	w.Clock = &slowClock{w.clock, &slow}
 	first, err := w.ask("a", nil)
 	if err != nil {
 		t.Fatal(err)
