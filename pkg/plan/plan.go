@@ -32,7 +32,7 @@ type Restart struct {
 	Workload dependency.WorkloadKey
 	// Position is its place among those that have yet to begin, from 1; 0: it is in progress, or it cannot be foreseen when it begins.
 	Position int
-	// Begins and Ends say about when; zero: that cannot be foreseen.
+	// Begins and Ends say about when; zero: that cannot be foreseen. A restart that has begun and does not end fails.
 	Begins, Ends time.Time
 	// State is that of the workload now or, if it has yet to become due, when it becomes due; with why it has to wait.
 	Shown
@@ -142,7 +142,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 	d := e.Decide(f.clock)
 	m := f.noted
 	awaits := d.Awaits()
-	if r == nil && (m.InProgress || awaits) {
+	if r == nil && (m.InProgress || m.Failing || awaits) {
 		r = &restart{Restart: Restart{Workload: key}}
 		for _, p := range m.Policies {
 			r.bake = max(r.bake, p.BakeTime)
@@ -150,6 +150,13 @@ func (f *future) step(key dependency.WorkloadKey) {
 		f.restarts[key] = r
 	}
 	switch {
+	case m.Failing: // it may recover at any time, or never
+		r.member = m
+		r.Begins, _ = e.Restart(&d)
+		if r.Shown = (Shown{d.State, d.Reason, d.Message}); d.Fails != "" {
+			r.Message += " It fails: " + d.Fails + "."
+		}
+		return
 	case m.InProgress:
 		r.member = m
 		r.Begins, r.takes = e.Restart(&d)
@@ -188,7 +195,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 
 // goOn ends a restart that is in progress, and later the time for which others wait for it.
 func (f *future) goOn(r *restart) {
-	if f.clock.Before(r.Ends) {
+	if r.Ends.IsZero() || f.clock.Before(r.Ends) {
 		return
 	}
 	m := *r.member

@@ -241,6 +241,8 @@ func (c *cluster) plan(assumed *decide.Change) (all []string) {
 			switch {
 			case r.Begins.IsZero():
 				text += fmt.Sprintf(" %s %s", r.State, r.Reason)
+			case r.Ends.IsZero():
+				text += " " + r.Message
 			default:
 				text = fmt.Sprintf("%s %s %v", r.Begins.Format(time.TimeOnly), text, r.Ends.Sub(r.Begins))
 				if r.Position == 0 {
@@ -353,6 +355,32 @@ func TestOf_SaysWhatHappens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A canary that fails holds the others, and no time is foreseen for them.
+func TestOf_Failure(t *testing.T) {
+	c := newCluster(t, -1)
+	c.limits = c.limits.With(limit.New(&v1alpha1.ReloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.ReloadPolicySpec{FailureLimit: new(int32(1))}}))
+	c.secret("a", "0")
+	c.app("a", "canary", time.Hour, map[string]string{policy.OrderAnnotation: "-1"})
+	c.app("a", "web", time.Minute, nil)
+	c.app("b", "other", time.Minute, nil)
+	c.pass(time.Minute)
+	c.secret("a", "1")
+	c.pass(10 * time.Second)
+	want := func(what string, lines ...string) {
+		t.Helper()
+		if diff := cmp.Diff(lines, c.plan(nil)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	want("while it is started", "00:01:03 a/canary 1m0s in progress", "00:02:03 a/web 1m0s")
+	canary := c.apps[dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "a", Name: "canary"}]
+	p := c.pod(canary, false)
+	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	c.Set(p)
+	c.pass(time.Second)
+	want("when it crashes", "a/canary The rollout is not complete: 0 of 1 pod is up to date. 1 of 2 pods is not running: canary-2 (CrashLoopBackOff). It fails: pod canary-2 is not ready (CrashLoopBackOff).", "a/web Blocked HaltedAfterFailure")
 }
 
 // times returns when restarts begin, and of which namespaces.

@@ -152,15 +152,16 @@ func (p *plugin) summary(all []*v1alpha1.ConfigDependencyPlan) {
 		s.InProgress += one.Summary.InProgress
 		s.Planned += one.Summary.Planned
 		s.Held += one.Summary.Held
+		s.Failed += one.Summary.Failed
 		if end := one.Summary.CompletionTime; end != nil && (s.CompletionTime == nil || s.CompletionTime.Before(end)) {
 			s.CompletionTime = end
 		}
-		s.ClusterInProgress, s.ClusterPlanned = one.Summary.ClusterInProgress, one.Summary.ClusterPlanned
+		s.ClusterInProgress, s.ClusterFailed, s.ClusterPlanned = one.Summary.ClusterInProgress, one.Summary.ClusterFailed, one.Summary.ClusterPlanned
 		more += one.MoreRestarts
 		truncated = truncated || one.Truncated
 	}
-	fmt.Fprintf(p.ErrOut, "%d in progress, %d planned, %d on hold", s.InProgress, s.Planned, s.Held)
-	if others := s.ClusterInProgress + s.ClusterPlanned - s.InProgress - s.Planned; others > 0 {
+	fmt.Fprintf(p.ErrOut, "%d in progress, %d failed, %d planned, %d on hold", s.InProgress, s.Failed, s.Planned, s.Held)
+	if others := s.ClusterInProgress + s.ClusterFailed + s.ClusterPlanned - s.InProgress - s.Failed - s.Planned; others > 0 {
 		fmt.Fprintf(p.ErrOut, ", and %d in other namespaces", others)
 	}
 	if s.CompletionTime != nil {

@@ -157,7 +157,7 @@ func TestPlugin_Wait(t *testing.T) {
 	s.write(db, "password", "0")
 	s.create(owned("web"))
 	s.view("deployment.web", applied)
-	if r := s.plugin("plan", "secret/db"); r.code != pluginDone || !strings.Contains(r.out, "deployment/web") || !strings.HasPrefix(r.errOut, "0 in progress, 1 planned, 0 on hold") {
+	if r := s.plugin("plan", "secret/db"); r.code != pluginDone || !strings.Contains(r.out, "deployment/web") || !strings.HasPrefix(r.errOut, "0 in progress, 0 failed, 1 planned, 0 on hold") {
 		t.Errorf("plan of a change: %+v", r)
 	}
 	for _, value := range []string{"1", "2", "3"} {

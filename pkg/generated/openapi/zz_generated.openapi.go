@@ -392,7 +392,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPlan(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "restarts are those of the namespace: first those that are in progress, then those that will begin, in this order, and then those that wait for something that cannot be foreseen, by name. At most 1,000 are listed, and fewer if their messages are long.",
+							Description: "restarts are those of the namespace: first those that have begun, then those that will begin, in this order, and then those that wait for something that cannot be foreseen, by name. At most 1,000 are listed, and fewer if their messages are long.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1081,6 +1081,14 @@ func schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref common.ReferenceCallback
 							Format:      "int64",
 						},
 					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failed is the number of those that have begun and whose pods fail.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"planned": {
 						SchemaProps: spec.SchemaProps{
 							Description: "planned is the number of those of which is known about when they begin.",
@@ -1105,6 +1113,14 @@ func schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref common.ReferenceCallback
 							Format:      "int64",
 						},
 					},
+					"clusterFailed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterFailed is the number of restarts that fail in all namespaces.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"clusterPlanned": {
 						SchemaProps: spec.SchemaProps{
 							Description: "clusterPlanned is the number of planned restarts in all namespaces.",
@@ -1120,7 +1136,7 @@ func schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref common.ReferenceCallback
 						},
 					},
 				},
-				Required: []string{"inProgress", "planned", "held", "clusterInProgress", "clusterPlanned"},
+				Required: []string{"inProgress", "failed", "planned", "held", "clusterInProgress", "clusterFailed", "clusterPlanned"},
 			},
 		},
 		Dependencies: []string{
@@ -1145,7 +1161,7 @@ func schema_pkg_apis_configdep_v1alpha1_PlannedRestart(ref common.ReferenceCallb
 					},
 					"position": {
 						SchemaProps: spec.SchemaProps{
-							Description: "position is the place of the restart among all that are planned in the cluster, from 1. It is 0 if the restart is in progress, or held.",
+							Description: "position is the place of the restart among all that are planned in the cluster, from 1. It is 0 if the restart has begun, or is held.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1158,7 +1174,7 @@ func schema_pkg_apis_configdep_v1alpha1_PlannedRestart(ref common.ReferenceCallb
 					},
 					"completionTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "completionTime is about when the restart is complete, if it takes as long as the last one of the workload, or a minute if that is not known.",
+							Description: "completionTime is about when the restart is complete, if it takes as long as the last one of the workload, or a minute if that is not known. It is absent if the restart fails.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},

@@ -213,6 +213,11 @@ func count(s *v1alpha1.PlanSummary, r *plan.Restart, mine bool) {
 			s.Held++
 		}
 		return
+	case r.Ends.IsZero():
+		if s.ClusterFailed++; mine {
+			s.Failed++
+		}
+		return
 	case r.Position > 0:
 		s.ClusterPlanned++
 		if mine {

@@ -31,7 +31,7 @@ type ConfigDependencyPlan struct {
 	Assumed string `json:"assumed,omitempty"`
 	// summary counts the restarts of the namespace, and of all namespaces.
 	Summary PlanSummary `json:"summary"`
-	// restarts are those of the namespace: first those that are in progress, then those that
+	// restarts are those of the namespace: first those that have begun, then those that
 	// will begin, in this order, and then those that wait for something that cannot be
 	// foreseen, by name. At most 1,000 are listed, and fewer if their messages are long.
 	// +optional
@@ -51,6 +51,8 @@ type ConfigDependencyPlan struct {
 type PlanSummary struct {
 	// inProgress is the number of restarts that have begun and are not complete.
 	InProgress int64 `json:"inProgress"`
+	// failed is the number of those that have begun and whose pods fail.
+	Failed int64 `json:"failed"`
 	// planned is the number of those of which is known about when they begin.
 	Planned int64 `json:"planned"`
 	// held is the number of those that wait for something that cannot be foreseen, such as
@@ -58,6 +60,8 @@ type PlanSummary struct {
 	Held int64 `json:"held"`
 	// clusterInProgress is the number of restarts in progress in all namespaces.
 	ClusterInProgress int64 `json:"clusterInProgress"`
+	// clusterFailed is the number of restarts that fail in all namespaces.
+	ClusterFailed int64 `json:"clusterFailed"`
 	// clusterPlanned is the number of planned restarts in all namespaces.
 	ClusterPlanned int64 `json:"clusterPlanned"`
 	// completionTime is about when the last restart of the namespace is complete that is in
@@ -71,7 +75,7 @@ type PlannedRestart struct {
 	// name is the name of the workload's ConfigDependency.
 	Name string `json:"name"`
 	// position is the place of the restart among all that are planned in the cluster, from 1.
-	// It is 0 if the restart is in progress, or held.
+	// It is 0 if the restart has begun, or is held.
 	// +optional
 	Position int64 `json:"position,omitempty"`
 	// startTime is when the restart began, or about when it begins. It is absent if that
@@ -79,7 +83,8 @@ type PlannedRestart struct {
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// completionTime is about when the restart is complete, if it takes as long as the last
-	// one of the workload, or a minute if that is not known.
+	// one of the workload, or a minute if that is not known. It is absent if the restart
+	// fails.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 	// state is the state of the ConfigDependency, now or when the restart becomes due.
