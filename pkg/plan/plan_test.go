@@ -375,6 +375,8 @@ func TestOf_Failure(t *testing.T) {
 		}
 	}
 	want("while it is started", "00:01:03 a/canary 1m0s in progress", "00:02:03 a/web 1m0s")
+	c.pass(83 * time.Second)
+	want("when it is half a minute late", "00:01:03 a/canary 2m0s in progress", "00:03:03 a/web 1m0s")
 	canary := c.apps[dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "a", Name: "canary"}]
 	p := c.pod(canary, false)
 	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}

@@ -170,8 +170,8 @@ func sizeOfText(text string) int {
 	return n
 }
 
-func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
-	out := v1alpha1.ReloadPolicy{Mode: modes[p.Mode], DeclaredBy: p.DeclaredBy}
+func renderPolicy(p *policy.Policy) v1alpha1.ReloadSettings {
+	out := v1alpha1.ReloadSettings{Mode: modes[p.Mode], DeclaredBy: p.DeclaredBy}
 	if p.Mode != policy.Off {
 		out.Strategy = strategyOf(p.Strategy)
 		out.Settle, out.MinInterval = &metav1.Duration{Duration: p.Settle}, &metav1.Duration{Duration: p.MinInterval}

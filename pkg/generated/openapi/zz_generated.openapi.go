@@ -39,8 +39,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PodCounts{}.OpenAPIModelName():              schema_pkg_apis_configdep_v1alpha1_PodCounts(ref),
 		v1alpha1.PodSummary{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodSummary(ref),
 		v1alpha1.Reload{}.OpenAPIModelName():                 schema_pkg_apis_configdep_v1alpha1_Reload(ref),
-		v1alpha1.ReloadPolicy{}.OpenAPIModelName():           schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref),
 		v1alpha1.ReloadPreconditions{}.OpenAPIModelName():    schema_pkg_apis_configdep_v1alpha1_ReloadPreconditions(ref),
+		v1alpha1.ReloadSettings{}.OpenAPIModelName():         schema_pkg_apis_configdep_v1alpha1_ReloadSettings(ref),
 		v1alpha1.ReloadSpec{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_ReloadSpec(ref),
 		v1alpha1.ReloadStatus{}.OpenAPIModelName():           schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref),
 		v1alpha1.Source{}.OpenAPIModelName():                 schema_pkg_apis_configdep_v1alpha1_Source(ref),
@@ -548,9 +548,9 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 					},
 					"reload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reload is the effective reload policy, and where it was declared.",
+							Description: "reload says how the workload is restarted when a source changes, and where that was declared.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ReloadPolicy{}.OpenAPIModelName()),
+							Ref:         ref(v1alpha1.ReloadSettings{}.OpenAPIModelName()),
 						},
 					},
 					"sources": {
@@ -580,7 +580,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ReloadPolicy{}.OpenAPIModelName(), v1alpha1.Source{}.OpenAPIModelName(), v1alpha1.WorkloadReference{}.OpenAPIModelName()},
+			v1alpha1.ReloadSettings{}.OpenAPIModelName(), v1alpha1.Source{}.OpenAPIModelName(), v1alpha1.WorkloadReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -1511,11 +1511,38 @@ func schema_pkg_apis_configdep_v1alpha1_Reload(ref common.ReferenceCallback) com
 	}
 }
 
-func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+func schema_pkg_apis_configdep_v1alpha1_ReloadPreconditions(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ReloadPolicy is the policy by which a workload is restarted when a source changes.",
+				Description: "ReloadPreconditions must hold, or the workload is not restarted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the UID of the ConfigDependency or of its workload.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"configHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configHash is the configHash of the ConfigDependency.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_ReloadSettings(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReloadSettings say how a workload is restarted when a source changes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"mode": {
@@ -1598,33 +1625,6 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 		},
 		Dependencies: []string{
 			v1.Duration{}.OpenAPIModelName()},
-	}
-}
-
-func schema_pkg_apis_configdep_v1alpha1_ReloadPreconditions(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "ReloadPreconditions must hold, or the workload is not restarted.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"uid": {
-						SchemaProps: spec.SchemaProps{
-							Description: "uid is the UID of the ConfigDependency or of its workload.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"configHash": {
-						SchemaProps: spec.SchemaProps{
-							Description: "configHash is the configHash of the ConfigDependency.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-				},
-			},
-		},
 	}
 }
 

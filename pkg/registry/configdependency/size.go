@@ -116,7 +116,7 @@ func sizeOfMeta(m *metav1.ObjectMeta) int {
 }
 
 // sizeOfPolicy returns the size of what a policy refers to, without what it excludes.
-func sizeOfPolicy(p *v1alpha1.ReloadPolicy) int {
+func sizeOfPolicy(p *v1alpha1.ReloadSettings) int {
 	return len(p.Mode) + len(p.DeclaredBy) + len(p.Strategy)
 }
 

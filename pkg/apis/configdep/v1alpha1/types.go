@@ -56,8 +56,9 @@ type ConfigDependencyList struct {
 type ConfigDependencySpec struct {
 	// workloadRef names the workload that this object describes.
 	WorkloadRef WorkloadReference `json:"workloadRef"`
-	// reload is the effective reload policy, and where it was declared.
-	Reload ReloadPolicy `json:"reload"`
+	// reload says how the workload is restarted when a source changes, and where that was
+	// declared.
+	Reload ReloadSettings `json:"reload"`
 	// sources are the ConfigMaps and Secrets that the pod template of the workload
 	// consumes, present or not, ordered by kind and name.
 	// +optional
@@ -127,8 +128,8 @@ const (
 	StrategyEvent ReloadStrategy = "Event"
 )
 
-// ReloadPolicy is the policy by which a workload is restarted when a source changes.
-type ReloadPolicy struct {
+// ReloadSettings say how a workload is restarted when a source changes.
+type ReloadSettings struct {
 	// mode says which changes restart the workload automatically. Off: none. Auto:
 	// changes of any source whose content reaches a container. Matched: the same, but
 	// only of sources with the annotation configdep.io/match. Listed: changes of the

@@ -109,13 +109,13 @@ func (in Reload) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in ReloadPolicy) OpenAPIModelName() string {
-	return "io.configdep.v1alpha1.ReloadPolicy"
+func (in ReloadPreconditions) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ReloadPreconditions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in ReloadPreconditions) OpenAPIModelName() string {
-	return "io.configdep.v1alpha1.ReloadPreconditions"
+func (in ReloadSettings) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ReloadSettings"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
