@@ -90,7 +90,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	t.Parallel()
 	uses := metricUses(t)
 
-	// Some metrics need events first: an automatic restart and one on request, a workload that is blocked, a
+	// Some metrics need events first: an automatic restart and one on request, workloads that are blocked, a
 	// watch, an error of a client.
 	namespace := newNamespace(t)
 	made := write(t, namespace, "Secret/db", "password", "x")
@@ -100,6 +100,10 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	blocked := deployment("blocked", envFromSecret("missing"))
 	optedIn(blocked)
 	create(t, kube.AppsV1().Deployments(namespace).Create, blocked)
+	write(t, namespace, "Secret/other", "password", "x")
+	held := deployment("held", envFromSecret("other"))
+	optedIn(held)
+	create(t, kube.AppsV1().Deployments(namespace).Create, held)
 	view(t, namespace, "deployment.web", at(made), applied)
 	view(t, namespace, "deployment.blocked", is(v1alpha1.StateBlocked, "SourceMissing"))
 	write(t, namespace, "Secret/db", "password", "y")
@@ -124,6 +128,11 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	if _, err := kube.AppsV1().Deployments(namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "Reloader"}); err != nil {
 		t.Fatal(err)
 	}
+	// A policy holds a restart, and pods keep old content.
+	view(t, namespace, "deployment.held", applied)
+	awaitAge(t, namespace, "held")
+	shopIn(t, namespace).limit("of-"+namespace, `windows: [{kind: Allow, schedule: "0 1 99 * *", duration: 1h}]`, metav1.ConditionFalse)
+	write(t, namespace, "Secret/other", "password", "y")
 
 	var ours, theirs model.Vector
 	await.Until(t, "all metrics of the expressions are exposed", func(ctx context.Context) error {

@@ -93,6 +93,13 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"3 workloads have been Blocked", "1 workloads have been Failed"},
 			quiets: []string{`configdep_workloads{state="Blocked"} 0` + all + "\n" + `configdep_workloads{state="InSync"} 7` + all},
 		},
+		"ConfigdepRestartsHeld": {
+			bad: `configdep_workloads_waiting{` + replica0 + `,reason="HaltedAfterFailure"} 7` + all + "\n" + `configdep_workloads_waiting{` + replica1 + `,reason="HaltedAfterFailure"} 6` + all + `
+			      configdep_workloads_waiting{reason="PolicyInvalid"} 2` + all + "\n" + `configdep_workloads_waiting{reason="PolicyUnknown"} 3` + all,
+			says: []string{"7 workloads keep old content: their restarts have been on hold with the reason HaltedAfterFailure", "2 workloads", "reason PolicyUnknown"},
+			quiets: []string{`configdep_workloads_waiting{reason="Budget"} 7` + all + "\n" + `configdep_workloads_waiting{reason="PolicySuspended"} 7` + all + `
+			                  configdep_workloads_waiting{reason="HaltedAfterFailure"} 7x20`},
+		},
 		"ConfigdepRolloutsIncomplete": {
 			bad:    `configdep_workloads{` + replica0 + `,state="RollingOut"} 2` + all + "\n" + `configdep_workloads{` + replica1 + `,state="RollingOut"} 1` + all,
 			says:   []string{"now 2."},
