@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// workloadKinds is a check that never fails, because a kind of workloads that may not be read costs only itself. Of a check that
+// workloadKinds is a check that never fails, because the API serves the others without a kind that may not be read. Of a check that
 // passes, /readyz?verbose shows only the name, so the name tells which these are.
 type workloadKinds struct {
 	forbidden func() map[string]bool

@@ -307,7 +307,7 @@ func (f *followed) may(ctx context.Context, s *stream, verb string, is bool) {
 		logger.Info("The server may read the objects of the kind now")
 		return
 	}
-	logger.Error(nil, "The server may not read the objects of the kind, so they count as absent; grant list and watch to its service account", "verb", verb, "namespace", s.namespace)
+	logger.Error(nil, "The server may not read the objects of the kind; grant list and watch to its service account", "verb", verb, "namespace", s.namespace)
 }
 
 // askFor asks soon whether a kind is still served.

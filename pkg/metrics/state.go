@@ -38,7 +38,7 @@ type State interface {
 	// MissingSecrets returns the names of the Secrets in which the server keeps data, and
 	// whether each is missing.
 	MissingSecrets() map[string]bool
-	// Forbidden returns the resources of optional kinds of workloads, and whether the server lacks the right to read each.
+	// Forbidden returns the optional resources, and whether the server lacks the right to read each.
 	Forbidden() map[string]bool
 }
 
@@ -87,7 +87,8 @@ var (
 		"1 if a Secret in which the server keeps something does not exist, so that what is in it is in memory only, and no replica can start; 0 if it does.",
 		[]string{"secret"}, nil, metrics.ALPHA, "")
 	forbiddenDesc = metrics.NewDesc("configdep_ingest_forbidden",
-		"1 if the server lacks the right to list and watch a resource of an optional kind of workloads, which then counts as empty; 0 if not.",
+		"1 if the server lacks the right to list and watch an optional resource, which then counts as empty; 0 if not. "+
+			"If these are ReloadPolicies, no automatic restart begins.",
 		[]string{"resource"}, nil, metrics.ALPHA, "")
 	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
