@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,13 @@ func installed(t *testing.T, values string) (replica *install.Replica, s *shop, 
 	if _, begin, err = calls(0); err != nil {
 		t.Fatal(err)
 	}
+	for _, args := range [][]string{
+		{"apply", "-k", filepath.Join("..", "..", "..", "artifacts", "policies")}, {"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=2m"},
+	} {
+		if _, err := cluster.Kubectl(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if s, err = newShop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +179,7 @@ func TestRights(t *testing.T) {
 // have some of them.
 func isAbsent(g grant) bool {
 	return slices.ContainsFunc(g.rule.APIGroups, func(group string) bool {
-		return group == "secrets-store.csi.x-k8s.io" || group == "policy.configdep.io" || slices.ContainsFunc(kind.Presets(), func(p kind.Preset) bool { return p.Descriptor.Group == group })
+		return group == "secrets-store.csi.x-k8s.io" || slices.ContainsFunc(kind.Presets(), func(p kind.Preset) bool { return p.Descriptor.Group == group })
 	})
 }
 

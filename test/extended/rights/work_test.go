@@ -14,9 +14,12 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	policyv1alpha1 "github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -66,6 +69,13 @@ func newShop(ctx context.Context) (*shop, error) {
 		if _, err := client.CoreV1().Secrets(made.Name).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 			return nil, err
 		}
+	}
+	policies := dynamic.NewForConfigOrDie(cluster.RESTConfig()).Resource(policyv1alpha1.SchemeGroupVersion.WithResource("reloadpolicies"))
+	limit := &unstructured.Unstructured{}
+	limit.SetGroupVersionKind(policyv1alpha1.SchemeGroupVersion.WithKind("ReloadPolicy"))
+	limit.SetName(s.namespace)
+	if _, err := policies.Create(ctx, limit, metav1.CreateOptions{}); err != nil {
+		return nil, err
 	}
 	apps := client.AppsV1()
 	_, err5 := apps.Deployments(s.namespace).Create(ctx, &appsv1.Deployment{
