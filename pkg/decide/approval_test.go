@@ -4,6 +4,7 @@
 package decide_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -56,4 +57,43 @@ func TestNeedsApproval(t *testing.T) {
 	needs("a policy asks for other sources", false)
 	x.limited("prod", v1alpha1.ReloadPolicySpec{Approval: v1alpha1.ApprovalRequired})
 	needs("a policy asks", true)
+}
+
+// Who sees when a restart is due sees that it also needs an approval.
+func TestDecide_SaysThatAnApprovalIsNeededBeforeContentHasSettled(t *testing.T) {
+	const needs = " It then also waits for a user's approval, as the annotation configdep.io/approval asks for."
+	x := typical(t)
+	x.adopt()
+	x.annotate(policy.ApprovalAnnotation, "required")
+	says := func(reason string, want bool) {
+		t.Helper()
+		if d := x.decide(); d.Reason != reason || strings.HasSuffix(d.Message, needs) != want || !want && strings.Contains(d.Message, "approv") {
+			t.Errorf("%s: %s", d.Reason, d.Message)
+		}
+	}
+	decide := func(decision string) {
+		t.Helper()
+		a := record.NewApproval(decision, x.evaluate().Hash, "ada", "", metav1.NewMicroTime(x.now))
+		x.patch(record.ApprovalPatch(x.workload(), &a))
+	}
+	x.set(secret("db", "password", "2"))
+	says("SourceChanged", true)
+	decide(record.Denied)
+	says("SourceChanged", true)
+	decide(record.Approved)
+	says("SourceChanged", false)
+	x.tick(time.Minute)
+	x.want("it has settled", rollOut("Secret/db"))
+	x.act()
+	x.rollOut()
+
+	x.annotate(policy.MinIntervalAnnotation, "1h")
+	x.set(secret("db", "password", "3"))
+	x.tick(time.Minute)
+	says("MinInterval", true)
+	decide(record.Approved)
+	says("MinInterval", false)
+	x.annotate(policy.ApprovalAnnotation, "")
+	x.set(secret("db", "password", "4"))
+	says("SourceChanged", false)
 }

@@ -318,11 +318,11 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	case now.Before(at):
 		d.State, d.Reason, d.RecheckAt = Pending, ReasonMinInterval, at
 		d.Message = what + ". " + e.heldByInterval(at)
+	case e.isNotified(&d, what):
+	case e.awaitsApproval(&d, what):
 	case w.Busy:
 		d.State, d.Reason = Pending, ReasonRunActive
 		d.Message = what + ". A run is due when the one that is active has finished: the concurrencyPolicy of the " + string(w.Kind) + " is not Allow."
-	case e.isNotified(&d, what):
-	case e.awaitsApproval(&d, what):
 	case e.awaitsWindow(&d, what, now):
 	default:
 		d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
@@ -330,6 +330,9 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 		if e.Policy.Windows == nil && e.limits == nil { // else it may have been due since a window opened
 			d.DueAt = later(settled, at)
 		}
+	}
+	if then := d; (d.State == Settling || d.Reason == ReasonMinInterval) && e.awaitsApproval(&then, what) {
+		d.Message += " It then also waits for a user's approval, as " + e.asksForApproval(&d) + " asks for."
 	}
 	return d
 }

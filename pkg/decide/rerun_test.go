@@ -314,6 +314,15 @@ func TestDecide_Reruns(t *testing.T) {
 			}, outcome{decide.Pending, "RunActive", decide.None, config}, due},
 			{func(x *rerunWorld) { x.cronJob(func(o *batchv1.CronJob) { o.Status.Active = nil }) }, due, replacing},
 		},
+		"an active run of a CronJob whose content needs an approval": {
+			{func(x *rerunWorld) {
+				x.cronJob(func(o *batchv1.CronJob) {
+					o.Annotations[policy.ApprovalAnnotation] = "required"
+					o.Spec.ConcurrencyPolicy, o.Status.Active = batchv1.ForbidConcurrent, []corev1.ObjectReference{{Name: "run"}}
+				})
+				content("2")(x)
+			}, outcome{decide.Pending, "Approval", decide.None, config}, due},
+		},
 		"an active run of a CronJob that replaces runs": {
 			{func(x *rerunWorld) {
 				x.cronJob(func(o *batchv1.CronJob) {
