@@ -74,10 +74,16 @@ func directly(t *testing.T, r *install.Replica) versioned.Interface {
 	return api
 }
 
-// installed installs a replica until the test ends, and creates a shop. It returns the position in the audit log from which on
-// the server works for that.
+// installed installs a replica until the test ends, and creates a shop, and while the replica runs, the definition of ReloadPolicies. It returns the
+// position in the audit log from which on the server works for that.
 func installed(t *testing.T, values string) (replica *install.Replica, s *shop, begin int64) {
 	t.Helper()
+	policies := filepath.Join("..", "..", "..", "artifacts", "policies")
+	t.Cleanup(func() { // once the server has ended
+		if _, err := cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-k", policies, "--ignore-not-found", "--timeout=2m"); err != nil {
+			t.Error(err)
+		}
+	})
 	server, err := install.Install(t.Context(), cluster, install.Options{
 		Values: values, ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
@@ -90,12 +96,11 @@ func installed(t *testing.T, values string) (replica *install.Replica, s *shop, 
 			t.Error(err)
 		}
 	})
+	replica = server.Replicas[0]
 	if _, begin, err = calls(0); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"apply", "-k", filepath.Join("..", "..", "..", "artifacts", "policies")}, {"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=2m"},
-	} {
+	for _, args := range [][]string{{"apply", "-k", policies}, {"wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=2m"}} {
 		if _, err := cluster.Kubectl(t.Context(), args...); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +108,18 @@ func installed(t *testing.T, values string) (replica *install.Replica, s *shop, 
 	if s, err = newShop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return server.Replicas[0], s, begin
+	api, since := directly(t, replica), time.Now()
+	await.Until(t, "the policy limits a workload", func(ctx context.Context) error {
+		found, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment.web", metav1.GetOptions{})
+		if err == nil && !slices.Equal(found.Status.Policies, []string{s.namespace}) {
+			err = fmt.Errorf("policies = %v", found.Status.Policies)
+		}
+		return err
+	})
+	if took := time.Since(since); took > time.Minute { // about ten seconds on a machine that does nothing else
+		t.Errorf("the server has noticed the definition after %v", took)
+	}
+	return replica, s, begin
 }
 
 func TestRights(t *testing.T) {
