@@ -37,3 +37,21 @@ func TestStalePods_OfEachNamespace(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestWaiting_ByReason(t *testing.T) {
+	got := waiting(func(f func(*v1alpha1.ConfigDependency)) {
+		for _, o := range []struct {
+			state  v1alpha1.State
+			reason string
+		}{
+			{v1alpha1.StatePending, "Budget"}, {v1alpha1.StatePending, "Budget"}, {v1alpha1.StatePending, "Window"}, {v1alpha1.StateBlocked, "Window"},
+			{v1alpha1.StateBlocked, "HaltedAfterFailure"}, {v1alpha1.StateSettling, "SourceChanged"}, {v1alpha1.StateRollingOut, "Progressing"}, {v1alpha1.StateFailed, "PodsNotReady"},
+			{v1alpha1.StateInSync, "ContentApplied"}, {v1alpha1.StateStale, "NotOptedIn"},
+		} {
+			f(&v1alpha1.ConfigDependency{Status: v1alpha1.ConfigDependencyStatus{State: o.state, Reason: o.reason}})
+		}
+	})
+	if diff := cmp.Diff(map[string]int{"Budget": 2, "Window": 2, "HaltedAfterFailure": 1}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
