@@ -149,8 +149,8 @@ func (p *Planner) Note(n *Member) *Hold {
 	p.note(n)
 	p.work()
 	hold := p.hold(n.WorkloadKey)
-	if m := p.members[n.WorkloadKey]; m != nil {
-		m.tell(hold)
+	if m := p.members[n.WorkloadKey]; m != nil && (hold != nil || m.told != Hold{}) {
+		insert(&p.touched.members, m)
 	}
 	p.finish(n.WorkloadKey)
 	return hold
@@ -194,7 +194,7 @@ func (p *Planner) note(n *Member) {
 	}
 	now := &member{Member: *n, since: p.clock.Now(), sweep: p.sweeps}
 	if m != nil && m.Due && n.Due {
-		now.admitted, now.since, now.gathered = m.admitted, m.since, m.gathered
+		now.admitted, now.since, now.gathered, now.told = m.admitted, m.since, m.gathered, m.told
 	}
 	p.members[n.WorkloadKey] = now
 	p.attach(now)
@@ -243,11 +243,11 @@ func (p *Planner) work() {
 	}
 }
 
-// finish ends a call about a workload, and tells of others.
+// finish ends a call about a workload, and tells of others, and of that one if views may have asked before.
 func (p *Planner) finish(of dependency.WorkloadKey) {
 	var changed []dependency.WorkloadKey
 	for m := range p.touched.members {
-		if told := m.told; !m.admitted && m.tell(p.hold(m.WorkloadKey)) != told && m.WorkloadKey != of {
+		if told := m.told; !m.admitted && m.tell(p.hold(m.WorkloadKey)) != told && (p.leading || m.WorkloadKey != of) {
 			changed = append(changed, m.WorkloadKey)
 		}
 	}

@@ -33,7 +33,9 @@ type fleet struct {
 	// shown is what was last asked of each, and begun are those that began, in this order.
 	shown map[dependency.WorkloadKey]wave.Why
 	begun []string
+	// told is how many answers have changed but that about the workload that is being noted.
 	told  int
+	noted dependency.WorkloadKey
 	next  []dependency.WorkloadKey
 }
 
@@ -41,9 +43,10 @@ func newFleet(t *testing.T, limit int) *fleet {
 	t.Helper()
 	f := &fleet{t: t, clock: testingclock.NewFakePassiveClock(monday), members: map[dependency.WorkloadKey]*wave.Member{}, shown: map[dependency.WorkloadKey]wave.Why{}}
 	f.planner = wave.New(limit, f.clock, func(changed, admitted []dependency.WorkloadKey) {
-		f.told += len(changed)
 		for _, key := range changed {
-			f.show(key)
+			if f.show(key); key != f.noted {
+				f.told++
+			}
 		}
 		f.next = append(f.next, admitted...)
 	})
@@ -102,13 +105,18 @@ func (f *fleet) show(key dependency.WorkloadKey) {
 	}
 }
 
+// set notes what is now known of a workload, of which a view hears first.
+func (f *fleet) set(m *wave.Member) {
+	f.members[m.WorkloadKey], f.noted = m, m.WorkloadKey
+	f.show(m.WorkloadKey)
+	f.planner.Note(m)
+}
+
 // note notes workloads, and lets those begin that may.
 func (f *fleet) note(all ...*wave.Member) {
 	f.t.Helper()
 	for _, m := range all {
-		f.members[m.WorkloadKey] = m
-		f.planner.Note(m)
-		f.show(m.WorkloadKey)
+		f.set(m)
 		f.next = append(f.next, m.WorkloadKey)
 		f.begin()
 	}
@@ -120,8 +128,7 @@ func (f *fleet) gather() {
 	f.clock.SetTime(f.clock.Now().Add(time.Second))
 	for _, m := range f.members {
 		if m.Due {
-			f.planner.Note(m)
-			f.show(m.WorkloadKey)
+			f.set(m)
 			f.next = append(f.next, m.WorkloadKey)
 		}
 	}
@@ -145,9 +152,7 @@ func (f *fleet) begin() {
 		f.checkOrder(m)
 		now := *m
 		now.Due, now.InProgress = false, true
-		f.members[key] = &now
-		f.planner.Note(&now)
-		f.show(key)
+		f.set(&now)
 	}
 }
 
@@ -159,8 +164,7 @@ func (f *fleet) end(key dependency.WorkloadKey, change func(*wave.Member)) {
 	if change != nil {
 		change(&now)
 	}
-	f.members[key] = &now
-	f.planner.Note(&now)
+	f.set(&now)
 	f.begin()
 }
 
