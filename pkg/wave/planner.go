@@ -610,14 +610,15 @@ func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
 	if out != nil {
 		return out
 	}
-	now := p.clock.Now()
+	now, least := p.clock.Now(), 0
 	var again time.Time
 	for _, b := range m.buckets {
-		if _, until := b.limit(now); !until.IsZero() && (again.IsZero() || until.Before(again)) {
+		n, until := b.limit(now)
+		if !until.IsZero() && (again.IsZero() || until.Before(again)) {
 			again = until
 		}
-		if out == nil && b.isOver(now) {
-			out = &Hold{Why: Budget, Policy: b.policy, Limit: b.budget, Max: b.max}
+		if b.isOver(now) && (out == nil || n < least) {
+			out, least = &Hold{Why: Budget, Policy: b.policy, Limit: b.budget, Max: b.max}, n
 		}
 	}
 	if out != nil {

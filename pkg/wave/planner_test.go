@@ -286,6 +286,31 @@ func TestPlanner_Numbers(t *testing.T) {
 	}
 }
 
+// Of limits that let a workload wait, the smallest is named, from the beginning.
+func TestPlanner_NamesTheSmallest(t *testing.T) {
+	for _, test := range []struct{ flag, first, second, want int }{{4, 3, 2, 2}, {4, 2, 3, 2}, {2, 3, 4, 2}} {
+		f := newFleet(t, test.flag)
+		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", fmt.Sprint(test.first), ""), budget("", fmt.Sprint(test.second), "")}}))
+		for i := range 9 {
+			f.note(due("a", fmt.Sprint(i), p))
+		}
+		h := f.planner.Hold(f.members[due("a", "8").WorkloadKey])
+		if h == nil {
+			t.Fatal("it does not wait")
+		}
+		got := h.Max
+		if h.Limit != nil {
+			got, _ = h.Limit.Limit(9, monday)
+		}
+		if got != test.want {
+			t.Errorf("%+v: the limit is %d", test, got)
+		}
+		if f.run(); f.told != 0 {
+			t.Errorf("%+v: %d answers have changed", test, f.told)
+		}
+	}
+}
+
 // A scope is the policy, a namespace, or a source in any namespace.
 func TestPlanner_Scopes(t *testing.T) {
 	other := wave.Source{Kind: dependency.Secret, Name: "db"}
