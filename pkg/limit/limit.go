@@ -199,6 +199,9 @@ func (p *Policy) Condition(now metav1.Time) metav1.Condition {
 	return c
 }
 
+// Same reports whether two policies limit the same, whatever their statuses say.
+func (p *Policy) Same(o *Policy) bool { return p.UID == o.UID && p.Generation == o.Generation }
+
 // Concerns reports whether the policy is about restarts because of a source.
 func (p *Policy) Concerns(kind dependency.SourceKind, name string) bool {
 	return p.sources == nil || p.sources.Matches(kind, name)
@@ -296,7 +299,7 @@ func (s *Set) Same(o *Set) bool {
 	if s == nil || o == nil || s == o {
 		return s == o
 	}
-	return s.unread == o.unread && slices.EqualFunc(s.policies, o.policies, func(a, b *Policy) bool { return a.UID == b.UID && a.Generation == b.Generation })
+	return s.unread == o.unread && slices.EqualFunc(s.policies, o.policies, (*Policy).Same)
 }
 
 // Unknown says, in a clause, why there may be policies that Of does not know; empty: there are none.

@@ -42,7 +42,7 @@ type Member struct {
 // same reports whether two members are the same.
 func (m *Member) same(o *Member) bool {
 	return m.Order == o.Order && m.Pods == o.Pods && m.Due == o.Due && m.InProgress == o.InProgress && m.Unfinished == o.Unfinished && m.Failing == o.Failing &&
-		m.Baked.Equal(o.Baked) && slices.Equal(m.Policies, o.Policies) && slices.Equal(m.For, o.For) && slices.Equal(m.Reads, o.Reads)
+		m.Baked.Equal(o.Baked) && slices.EqualFunc(m.Policies, o.Policies, (*limit.Policy).Same) && slices.Equal(m.For, o.For) && slices.Equal(m.Reads, o.Reads)
 }
 
 // idle reports whether no other workload has to wait because of this one.

@@ -251,6 +251,22 @@ func TestPlanner_Fair(t *testing.T) {
 	f.wantBegun("in the order of names", "c/1", "c/00", "c/10", "c/20")
 }
 
+// A policy that is read again, as when its status is written, changes no turns.
+func TestPlanner_FairWhenPoliciesAreReadAgain(t *testing.T) {
+	f := newFleet(t, -1)
+	read := func() (all []*wave.Member) {
+		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", "1", "")}}))
+		return []*wave.Member{due("a", "1", p), due("a", "2", p), due("b", "1", p), due("b", "2", p)}
+	}
+	f.planner.Lead(true)
+	f.note(read()...)
+	f.planner.Ready()
+	f.begin()
+	f.note(read()[1:]...)
+	f.run()
+	f.wantBegun("by turns", "a/1", "b/1", "a/2", "b/2")
+}
+
 // A budget of pods counts those of the workloads in progress. A workload with more pods than the budget is restarted alone.
 func TestPlanner_Pods(t *testing.T) {
 	f := newFleet(t, -1)
