@@ -259,16 +259,8 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash                                            // the rollout is one of configdep
 	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale // the new content lacks what it needs
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
-	switch rollout := &w.Rollout; {
-	case m.Due:
-		m.Unfinished = true
-	case record.UnderWay(w) != nil, of && (rollout.Phase == dependency.RolloutRunning || rollout.Reason == dependency.ReasonNotObserved):
-		m.InProgress, m.Unfinished = true, true
-	case len(d.due) > 0 && (d.State == Settling || d.State == Pending):
-		m.Unfinished = true
-	case lacks:
-		m.Unfinished = true
-	}
+	m.InProgress = record.UnderWay(w) != nil || of && (w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Reason == dependency.ReasonNotObserved)
+	m.Unfinished = m.Due || m.InProgress || len(d.due) > 0 && (d.State == Settling || d.State == Pending) || lacks
 	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && !lacks && e.Comparable() {
 		m.Failing, m.Unfinished = true, true
 	}
@@ -299,15 +291,13 @@ func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastRe
 		t := &e.tracked[i]
 		s := wave.Source{Kind: t.counted.Kind, Name: t.counted.Name}
 		m.Reads = append(m.Reads, s)
-		switch {
-		case len(d.due) > 0:
-			if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) {
-				m.For = append(m.For, s)
-			}
-		case m.InProgress && !m.Failing || m.Failing && e.Record.Sources[t.id].Content == t.Content(): // what fails may not have read later content
-			if last == nil || last.Because(t.id) {
-				m.For = append(m.For, s)
-			}
+		because := last == nil || last.Because(t.id)
+		if m.InProgress && because {
+			m.Began = append(m.Began, s)
+		}
+		if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) ||
+			m.Failing && because && e.Record.Sources[t.id].Content == t.Content() { // what fails may not have read later content
+			m.For = append(m.For, s)
 		}
 	}
 	m.Failing = m.Failing && len(m.For) > 0

@@ -218,7 +218,7 @@ func TestDecide_Member(t *testing.T) {
 		t.Helper()
 		x.decide()
 		m := &p.told
-		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For) != sources || m.Order != -7 || len(m.Reads) != 3 {
+		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For)+len(m.Began) != sources || m.Order != -7 || len(m.Reads) != 3 {
 			t.Errorf("%s: %+v", what, *m)
 		}
 	}
@@ -285,6 +285,34 @@ func TestDecide_Member(t *testing.T) {
 	want("it crashes", false, false, true, true, false, 1)
 	x.set(secret("db", "password", "3"))
 	want("it will read the new content when it is started again", false, false, true, false, false, 0)
+}
+
+// What is being restarted counts as such until the rollout is complete, also once it is due again, or fails with content that has changed since.
+func TestDecide_MemberAgain(t *testing.T) {
+	p := &planned{}
+	x := typical(t)
+	x.waves = p
+	x.scale(2)
+	x.rollOut()
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.act()
+	x.rollOutSome(1)
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "3"))
+	x.tick(time.Minute)
+	if x.decide(); !p.told.Due || !p.told.InProgress || len(p.told.For) != 1 || len(p.told.Began) != 1 {
+		t.Errorf("due again: %+v", p.told)
+	}
+	for i := range x.pods {
+		x.pods[i] = x.pods[i].DeepCopy()
+		x.pods[i].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		x.set(x.pods[i])
+	}
+	if x.decide(); p.told.Due || p.told.Failing || !p.told.InProgress || len(p.told.Began) != 1 {
+		t.Errorf("its pods crash, and will read the new content: %+v", p.told)
+	}
 }
 
 // Pods that are evicted are being replaced, and those that crashed before that do not fail with the new content.

@@ -6,6 +6,7 @@ package wave
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/configdep/configdep/pkg/limit"
@@ -57,13 +58,17 @@ func (b *bucket) limit(now time.Time) (int, time.Time) {
 // room reports whether a workload may be restarted now. One with more pods than the budget allows may, if it is alone.
 func (b *bucket) room(m *member, now time.Time) bool {
 	n, _ := b.limit(now)
+	used := b.used
+	if slices.Contains(m.began, b) { // it is only restarted again
+		used.add(m, -1)
+	}
 	switch {
 	case n < 0:
 		return true
 	case b.budget != nil && b.budget.Pods:
-		return n > 0 && (b.used.workloads == 0 || b.used.pods+m.Pods <= n)
+		return n > 0 && (used.workloads == 0 || used.pods+m.Pods <= n)
 	default:
-		return b.used.workloads < n
+		return used.workloads < n
 	}
 }
 
@@ -71,7 +76,7 @@ func (b *bucket) room(m *member, now time.Time) bool {
 func (b *bucket) isOver(now time.Time) bool {
 	n, _ := b.limit(now)
 	switch {
-	case n < 0 || b.due.workloads == 0:
+	case n < 0 || len(b.members) == 0:
 		return false
 	case b.budget != nil && b.budget.Pods:
 		return b.used.pods+b.due.pods > n && (n == 0 || b.used.workloads+b.due.workloads > 1)
@@ -83,6 +88,7 @@ func (b *bucket) isOver(now time.Time) bool {
 // lane is the workloads that are due and have the same buckets, so that if the first of them has to wait, the others have to as well.
 type lane struct {
 	key     string
+	again   bool // they are in progress already, so that they need no room where they count
 	buckets []*bucket
 	queues  heapOf[*queue]    // one for each namespace that has members
 	byName  map[string]*queue // the same, by namespace
@@ -187,6 +193,9 @@ func (m *member) before(o *member) bool {
 func (q *queue) before(o *queue) bool { return compareQueues(q, o) < 0 }
 
 func (l *lane) before(o *lane) bool {
+	if l.again != o.again {
+		return l.again
+	}
 	return cmp.Or(compareQueues(l.queues[0], o.queues[0]), compareKeys(&l.head().WorkloadKey, &o.head().WorkloadKey)) < 0
 }
 

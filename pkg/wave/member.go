@@ -29,8 +29,9 @@ type Member struct {
 	Pods int
 	// Policies are those that limit it.
 	Policies []*limit.Policy
-	// For are the sources for which it is to be restarted, or was, and Reads are all whose content counts.
-	For, Reads []Source
+	// For are the sources for which it is to be restarted, or with whose content it fails, Began are those for which the restart in progress was, and Reads
+	// are all whose content counts.
+	For, Began, Reads []Source
 	// Due: a restart may begin. InProgress: one that configdep has begun is not complete.
 	Due, InProgress bool
 	// Unfinished: workloads of a higher order wait for it. Failing: its pods fail with the content of For.
@@ -42,7 +43,7 @@ type Member struct {
 // same reports whether two members are the same.
 func (m *Member) same(o *Member) bool {
 	return m.Order == o.Order && m.Pods == o.Pods && m.Due == o.Due && m.InProgress == o.InProgress && m.Unfinished == o.Unfinished && m.Failing == o.Failing &&
-		m.Baked.Equal(o.Baked) && slices.EqualFunc(m.Policies, o.Policies, (*limit.Policy).Same) && slices.Equal(m.For, o.For) && slices.Equal(m.Reads, o.Reads)
+		m.Baked.Equal(o.Baked) && slices.EqualFunc(m.Policies, o.Policies, (*limit.Policy).Same) && slices.Equal(m.For, o.For) && slices.Equal(m.Began, o.Began) && slices.Equal(m.Reads, o.Reads)
 }
 
 // idle reports whether no other workload has to wait because of this one.

@@ -59,7 +59,8 @@ type member struct {
 	groups  []*group  // of For
 	reads   []*group  // of Reads
 	ordered []*group  // the same, of one with an order of its own
-	buckets []*bucket // that count it, of For
+	buckets []*bucket // in which it needs room, of For
+	began   []*bucket // that count it as in progress, of Began
 	totals  []*bucket // that count it as one of all
 
 	// admitted: its restart may begin, and counts as in progress.
@@ -261,7 +262,7 @@ func (p *Planner) finish(of dependency.WorkloadKey) {
 
 // attach counts a workload.
 func (p *Planner) attach(m *member) {
-	m.groups, m.reads, m.ordered, m.buckets, m.totals = nil, nil, nil, nil, nil
+	m.groups, m.reads, m.ordered, m.buckets, m.began, m.totals = nil, nil, nil, nil, nil, nil
 	if m.Unfinished || !m.Baked.IsZero() {
 		for _, s := range m.Reads {
 			m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
@@ -296,8 +297,11 @@ func (p *Planner) attach(m *member) {
 			g.due[m] = struct{}{}
 		}
 	}
-	if m.Due || m.InProgress {
+	if m.Due {
 		m.buckets = p.bucketsOf(m, m.For, false)
+	}
+	if m.InProgress {
+		m.began = p.bucketsOf(m, m.Began, false)
 	}
 	if m.counted() {
 		m.totals = p.bucketsOf(m, m.Reads, true)
@@ -305,22 +309,31 @@ func (p *Planner) attach(m *member) {
 	for _, b := range m.totals {
 		b.all.add(m, 1)
 	}
-	if m.InProgress || m.admitted {
-		for _, b := range m.buckets {
-			b.used.add(m, 1)
+	m.use(1)
+	p.place(m)
+}
+
+// use counts a workload where it is in progress, or is about to be: once in each bucket.
+func (m *member) use(sign int) {
+	for _, b := range m.began {
+		b.used.add(m, sign)
+	}
+	for _, b := range m.buckets {
+		if m.admitted && !slices.Contains(m.began, b) {
+			b.used.add(m, sign)
 		}
 	}
-	p.place(m)
 }
 
 // place puts a workload that is due into its lane, if its groups do not hold it.
 func (p *Planner) place(m *member) {
-	if !m.Due || m.admitted || m.InProgress || m.gathers() || slices.ContainsFunc(m.groups, func(g *group) bool { return g.hold(m) != nil }) {
+	if !m.Due || m.admitted || m.gathers() || slices.ContainsFunc(m.groups, func(g *group) bool { return g.hold(m) != nil }) {
 		return
 	}
 	for _, b := range m.buckets {
-		b.due.add(m, 1)
-		b.members[m] = struct{}{}
+		if b.members[m] = struct{}{}; !slices.Contains(m.began, b) {
+			b.due.add(m, 1)
+		}
 	}
 	l := p.laneOf(m)
 	l.push(m)
@@ -338,8 +351,9 @@ func (p *Planner) displace(m *member, begins bool) {
 		return
 	}
 	for _, b := range m.buckets {
-		b.due.add(m, -1)
-		delete(b.members, m)
+		if delete(b.members, m); !slices.Contains(m.began, b) {
+			b.due.add(m, -1)
+		}
 		insert(&p.touched.buckets, b)
 	}
 	l := m.lane
@@ -370,15 +384,11 @@ func (p *Planner) moved(l *lane) {
 // detach is the opposite of attach.
 func (p *Planner) detach(m *member) {
 	p.displace(m, false)
-	if m.InProgress || m.admitted {
-		for _, b := range m.buckets {
-			b.used.add(m, -1)
-		}
-	}
+	m.use(-1)
 	for _, b := range m.totals {
 		b.all.add(m, -1)
 	}
-	for _, b := range slices.Concat(m.buckets, m.totals) {
+	for _, b := range slices.Concat(m.buckets, m.began, m.totals) {
 		p.release(b)
 	}
 	for _, g := range m.groups {
@@ -477,12 +487,13 @@ func (p *Planner) laneOf(m *member) *lane {
 	buckets := slices.Clone(m.buckets)
 	slices.SortFunc(buckets, func(a, b *bucket) int { return a.id - b.id })
 	var key strings.Builder
+	fmt.Fprint(&key, m.InProgress, " ")
 	for _, b := range buckets {
 		fmt.Fprint(&key, b.id, " ")
 	}
 	l := p.lanes[key.String()]
 	if l == nil {
-		l = &lane{key: key.String(), buckets: buckets, byName: map[string]*queue{}}
+		l = &lane{key: key.String(), again: m.InProgress, buckets: buckets, byName: map[string]*queue{}}
 		for _, b := range buckets {
 			b.refs++
 		}
@@ -575,12 +586,13 @@ func (p *Planner) fill(b *bucket, now time.Time) {
 // admit lets a restart begin.
 func (p *Planner) admit(m *member) {
 	p.displace(m, true)
+	m.use(-1)
 	m.admitted = true
+	m.use(1)
 	for _, g := range m.groups {
 		delete(g.due, m)
 	}
 	for _, b := range m.buckets {
-		b.used.add(m, 1)
 		insert(&p.touched.buckets, b)
 	}
 	p.touched.admitted = append(p.touched.admitted, m.WorkloadKey)

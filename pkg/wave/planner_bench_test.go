@@ -54,7 +54,7 @@ func wholeWave(b *testing.B, n int) {
 		if !m.Due || !planner.Begin(m.WorkloadKey) {
 			continue
 		}
-		m.Due, m.InProgress = false, true
+		m.Due, m.InProgress, m.Began = false, true, m.For
 		members[m.WorkloadKey] = &m
 		planner.Note(&m)
 		now := m

@@ -151,7 +151,7 @@ func (f *fleet) begin() {
 		f.begun = append(f.begun, key.Namespace+"/"+key.Name)
 		f.checkOrder(m)
 		now := *m
-		now.Due, now.InProgress = false, true
+		now.Due, now.InProgress, now.Began = false, true, now.For
 		f.set(&now)
 	}
 }
@@ -280,6 +280,24 @@ func TestPlanner_Pods(t *testing.T) {
 	f.planner.Lead(false)
 	f.note(due("a", "3", p, pods(20)))
 	f.wantShown("alone, it does not wait", map[string]wave.Why{})
+}
+
+// What is in progress and due again counts, and needs no more room than it has, so that it does not wait for itself to be complete.
+func TestPlanner_Again(t *testing.T) {
+	for what, b := range map[string]v1alpha1.Budget{"workloads": budget("", "1", ""), "pods": budget("", "", "2")} {
+		for _, most := range []int{-1, 1} {
+			p := policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{b}})
+			f := newFleet(t, most)
+			f.note(due("a", "2", by(p), pods(2)))
+			f.note(due("a", "1", by(p)), due("a", "3", by(p)))
+			again := *f.members[due("a", "2").WorkloadKey]
+			again.Due = true
+			f.note(&again)
+			f.wantBegun(what, "a/2", "a/2")
+			f.run()
+			f.wantBegun(what+", in the end", "a/2", "a/2", "a/1", "a/3")
+		}
+	}
 }
 
 // A budget of 0 lets nothing begin, a percentage is rounded up.
@@ -620,7 +638,7 @@ func check(f *fleet, seed uint64) {
 					all[s], allPods[s], budgets[s] = all[s]+1, allPods[s]+m.Pods, b
 				}
 				if m.InProgress {
-					for _, s := range scopes(m.For) {
+					for _, s := range scopes(m.Began) {
 						used[s], usedPods[s], budgets[s] = used[s]+1, usedPods[s]+m.Pods, b
 					}
 				}
