@@ -63,8 +63,8 @@ type member struct {
 	began   []*bucket // that count it as in progress, of Began
 	totals  []*bucket // that count it as one of all
 
-	// admitted: its restart may begin, and counts as in progress.
-	admitted bool
+	// admitted: its restart may begin, and counts as in progress. begun: it has begun, so that another one has to wait for its turn.
+	admitted, begun bool
 	lane     *lane // in which it waits; nil: it does not, or its groups hold it
 	index    int   // in its queue
 	told     Hold  // but for Again
@@ -173,7 +173,7 @@ func (p *Planner) note(n *Member) {
 	}
 	switch {
 	case m == nil:
-	case !m.same(n):
+	case m.begun || !m.same(n):
 		p.detach(m)
 		delete(p.members, n.WorkloadKey)
 	case n.Due && !m.gathered && !p.clock.Now().Before(m.since.Add(Gathering)):
@@ -194,7 +194,7 @@ func (p *Planner) note(n *Member) {
 		return
 	}
 	now := &member{Member: *n, since: p.clock.Now(), sweep: p.sweeps}
-	if m != nil && m.Due && n.Due {
+	if m != nil && m.Due && n.Due && !m.begun {
 		now.admitted, now.since, now.gathered, now.told = m.admitted, m.since, m.gathered, m.told
 	}
 	p.members[n.WorkloadKey] = now
@@ -220,7 +220,11 @@ func (p *Planner) Begin(key dependency.WorkloadKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.members[key]
-	return m == nil || !m.Due || m.admitted
+	if m == nil || !m.Due {
+		return true
+	}
+	m.begun = m.admitted
+	return m.admitted
 }
 
 // Failed notes that a restart did not begin after all. It is tried again when the workload is noted the next time.
@@ -228,7 +232,7 @@ func (p *Planner) Failed(key dependency.WorkloadKey) {
 	p.mu.Lock()
 	if m := p.members[key]; m != nil && m.admitted {
 		p.detach(m)
-		m.admitted, m.Due, m.Unfinished = false, false, true
+		m.admitted, m.begun, m.Due, m.Unfinished = false, false, false, true
 		p.attach(m)
 	}
 	p.work()

@@ -300,6 +300,24 @@ func TestPlanner_Again(t *testing.T) {
 	}
 }
 
+// A restart that was let begin is one, even if what it has written is read only when the next one is due, for which there may be no room.
+func TestPlanner_BeginsOnce(t *testing.T) {
+	f := newFleet(t, -1)
+	key := due("a", "1").WorkloadKey
+	f.planner.Note(due("a", "1"))
+	if !f.planner.Begin(key) {
+		t.Fatal("the first may not begin")
+	}
+	none := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", "0", "")}}))
+	if h := f.planner.Note(due("a", "1", none)); h == nil || f.planner.Begin(key) {
+		t.Errorf("the second may begin, and waits for %+v", h)
+	}
+	f.planner.Note(due("a", "1"))
+	if !f.planner.Begin(key) {
+		t.Error("the second may not begin")
+	}
+}
+
 // A budget of 0 lets nothing begin, a percentage is rounded up.
 func TestPlanner_Numbers(t *testing.T) {
 	for value, want := range map[string]int{"0": 0, "0%": 0, "1%": 1, "34%": 2, "50%": 2, "51%": 3, "100%": 4, "2": 2, "9": 4} {
