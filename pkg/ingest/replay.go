@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 )
@@ -165,6 +166,8 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		name = Pods
 	case *metav1.PartialObjectMetadata:
 		name = ReplicaSets
+	case *v1alpha1.ReloadPolicy:
+		name = Policies
 	default:
 		k := r.kindOf(o)
 		switch {

@@ -302,7 +302,9 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 				w.oracle.tally["pauses"]++
 			}
 		}
-		m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt)
+		if m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt); len(body.Spec.Template.Metadata.Annotations) > 0 {
+			m.restarted = w.revision
+		}
 	})
 	if d.refusals = (refusals{}); len(body.Spec.Template.Metadata.Annotations) > 0 && d.written.leavesMarks() {
 		w.oracle.fail("a restart leaves variables of another tool: %s", r.patch().GetPatch())

@@ -19,7 +19,9 @@
 //     about the time of a change or the change came unseen; the latter only once for each change; and never while it is paused, being deleted or without pods;
 //   - content is adopted only when a workload opts in, its scope changes, or its record is lost;
 //   - at rest, no container of a workload that has opted in runs with other content, unless it was adopted, and nothing seems to be due;
-//   - no server writes an object too often, whatever its owner does.
+//   - no server writes an object too often, whatever its owner does;
+//   - in waves, a restart begins only if its server knows of nothing that holds it: a budget, a workload of a lower order, a failure, a window, a policy that is
+//     suspended or invalid, or content that has not been approved; and at rest, something holds each restart that waits.
 //
 // Only the documented limits excuse a false verdict: content that was there and back, removed or deleted unseen; a source deleted while no template named it; a
 // late watch of a removal; content and pods of the same second and clocks that differ, or volumes that were set up before; a kubelet whose watch lags; and clocks
@@ -36,7 +38,8 @@
 // another tool name sources that do not exist, or cannot, which the state must say (lists_test.go). In others, containers
 // have variables whose names are not unique, and those of Reloader, and patches are refused for a while (variables_test.go). In others, the
 // driver of the class makes a Secret only while pods mount it (synced_test.go), or restarts pause
-// Deployments for a time (pauses_test.go). Workloads that are custom resources are not simulated.
+// Deployments for a time (pauses_test.go). A quarter of the histories are about waves (waves_test.go): several workloads read the same sources, ReloadPolicies
+// come, change and go, owners ask for an order, users approve content, pods crash with some content, and leaders change in the middle. There is one namespace.
 //
 // The model is simpler than a cluster: controllers see everything at once, and act at once or every 100 ms.
 //

@@ -99,6 +99,7 @@ func generate(seedNumber uint64) *history {
 	h.addSynced(begin)
 	h.addPauses(begin)
 	h.addWindows(begin)
+	h.addWaves()
 	return h
 }
 

@@ -219,6 +219,14 @@ func (t tally) check(test *testing.T, histories int) {
 		"sources that became immutable":          histories / 40,
 		"keys set and removed by another client": histories / 40,
 
+		"restarts in waves":                                 histories,
+		"restarts that a policy could have held":            histories / 2,
+		"restarts on request that a policy could have held": histories / 100,
+		"restarts with approved content":                    histories / 200,
+		"at rest: Pending Budget":                           histories / 200,
+		"at rest: Pending Order":                            histories / 80,
+		"at rest: Blocked HaltedAfterFailure":               histories / 200,
+
 		"pauses": histories / 80,
 		"states without a Secret that new pods bring":          histories / 4,
 		"restarts that change variables":                       histories / 80,

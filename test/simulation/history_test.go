@@ -24,6 +24,7 @@ type history struct {
 	Servers int    `json:"servers"`
 	defaults
 	Workloads  []seed        `json:"workloads"`
+	Waves      *waves        `json:"waves,omitempty"`
 	Batches    bool          `json:"batches,omitempty"`
 	Pace       time.Duration `json:"pace,omitempty"`
 	Skews      skews         `json:"skews,omitzero"`
@@ -55,7 +56,7 @@ type operation struct {
 
 func (o operation) String() string {
 	s := fmt.Sprintf("%s(%d, %d, %d)", o.Do, o.A, o.B, o.C)
-	if o.Annotation != "" {
+	if o.Annotation != "" || o.Text != "" {
 		s += fmt.Sprintf(" %s=%q", o.Annotation, o.Text)
 	}
 	if o.Content != (content{}) {
@@ -200,6 +201,10 @@ var actions = map[string]action{
 	// Without a weight: addStuck adds them.
 	"break pod":    {0, none, onWorkload(func(w *world, d *workload, o operation) bool { return w.breakPod(d, o.C) })},
 	"free rollout": {0, none, func(s *simulation, o operation) bool { return s.free(o.A) }},
+	// Without a weight: addWaves adds them.
+	"put policy":    {0, none, func(s *simulation, o operation) bool { return s.world.putPolicy(o.A, o.Text) }},
+	"delete policy": {0, none, func(s *simulation, o operation) bool { return s.world.deletePolicy(o.A) }},
+	"decide":        {0, none, (*simulation).decideContent},
 	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
 		func(s *simulation, o operation) bool { return s.world.markSource(o.A, o.B == 1) }},
 

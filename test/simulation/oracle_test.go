@@ -32,6 +32,7 @@ type oracle struct {
 	recorded  map[int]recorded  // what servers wrote last, by the UIDs of workloads
 	doubts    map[cause]int     // twice the number of restarts in doubt
 	restarted map[int]int       // how often servers restarted them, by the UIDs of workloads
+	approved  map[approvedHash][sourceCount]source
 }
 
 // tally counts events.
@@ -75,7 +76,7 @@ type reason struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[adoptedIn]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, none: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}}
+	return &oracle{world: w, tally: tally{}, adopted: map[adoptedBy][]content{}, adoptedAt: map[adoptedIn]time.Time{}, lagged: map[int]bool{}, undone: map[int]bool{}, none: map[int]time.Time{}, recorded: map[int]recorded{}, doubts: map[cause]int{}, restarted: map[int]int{}, approved: map[approvedHash][sourceCount]source{}}
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -90,6 +91,7 @@ func (o *oracle) arrived(s *server) {
 	if !s.alive || !s.leads || !s.view.synced {
 		return
 	}
+	o.knows(s)
 	for slot := range o.world.workloads {
 		m := s.view.workloads[slot]
 		if m == nil {

@@ -32,10 +32,14 @@ type pod struct {
 	files        [sourceCount]reading // the content with which its volumes were set up
 	terminating  bool                 // it is being deleted, or has failed
 	failed       bool                 // it has failed, and stays
-	broken       time.Time            // since when it has not been ready for good, by the clock of its node; zero: it is not broken
-	setUp, told  time.Time            // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
-	wakes        time.Time            // when its kubelet can start the next container; zero: it waits for something else
-	ends         time.Time            // when it has ended; zero: it runs, or its node is lost, so that it never ends
+	poisoned     bool                 // it crashes because of what it has read; see waves
+	creating     bool                 // as its kubelet says while its containers wait for nothing else
+	wasReady     bool                 // as last told, and turned is since when it has been ready, or not; both are kept with waves alone
+	turned       time.Time
+	broken       time.Time // since when it has not been ready for good, by the clock of its node; zero: it is not broken
+	setUp, told  time.Time // when its volumes were set up, and when the pod was last annotated, so that the kubelet refreshed them
+	wakes        time.Time // when its kubelet can start the next container; zero: it waits for something else
+	ends         time.Time // when it has ended; zero: it runs, or its node is lost, so that it never ends
 	containers   []container
 	annotations  map[string]string // other than those of the template; immutable
 	inPlace      podInPlace
@@ -75,12 +79,15 @@ func (p *pod) snapshot() *pod {
 func (w *world) tellPod(d *workload, p *pod, deleted bool) {
 	w.revision++
 	p.version, p.changed = w.revision, false
+	if w.waves != nil && p.ready() != p.wasReady {
+		p.wasReady, p.turned = !p.wasReady, w.nodeTime(p.node())
+	}
 	w.emit(event{stream: pods, slot: d.slot, pod: p.snapshot(), deleted: deleted || p.failed})
 }
 
 // ready reports whether all containers run, with an image that becomes ready.
 func (p *pod) ready() bool {
-	return !p.terminating && !p.inPlace.unready && p.broken.IsZero() && p.template.image != crashing &&
+	return !p.terminating && !p.inPlace.unready && p.broken.IsZero() && !p.crashes() &&
 		!slices.ContainsFunc(p.containers, func(c container) bool { return c.started == 0 })
 }
 
@@ -129,7 +136,9 @@ func (w *world) addPod(d *workload, s *set, ordinal int) {
 // other containers starts independently.
 func (w *world) kubelet(d *workload, p *pod) {
 	p.wakes = time.Time{}
+	w.cure(p)
 	w.startAll(d, p)
+	w.creating(p)
 	if p.changed {
 		w.tellPod(d, p, false)
 	}
@@ -208,6 +217,7 @@ func (w *world) startContainer(d *workload, p *pod, i int) {
 		c.read[0][class], c.read[1][class] = p.mount.reading(), p.mount.reading()
 	}
 	p.start(i, c)
+	w.poison(p)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
@@ -330,6 +340,9 @@ func (p *pod) object() *corev1.Pod {
 	if !p.broken.IsZero() {
 		since = p.broken
 	}
+	if !p.turned.IsZero() {
+		since = p.turned
+	}
 	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(seconds(since))}}
 	if p.terminating {
 		o.DeletionTimestamp = new(metav1.NewTime(seconds(p.created)))
@@ -346,10 +359,13 @@ func (p *pod) object() *corev1.Pod {
 		switch role := variants[p.template.variant][i].role; {
 		case c.started == 0:
 			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}
+			if p.creating {
+				status.State.Waiting.Reason = "ContainerCreating"
+			}
 			o.Status.Phase = corev1.PodPending
 		case role == initContainer:
 			status.State.Terminated = &corev1.ContainerStateTerminated{StartedAt: at, FinishedAt: at, Reason: "Completed"}
-		case p.template.image == crashing:
+		case p.crashes():
 			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{StartedAt: at, FinishedAt: at, Reason: "Error", ExitCode: 1}
 		default:

@@ -47,6 +47,7 @@ type meaning struct {
 	inPlace bool
 	agent   bool
 	wait    time.Duration
+	order   int
 }
 
 // vocabulary contains every valid value that the simulation sets. All others are invalid.
@@ -71,6 +72,9 @@ var vocabulary = map[string]map[string]meaning{
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
 	windowsAnnotation:     {aMinuteInFive: {}},
+	orderAnnotation:       {"-1": {order: -1}, "0": {}, "1": {order: 1}, "2": {order: 2}},
+	approvalAnnotation:    {"required": {}},
+	withinAnnotation:      {"20s": {}, "2m": {}},
 	holdAnnotation:        {"INC-4711": {}},
 	configMapsAnnotation: {
 		"c2":      {sources: 0b010000},
@@ -104,6 +108,8 @@ type rules struct {
 	agent                 bool // nothing restarts it
 	settle, minInterval   time.Duration
 	windows, hold         bool
+	order                 int
+	approval              bool
 }
 
 // managed reports whether a controller may act.
@@ -139,6 +145,9 @@ func rulesOf(workload, namespace map[string]string, server defaults) rules {
 	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
 	read(windowsAnnotation, func(meaning) { r.windows = true })
 	read(holdAnnotation, func(meaning) { r.hold = true })
+	read(orderAnnotation, func(m meaning) { r.order = m.order })
+	read(approvalAnnotation, func(meaning) { r.approval = true })
+	read(withinAnnotation, func(meaning) {})
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
 	read(strategyAnnotation, func(m meaning) { r.recreate, r.inPlace, r.agent = m.yes, m.inPlace, m.agent })
 	return r

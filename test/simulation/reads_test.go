@@ -52,7 +52,7 @@ func (s *server) eachReads(m *manifest, f func(*reads)) {
 		}
 		for i := range p.containers {
 			role := variants[p.template.variant][i].role
-			if p.containers[i].started == 0 || p.template.image == crashing && role != initContainer {
+			if p.containers[i].started == 0 || p.crashes() && role != initContainer {
 				continue
 			}
 			for source := range sourceNames {

@@ -18,12 +18,14 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/wave"
 	workloads "github.com/configdep/configdep/pkg/workload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -40,7 +42,9 @@ type server struct {
 	digester   *dependency.Digester
 	key        int // of the digester
 	controller *controller.Controller
+	planner    *wave.Planner // nil: restarts wait for no others
 	streams    [streamCount]stream
+	known      known
 	view       view
 	gate       gate
 
@@ -84,6 +88,7 @@ type view struct {
 	workloads map[int]*manifest
 	pods      map[string]*pod
 	mounts    map[string]*mount // by the names of their pods
+	policies  [policyCount]*v1alpha1.ReloadPolicy
 }
 
 // keyOf returns one of the keys of the hash.
@@ -96,14 +101,16 @@ func keyOf(n int) []byte {
 func (s *server) birth() {
 	s.alive = true
 	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
+	s.plan(clock)
 	s.controller = controller.New(controller.Config{
+		Planner: s.planner,
 		Client:  s.client(nil),
 		Sink:    notify.Sinks{},
 		Clock:   clock,
 		Workers: len(s.world.workloads) + 1, // so that the order of the queue does not matter
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
-	s.index.Within(ingest.Scope{Kinds: kinds, PodStatuses: true})
+	s.index.Within(ingest.Scope{Kinds: kinds, PodStatuses: true, Policies: s.planner != nil})
 	s.index.SetDefaults(policy.Defaults{Mode: policy.Mode(s.world.defaults.Mode), Settle: time.Second, ReleaseSettle: s.world.defaults.ReleaseSettle})
 	s.streams = [streamCount]stream{}
 	s.read()
@@ -150,6 +157,7 @@ func (s *server) again() {
 func (s *server) lead() {
 	ctx, cancel := context.WithCancel(quiet)
 	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
+	s.known = known{led: time.Now(), flying: map[int]flight{}}
 	s.stopped.Store(false)
 	go func() {
 		defer close(s.ended)
@@ -184,7 +192,7 @@ func (d *manifest) key() dependency.WorkloadKey {
 func (s *server) deliver(id streamID) bool {
 	st := &s.streams[id]
 	switch {
-	case st.held:
+	case st.held, !s.reads(id):
 		return false
 	case !st.listed, st.relist:
 		s.list(id)
@@ -225,6 +233,9 @@ func (s *server) list(id streamID) {
 			s.view.complete = time.Now()
 		}
 	}
+	if id == policies {
+		s.view.policies = [policyCount]*v1alpha1.ReloadPolicy{}
+	}
 	for i := range events {
 		s.look(&events[i], true)
 		found[events[i].slot] = true
@@ -254,7 +265,7 @@ func (s *server) sync() {
 		return
 	}
 	for id := range streamCount {
-		if id != podStatuses && !s.streams[id].listed {
+		if id != podStatuses && id != policies && !s.streams[id].listed {
 			return
 		}
 	}
@@ -262,6 +273,9 @@ func (s *server) sync() {
 	s.world.logf("    server %d has read everything", s.id)
 	synctest.Wait() // workers have handled all workloads, which are queued again below
 	for _, name := range append([]string{unused}, streamNames[:]...) {
+		if name == ingest.Policies && s.planner == nil {
+			continue
+		}
 		s.must(s.replay.Probe(quiet, name, s.world.revision))
 	}
 }
@@ -284,6 +298,11 @@ func (s *server) look(e *event, byList bool) {
 		delete(v.mounts, e.mount.pod)
 	case e.mount != nil:
 		v.look(e.mount)
+	case e.stream == policies:
+		v.policies[e.slot] = nil
+		if !e.deleted {
+			v.policies[e.slot] = e.other.(*v1alpha1.ReloadPolicy)
+		}
 	case e.namespace != nil:
 		v.annotations, v.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
 	case e.source != nil:
@@ -344,7 +363,7 @@ func (s *server) bookmark() {
 	}
 	s.must(s.replay.Bookmark(unused, fmt.Sprint(s.world.revision)))
 	for id := range streamCount {
-		if !s.streams[id].held && !s.lags(id) {
+		if s.reads(id) && !s.streams[id].held && !s.lags(id) {
 			s.must(s.replay.Bookmark(streamNames[id], fmt.Sprint(s.world.revision)))
 			s.streams[id].hear()
 		}

@@ -54,7 +54,7 @@ const firstRevision = 100
 
 // newSimulation returns a simulation of a history that has not started.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: firstRevision, skews: h.Skews, pace: h.Pace, kubelets: h.Kubelets, defaults: h.defaults,
+	w := &world{revision: firstRevision, skews: h.Skews, pace: h.Pace, kubelets: h.Kubelets, defaults: h.defaults, waves: h.Waves,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
 	w.oracle = newOracle(w)
 	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.Batches}
@@ -108,6 +108,7 @@ func (s *simulation) note() {
 			r.orphaned = r.server.lags(replicaSets)
 			r.behind, r.sources = r.server.lags(configMaps) || r.server.lags(secrets), r.server.view.sources
 			s.world.logf("%v", r)
+			s.world.oracle.checkWave(r)
 			if r.patch() != nil && r.reload == nil {
 				s.world.oracle.patches++
 				if m := r.server.view.workloads[r.slot]; m != nil {
@@ -162,7 +163,7 @@ func (s *server) next() (first streamID, found bool) {
 	for id := range streamCount {
 		st := &s.streams[id]
 		switch {
-		case st.held:
+		case st.held, !s.reads(id):
 		case !st.listed, st.relist:
 			return id, true
 		case len(st.queue) > 0 && (!found || st.queue[0].revision < at):
@@ -192,6 +193,7 @@ func (s *simulation) answer() bool {
 			}
 			a := s.world.do(r, f)
 			r.done = &a
+			r.server.wrote(r, &a)
 			return true
 		}
 		if r.server.mute && !r.ghost && r.reload == nil {
@@ -329,6 +331,7 @@ func (s *simulation) calm() {
 	if slices.ContainsFunc(s.world.workloads, (*workload).waitsLong) {
 		s.sleep(time.Hour)
 	}
+	s.calmWaves()
 }
 
 // calmFor is more than the longest back-off, but for that of restarts in close succession.

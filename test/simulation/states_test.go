@@ -45,6 +45,9 @@ func (s *server) show(m *manifest) (out *shown) {
 		if w == nil {
 			return
 		}
+		if s.planner != nil {
+			known.Waves = s.planner
+		}
 		e, now := known.Evaluate(w), s.controller.Clock.Now()
 		out = &shown{e.Decide(now), map[verdictOf]judge.SourceVerdict{}, s.rules(m), false, e.Hash, nil}
 		object := render.ConfigDependency(kinds, e, out.Decision)
@@ -176,6 +179,7 @@ func (o *oracle) checkApplied(s *server, r *reads, v *judge.SourceVerdict, got *
 	}
 	adoptedAt := o.adoptedAt[adoptedIn{d.uid, r.source}]
 	switch {
+	case o.world.waves != nil && got.State == decide.Pending: // see waits
 	case got.State == decide.Blocked || got.State == decide.Failed || got.State == decide.RollingOut || got.Reason == decide.ReasonMinInterval:
 		o.tally["not applied: "+string(got.State)+" "+got.Reason]++
 	case r.m.mounts && isSecret(r.source) && !r.now().present:
@@ -218,6 +222,9 @@ func (o *oracle) checkRest(s *server, m *manifest, got *shown) {
 		o.checkPauses(d, got)
 	}
 	if d == nil || d.exempt(s) || got.rules.agent {
+		return
+	}
+	if o.waits(s, m, got) {
 		return
 	}
 	if got.State == decide.Settling || got.State == decide.Pending {

@@ -67,6 +67,8 @@ type manifest struct {
 	deleting    bool   // in the foreground
 	managers    []entry
 	progress    progress
+	// restarted is the revision of the world at which a server restarted it; 0: another client has written what tells of that since, or none did.
+	restarted uint64
 }
 
 // entry is one entry of managedFields.
@@ -261,6 +263,9 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	before := d.manifest
 	change(&d.manifest)
 	now := &d.manifest
+	if manager != fieldManager && now.tells() != before.tells() {
+		now.restarted = 0
+	}
 	if manager != fieldManager {
 		w.keepPause(d, &before)
 	}

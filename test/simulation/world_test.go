@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
@@ -70,6 +71,9 @@ type world struct {
 	keyBefore   int                    // their previous key
 	keys        int                    // the last key that was created
 
+	waves    *waves // nil: restarts wait for no others
+	policies [policyCount]*v1alpha1.ReloadPolicy
+
 	servers []*server
 	oracle  *oracle
 	trace   *[]string // nil: not traced
@@ -124,12 +128,13 @@ const (
 	podStatuses
 	advancedStatefulSets
 	rollouts
+	policies // in histories with waves
 	streamCount
 )
 
 // streamNames are the names of the streams in the index.
 var streamNames = [streamCount]string{"deployments", "statefulsets", "daemonsets", "configmaps", "secrets", "namespaces", "pods", "replicasets/deployments", "jobs", "cronjobs", ingest.PodStatuses,
-	ingest.StreamOf(customKinds[advanced]), ingest.StreamOf(customKinds[rollout])}
+	ingest.StreamOf(customKinds[advanced]), ingest.StreamOf(customKinds[rollout]), ingest.Policies}
 
 func (s streamID) String() string { return streamNames[s] }
 
@@ -161,7 +166,7 @@ type event struct {
 	namespace *corev1.Namespace
 	pod       *pod
 	mount     *mount
-	other     runtime.Object // a ReplicaSet, or a Job of a CronJob
+	other     runtime.Object // a ReplicaSet, a Job of a CronJob, or a ReloadPolicy
 }
 
 func (e *event) object() runtime.Object {
@@ -209,6 +214,8 @@ func (w *world) list(id streamID) (events []event) {
 	switch id {
 	case namespaces:
 		return []event{w.namespace()}
+	case policies:
+		return w.listPolicies()
 	case configMaps, secrets:
 		for slot := range w.sources {
 			if s := w.sources[slot]; sourceStream(slot) == id && s.present {
