@@ -157,7 +157,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 			r.Message += " It fails: " + d.Fails + "."
 		}
 		return
-	case m.InProgress:
+	case m.InProgress && !m.Due:
 		r.member = m
 		r.Begins, r.takes = e.Restart(&d)
 		r.Shown = Shown{d.State, d.Reason, d.Message}
@@ -182,7 +182,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 		_, r.takes = e.Restart(&d)
 		r.Ends = f.clock.Add(r.takes)
 		begun := *m
-		begun.Due, begun.InProgress, begun.Unfinished = false, true, true
+		begun.Due, begun.InProgress, begun.Unfinished, begun.Began = false, true, true, begun.For
 		r.member = &begun
 		f.planner.Note(r.member)
 		f.look(key, r.Ends)
@@ -199,7 +199,7 @@ func (f *future) goOn(r *restart) {
 		return
 	}
 	m := *r.member
-	m.InProgress, m.Unfinished, m.Baked = false, false, time.Time{}
+	m.InProgress, m.Unfinished, m.Baked, m.Began = false, false, time.Time{}, nil
 	if until := r.Ends.Add(r.bake); f.clock.Before(until) {
 		m.Baked = until
 		f.look(r.Workload, until)

@@ -65,10 +65,10 @@ type member struct {
 
 	// admitted: its restart may begin, and counts as in progress. begun: it has begun, so that another one has to wait for its turn.
 	admitted, begun bool
-	lane     *lane // in which it waits; nil: it does not, or its groups hold it
-	index    int   // in its queue
-	told     Hold  // but for Again
-	sweep    int   // in which it was last noted
+	lane            *lane // in which it waits; nil: it does not, or its groups hold it
+	index           int   // in its queue
+	told            Hold  // but for Again
+	sweep           int   // in which it was last noted
 	// since is since when it has been due, and gathered says that others that became due then have been noted.
 	since    time.Time
 	gathered bool
