@@ -74,11 +74,18 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 	if wait := n.refused.Add(waitPause).Sub(c.Clock.Now()); s.Action == decide.Continue && wait > 0 {
 		return wait, nil
 	}
-	if s.Action == decide.RollOut && c.Planner != nil && !c.Planner.Begin(key) {
-		return s.recheck(c.Clock.Now()), nil // it is its turn when the planner says so
+	planned := s.Action == decide.RollOut && c.Planner != nil && s.Awaits()
+	if planned {
+		may, waited := c.Planner.Begin(key)
+		if !may {
+			return s.recheck(c.Clock.Now()), nil // it is its turn when the planner says so
+		}
+		if waited {
+			s.DueAt = time.Time{} // it is not late
+		}
 	}
 	after, err := c.act(ctx, s)
-	if s.Action == decide.RollOut && c.Planner != nil && (err != nil || after > 0) {
+	if planned && (err != nil || after > 0) {
 		c.Planner.Failed(key)
 	}
 	switch {

@@ -19,6 +19,7 @@ import (
 type sweep struct {
 	left      map[dependency.WorkloadKey]struct{} // nil: it is over
 	limits    *limit.Set
+	number    int // of the planner
 	notBefore time.Time
 }
 
@@ -37,9 +38,9 @@ func (c *Controller) beginSweep(now decide.Evaluator, keys []dependency.Workload
 	for _, key := range keys {
 		left[key] = struct{}{}
 	}
-	c.Planner.Unready()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep.number = c.Planner.Unready()
 	if c.sweep.left, c.sweep.limits = left, now.Limits(); c.queue != nil && len(left) == 0 {
 		c.queue.Add(sweptAll)
 	}
@@ -59,23 +60,23 @@ func (c *Controller) swept(key dependency.WorkloadKey) {
 
 // endSweep ends a sweep, if it is over, when it may end.
 func (c *Controller) endSweep(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
-	if c.isSwept(queue) {
-		c.Planner.Ready()
+	if number, is := c.isSwept(queue); is {
+		c.Planner.Ready(number)
 	}
 }
 
-func (c *Controller) isSwept(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
+func (c *Controller) isSwept(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) (number int, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sweep.left == nil || len(c.sweep.left) > 0 {
-		return false
+		return 0, false
 	}
 	if wait := c.sweep.notBefore.Sub(c.Clock.Now()); wait > 0 && (c.Planner.Limited() || c.sweep.limits != nil) {
 		queue.AddAfter(sweptAll, wait)
-		return false
+		return 0, false
 	}
 	c.sweep.left = nil
-	return true
+	return c.sweep.number, true
 }
 
 // limited begins another sweep if policies have changed.

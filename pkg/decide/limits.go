@@ -199,12 +199,16 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	}
 	m := e.member(d, now)
 	h := e.waves.Hold(m)
-	for _, at := range []time.Time{m.Baked, d.Pods.failing.at} {
+	again := []time.Time{d.Pods.failing.at}
+	for _, p := range m.Baking {
+		again = append(again, d.Pods.ready.Add(p.BakeTime))
+	}
+	for _, at := range again {
 		if !at.IsZero() && now.Before(at) {
 			d.RecheckAt = judge.Earlier(d.RecheckAt, at)
 		}
 	}
-	if f := &d.Pods.failing; m.Failing && f.pod != "" {
+	if f := &d.Pods.failing; len(m.Fails) > 0 && f.pod != "" {
 		d.Fails = fmt.Sprintf("pod %s is not ready (%s)", f.pod, f.why)
 	}
 	if h == nil || !m.Due {
@@ -259,23 +263,23 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash                                            // the rollout is one of configdep
 	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale // the new content lacks what it needs
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
-	m.InProgress = record.UnderWay(w) != nil || of && (w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Reason == dependency.ReasonNotObserved)
+	m.InProgress = d.State != Failed && (record.UnderWay(w) != nil || of && (w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Reason == dependency.ReasonNotObserved))
 	m.Unfinished = m.Due || m.InProgress || len(d.due) > 0 && (d.State == Settling || d.State == Pending) || lacks
-	if failed := j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed; failed && last != nil && len(d.due) == 0 && !lacks && e.Comparable() {
-		m.Failing, m.Unfinished = true, true
-	}
+	fails := last != nil && !lacks && e.Comparable() &&
+		(j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed)
+	m.Unfinished = m.Unfinished || fails
 	if !e.tooLimited() {
 		m.Policies = slices.DeleteFunc(slices.Clone(e.Limits()), func(p *limit.Policy) bool { return p.Problem != "" })
 	}
 	for _, p := range m.Policies {
-		if until := j.ready.Add(p.BakeTime); p.BakeTime > 0 && !j.ready.IsZero() && now.Before(until) && until.After(m.Baked) {
-			m.Baked = until
+		if p.BakeTime > 0 && !j.ready.IsZero() && now.Before(j.ready.Add(p.BakeTime)) {
+			m.Baking = append(m.Baking, p)
 		}
 	}
 	if !m.Matters() {
 		return m
 	}
-	e.addSources(m, d, last)
+	e.addSources(m, d, last, fails)
 	for i := range e.Sources {
 		s := &e.Sources[i]
 		if of := (wave.Source{Kind: s.Kind, Name: s.Name}); lacks && s.Missing && !s.Awaited && !slices.Contains(m.For, of) {
@@ -286,7 +290,7 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 }
 
 // addSources adds the sources for which the workload is to be restarted, or was, and those that it reads.
-func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastReload) {
+func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastReload, fails bool) {
 	for i := range e.tracked {
 		t := &e.tracked[i]
 		s := wave.Source{Kind: t.counted.Kind, Name: t.counted.Name}
@@ -295,12 +299,13 @@ func (e *Evaluation) addSources(m *wave.Member, d *Decision, last *record.LastRe
 		if m.InProgress && because {
 			m.Began = append(m.Began, s)
 		}
-		if slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }) ||
-			m.Failing && because && e.Record.Sources[t.id].Content == t.Content() { // what fails may not have read later content
+		switch {
+		case slices.ContainsFunc(d.due, func(c *due) bool { return c.id == t.id }):
 			m.For = append(m.For, s)
+		case fails && because && e.Record.Sources[t.id].Content == t.Content(): // what fails may not have read later content
+			m.Fails = append(m.Fails, s)
 		}
 	}
-	m.Failing = m.Failing && len(m.For) > 0
 }
 
 // failing is a pod of the current template that fails.
@@ -328,6 +333,10 @@ func (out *Judgement) addHealth(e *Evaluation, j *judge.Judge, p *dependency.Pod
 	if last == nil || p.Created.Before(last.Time.Truncate(time.Second)) {
 		return
 	}
+	since := later(p.Created, time.Unix(p.Unready, 0))
+	if e.Workload.Rollout.Phase == dependency.RolloutComplete && since.After(last.Time.Add(stuckTime)) { // long after the restart
+		return
+	}
 	why := ""
 	for i := range p.Containers {
 		switch c := &p.Containers[i]; {
@@ -338,7 +347,6 @@ func (out *Judgement) addHealth(e *Evaluation, j *judge.Judge, p *dependency.Pod
 		}
 	}
 	if within := e.Policy.HealthyWithin; why == "" && within > 0 {
-		since := later(p.Created, time.Unix(p.Unready, 0))
 		if at := since.Add(within); out.now.Before(at) {
 			out.failing.at = judge.Earlier(out.failing.at, at)
 		} else {

@@ -218,7 +218,7 @@ func TestDecide_Member(t *testing.T) {
 		t.Helper()
 		x.decide()
 		m := &p.told
-		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || m.Failing != isFailing || m.Baked.IsZero() == baked || len(m.For)+len(m.Began) != sources || m.Order != -7 || len(m.Reads) != 3 {
+		if m.Due != due || m.InProgress != inProgress || m.Unfinished != unfinished || len(m.Fails) > 0 != isFailing || len(m.Baking) > 0 != baked || len(m.For)+len(m.Began)+len(m.Fails) != sources || m.Order != -7 || len(m.Reads) != 3 {
 			t.Errorf("%s: %+v", what, *m)
 		}
 	}
@@ -252,9 +252,14 @@ func TestDecide_Member(t *testing.T) {
 	}
 	x.tick(2 * time.Second)
 	want("it bakes", false, false, false, false, true, 0)
-	if !p.told.Baked.Equal(ready.Add(10 * time.Minute)) {
-		t.Errorf("it bakes until %v", p.told.Baked)
+	if d := x.decide(); len(p.told.Baking) != 2 || !d.RecheckAt.Equal(ready.Add(5*time.Minute)) {
+		t.Errorf("it bakes for %d policies, and is looked at again at %v", len(p.told.Baking), d.RecheckAt)
 	}
+	x.tick(5 * time.Minute)
+	if x.decide(); len(p.told.Baking) != 1 || p.told.Baking[0].Name != "p" {
+		t.Errorf("it bakes by %v", p.told.Baking)
+	}
+	x.tick(-5 * time.Minute)
 	crashed := x.pods[0].DeepCopy()
 	crashed.Status.Conditions[0].Status = corev1.ConditionFalse
 	crashed.Status.ContainerStatuses[0].RestartCount++
@@ -263,6 +268,10 @@ func TestDecide_Member(t *testing.T) {
 	x.set(x.pods[0])
 	x.tick(10 * time.Minute)
 	want("it has baked", false, false, false, false, false, 0)
+	crashed.Status.Conditions[0].LastTransitionTime = metav1.NewTime(x.now)
+	x.set(crashed)
+	want("it fails long after the restart", false, false, false, false, false, 0)
+	x.tick(-6 * time.Minute)
 
 	x.annotate(policy.HealthyWithinAnnotation, "1m")
 	slow := x.pods[0].DeepCopy()
@@ -274,6 +283,12 @@ func TestDecide_Member(t *testing.T) {
 	}
 	x.tick(time.Minute)
 	want("for too long", false, false, true, true, false, 1)
+	x.set(configMap("settings", "color", "red"))
+	want("it is about to be restarted for something else", false, false, true, true, false, 2)
+	x.annotate(policy.HoldAnnotation, "wait")
+	want("it is on hold", false, false, true, true, false, 2)
+	x.annotate(policy.HoldAnnotation, "")
+	x.set(configMap("settings", "a", "1", "b", "1"))
 	x.set(secret("db", "password", "3"))
 	want("the content has changed", false, false, true, false, false, 1)
 	x.remove("Secret", "db")
@@ -310,7 +325,7 @@ func TestDecide_MemberAgain(t *testing.T) {
 		x.pods[i].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		x.set(x.pods[i])
 	}
-	if x.decide(); p.told.Due || p.told.Failing || !p.told.InProgress || len(p.told.Began) != 1 {
+	if x.decide(); p.told.Due || len(p.told.Fails) > 0 || !p.told.InProgress || len(p.told.Began) != 1 {
 		t.Errorf("its pods crash, and will read the new content: %+v", p.told)
 	}
 }
@@ -327,7 +342,7 @@ func TestDecide_MemberOfEvictions(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	x.act()
-	if x.decide(); !p.told.InProgress || p.told.Failing {
+	if x.decide(); !p.told.InProgress || len(p.told.Fails) > 0 {
 		t.Errorf("while pods are evicted: %+v", p.told)
 	}
 }

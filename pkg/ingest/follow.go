@@ -146,8 +146,8 @@ func (f *followed) follow(ctx context.Context, k *followedKind, now *discovery) 
 		for _, s := range k.streams {
 			f.index.deny(s, verbList, false)
 			f.index.deny(s, verbWatch, false)
+			f.index.awaitPolicies(s, served.another != "" || len(served.others) > 0) // first, so that nothing begins without policies
 			tell(f.synced, f.index.leave(s))
-			f.index.awaitPolicies(s, served.another != "" || len(served.others) > 0)
 		}
 		switch what := served.another + strings.Join(served.others, ","); {
 		case !k.tells("not served " + what):
@@ -284,8 +284,8 @@ func (f *followed) listed(ctx context.Context, k *followedKind, s *stream, err e
 			klog.FromContext(ctx).V(2).Info("A list was refused, will retry", "resource", s.name, "err", err)
 			return
 		}
+		f.index.awaitPolicies(s, true) // first, so that nothing begins without policies
 		tell(f.synced, f.index.leave(s))
-		f.index.awaitPolicies(s, true)
 		f.may(ctx, s, verbList, false)
 		return
 	case apierrors.IsNotFound(err):

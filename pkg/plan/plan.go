@@ -23,7 +23,7 @@ type Plan struct {
 	At time.Time
 	// Restarts are those that are in progress, those that will begin, in this order, and those of which it cannot be foreseen when.
 	Restarts []Restart
-	// Cut: there is more to foresee than is looked at.
+	// Cut: there is more to foresee than was looked at.
 	Cut bool
 }
 
@@ -63,6 +63,7 @@ func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Ti
 	})
 	f.evaluator.Waves = f
 	f.planner.Lead(true)
+	sweep := f.planner.Unready()
 	steps := fewSteps
 	now.Graph.EachWorkload(func(w *dependency.Workload) {
 		steps += stepsPerWorkload
@@ -70,7 +71,7 @@ func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Ti
 			f.step(w.WorkloadKey)
 		}
 	})
-	f.planner.Ready()
+	f.planner.Ready(sweep)
 	for key := range f.restarts {
 		f.look(key, at)
 	}
@@ -85,7 +86,7 @@ func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Ti
 		f.clock = next.at
 		f.step(next.key)
 	}
-	return f.plan(at, steps < 0)
+	return f.plan(at, steps < 0 || ctx.Err() != nil)
 }
 
 // future is the cluster at a later time.
@@ -108,7 +109,6 @@ type restart struct {
 
 	due   time.Time // since when nothing but others holds it
 	later Shown     // for what it waits later
-	bake  time.Duration
 	takes time.Duration
 	// member is what the planner knows since it has begun; nil: it has not.
 	member *wave.Member
@@ -142,15 +142,12 @@ func (f *future) step(key dependency.WorkloadKey) {
 	d := e.Decide(f.clock)
 	m := f.noted
 	awaits := d.Awaits()
-	if r == nil && (m.InProgress || m.Failing || awaits) {
+	if r == nil && (m.InProgress || len(m.Fails) > 0 || awaits) {
 		r = &restart{Restart: Restart{Workload: key}}
-		for _, p := range m.Policies {
-			r.bake = max(r.bake, p.BakeTime)
-		}
 		f.restarts[key] = r
 	}
 	switch {
-	case m.Failing: // it may recover at any time, or never
+	case len(m.Fails) > 0 && !m.Due: // it may recover at any time, or never
 		r.member = m
 		r.Begins, _ = e.Restart(&d)
 		if r.Shown = (Shown{d.State, d.Reason, d.Message}); d.Fails != "" {
@@ -159,8 +156,10 @@ func (f *future) step(key dependency.WorkloadKey) {
 		return
 	case m.InProgress && !m.Due:
 		r.member = m
-		r.Begins, r.takes = e.Restart(&d)
 		r.Shown = Shown{d.State, d.Reason, d.Message}
+		if r.Begins, r.takes = e.Restart(&d); r.Begins.IsZero() {
+			r.Begins = f.clock
+		}
 		r.Ends = r.Begins.Add(r.takes)
 		if late := f.clock.Sub(r.Ends); late > 0 { // as much again
 			r.Ends = f.clock.Add(late)
@@ -176,7 +175,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 		}
 	}
 	switch {
-	case m.Due && d.Action == decide.RollOut && f.planner.Begin(key):
+	case m.Due && d.Action == decide.RollOut && f.begin(key):
 		f.begun++
 		r.Position, r.Begins = f.begun, f.clock
 		_, r.takes = e.Restart(&d)
@@ -193,16 +192,23 @@ func (f *future) step(key dependency.WorkloadKey) {
 	}
 }
 
+func (f *future) begin(key dependency.WorkloadKey) bool {
+	may, _ := f.planner.Begin(key)
+	return may
+}
+
 // goOn ends a restart that is in progress, and later the time for which others wait for it.
 func (f *future) goOn(r *restart) {
 	if r.Ends.IsZero() || f.clock.Before(r.Ends) {
 		return
 	}
 	m := *r.member
-	m.InProgress, m.Unfinished, m.Baked, m.Began = false, false, time.Time{}, nil
-	if until := r.Ends.Add(r.bake); f.clock.Before(until) {
-		m.Baked = until
-		f.look(r.Workload, until)
+	m.InProgress, m.Unfinished, m.Began, m.Baking = false, false, nil, nil
+	for _, p := range m.Policies {
+		if until := r.Ends.Add(p.BakeTime); f.clock.Before(until) {
+			m.Baking = append(m.Baking, p)
+			f.look(r.Workload, until)
+		}
 	}
 	f.planner.Note(&m)
 }

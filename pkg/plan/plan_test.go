@@ -70,7 +70,7 @@ func newCluster(t *testing.T, maxInProgress int) *cluster {
 	c.List()
 	c.planner = wave.New(maxInProgress, c.clock, nil)
 	c.planner.Lead(true)
-	c.planner.Ready()
+	c.planner.Ready(c.planner.Unready())
 	return c
 }
 
@@ -150,6 +150,11 @@ func (c *cluster) read(f func(decide.Evaluator)) {
 	})
 }
 
+func (c *cluster) may(key dependency.WorkloadKey) bool {
+	may, _ := c.planner.Begin(key)
+	return may
+}
+
 // Hold implements decide.Waves, as the controller does.
 func (c *cluster) Hold(m *wave.Member) *wave.Hold { return c.planner.Note(m) }
 
@@ -201,7 +206,7 @@ func (c *cluster) act(key dependency.WorkloadKey) (acted bool) {
 		switch d := e.Decide(c.clock.Now()); {
 		case d.Action == decide.WriteRecord:
 			data, err = record.Patch(e.Workload, d.Record)
-		case d.Action == decide.RollOut && c.planner.Begin(key):
+		case d.Action == decide.RollOut && c.may(key):
 			last := record.NewAutomaticReload(record.LastReloadOf(e.Workload), c.clock.Now(), e.Policy.MinInterval, d.Trigger)
 			data, err = e.Policy.RestartPatch(e.Workload, &record.Restart{Present: e.Present(), Last: last, Changed: e.Changed(&d)})
 			c.begun = append(c.begun, fmt.Sprintf("%s %s %v", c.clock.Now().Format(time.TimeOnly), key.Namespace+"/"+key.Name, a.takes))

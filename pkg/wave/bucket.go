@@ -200,5 +200,5 @@ func (l *lane) before(o *lane) bool {
 }
 
 func compareQueues(a, b *queue) int {
-	return cmp.Or(cmp.Compare(a.members[0].Order, b.members[0].Order), cmp.Compare(a.rank, b.rank), cmp.Compare(a.namespace, b.namespace))
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.namespace, b.namespace))
 }

@@ -29,26 +29,27 @@ type Member struct {
 	Pods int
 	// Policies are those that limit it.
 	Policies []*limit.Policy
-	// For are the sources for which it is to be restarted, or with whose content it fails, Began are those for which the restart in progress was, and Reads
-	// are all whose content counts.
-	For, Began, Reads []Source
+	// For are the sources for which it is to be restarted, or that it lacks, Began are those for which the restart in progress was, Fails are those with whose
+	// content its pods fail, and Reads are all whose content counts.
+	For, Began, Fails, Reads []Source
 	// Due: a restart may begin. InProgress: one that configdep has begun is not complete.
 	Due, InProgress bool
-	// Unfinished: workloads of a higher order wait for it. Failing: its pods fail with the content of For.
-	Unfinished, Failing bool
-	// Baked is until when those wait although it is complete; zero: it is not waited for.
-	Baked time.Time
+	// Unfinished: workloads of a higher order wait for it.
+	Unfinished bool
+	// Baking are the policies whose bake time has not passed since it was complete, so that those of a higher order still wait for it.
+	Baking []*limit.Policy
 }
 
 // same reports whether two members are the same.
 func (m *Member) same(o *Member) bool {
-	return m.Order == o.Order && m.Pods == o.Pods && m.Due == o.Due && m.InProgress == o.InProgress && m.Unfinished == o.Unfinished && m.Failing == o.Failing &&
-		m.Baked.Equal(o.Baked) && slices.EqualFunc(m.Policies, o.Policies, (*limit.Policy).Same) && slices.Equal(m.For, o.For) && slices.Equal(m.Began, o.Began) && slices.Equal(m.Reads, o.Reads)
+	return m.Order == o.Order && m.Pods == o.Pods && m.Due == o.Due && m.InProgress == o.InProgress && m.Unfinished == o.Unfinished &&
+		slices.EqualFunc(m.Policies, o.Policies, (*limit.Policy).Same) && slices.EqualFunc(m.Baking, o.Baking, (*limit.Policy).Same) &&
+		slices.Equal(m.For, o.For) && slices.Equal(m.Began, o.Began) && slices.Equal(m.Fails, o.Fails) && slices.Equal(m.Reads, o.Reads)
 }
 
 // idle reports whether no other workload has to wait because of this one.
 func (m *Member) idle() bool {
-	return !m.Due && !m.InProgress && !m.Unfinished && !m.Failing && m.Baked.IsZero()
+	return !m.Due && !m.InProgress && !m.Unfinished && len(m.Fails)+len(m.Baking) == 0
 }
 
 // Matters reports whether anything depends on the workload.

@@ -57,6 +57,7 @@ type touched struct {
 type member struct {
 	Member
 	groups  []*group  // of For
+	fails   []*group  // of Fails
 	reads   []*group  // of Reads
 	ordered []*group  // the same, of one with an order of its own
 	buckets []*bucket // in which it needs room, of For
@@ -68,6 +69,7 @@ type member struct {
 	lane            *lane // in which it waits; nil: it does not, or its groups hold it
 	index           int   // in its queue
 	told            Hold  // but for Again
+	waited          bool  // since it became due
 	sweep           int   // in which it was last noted
 	// since is since when it has been due, and gathered says that others that became due then have been noted.
 	since    time.Time
@@ -97,11 +99,12 @@ func insert[K comparable](set *map[K]struct{}, key K) {
 	(*set)[key] = struct{}{}
 }
 
-// Lead notes whether this replica restarts workloads. None may begin until all have been noted, and Ready says so.
+// Lead notes whether this replica restarts workloads. None may begin until all have been noted since a call of Unready, and Ready says so.
 func (p *Planner) Lead(is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leading, p.ready = is, false
+	p.sweeps++
 	for _, m := range p.members {
 		if m.admitted {
 			p.detach(m)
@@ -116,17 +119,22 @@ func (p *Planner) Lead(is bool) {
 // Limited reports whether a number of restarts is the limit, whatever policies say.
 func (p *Planner) Limited() bool { return p.max >= 0 }
 
-// Unready notes that what was noted may be about other policies, so that nothing may begin until Ready.
-func (p *Planner) Unready() {
+// Unready notes that what was noted may be about other policies, so that nothing may begin until Ready is called with the number that it returns.
+func (p *Planner) Unready() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = false
 	p.sweeps++
+	return p.sweeps
 }
 
-// Ready notes that all workloads have been noted since Unready. Those that have not are gone.
-func (p *Planner) Ready() {
+// Ready notes that all workloads have been noted since a call of Unready, unless there was another one since. Those that have not are gone.
+func (p *Planner) Ready(since int) {
 	p.mu.Lock()
+	if since != p.sweeps {
+		p.mu.Unlock()
+		return
+	}
 	p.ready = true
 	for key, m := range p.members {
 		if m.sweep != p.sweeps {
@@ -160,6 +168,7 @@ func (p *Planner) Note(n *Member) *Hold {
 // tell notes the answer about a workload, and returns it.
 func (m *member) tell(h *Hold) Hold {
 	if m.told = (Hold{}); h != nil {
+		m.waited = true
 		m.told = *h
 		m.told.Again = time.Time{}
 	}
@@ -195,7 +204,7 @@ func (p *Planner) note(n *Member) {
 	}
 	now := &member{Member: *n, since: p.clock.Now(), sweep: p.sweeps}
 	if m != nil && m.Due && n.Due && !m.begun {
-		now.admitted, now.since, now.gathered, now.told = m.admitted, m.since, m.gathered, m.told
+		now.admitted, now.since, now.gathered, now.told, now.waited = m.admitted, m.since, m.gathered, m.told, m.waited
 	}
 	p.members[n.WorkloadKey] = now
 	p.attach(now)
@@ -215,16 +224,16 @@ func (p *Planner) Hold(n *Member) *Hold {
 	return p.hold(n.WorkloadKey)
 }
 
-// Begin reports whether the restart of a workload may begin that is due. It counts as in progress from then on.
-func (p *Planner) Begin(key dependency.WorkloadKey) bool {
+// Begin reports whether the restart of a workload may begin that is due, and whether it had to wait for others. It counts as in progress from then on.
+func (p *Planner) Begin(key dependency.WorkloadKey) (may, waited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.members[key]
 	if m == nil || !m.Due {
-		return true
+		return false, false
 	}
 	m.begun = m.admitted
-	return m.admitted
+	return m.admitted, m.waited
 }
 
 // Failed notes that a restart did not begin after all. It is tried again when the workload is noted the next time.
@@ -266,8 +275,8 @@ func (p *Planner) finish(of dependency.WorkloadKey) {
 
 // attach counts a workload.
 func (p *Planner) attach(m *member) {
-	m.groups, m.reads, m.ordered, m.buckets, m.began, m.totals = nil, nil, nil, nil, nil, nil
-	if m.Unfinished || !m.Baked.IsZero() {
+	m.groups, m.fails, m.reads, m.ordered, m.buckets, m.began, m.totals = nil, nil, nil, nil, nil, nil, nil
+	if m.Unfinished || len(m.Baking) > 0 {
 		for _, s := range m.Reads {
 			m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
 		}
@@ -288,18 +297,21 @@ func (p *Planner) attach(m *member) {
 	for _, g := range m.ordered {
 		g.ordered++
 	}
-	if m.Due || m.Failing {
+	if m.Due {
 		for _, s := range m.For {
 			m.groups = p.groupsOf(m, s, m.groups, false)
 		}
 	}
 	for _, g := range m.groups {
-		if m.Failing {
-			g.failing.add(m.WorkloadKey)
-		}
-		if m.Due && !m.admitted {
+		if !m.admitted {
 			g.due[m] = struct{}{}
 		}
+	}
+	for _, s := range m.Fails {
+		m.fails = p.groupsOf(m, s, m.fails, false)
+	}
+	for _, g := range m.fails {
+		g.failing.add(m.WorkloadKey)
 	}
 	if m.Due {
 		m.buckets = p.bucketsOf(m, m.For, false)
@@ -397,8 +409,11 @@ func (p *Planner) detach(m *member) {
 	}
 	for _, g := range m.groups {
 		insert(&p.touched.groups, g)
-		g.failing.remove(m.WorkloadKey)
 		delete(g.due, m)
+	}
+	for _, g := range m.fails {
+		insert(&p.touched.groups, g)
+		g.failing.remove(m.WorkloadKey)
 	}
 	for _, g := range m.reads {
 		insert(&p.touched.groups, g)
@@ -416,7 +431,7 @@ func (p *Planner) groupsOf(m *member, s Source, to []*group, baking bool) []*gro
 		to = append(to, p.group(groupKey{namespace: m.Namespace, source: s}, nil))
 	}
 	for _, l := range m.Policies {
-		if (!baking || l.BakeTime > 0) && l.Concerns(s.Kind, s.Name) {
+		if (!baking || slices.Contains(m.Baking, l)) && l.Concerns(s.Kind, s.Name) {
 			to = append(to, p.group(groupKey{policy: l.Name, source: s}, l))
 		}
 	}

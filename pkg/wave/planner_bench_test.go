@@ -39,7 +39,7 @@ func wholeWave(b *testing.B, n int) {
 		admitted = append(admitted, may...)
 	})
 	planner.Lead(true)
-	planner.Ready()
+	planner.Ready(planner.Unready())
 	members := map[dependency.WorkloadKey]*wave.Member{}
 	for i := range n {
 		m := due(fmt.Sprint("ns", i%(n/25)), fmt.Sprint("w", i), by(p))
@@ -51,7 +51,7 @@ func wholeWave(b *testing.B, n int) {
 	for len(admitted) > 0 {
 		m := *members[admitted[0]]
 		admitted = admitted[1:]
-		if !m.Due || !planner.Begin(m.WorkloadKey) {
+		if may, _ := planner.Begin(m.WorkloadKey); !may {
 			continue
 		}
 		m.Due, m.InProgress, m.Began = false, true, m.For

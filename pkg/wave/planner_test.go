@@ -35,6 +35,7 @@ type fleet struct {
 	begun []string
 	// told is how many answers have changed but that about the workload that is being noted.
 	told  int
+	sweep int
 	noted dependency.WorkloadKey
 	next  []dependency.WorkloadKey
 }
@@ -50,8 +51,8 @@ func newFleet(t *testing.T, limit int) *fleet {
 		}
 		f.next = append(f.next, admitted...)
 	})
-	f.planner.Lead(true)
-	f.planner.Ready()
+	f.lead()
+	f.planner.Ready(f.sweep)
 	return f
 }
 
@@ -93,6 +94,18 @@ func budget(scope v1alpha1.BudgetScope, workloads, pods string) v1alpha1.Budget 
 		b.Pods = new(intstr.Parse(pods))
 	}
 	return b
+}
+
+// lead begins a term, in which Ready has yet to be called.
+func (f *fleet) lead() {
+	f.planner.Lead(true)
+	f.sweep = f.planner.Unready()
+}
+
+// may reports whether a restart may begin.
+func (f *fleet) may(key dependency.WorkloadKey) bool {
+	may, _ := f.planner.Begin(key)
+	return may
 }
 
 // show asks for what a workload waits, as a view does.
@@ -145,7 +158,7 @@ func (f *fleet) begin() {
 		key := f.next[0]
 		f.next = f.next[1:]
 		m := f.members[key]
-		if !m.Due || !f.planner.Begin(key) {
+		if !m.Due || !f.may(key) {
 			continue
 		}
 		f.begun = append(f.begun, key.Namespace+"/"+key.Name)
@@ -160,7 +173,7 @@ func (f *fleet) begin() {
 func (f *fleet) end(key dependency.WorkloadKey, change func(*wave.Member)) {
 	f.t.Helper()
 	now := *f.members[key]
-	now.InProgress, now.Unfinished, now.Failing = false, false, false
+	now.InProgress, now.Unfinished, now.Fails = false, false, nil
 	if change != nil {
 		change(&now)
 	}
@@ -258,9 +271,9 @@ func TestPlanner_FairWhenPoliciesAreReadAgain(t *testing.T) {
 		p := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", "1", "")}}))
 		return []*wave.Member{due("a", "1", p), due("a", "2", p), due("b", "1", p), due("b", "2", p)}
 	}
-	f.planner.Lead(true)
+	f.lead()
 	f.note(read()...)
-	f.planner.Ready()
+	f.planner.Ready(f.sweep)
 	f.begin()
 	f.note(read()[1:]...)
 	f.run()
@@ -305,15 +318,15 @@ func TestPlanner_BeginsOnce(t *testing.T) {
 	f := newFleet(t, -1)
 	key := due("a", "1").WorkloadKey
 	f.planner.Note(due("a", "1"))
-	if !f.planner.Begin(key) {
+	if !f.may(key) {
 		t.Fatal("the first may not begin")
 	}
 	none := by(policy(t, v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{budget("", "0", "")}}))
-	if h := f.planner.Note(due("a", "1", none)); h == nil || f.planner.Begin(key) {
+	if h := f.planner.Note(due("a", "1", none)); h == nil || f.may(key) {
 		t.Errorf("the second may begin, and waits for %+v", h)
 	}
 	f.planner.Note(due("a", "1"))
-	if !f.planner.Begin(key) {
+	if !f.may(key) {
 		t.Error("the second may not begin")
 	}
 }
@@ -389,12 +402,13 @@ func TestPlanner_Order(t *testing.T) {
 	f.wantBegun("in the end", "c/1", "a/0", "b/1", "a/1", "a/2")
 
 	f = newFleet(t, -1)
-	p := by(policy(t, v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: time.Hour}}))
+	slow := policy(t, v1alpha1.ReloadPolicySpec{BakeTime: &metav1.Duration{Duration: time.Hour}})
+	p := by(slow)
 	canary := due("a", "0", p)
 	f.note(canary, due("b", "1", p, order(1)))
 	f.gather()
 	f.wantBegun("the namespaces of a policy together", "a/0")
-	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = monday.Add(time.Hour) })
+	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baking = m.Policies })
 	f.wantShown("baking", map[string]wave.Why{"b/1": wave.Order})
 	if h := f.planner.Hold(f.members[due("b", "1").WorkloadKey]); h == nil || h.By != canary.WorkloadKey || h.Source != bundle || h.Policy == nil {
 		t.Errorf("it waits for %+v", h)
@@ -404,7 +418,7 @@ func TestPlanner_Order(t *testing.T) {
 	f.note(due("a", "2", order(1)), due("b", "2", by(quick), order(1)))
 	f.gather()
 	f.wantBegun("others do not wait for that", "a/0", "a/2", "b/2")
-	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baked = time.Time{} })
+	f.end(canary.WorkloadKey, func(m *wave.Member) { m.Baking = nil })
 	f.wantBegun("baked", "a/0", "a/2", "b/2", "b/1")
 
 	// Of those that a workload waits for, the same one is named as long as it is one of them. Others that are noted again do not prolong the time in which it
@@ -436,7 +450,7 @@ func TestPlanner_Halt(t *testing.T) {
 	f := newFleet(t, 2)
 	p := by(policy(t, v1alpha1.ReloadPolicySpec{FailureLimit: new(int32(2))}))
 	f.note(due("a", "1", p), due("a", "2", p), due("b", "1", p), due("b", "2", p), due("b", "3"))
-	fails := func(m *wave.Member) { m.Unfinished, m.Failing = true, true }
+	fails := func(m *wave.Member) { m.Unfinished, m.Fails = true, m.For }
 	f.end(due("a", "1").WorkloadKey, fails)
 	f.wantBegun("one failure", "a/1", "a/2", "b/1")
 	f.end(due("a", "2").WorkloadKey, fails)
@@ -473,25 +487,30 @@ func TestPlanner_Schedule(t *testing.T) {
 // Nothing begins before all has been noted, nor on another replica. What did not begin after all makes room, until it is noted again.
 func TestPlanner_Lead(t *testing.T) {
 	f := newFleet(t, 1)
-	f.planner.Lead(true)
+	f.lead()
 	f.note(due("a", "1"), due("a", "2"))
 	f.wantBegun("not ready")
-	f.planner.Ready()
+	f.planner.Ready(f.sweep)
 	f.begin()
 	f.wantBegun("ready", "a/1")
 	f.planner.Lead(false)
 	f.planner.Note(&wave.Member{WorkloadKey: due("a", "1").WorkloadKey})
 	f.begin()
 	f.wantBegun("another replica leads", "a/1")
-	f.planner.Lead(true)
-	f.planner.Ready()
-	f.planner.Lead(true)
-	if f.planner.Begin(due("a", "2").WorkloadKey) {
+	f.lead()
+	f.planner.Ready(f.sweep)
+	f.lead()
+	if f.may(due("a", "2").WorkloadKey) {
 		t.Error("what was admitted in an earlier term may begin before all has been noted")
 	}
-	f.planner.Ready()
+	f.planner.Note(due("a", "2"))
+	f.planner.Ready(f.sweep - 1)
+	if f.may(due("a", "2").WorkloadKey) {
+		t.Error("it may begin because of an earlier sweep")
+	}
+	f.planner.Ready(f.sweep)
 	key := due("a", "2").WorkloadKey
-	if f.next = nil; !f.planner.Begin(key) {
+	if f.next = nil; !f.may(key) {
 		t.Fatal("a/2 may not begin")
 	}
 	f.note(due("a", "3"))
@@ -503,10 +522,10 @@ func TestPlanner_Lead(t *testing.T) {
 	f.note(f.members[key])
 	f.wantBegun("and is noted again", "a/1", "a/3", "a/2")
 
-	f.planner.Unready()
+	f.sweep = f.planner.Unready()
 	f.note(due("a", "4"))
 	f.wantBegun("policies have changed", "a/1", "a/3", "a/2")
-	f.planner.Ready()
+	f.planner.Ready(f.sweep)
 	f.begin()
 	f.wantBegun("what is in progress has not been noted again, so it is gone", "a/1", "a/3", "a/2", "a/4")
 }
@@ -581,7 +600,7 @@ func random(t *testing.T, seed uint64) {
 			return
 		case failures > 0 && r.IntN(4) == 0:
 			failures--
-			f.end(keys[r.IntN(len(keys))], func(m *wave.Member) { m.Failing, m.Unfinished = true, true })
+			f.end(keys[r.IntN(len(keys))], func(m *wave.Member) { m.Fails, m.Unfinished = m.For, true })
 		default:
 			f.end(keys[r.IntN(len(keys))], nil)
 		}
@@ -601,7 +620,7 @@ func random(t *testing.T, seed uint64) {
 func stalled(f *fleet, seed uint64, all []*wave.Member, idle func(*wave.Member) *wave.Member) {
 	f.t.Helper()
 	for key, m := range f.members {
-		if m.Failing {
+		if len(m.Fails) > 0 {
 			f.end(key, nil)
 		}
 	}
@@ -693,7 +712,7 @@ func (f *fleet) checkOrder(m *wave.Member) {
 	failing := map[*limit.Policy]int{}
 	for _, o := range f.members {
 		for _, p := range o.Policies {
-			if o.Failing && slices.Contains(m.Policies, p) && shares(o.For) {
+			if slices.Contains(m.Policies, p) && shares(o.Fails) {
 				failing[p]++
 			}
 		}

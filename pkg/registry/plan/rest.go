@@ -41,6 +41,8 @@ const (
 const (
 	keep      = time.Second
 	keepTimes = 4
+	// maxTime is for how long the future is looked into.
+	maxTime = 30 * time.Second
 )
 
 // Config is what a REST is made from.
@@ -162,20 +164,19 @@ func (r *REST) plan(ctx context.Context, source dependency.SourceKey) (*plan.Pla
 	default:
 		return nil, apierrors.NewTooManyRequests("other plans have just been made", int(math.Ceil(left.Seconds())))
 	}
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTime) // for others, too, if this client goes
+	defer cancel()
 	*m = made{of: source}
 	synced := r.Index.Read(func(now decide.Evaluator) {
 		if m == &r.assumed {
 			now.Assumed = &decide.Change{Source: source, At: began}
 		}
-		m.plan = plan.Of(ctx, now, r.MaxInProgress, began)
+		m.plan = plan.Of(making, now, r.MaxInProgress, began)
 	})
-	end := r.Clock.Now()
-	switch {
-	case !synced:
+	if !synced {
 		return nil, view.NotReady()
-	case ctx.Err() != nil: // the client has gone, or the request has taken too long
-		return nil, apierrors.NewTimeoutError(fmt.Sprintf("making a plan: %v", ctx.Err()), 0)
 	}
+	end := r.Clock.Now()
 	if m.until = end.Add(keepTimes * end.Sub(began)); m == &r.plain && m.until.Before(began.Add(keep)) {
 		m.until = began.Add(keep)
 	}

@@ -21,7 +21,7 @@ import (
 
 const ours = "io.configdep.v1alpha1."
 
-var kinds = []string{"ConfigDependency", "ConfigDependencyList", "Reload", "Approval", "ConfigDependencyPods"}
+var kinds = []string{"ConfigDependency", "ConfigDependencyList", "Reload", "Approval", "ConfigDependencyPods", "ConfigDependencyPlan", "PlanOptions"}
 
 func definitions() map[string]common.OpenAPIDefinition {
 	return openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
