@@ -143,9 +143,8 @@ const revision = "5d4f8c7b9"
 // addWorkload adds a Deployment whose rollout is complete, with its ReplicaSet and its pods.
 func (f *filler) addWorkload(b *batch, i int) {
 	d := deployment(i)
-	d.Generation, d.Annotations = 1, map[string]string{"deployment.kubernetes.io/revision": "1"}
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: podsOf, UpdatedReplicas: podsOf, ReadyReplicas: podsOf, AvailableReplicas: podsOf}
-	b.add("deployments", "apps/v1", "Deployment", namespaceOf(i), &d.ObjectMeta, f.sources, f.deployment, d)
+	d.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
+	f.addDeployment(b, namespaceOf(i), d)
 	r := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: d.Name + "-" + revision, Annotations: d.Annotations,
@@ -156,13 +155,21 @@ func (f *filler) addWorkload(b *batch, i int) {
 		Status: appsv1.ReplicaSetStatus{Replicas: podsOf, ReadyReplicas: podsOf, AvailableReplicas: podsOf, ObservedGeneration: 1},
 	}
 	b.add("replicasets", "apps/v1", "ReplicaSet", namespaceOf(i), &r.ObjectMeta, f.sources, f.deployment, r)
-	for n := range podsOf {
-		p := podOf(d, revision, n)
+}
+
+// addDeployment adds a Deployment whose rollout is complete, and its pods.
+func (f *filler) addDeployment(b *batch, namespace string, d *appsv1.Deployment) {
+	n := *d.Spec.Replicas
+	d.Generation = 1
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
+	b.add("deployments", "apps/v1", "Deployment", namespace, &d.ObjectMeta, f.sources, f.deployment, d)
+	for i := range int(n) {
+		p := podOf(d, revision, i)
 		p.Status = runs(p)
 		for c := range p.Status.ContainerStatuses {
 			p.Status.ContainerStatuses[c].State.Running.StartedAt = metav1.NewTime(f.pods.Add(3 * time.Second))
 		}
-		b.add("pods", "v1", "Pod", namespaceOf(i), &p.ObjectMeta, f.pods, f.pod, p)
+		b.add("pods", "v1", "Pod", namespace, &p.ObjectMeta, f.pods, f.pod, p)
 	}
 }
 

@@ -59,6 +59,7 @@ var benchmarks = slices.Concat([]benchmark{
 	{"footprint", true, benchmarkFootprint},
 	{"startup", false, benchmarkStartup},
 	{"size", false, benchmarkSize},
+	{"wave", false, benchmarkWave},
 })
 
 func main() {
