@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/policy/v1alpha1"
 	"github.com/configdep/configdep/pkg/decide"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/limit"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
@@ -344,5 +347,35 @@ func TestDecide_MemberOfEvictions(t *testing.T) {
 	x.act()
 	if x.decide(); !p.told.InProgress || len(p.told.Fails) > 0 {
 		t.Errorf("while pods are evicted: %+v", p.told)
+	}
+}
+
+// A rollout that waits for a pod for too long has failed: others need not wait for room.
+func TestDecide_MemberOfAFailedRollout(t *testing.T) {
+	const day = 24 * time.Hour
+	for since, failed := range map[time.Duration]bool{9 * time.Minute: false, 11 * time.Minute: true} {
+		x, _ := setOf(t, kind.StatefulSet, true, member{revision: "1", created: day, since: since}, member{revision: "2", created: day, ready: true, since: day})
+		p := &planned{}
+		evaluate := func() (e *decide.Evaluation) {
+			x.Read(func(known decide.Evaluator) {
+				known.Waves = p
+				e = known.Evaluate(known.Graph.Workload(dependency.WorkloadKey{Kind: kind.StatefulSet, Namespace: namespace, Name: "set"}))
+			})
+			return e
+		}
+		r := evaluate().Present()
+		r.For = r.Hash
+		last := record.NewAutomaticReload(nil, x.now.Add(-day), 0, "Secret/db")
+		set := x.Stored(ingesttest.StatefulSet("set", corev1.PodSpec{})).DeepCopyObject().(*appsv1.StatefulSet)
+		set.Spec.Template.Annotations = map[string]string{record.ConfigHashAnnotation: r.Hash}
+		set.Annotations = map[string]string{
+			policy.ReloadAnnotation: "auto", record.ConfigHashAnnotation: r.Hash, record.AppliedSourcesAnnotation: r.Text(),
+			record.LastReloadAnnotation: last.Text(),
+		}
+		x.Set(set)
+		evaluate().Decide(x.now)
+		if m := &p.told; m.InProgress == failed || len(m.Fails) > 0 != failed || !m.Unfinished {
+			t.Errorf("not ready for %v: %+v", since, m)
+		}
 	}
 }
