@@ -227,7 +227,7 @@ func TestDecide_RecordSettlesDoubts(t *testing.T) {
 	x.adopt()
 	x.crash()
 	x.Unseen(func() { x.set(secret("db", "password", "2")) })
-	x.tick(5 * time.Second)
+	x.tick(7 * time.Second)
 	x.List()
 	x.tick(-time.Second)
 	prove(x)

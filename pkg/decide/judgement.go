@@ -372,16 +372,19 @@ func changedAfter(v *judge.SourceVerdict, at time.Time) bool {
 	return len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(at)
 }
 
+// seenAfter is after which time a leader has seen a change when it makes a record, even if watches lag.
+const seenAfter = 4 * time.Second
+
 // changedAndBack reports whether a source was seen to change after a time at which its content was recorded, although it is the same now: it became other
 // content, and the same again. A change alone was made before that time, and seen late; and so were all, if the last one is older by the time of the API
-// server, which is in seconds and may differ by one.
+// server.
 func changedAndBack(v *judge.SourceVerdict, at time.Time) bool {
 	n := len(v.Periods)
 	if n < 2 || !v.Periods[n-2].Before.After(at) {
 		return false
 	}
 	written := v.Periods[n-1].Written
-	return written.IsZero() || !written.Before(at.Add(-2*time.Second))
+	return written.IsZero() || !written.Before(at.Add(-seenAfter))
 }
 
 // isOlder reports whether a pod has an older template than the current one, as far as that is known.

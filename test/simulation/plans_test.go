@@ -110,13 +110,17 @@ func (m *manifest) incomplete() bool {
 	return p.observed < m.generation || !p.failed && (p.updated < n || p.all > p.updated && m.surges() || p.updatedReady < p.updated)
 }
 
-// rolls reports whether a restart is certainly in progress.
+// stuck reports whether a rollout may have failed because it waits for a pod, so that it makes room for others.
+func (s *server) stuck(m *manifest) bool {
+	fresh := func(p *pod) bool { return time.Since(p.created) < stuckTime-slack-2*mostSkew }
+	return (m.kind == "StatefulSet" || m.kind == "DaemonSet") && !slices.ContainsFunc(s.podsOf(m.slot), fresh)
+}
+
+// rolls reports whether a restart is certainly in progress. What is recorded with another key of the hash does not tell that of a rollout.
 func (s *server) rolls(m *manifest) bool {
 	rules, now := s.rules(m), s.current(m)
 	replaced := len(now) >= m.wanted() && len(now) == len(s.podsOf(m.slot)) && !slices.ContainsFunc(now, func(p *pod) bool { return !p.ready() }) // the status lags
-	// With another key of the hash, nothing tells that the rollout is one of configdep.
-	another := keyID(m.template.annotations[hashAnnotation]) != keyID(m.annotations[hashAnnotation])
-	return m.restarted > 0 && m.incomplete() && !replaced && !another && !m.paused && rules.managed()
+	return m.restarted > 0 && m.incomplete() && !replaced && !s.stuck(m) && s.world.keys == 0 && !m.paused && rules.managed()
 }
 
 // due reports whether a restart is certainly due, or will be when content has settled, so that workloads of a higher order wait.
@@ -168,7 +172,7 @@ func (s *server) fails(m *manifest) bool {
 	stale := false
 	s.eachReads(m, func(r *reads) { stale = stale || r.stale() || r.doubtful() })
 	return !stale && slices.ContainsFunc(s.current(m), func(p *pod) bool {
-		return p.crashes() && p.containers[0].started > 0 && p.created.After(lastOf(m.annotations[lastReloadAnnotation]).Time.Add(mostSkew))
+		return p.crashes() && p.containers[0].started > 0 && !seconds(p.created).Before(seconds(lastOf(m.annotations[lastReloadAnnotation]).Time))
 	})
 }
 
@@ -249,7 +253,7 @@ func (s *server) triggers(m *manifest) (ids []string) {
 func (s *server) used(p *v1alpha1.ReloadPolicy, x *manifest, source string, may bool) (workloads, pods int) {
 	for _, m := range s.view.workloads {
 		last := s.flight(m)
-		if m.slot == x.slot || p != nil && !selects(p, m) || last == "" && (may && !m.incomplete() || !may && !s.knew(m, rolls)) {
+		if m.slot == x.slot || p != nil && !selects(p, m) || last == "" && (may && !m.incomplete() || !may && (!s.knew(m, rolls) || s.stuck(m))) {
 			continue
 		}
 		if last == "" {

@@ -265,7 +265,7 @@ func (s *server) sync() {
 		return
 	}
 	for id := range streamCount {
-		if id != podStatuses && id != policies && !s.streams[id].listed {
+		if id != podStatuses && s.reads(id) && !s.streams[id].listed {
 			return
 		}
 	}
