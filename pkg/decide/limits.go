@@ -59,7 +59,7 @@ func (e *Evaluation) isSuspended(d *Decision, what string) bool {
 	}
 	if e.tooLimited() {
 		d.State, d.Reason = Blocked, ReasonTooManySources
-		d.Message = fmt.Sprintf("%s. %d ReloadPolicies select the workload, and it has %d sources. Nothing restarts it automatically if one times the other is more than %d.", what, len(e.Limits()), len(e.tracked), maxLimits)
+		d.Message = fmt.Sprintf("%s. The workload is not restarted automatically: %d ReloadPolicies select it, and it has %d sources. The product of both may be at most %d.", what, len(e.Limits()), len(e.tracked), maxLimits)
 		return true
 	}
 	if unknown := limit.In(e.graph).Unknown(); unknown != "" {
@@ -177,13 +177,13 @@ func (e *Evaluation) HoldsRequests(now time.Time) string {
 			continue
 		}
 		if p.Suspend {
-			return "the ReloadPolicy " + p.Name + " suspends restarts, on request, too"
+			return "the ReloadPolicy " + p.Name + " suspends restarts, also on request"
 		}
 		switch opens, foreseeable := p.Windows.Opens(now); {
 		case !foreseeable:
-			return "by the ReloadPolicy " + p.Name + ", no restart may begin in the foreseeable future, on request, too"
+			return "by the ReloadPolicy " + p.Name + ", no restart may begin in the foreseeable future, also on request"
 		case opens.After(now):
-			return fmt.Sprintf("by the ReloadPolicy %s, no restart may begin before %s, on request, too", p.Name, opens.UTC().Format(time.RFC3339))
+			return fmt.Sprintf("by the ReloadPolicy %s, no restart may begin before %s, also on request", p.Name, opens.UTC().Format(time.RFC3339))
 		}
 	}
 	return ""
@@ -230,7 +230,7 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	case wave.Order:
 		d.State, d.Reason = Pending, ReasonOrder
 		if h.By.Name == "" {
-			d.Message = what + "A restart is due in a moment, when it is known whether workloads of a lower order come first."
+			d.Message = what + "configdep is checking whether workloads of a lower order come first."
 			return
 		}
 		d.Message = fmt.Sprintf("%sA restart is due when workloads of a lower order that read %s are up to date and ready%s, such as %s.", what, h.Source, policyOf, e.nameOf(h.By))

@@ -115,7 +115,7 @@ func TestDecide_TooLimited(t *testing.T) {
 	x.want("4096", rollOut("Secret/db"))
 	x.limited("q", v1alpha1.ReloadPolicySpec{})
 	d := x.want("one policy more", outcome{decide.Blocked, decide.ReasonTooManySources, decide.None, "Secret/db"})
-	if !strings.Contains(d.Message, "33 ReloadPolicies select the workload, and it has 128 sources.") {
+	if !strings.Contains(d.Message, "33 ReloadPolicies select it, and it has 128 sources.") {
 		t.Errorf("%q", d.Message)
 	}
 	p := &planned{}
@@ -131,9 +131,9 @@ const restartIsDue = "A restart is due."
 func TestHoldsRequests(t *testing.T) {
 	for want, spec := range map[string]v1alpha1.ReloadPolicySpec{
 		"": {Suspend: true},
-		"the ReloadPolicy p suspends restarts, on request, too":                                    {Suspend: true, Requests: v1alpha1.RequestsBound},
-		"by the ReloadPolicy p, no restart may begin before 2026-03-01T13:00:00Z, on request, too": {Windows: []v1alpha1.Window{allow("0 13 * * *", "1h")}, Requests: v1alpha1.RequestsBound},
-		"by the ReloadPolicy p, no restart may begin in the foreseeable future, on request, too":   {Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "* * * * *", Duration: metav1.Duration{Duration: time.Hour}}}, Requests: v1alpha1.RequestsBound},
+		"the ReloadPolicy p suspends restarts, also on request":                                    {Suspend: true, Requests: v1alpha1.RequestsBound},
+		"by the ReloadPolicy p, no restart may begin before 2026-03-01T13:00:00Z, also on request": {Windows: []v1alpha1.Window{allow("0 13 * * *", "1h")}, Requests: v1alpha1.RequestsBound},
+		"by the ReloadPolicy p, no restart may begin in the foreseeable future, also on request":   {Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "* * * * *", Duration: metav1.Duration{Duration: time.Hour}}}, Requests: v1alpha1.RequestsBound},
 	} {
 		x := typical(t)
 		x.limited("p", spec)

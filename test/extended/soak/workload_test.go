@@ -50,6 +50,8 @@ type workload struct {
 	trace []string
 	wrong bool // the oracle has found a violation
 	late  bool // it was not calm at the last check
+	// doubted is since when a view has shown that a restart in doubt is due; zero: none does.
+	doubted time.Time
 }
 
 func (w *workload) rules() rules { return rulesOf(w.state.annotations, w.cell.reload) }
