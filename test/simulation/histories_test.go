@@ -225,7 +225,6 @@ func (t tally) check(test *testing.T, histories int) {
 		"restarts with approved content":                    histories / 200,
 		"at rest: Pending Budget":                           histories / 200,
 		"at rest: Pending Order":                            histories / 80,
-		"at rest: Blocked HaltedAfterFailure":               histories / 200,
 
 		"pauses": histories / 80,
 		"states without a Secret that new pods bring":          histories / 4,

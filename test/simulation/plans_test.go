@@ -126,7 +126,7 @@ func (s *server) rolls(m *manifest) bool {
 // due reports whether a restart is certainly due, or will be when content has settled, so that workloads of a higher order wait.
 func (s *server) due(m *manifest) (is bool) {
 	rules := s.rules(m)
-	if !rules.managed() || rules.hold || m.paused || m.deleting || m.wanted() == 0 || s.lags(replicaSets) || s.lacks(m) || s.approvalOf(m).Decision == "Denied" {
+	if !rules.managed() || rules.hold || m.paused || m.deleting || m.wanted() == 0 || s.world.keys > 0 || s.lags(replicaSets) || s.lacks(m) || s.approvalOf(m).Decision == "Denied" || !s.opens(m) {
 		return false
 	}
 	for _, p := range s.view.policies {
@@ -138,6 +138,17 @@ func (s *server) due(m *manifest) (is bool) {
 		is = is || r.scope.triggers && r.pod.identity == m.template.identity() && r.stale() && !r.isAdopted() && !r.doubtful() && !r.missing() && !r.behind()
 	})
 	return is
+}
+
+// opens reports whether there is a time at which all windows are open. Without one, others do not wait for a workload.
+func (s *server) opens(m *manifest) bool {
+	for at, end := s.time(), s.time().Add(windowPeriod); at.Before(end); at = at.Add(10 * time.Second) {
+		closed := func(p *v1alpha1.ReloadPolicy) bool { return p != nil && selects(p, m) && !isOpen(p, at) }
+		if (!s.rules(m).windows || within(at, time.Minute)) && !slices.ContainsFunc(s.view.policies[:], closed) {
+			return true
+		}
+	}
+	return false
 }
 
 // lacks reports whether pods could not start, by what a server has read.
@@ -170,7 +181,9 @@ func (s *server) fails(m *manifest) bool {
 		return false
 	}
 	stale := false
-	s.eachReads(m, func(r *reads) { stale = stale || r.stale() || r.doubtful() })
+	s.eachReads(m, func(r *reads) {
+		stale = stale || r.pod.identity == m.template.identity() && (r.stale() || r.doubtful())
+	})
 	return !stale && slices.ContainsFunc(s.current(m), func(p *pod) bool {
 		return p.crashes() && p.containers[0].started > 0 && !seconds(p.created).Before(seconds(lastOf(m.annotations[lastReloadAnnotation]).Time))
 	})
@@ -303,9 +316,14 @@ func (s *server) room(p *v1alpha1.ReloadPolicy, x *manifest, sources []string, a
 			of = slices.DeleteFunc(slices.Clone(sources), func(id string) bool { return !concerns(p, id) })
 		}
 		for _, source := range of {
-			n := s.limit(p, b, source, at)
+			n, most := s.limit(p, b, source, at), max(1, x.wanted())
+			for _, m := range s.view.workloads {
+				if may && selects(p, m) && s.due(m) { // it may come first, and not fit
+					most = max(most, m.wanted())
+				}
+			}
 			workloads, pods := s.used(p, x, source, may)
-			if n >= 0 && b.Workloads != nil && workloads >= n || b.Pods != nil && (n == 0 || n > 0 && workloads > 0 && pods+max(1, x.wanted()) > n) {
+			if n >= 0 && b.Workloads != nil && workloads >= n || b.Pods != nil && (n == 0 || n > 0 && workloads > 0 && pods+most > n) {
 				return false
 			}
 		}
@@ -410,7 +428,8 @@ func (o *oracle) checkWave(r *request) {
 		o.fail("%s is restarted, although %d workloads are being restarted", name, n)
 	}
 	if f := s.first(m, sources, false); f != nil {
-		o.fail("%s is restarted before %s, which has a lower order", name, workloadName(f.slot))
+		got := s.show(f)
+		o.fail("%s is restarted before %s, which has a lower order: %s (%s: %s)", name, workloadName(f.slot), got.State, got.Reason, got.Message)
 	}
 	if approve || rules.approval {
 		o.checkApproval(s, m, ptr.Deref(body.Metadata.Annotations[hashAnnotation], ""))

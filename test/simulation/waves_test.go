@@ -184,7 +184,7 @@ func (m maker) policy() string {
 	if one(4) {
 		spec.BakeTime = &metav1.Duration{Duration: pick(m, 20*time.Second, 2*time.Minute)}
 	}
-	if one(3) {
+	if one(2) {
 		spec.FailureLimit = new(int32(1 + m.IntN(2)))
 	}
 	if spec.Suspend = one(7); one(2) {
@@ -254,7 +254,10 @@ func (h *history) addWaves() {
 		case 3, 4:
 			add(change(s0, 0, 1+value(m.IntN(int(poison)-1))), wait)
 		case 5:
-			add(change(s0, 0, poison), wait)
+			if m.IntN(2) == 0 {
+				add(operation{Do: "put policy", A: m.IntN(policyCount), Text: `{"budgets":[{"workloads":1}],"failureLimit":1}`})
+			}
+			add(change(s0, 0, poison), wait, operation{Do: "wait", Wait: pick(m, time.Second, 3*time.Minute)})
 		case 6:
 			o := operation{Do: pick(m, "toggle", "toggle", "toggle", "toggle namespace"), A: m.workload(), Annotation: pick(m, orderAnnotation, orderAnnotation, approvalAnnotation, withinAnnotation, holdAnnotation, windowsAnnotation)}
 			o.Text = pick(m, map[string][]string{orderAnnotation: {"-1", "0", "1", "2", "first", ""}, approvalAnnotation: {"required", ""}, withinAnnotation: {"20s", "2m", ""},
