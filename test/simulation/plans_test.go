@@ -126,7 +126,7 @@ func (s *server) rolls(m *manifest) bool {
 // due reports whether a restart is certainly due, or will be when content has settled, so that workloads of a higher order wait.
 func (s *server) due(m *manifest) (is bool) {
 	rules := s.rules(m)
-	if !rules.managed() || rules.hold || m.paused || m.deleting || m.wanted() == 0 || s.world.keys > 0 || s.lags(replicaSets) || s.lacks(m) || s.approvalOf(m).Decision == "Denied" || !s.opens(m) {
+	if !rules.managed() || rules.hold || m.annotations[appliedAnnotation] == "" || m.paused || m.deleting || m.wanted() == 0 || s.world.keys > 0 || s.lags(replicaSets) || s.lacks(m) || s.approvalOf(m).Decision == "Denied" || !s.opens(m) {
 		return false
 	}
 	for _, p := range s.view.policies {
@@ -135,7 +135,8 @@ func (s *server) due(m *manifest) (is bool) {
 		}
 	}
 	s.eachReads(m, func(r *reads) {
-		is = is || r.scope.triggers && r.pod.identity == m.template.identity() && r.stale() && !r.isAdopted() && !r.doubtful() && !r.missing() && !r.behind()
+		older := m.kind == "DaemonSet" && r.pod.labels["pod-template-generation"] != strconv.FormatInt(m.templates, 10) // or so it seems
+		is = is || r.scope.triggers && !older && r.pod.identity == m.template.identity() && r.stale() && !r.isAdopted() && !r.doubtful() && !r.missing() && !r.behind()
 	})
 	return is
 }
@@ -318,7 +319,7 @@ func (s *server) room(p *v1alpha1.ReloadPolicy, x *manifest, sources []string, a
 		for _, source := range of {
 			n, most := s.limit(p, b, source, at), max(1, x.wanted())
 			for _, m := range s.view.workloads {
-				if may && selects(p, m) && s.due(m) { // it may come first, and not fit
+				if may && selects(p, m) && s.mayComeFirst(m) { // and not fit
 					most = max(most, m.wanted())
 				}
 			}
@@ -336,7 +337,7 @@ func (s *server) first(x *manifest, sources []string, may bool) *manifest {
 	rules := s.rules(x)
 	for _, m := range s.view.workloads {
 		its, ids := s.rules(m), s.triggers(m)
-		if its.order >= rules.order || !its.managed() || !slices.ContainsFunc(sources, func(id string) bool { return slices.Contains(ids, id) }) {
+		if its.order >= rules.order || its.mode == "off" || its.invalid && !may || !slices.ContainsFunc(sources, func(id string) bool { return slices.Contains(ids, id) }) {
 			continue
 		}
 		if s.flight(m) != "" || s.knew(m, rolls) || s.knew(m, due) || s.knew(m, fails) || may && s.mayComeFirst(m) {
@@ -357,16 +358,16 @@ func (s *server) first(x *manifest, sources []string, may bool) *manifest {
 // mayComeFirst reports whether a workload that does not certainly come first may.
 func (s *server) mayComeFirst(m *manifest) (may bool) {
 	rules := s.rules(m)
-	if rules.hold || m.paused {
-		return false
+	if rules.hold || m.paused || rules.invalid {
+		return s.unready(m) || m.incomplete() // what fails, or is in the middle of a rollout, is waited for all the same
 	}
 	s.eachReads(m, func(r *reads) { may = may || r.stale() || r.doubtful() })
 	return may || m.incomplete() || s.lacks(m) || s.unready(m)
 }
 
-// unready reports whether a pod of the current template is not ready.
+// unready reports whether a pod is not ready, for which the rollout may wait.
 func (s *server) unready(m *manifest) bool {
-	return m.progress.failed || slices.ContainsFunc(s.current(m), func(p *pod) bool { return !p.ready() })
+	return m.progress.failed || slices.ContainsFunc(s.podsOf(m.slot), func(p *pod) bool { return !p.ready() })
 }
 
 // time is the time of a server.
@@ -445,7 +446,10 @@ func (o *oracle) checkWave(r *request) {
 // checkApproval checks that a user has approved the content with which a workload is restarted.
 func (o *oracle) checkApproval(s *server, m *manifest, hash string) {
 	a := s.approvalOf(m)
-	seen := o.approved[approvedHash{m.uid, hash}]
+	seen, known := o.approved[approvedHash{m.uid, hash}]
+	if m.annotations[approvedAnnotation] == "" && known { // its owner has removed it, which is no decision
+		a.Decision, a.ConfigHash = "Approved", hash
+	}
 	same := !slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return differ(u.reads(), seen[u.source].content, s.view.sources[u.source].content) })
 	if o.tally["restarts with approved content"]++; a.Decision != "Approved" || a.ConfigHash != hash || !same {
 		o.fail("%s is restarted with content that no user has approved", workloadName(m.slot))

@@ -424,7 +424,9 @@ func (w *world) status(d *workload) {
 	if p == d.progress {
 		return
 	}
-	d.progress = p
+	if d.progress = p; !d.incomplete() {
+		d.restarted = 0
+	}
 	w.revision++
 	w.tellWorkload(d)
 }

@@ -138,7 +138,10 @@ func (s *simulation) decideContent(o operation) bool {
 	}
 	text, err := json.Marshal(a)
 	server.must(err)
-	s.world.oracle.approved[approvedHash{d.uid, got.hash}] = server.view.sources
+	delete(s.world.oracle.approved, approvedHash{d.uid, got.hash})
+	if o.B == 0 {
+		s.world.oracle.approved[approvedHash{d.uid, got.hash}] = server.view.sources
+	}
 	return s.world.write(d, fieldManager, func(m *manifest) { m.annotations = with(m.annotations, approvedAnnotation, string(text)) })
 }
 

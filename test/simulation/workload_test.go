@@ -67,7 +67,8 @@ type manifest struct {
 	deleting    bool   // in the foreground
 	managers    []entry
 	progress    progress
-	// restarted is the revision of the world at which a server restarted it; 0: another client has written what tells of that since, or none did.
+	// restarted is the revision of the world at which a server restarted it; 0: the rollout has been complete since, another client has written what tells
+	// of it, or there was none.
 	restarted uint64
 }
 
