@@ -303,7 +303,9 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 			}
 		}
 		if m.restartAt = ptr.Deref(body.Spec.RestartAt, m.restartAt); len(body.Spec.Template.Metadata.Annotations) > 0 {
-			m.restarted = w.revision
+			if m.restarted = w.revision; r.late { // content may have changed since it was decided
+				m.restarted = 0
+			}
 		}
 	})
 	if d.refusals = (refusals{}); len(body.Spec.Template.Metadata.Annotations) > 0 && d.written.leavesMarks() {
