@@ -85,8 +85,8 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 		}
 	}
 	after, err := c.act(ctx, s)
-	if planned && (err != nil || after > 0) {
-		c.Planner.Failed(key)
+	if planned && (after > 0 || workload.Refuses(err) || apierrors.IsConflict(err)) {
+		c.giveBack(index, key)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
@@ -104,6 +104,17 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 	default:
 		return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 	}
+}
+
+// giveBack notes a workload of which no restart has begun after all as the index shows it: its place is free, unless another leader has restarted it. If it is
+// not known whether one has begun, the place is kept until the workload is looked at again.
+func (c *Controller) giveBack(index decide.Index, key dependency.WorkloadKey) {
+	index.Read(func(known decide.Evaluator) {
+		if w := known.Graph.Workload(key); w != nil {
+			known.Waves = waves{c.Planner, true}
+			known.Evaluate(w).Decide(c.Clock.Now())
+		}
+	})
 }
 
 // act carries out a decision. It returns after which time to decide again.

@@ -95,6 +95,27 @@ func TestDecide_Policies(t *testing.T) {
 	}
 }
 
+// What is assumed to change is due as if it had changed, and no approval of the content of now is one of what it would be.
+func TestDecide_Assumed(t *testing.T) {
+	x := typical(t)
+	x.annotate(policy.ApprovalAnnotation, "required")
+	x.adopt()
+	a := record.NewApproval(record.Approved, x.evaluate().Hash, "ada", "", metav1.NewMicroTime(x.now))
+	x.patch(record.ApprovalPatch(x.workload(), &a))
+	for _, of := range []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}, {Kind: dependency.Secret, Name: "db"}, {Kind: dependency.Secret, Namespace: "other", Name: "db"}} {
+		known := x.known()
+		known.Assumed = &decide.Change{Source: of, At: x.now}
+		d := known.Evaluate(x.workload()).Decide(x.now.Add(time.Minute))
+		want := outcome{decide.Pending, decide.ReasonApproval, decide.None, "Secret/db"}
+		if of.Namespace == "other" {
+			want = outcome{decide.InSync, decide.ReasonContentApplied, decide.None, ""}
+		}
+		if got := outcomeOf(d); got != want {
+			t.Errorf("%+v changes: %+v (%s), want %+v", of, got, d.Message, want)
+		}
+	}
+}
+
 // A workload with many sources that many policies select would hold up the planner.
 func TestDecide_TooLimited(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))

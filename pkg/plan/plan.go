@@ -72,9 +72,6 @@ func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Ti
 		}
 	})
 	f.planner.Ready(sweep)
-	for key := range f.restarts {
-		f.look(key, at)
-	}
 	for len(f.looks) > 0 && ctx.Err() == nil {
 		next := heap.Pop(&f.looks).(look) //nolint:forcetypeassert // it is its own
 		if next.at.Sub(at) > maxAhead {

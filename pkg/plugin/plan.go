@@ -4,10 +4,14 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +52,28 @@ type planned struct {
 	Namespace string `json:"namespace"`
 
 	v1alpha1.PlannedRestart
+
+	at time.Time // of the plan
+}
+
+func (r *planned) workload() string { return strings.Replace(r.Name, ".", "/", 1) }
+
+// inTurn returns the restarts of the plans of several namespaces: those that have begun, those that will, in this order, and those on hold.
+func inTurn(all []*v1alpha1.ConfigDependencyPlan) []planned {
+	out := []planned{}
+	for _, one := range all {
+		for i := range one.Restarts {
+			out = append(out, planned{one.Namespace, one.Restarts[i], one.Time.Time})
+		}
+	}
+	rank := func(r *planned) int64 {
+		if r.StartTime == nil {
+			return math.MaxInt64
+		}
+		return r.Position
+	}
+	slices.SortStableFunc(out, func(a, b planned) int { return cmp.Compare(rank(&a), rank(&b)) })
+	return out
 }
 
 func (p *plugin) plan(ctx context.Context, args []string, form string) error {
@@ -71,12 +97,9 @@ func (p *plugin) plan(ctx context.Context, args []string, form string) error {
 	if err != nil {
 		return err
 	}
-	restarts, names := []planned{}, []string{}
-	for _, one := range all {
-		for i := range one.Restarts {
-			restarts = append(restarts, planned{one.Namespace, one.Restarts[i]})
-			names = append(names, strings.Replace(one.Restarts[i].Name, ".", "/", 1))
-		}
+	restarts, names := inTurn(all), []string{}
+	for i := range restarts {
+		names = append(names, restarts[i].workload())
 	}
 	if form != "" {
 		return p.data(form, restarts, names)
@@ -90,15 +113,12 @@ func (p *plugin) plan(ctx context.Context, args []string, form string) error {
 		return nil
 	}
 	t := p.table("WORKLOAD", "POSITION", "STARTS", "TAKES", "STATE", "REASON", "WAITS FOR")
-	for _, one := range all {
-		for i := range one.Restarts {
-			r := &one.Restarts[i]
-			position := ""
-			if r.Position > 0 {
-				position = strconv.FormatInt(r.Position, 10)
-			}
-			t.row(one.Namespace, strings.Replace(r.Name, ".", "/", 1), position, render.Starts(r, one.Time.Time), render.Takes(r), string(r.State), r.Reason, r.Message)
+	for i := range restarts {
+		r, position := &restarts[i], ""
+		if r.Position > 0 {
+			position = strconv.FormatInt(r.Position, 10)
 		}
+		t.row(r.Namespace, r.workload(), position, render.Starts(&r.PlannedRestart, r.at), render.Takes(&r.PlannedRestart), string(r.State), r.Reason, r.Message)
 	}
 	if err := t.end(); err != nil {
 		return err

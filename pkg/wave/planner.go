@@ -236,18 +236,6 @@ func (p *Planner) Begin(key dependency.WorkloadKey) (may, waited bool) {
 	return m.admitted, m.waited
 }
 
-// Failed notes that a restart did not begin after all. It is tried again when the workload is noted the next time.
-func (p *Planner) Failed(key dependency.WorkloadKey) {
-	p.mu.Lock()
-	if m := p.members[key]; m != nil && m.admitted {
-		p.detach(m)
-		m.admitted, m.begun, m.Due, m.Unfinished = false, false, false, true
-		p.attach(m)
-	}
-	p.work()
-	p.finish(key)
-}
-
 // work draws the conclusions from what has been noted.
 func (p *Planner) work() {
 	p.settle()

@@ -515,7 +515,8 @@ func TestPlanner_Lead(t *testing.T) {
 	}
 	f.note(due("a", "3"))
 	f.wantBegun("another one has been admitted", "a/1")
-	f.planner.Failed(key)
+	failed := due("a", "2", func(m *wave.Member) { m.Due = false })
+	f.planner.Note(failed)
 	f.begin()
 	f.wantBegun("what failed makes room", "a/1", "a/3")
 	f.end(due("a", "3").WorkloadKey, nil)
