@@ -46,7 +46,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	say("step 6 of 8: installing the server")
-	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2, Binary: filepath.Join(bin, "configdep-apiserver")})
+	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2, Binary: filepath.Join(bin, "configdep-apiserver"), Before: createNamespace})
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,19 @@ func run(ctx context.Context) (err error) {
 	fmt.Printf("\nThe cluster is yours until Ctrl-C, with two replicas of the server:\n\n  export KUBECONFIG=%s\n  export PATH=%s:%s:$PATH\n\n",
 		cluster.Kubeconfig(), filepath.Dir(cluster.KubectlPath()), plugin)
 	<-ctx.Done()
+	return nil
+}
+
+// createNamespace creates the namespace of the server a second before its simulated pods, which start at once. What they
+// may have read is not known if they start in the second in which kube-root-ca.crt is created there.
+func createNamespace(ctx context.Context, cluster *controlplane.ControlPlane) error {
+	if _, err := cluster.Kubectl(ctx, "apply", "-f", "artifacts/base/namespace.yaml"); err != nil {
+		return err
+	}
+	if _, err := cluster.Kubectl(ctx, "-n", install.Namespace, "wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=1m"); err != nil {
+		return err
+	}
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	return nil
 }
 
