@@ -22,9 +22,23 @@ tmp=$(mktemp -d .cache/prose.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 echo "This is mended by by Kubectl." >"$tmp/wrong.md"
 found=$(vale --output=line "$tmp/wrong.md" || true)
-for rule in Words Names Repeated; do
+printf 'word %.0s' {1..31} >>"$tmp/wrong.md"
+found+=$(vale --output=line --minAlertLevel=warning "$tmp/wrong.md" || true)
+for rule in Words Names Repeated Long; do
   [[ $found == *configdep.$rule* ]] || { printf 'prose: the rule %s finds nothing in a text that breaks it:\n%s\n' "$rule" "$found" >&2; exit 1; }
 done
 
 mapfile -d '' -t files < <(git ls-files -z --cached --others --exclude-standard '*.md')
 vale "${files[@]}"
+
+# At most one sentence of twenty in a page has more than 30 words.
+long=$(vale --no-exit --output=line --minAlertLevel=warning --filter='.Name == "configdep.Long"' "${files[@]}")
+failed=0
+while read -r count file; do
+  sentences=$(vale ls-metrics "$file" | sed -n 's/.*"sentences": \([0-9]*\).*/\1/p')
+  if (((count - 1) * 20 >= sentences)); then
+    printf 'prose: %s: %s of %s sentences have more than 30 words; at most one of twenty may:\n%s\n' "$file" "$count" "$sentences" "$(grep -F "$file:" <<<"$long")" >&2
+    failed=1
+  fi
+done < <(cut -d: -f1 <<<"$long" | grep . | uniq -c)
+exit $failed

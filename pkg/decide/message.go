@@ -233,7 +233,7 @@ func (e *Evaluation) written(j *Judgement) string {
 	var all []string
 	for i := range e.Sources {
 		if s := &e.Sources[i]; s.Source != nil && s.tracked != nil && j.unread[s.tracked.id] && len(all) < maxPodNames {
-			all = append(all, idOf(s.Kind, s.Name)+" at "+s.Source.LastChanged.UTC().Format(time.RFC3339))
+			all = append(all, idOf(s.Kind, s.Name)+" at "+s.Source.LastChangeTime.UTC().Format(time.RFC3339))
 		}
 	}
 	if len(all) == 0 {

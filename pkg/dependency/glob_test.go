@@ -24,7 +24,7 @@ func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		for step := range 1500 {
 			key := SourceKey{Secret, "shop", fmt.Sprint(pick(r, "s-", "s-", "s-", "s-", "t-"), r.Intn(400))}
 			if r.Intn(400) < most {
-				s := &Source{SourceKey: key, SourceMarks: SourceMarks{Ignored: r.Intn(10) == 0}, LastChanged: at(r.Intn(1000))}
+				s := &Source{SourceKey: key, SourceMarks: SourceMarks{Ignored: r.Intn(10) == 0}, LastChangeTime: at(r.Intn(1000))}
 				g.SetSource(s)
 				n.sources[key] = s
 			} else {

@@ -79,8 +79,8 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern) (out 
 			continue
 		}
 		out.Names = append(out.Names, key.Name)
-		if s.LastChanged.After(out.LastChanged) {
-			out.LastChanged = s.LastChanged.Time
+		if s.LastChangeTime.After(out.LastChangeTime) {
+			out.LastChangeTime = s.LastChangeTime.Time
 		}
 	}
 	out.Count = len(out.Names)
@@ -92,11 +92,11 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern) (out 
 type description struct {
 	Count       int
 	Names       []string
-	LastChanged time.Time
+	LastChangeTime time.Time
 }
 
 func describeMatched(m *Matched) (out description) {
-	out = description{Count: m.Count, LastChanged: m.LastChanged().Time}
+	out = description{Count: m.Count, LastChangeTime: m.LastChangeTime().Time}
 	out.Names = append(out.Names, m.Names()...)
 	return out
 }
@@ -160,7 +160,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			g.DeleteWorkload(key)
 			n.deleteWorkload(key)
 		case 4:
-			s := &Source{SourceKey: randomSourceKey(), SourceMarks: SourceMarks{Ignored: r.Intn(4) == 0}, Keys: make([]KeyDigest, r.Intn(3)), LastChanged: at(r.Intn(100))}
+			s := &Source{SourceKey: randomSourceKey(), SourceMarks: SourceMarks{Ignored: r.Intn(4) == 0}, Keys: make([]KeyDigest, r.Intn(3)), LastChangeTime: at(r.Intn(100))}
 			g.SetSource(s)
 			n.sources[s.SourceKey] = s
 		case 5:

@@ -43,10 +43,10 @@ func (m *Matched) Names() []string {
 	return names
 }
 
-// LastChanged returns the latest of when their content was last written, by the clock of the API server.
-func (m *Matched) LastChanged() (at metav1.Time) {
+// LastChangeTime returns the latest of when their content was last written, by the clock of the API server.
+func (m *Matched) LastChangeTime() (at metav1.Time) {
 	if len(m.members.byTime) > 0 {
-		at = m.members.byTime[0].LastChanged
+		at = m.members.byTime[0].LastChangeTime
 	}
 	return at
 }

@@ -26,7 +26,7 @@ var (
 	// More than MaxMatched are kept, so that not every deletion requires a lookup of all.
 	orderedByName = ordering{func(a, b *Source) int { return strings.Compare(a.Name, b.Name) }, MaxMatched + 28}
 	orderedByTime = ordering{func(a, b *Source) int {
-		return cmp.Or(b.LastChanged.Compare(a.LastChanged.Time), strings.Compare(a.Name, b.Name))
+		return cmp.Or(b.LastChangeTime.Compare(a.LastChangeTime.Time), strings.Compare(a.Name, b.Name))
 	}, 16}
 )
 

@@ -52,7 +52,7 @@ func (g *Graph) Periods(key SourceKey) []Period {
 
 // Remember completes a source with the periods before the current one, given what it was before, or nil.
 func (s *Source) Remember(previous *Source, g *Graph, at Arrival) {
-	s.since = s.LastChanged.Time
+	s.since = s.LastChangeTime.Time
 	switch {
 	case at.Seen.IsZero(): // it has just begun to be read
 		return
@@ -63,7 +63,7 @@ func (s *Source) Remember(previous *Source, g *Graph, at Arrival) {
 		}
 		return
 	}
-	moved := !s.LastChanged.Equal(&previous.LastChanged)
+	moved := !s.LastChangeTime.Equal(&previous.LastChangeTime)
 	missed := !at.Live && previous.ResourceVersion != s.ResourceVersion
 	switch {
 	case slices.EqualFunc(previous.Keys, s.Keys, KeyDigest.same) && (!missed || previous.UID == s.UID && !moved):
@@ -75,7 +75,7 @@ func (s *Source) Remember(previous *Source, g *Graph, at Arrival) {
 		s.periods = addPeriods(previous.periods, previous.began())
 	}
 	// The time goes back if nothing is left of what the last manager has set, or the fields of managers were emptied.
-	untimed := previous.UID == s.UID && (s.LastChanged.Before(&previous.LastChanged) || !moved && !s.sets(previous))
+	untimed := previous.UID == s.UID && (s.LastChangeTime.Before(&previous.LastChangeTime) || !moved && !s.sets(previous))
 	if s.after, s.before = at.from(), at.Seen; untimed || missed && previous.hasOther(s) {
 		s.since = time.Time{} // the removal of a key leaves no time, and a list may show it together with an earlier change
 	}

@@ -184,7 +184,7 @@ func (g *Graph) setClass(key SourceKey) {
 	}
 	s := &Source{SourceKey: key, ResourceVersion: last.ResourceVersion, Keys: last.Keys}
 	if last.updated {
-		s.LastChanged = metav1.Unix(last.written, 0)
+		s.LastChangeTime = metav1.Unix(last.written, 0)
 	}
 	g.sources.set(&s.SourceKey, s)
 }

@@ -50,7 +50,7 @@ func TestGraph_Mounted(t *testing.T) {
 	write("a", "1", 0, false)
 	write("b", "1", 0, false)
 	expect("mounted", "a", 0)
-	if s := g.Source(class); s == nil || !s.LastChanged.IsZero() {
+	if s := g.Source(class); s == nil || !s.LastChangeTime.IsZero() {
 		t.Errorf("mounted: %+v", s)
 	}
 	write("a", "2", 5, true)
@@ -63,12 +63,12 @@ func TestGraph_Mounted(t *testing.T) {
 	write("a", "2", 9, false) // another client wrote its metadata
 	expect("only metadata", "a", 5)
 	write("b", "2", 7, true)
-	if s := g.Source(class); !s.LastChanged.Time.Equal(start.Add(7 * time.Minute)) {
-		t.Errorf("last changed %v", s.LastChanged)
+	if s := g.Source(class); !s.LastChangeTime.Time.Equal(start.Add(7 * time.Minute)) {
+		t.Errorf("last changed %v", s.LastChangeTime)
 	}
 	g.DeletePodStatus("shop", "b-shop-keys")
-	if s := g.Source(class); !s.LastChanged.Time.Equal(start.Add(5 * time.Minute)) {
-		t.Errorf("last changed %v", s.LastChanged)
+	if s := g.Source(class); !s.LastChangeTime.Time.Equal(start.Add(5 * time.Minute)) {
+		t.Errorf("last changed %v", s.LastChangeTime)
 	}
 	g.DeletePodStatus("shop", "a-shop-keys")
 	if g.Source(class) != nil {

@@ -27,9 +27,9 @@ type Source struct {
 	UID             types.UID
 	ResourceVersion string
 	Created         metav1.Time
-	// LastChanged is when a client that sets content last wrote the object, to the second.
-	LastChanged metav1.Time
-	// ChangedBy is the field manager that wrote it at LastChanged; empty: none is known.
+	// LastChangeTime is when a client that sets content last wrote the object, to the second.
+	LastChangeTime metav1.Time
+	// ChangedBy is the field manager that wrote it at LastChangeTime; empty: none is known.
 	ChangedBy FieldManager
 	SourceMarks
 	// Immutable: its content cannot be changed. The kubelet keeps it for pods that stay on its node, even if the source is deleted and created again.
@@ -110,7 +110,7 @@ func NewSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys []
 		UID:             m.UID,
 		ResourceVersion: m.ResourceVersion,
 		Created:         m.CreationTimestamp,
-		LastChanged:     changed,
+		LastChangeTime:     changed,
 		ChangedBy:       by,
 		SourceMarks:     marks,
 		Keys:            keys,

@@ -43,7 +43,7 @@ func TestNewSource_SortsKeys(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u", ResourceVersion: "7", CreationTimestamp: created}
 	a, b, c := KeyDigest{Key: "a"}, KeyDigest{Key: "b"}, KeyDigest{Key: "c", Digest: Digest{1}}
 	want := &Source{
-		SourceKey: SourceKey{Secret, "shop", "db"}, UID: "u", ResourceVersion: "7", Created: created, LastChanged: created,
+		SourceKey: SourceKey{Secret, "shop", "db"}, UID: "u", ResourceVersion: "7", Created: created, LastChangeTime: created,
 		SourceMarks: SourceMarks{Match: true}, Keys: []KeyDigest{a, b, c},
 	}
 	got := NewSource(Secret, &meta, SourceMarks{Match: true}, []KeyDigest{c, a, b})

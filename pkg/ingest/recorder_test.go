@@ -73,7 +73,7 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 	for _, p := range patterns.Sources {
 		if p.Glob() {
 			m := g.Matched(w.Namespace, p, patterns.Exclude)
-			fmt.Fprint(&b, " ", p, " ", m.Count, m.LastChanged())
+			fmt.Fprint(&b, " ", p, " ", m.Count, m.LastChangeTime())
 			for _, name := range m.Names() {
 				fmt.Fprint(&b, " ", name, "@", g.Source(dependency.SourceKey{Kind: p.Kind, Namespace: w.Namespace, Name: name}).ResourceVersion)
 			}

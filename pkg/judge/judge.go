@@ -107,7 +107,7 @@ func (r *reading) isLocal(reason string) bool {
 	switch {
 	case reason == ReasonCreatedFor, reason == ReasonRecorded:
 		return false
-	case current.Source != nil && !current.Written.Equal(current.LastChanged.Time): // it has been written since, with the same content
+	case current.Source != nil && !current.Written.Equal(current.LastChangeTime.Time): // it has been written since, with the same content
 		return true
 	default:
 		return len(r.periods) > 1 && (reason != ReasonStartedAfter || current.Written.IsZero())

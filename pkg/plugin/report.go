@@ -218,13 +218,13 @@ func (p *plugin) fill(ctx context.Context, r *report, scope ingest.Scope, x *ing
 // changed returns the sources that were written after a pod had started, the last one first.
 func changed(o *v1alpha1.ConfigDependency) string {
 	some := slices.Clone(o.Status.Sources)
-	some = slices.DeleteFunc(some, func(s v1alpha1.SourceStatus) bool { return s.LastChanged.IsZero() })
+	some = slices.DeleteFunc(some, func(s v1alpha1.SourceStatus) bool { return s.LastChangeTime.IsZero() })
 	slices.SortStableFunc(some, func(a, b v1alpha1.SourceStatus) int {
-		return cmp.Or(cmp.Compare(b.StalePods, a.StalePods), b.LastChanged.Compare(a.LastChanged.Time))
+		return cmp.Or(cmp.Compare(b.StalePods, a.StalePods), b.LastChangeTime.Compare(a.LastChangeTime.Time))
 	})
 	var out []string
 	for i := range min(len(some), 3) {
-		out = append(out, fmt.Sprintf("%s/%s (%s ago)", some[i].Kind, some[i].Name, ago(some[i].LastChanged)))
+		out = append(out, fmt.Sprintf("%s/%s (%s ago)", some[i].Kind, some[i].Name, ago(some[i].LastChangeTime)))
 	}
 	return strings.Join(out, ", ")
 }

@@ -105,10 +105,10 @@ func staleSources(o *v1alpha1.ConfigDependency) string {
 func next(o *v1alpha1.ConfigDependency) string {
 	switch s := &o.Status; s.State {
 	case v1alpha1.StateSettling, v1alpha1.StatePending:
-		if s.RestartDue == nil {
+		if s.RestartTime == nil {
 			return "a restart"
 		}
-		return "a restart " + until(s.RestartDue)
+		return "a restart " + until(s.RestartTime)
 	case v1alpha1.StateRollingOut:
 		return "a rollout is in progress"
 	case v1alpha1.StateBlocked, v1alpha1.StateFailed:

@@ -255,7 +255,7 @@ func isHopeless(o *v1alpha1.ConfigDependency) bool {
 	case s.State == v1alpha1.StateBlocked:
 		return !isRollingOut(o)
 	default:
-		recorded := s.AppliedHash != "" || o.Spec.Reload.Mode == v1alpha1.ReloadOff // else it has just opted in
+		recorded := s.RecordedHash != "" || o.Spec.Reload.Mode == v1alpha1.ReloadOff // else it has just opted in
 		return s.State == v1alpha1.StateStale && recorded || s.State == v1alpha1.StateFailed
 	}
 }

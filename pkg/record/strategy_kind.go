@@ -25,7 +25,7 @@ func OfRestart(r *dependency.Restart) Strategy { return byKind{Restart: r} }
 func (s byKind) Name() string {
 	switch {
 	case s.EventOnly:
-		return "event"
+		return Notify.Name()
 	case s.Field != nil:
 		return "field"
 	case s.Template != nil:

@@ -24,7 +24,7 @@ func conditions(e *decide.Evaluation, d decide.Decision) []metav1.Condition {
 	created, written := e.Workload.Created, e.Workload.Created
 	for i := range e.Sources {
 		if s := e.Sources[i].Source; s != nil {
-			created, written = later(created, s.Created), later(written, s.LastChanged)
+			created, written = later(created, s.Created), later(written, s.LastChangeTime)
 		}
 		if u := e.Sources[i].Unread; u != nil {
 			created = later(created, u.Created)
@@ -32,7 +32,7 @@ func conditions(e *decide.Evaluation, d decide.Decision) []metav1.Condition {
 	}
 	for i := range e.Agents.Sources {
 		if s := e.Agents.Sources[i].Source; s != nil {
-			written = later(written, s.LastChanged)
+			written = later(written, s.LastChangeTime)
 		}
 	}
 	if last := record.LastReloadOf(e.Workload); last != nil {

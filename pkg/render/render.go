@@ -56,13 +56,13 @@ func ConfigDependency(kinds kind.Table, e *decide.Evaluation, d decide.Decision)
 			Reason:      d.Reason,
 			Message:     d.Message,
 			ConfigHash:  e.Hash,
-			AppliedHash: e.Record.Hash,
+			RecordedHash: e.Record.Hash,
 			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources), len(e.Sources)+len(e.Agents.Sources)),
 			Patterns:    renderPatterns(e.Globs),
 			LastReload:  renderLastReload(record.LastReloadOf(w)),
 			Pods:        renderPods(d.Pods),
 			StaleSince:  timeOf(d.Pods.StaleSince),
-			RestartDue:  timeOf(restartDue(&d)),
+			RestartTime:  timeOf(restartDue(&d)),
 			Policies:    policyNames(e),
 			Conditions:  conditions(e, d),
 		},
@@ -198,8 +198,8 @@ func renderPatterns(globs []decide.Glob) (out []v1alpha1.PatternStatus) {
 		names = names[:min(len(names), left)]
 		left -= len(names)
 		p := v1alpha1.PatternStatus{Kind: v1alpha1.SourceKind(g.Kind), Pattern: g.Name, Count: int64(g.Count), Names: names}
-		if changed := g.LastChanged(); readable(changed) {
-			p.LastChanged = &changed
+		if changed := g.LastChangeTime(); readable(changed) {
+			p.LastChangeTime = &changed
 		}
 		if !g.Observed {
 			p.Reason = policy.ReasonNotObserved
@@ -283,8 +283,8 @@ func renderSourceStatus(s *decide.Source, missingKeys *Budget) v1alpha1.SourceSt
 	}
 	if s.Source != nil {
 		out.ResourceVersion = s.Source.ResourceVersion
-		if changed := s.Source.LastChanged; readable(changed) {
-			out.LastChanged = &changed
+		if changed := s.Source.LastChangeTime; readable(changed) {
+			out.LastChangeTime = &changed
 		}
 	}
 	return out

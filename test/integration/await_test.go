@@ -131,8 +131,8 @@ func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) er
 
 // recorded checks that the current content is known to have been applied, whatever the state.
 func recorded(o *v1alpha1.ConfigDependency) error {
-	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
-		return fmt.Errorf("appliedHash = %q, configHash = %q (%s, %s: %s)", o.Status.AppliedHash, o.Status.ConfigHash, o.Status.State, o.Status.Reason, o.Status.Message)
+	if o.Status.RecordedHash == "" || o.Status.RecordedHash != o.Status.ConfigHash {
+		return fmt.Errorf("recordedHash = %q, configHash = %q (%s, %s: %s)", o.Status.RecordedHash, o.Status.ConfigHash, o.Status.State, o.Status.Reason, o.Status.Message)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 	after("immutable", func(s *corev1.Secret) { s.Immutable = new(true) }, false, false)
 }
 
-// lastChanged is the time of the last write of the content, which users check when they look for the cause of an
+// lastChangeTime is the time of the last write of the content, which users check when they look for the cause of an
 // outage.
 func TestLastChangedFollowsContent(t *testing.T) {
 	t.Parallel()
@@ -121,14 +121,14 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	changed := func() time.Time {
 		t.Helper()
 		_, status, _ := source(view(t, namespace, "deployment.web", at(made)), isConfigMap, "settings")
-		if status.LastChanged == nil {
-			t.Fatal("lastChanged is not set")
+		if status.LastChangeTime == nil {
+			t.Fatal("lastChangeTime is not set")
 		}
-		return status.LastChanged.Time
+		return status.LastChangeTime.Time
 	}
 	first := changed()
 	if !first.Equal(made.CreationTimestamp.Time) {
-		t.Errorf("lastChanged = %v, want the creation at %v", first, made.CreationTimestamp)
+		t.Errorf("lastChangeTime = %v, want the creation at %v", first, made.CreationTimestamp)
 	}
 	// Times are in seconds: the next write must happen in another second.
 	await.Until(t, "the next second", func(ctx context.Context) error {
@@ -148,11 +148,11 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	}
 	patch("labeller", `{"metadata":{"labels":{"team":"a"}}}`)
 	if got := changed(); !got.Equal(first) {
-		t.Errorf("a label changed lastChanged from %v to %v", first, got)
+		t.Errorf("a label changed lastChangeTime from %v to %v", first, got)
 	}
 	patch("editor", `{"data":{"color":"blue"}}`)
 	if got := changed(); !got.After(first) {
-		t.Errorf("new content did not change lastChanged, which is %v", got)
+		t.Errorf("new content did not change lastChangeTime, which is %v", got)
 	}
 }
 

@@ -217,7 +217,7 @@ func TestKubectlExplainAndAPIResources(t *testing.T) {
 			"enum: ConfigMap, Secret, SecretProviderClass", "usages\t<[]Usage>",
 		},
 		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "SourcesResolved"},
-		"explain cfgdep --recursive":       {"appliedHash\t<string>", "mountPath\t<string>", "lastReload\t<LastReload>"},
+		"explain cfgdep --recursive":       {"recordedHash\t<string>", "mountPath\t<string>", "lastReload\t<LastReload>"},
 		"api-resources --api-group=configdep.io --no-headers -o wide": {
 			"configdependencies   cfgdep   configdep.io/v1alpha1   true   ConfigDependency   get,list,watch   configdep"},
 		"api-resources --categories=configdep -o name": {"configdependencies.configdep.io"},

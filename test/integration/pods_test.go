@@ -126,7 +126,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	if diff := cmp.Diff([]string{"app Stale StartedBefore", "side Current NothingRead"}, states); diff != "" {
 		t.Errorf("containers of web-0 (-want +got):\n%s", diff)
 	}
-	if sources := web0.Containers[0].Sources; len(sources) != 1 || sources[0].Kind != "Secret" || sources[0].Name != "db" || sources[0].LastChanged.IsZero() {
+	if sources := web0.Containers[0].Sources; len(sources) != 1 || sources[0].Kind != "Secret" || sources[0].Name != "db" || sources[0].LastChangeTime.IsZero() {
 		t.Errorf("sources of web-0 = %+v", sources)
 	}
 

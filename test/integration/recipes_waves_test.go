@@ -93,7 +93,7 @@ func recipeWeekends(r *recipe) {
 		return
 	}
 	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
-		if due := o.Status.RestartDue; due == nil || due.In(zone).Weekday() != time.Saturday || due.In(zone).Hour() != 0 {
+		if due := o.Status.RestartTime; due == nil || due.In(zone).Weekday() != time.Saturday || due.In(zone).Hour() != 0 {
 			return fmt.Errorf("due at %v", due)
 		}
 		return nil

@@ -29,7 +29,7 @@ func TestWindows(t *testing.T) {
 	closes = closes.Add(3 * time.Hour)
 	s.write(db, "password", "y")
 	s.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
-		if due := o.Status.RestartDue; due == nil || !due.Time.Equal(closes) {
+		if due := o.Status.RestartTime; due == nil || !due.Time.Equal(closes) {
 			return fmt.Errorf("due at %v, want %v", due, closes)
 		}
 		return nil

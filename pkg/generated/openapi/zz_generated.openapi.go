@@ -213,9 +213,9 @@ func schema_pkg_apis_configdep_v1alpha1_ApprovalStatus(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
-					"decidedAt": {
+					"decisionTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "decidedAt is when that was recorded.",
+							Description: "decisionTime is when that was recorded.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -659,9 +659,9 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							Format:      "",
 						},
 					},
-					"appliedHash": {
+					"recordedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedHash is the hash of the content with which the pods were started, as last recorded. It is empty if nothing is recorded. While automatic restarts are off, it is not kept up to date: pods may have read newer content since.",
+							Description: "recordedHash is the hash of the content with which the pods were started, as last recorded. It is empty if nothing is recorded. While automatic restarts are off, it is not kept up to date: pods may have read newer content since.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -741,7 +741,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 						},
 					},
 				},
-				Required: []string{"state", "pods", "appliedHash"},
+				Required: []string{"state", "pods", "recordedHash"},
 			},
 		},
 		Dependencies: []string{
@@ -894,9 +894,9 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 							Format:      "",
 						},
 					},
-					"lastChanged": {
+					"lastChangeTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is when the source got its current content, as far as that is known: when a client wrote it or, if that is not known, when configdep saw it.",
+							Description: "lastChangeTime is when the source got its current content, as far as that is known: when a client wrote it or, if that is not known, when configdep saw it.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -1010,9 +1010,9 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 							},
 						},
 					},
-					"lastChanged": {
+					"lastChangeTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is the last time that a client which sets content of one of these sources wrote that source, according to its managedFields, to the second.",
+							Description: "lastChangeTime is the last time that a client which sets content of one of these sources wrote that source, according to its managedFields, to the second.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -1901,9 +1901,9 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 							Format:      "",
 						},
 					},
-					"lastChanged": {
+					"lastChangeTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is when a client that sets content of the source last wrote the source, according to its managedFields, to the second.",
+							Description: "lastChangeTime is when a client that sets content of the source last wrote the source, according to its managedFields, to the second.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},

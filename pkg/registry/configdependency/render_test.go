@@ -83,7 +83,7 @@ func TestUIDFollowsTheWorkload(t *testing.T) {
 func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
 	w := workload(kind.Deployment, "shop", "w", nil, "Secret/db")
 	view := newCluster(t, w, secret("db", "one", metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))).render(w, 1)
-	if got := view.Status.Sources[0].LastChanged; got != nil {
+	if got := view.Status.Sources[0].LastChangeTime; got != nil {
 		t.Errorf("last changed %v", got)
 	}
 	checkReadable(t, view)

@@ -56,7 +56,7 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	n := sizeOfOne[v1alpha1.ConfigDependency]() + sizeOfMeta(&o.ObjectMeta) + sizeOfPolicy(&o.Spec.Reload)
 	ref := &o.Spec.WorkloadRef
 	n += len(ref.APIVersion) + len(ref.Kind) + len(ref.Name) + len(ref.UID)
-	n += len(o.Status.State) + len(o.Status.Reason) + len(o.Status.Message) + len(o.Status.ConfigHash) + len(o.Status.AppliedHash)
+	n += len(o.Status.State) + len(o.Status.Reason) + len(o.Status.Message) + len(o.Status.ConfigHash) + len(o.Status.RecordedHash)
 	if last := o.Status.LastReload; last != nil {
 		n += sizeOfOne[v1alpha1.LastReload]() + len(last.Trigger) + len(last.RequestedBy) + len(last.Reason)
 	}

@@ -91,7 +91,7 @@ func TestSizeOf_CountsEveryString(t *testing.T) {
 		set("")
 	})
 	all := strings.Join(paths, "\n")
-	for _, path := range []string{"ObjectMeta.Labels (value)", "Spec.Sources[].Usages[].Keys[]", "Status.AppliedHash", "Status.LastReload.Reason", "Status.Patterns[].Names[]"} {
+	for _, path := range []string{"ObjectMeta.Labels (value)", "Spec.Sources[].Usages[].Keys[]", "Status.RecordedHash", "Status.LastReload.Reason", "Status.Patterns[].Names[]"} {
 		if !strings.Contains(all, path) {
 			t.Errorf("%s is not among the strings of an object:\n%s", path, all)
 		}

@@ -134,7 +134,7 @@ func TestRender_Unread(t *testing.T) {
 		if diff := cmp.Diff([]seen{{"Secret", "db", present, reason}}, seenOf(o)); diff != "" {
 			t.Errorf("%s: sources (-want +got):\n%s", why, diff)
 		}
-		if s := o.Status.Sources[0]; s.ResourceVersion != "" || s.LastChanged != nil || s.MissingKeys != nil {
+		if s := o.Status.Sources[0]; s.ResourceVersion != "" || s.LastChangeTime != nil || s.MissingKeys != nil {
 			t.Errorf("%s: it shows %+v", why, s)
 		}
 		if resolved := o.Status.Conditions[0]; resolved.Status != status || !resolved.LastTransitionTime.Equal(&since) {

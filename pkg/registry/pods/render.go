@@ -128,12 +128,12 @@ func renderSource(p *dependency.Pod, s *judge.SourceVerdict) v1alpha1.ContainerS
 	return v1alpha1.ContainerSource{
 		Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name,
 		State: v1alpha1.ContentState(s.State), Reason: s.Reason, Message: s.Text(),
-		LastChanged: shown(lastChanged(p, s.Source)),
+		LastChangeTime: shown(lastChangeTime(p, s.Source)),
 	}
 }
 
-// lastChanged returns when the current content of a source began; of a SecretProviderClass, as the pod has mounted it. Zero: that is not known.
-func lastChanged(p *dependency.Pod, s *judge.Source) time.Time {
+// lastChangeTime returns when the current content of a source began; of a SecretProviderClass, as the pod has mounted it. Zero: that is not known.
+func lastChangeTime(p *dependency.Pod, s *judge.Source) time.Time {
 	if s.Mounted != nil {
 		return s.Mounted(p).Written
 	}
@@ -154,7 +154,7 @@ func shown(t time.Time) *metav1.Time {
 
 // sizeOfSource is about how many bytes a source has in JSON.
 func sizeOfSource(s *v1alpha1.ContainerSource) int {
-	const rest = `{"kind":"","name":"","state":"","reason":"","message":"","lastChanged":"2006-01-02T15:04:05Z"},`
+	const rest = `{"kind":"","name":"","state":"","reason":"","message":"","lastChangeTime":"2006-01-02T15:04:05Z"},`
 	return len(rest) + len(s.Kind) + len(s.Name) + len(s.State) + len(s.Reason) + len(s.Message)
 }
 

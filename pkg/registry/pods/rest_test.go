@@ -82,7 +82,7 @@ func TestGet_ShowsWhichPodsAreStale(t *testing.T) {
 				{
 					Name: "app", Type: "Regular", StartedAt: &started, RestartCount: 2, State: "Stale", Reason: "StartedBefore", Message: message,
 					Sources: []v1alpha1.ContainerSource{{
-						Kind: "Secret", Name: "db", State: "Stale", Reason: "StartedBefore", Message: message, LastChanged: new(metav1.NewTime(changed)),
+						Kind: "Secret", Name: "db", State: "Stale", Reason: "StartedBefore", Message: message, LastChangeTime: new(metav1.NewTime(changed)),
 					}},
 				},
 				{

@@ -67,7 +67,7 @@ func (r Approvals) Create(ctx context.Context, name string, o runtime.Object, ad
 	if len(options.DryRun) == 0 {
 		r.tell(ctx, shown, request)
 	}
-	request.CreationTimestamp = *request.Status.DecidedAt
+	request.CreationTimestamp = *request.Status.DecisionTime
 	request.ManagedFields = nil
 	return request, nil
 }
@@ -112,7 +112,7 @@ func (r Approvals) try(ctx context.Context, live *workload.Live, shown *v1alpha1
 	if len(dryRun) > 0 {
 		message = "Dry run, nothing is recorded: " + message
 	}
-	request.Status = v1alpha1.ApprovalStatus{WorkloadRef: &shown.Spec.WorkloadRef, DecidedBy: approval.By, DecidedAt: new(metav1.NewTime(now)), Message: message}
+	request.Status = v1alpha1.ApprovalStatus{WorkloadRef: &shown.Spec.WorkloadRef, DecidedBy: approval.By, DecisionTime: new(metav1.NewTime(now)), Message: message}
 	return nil
 }
 

@@ -107,7 +107,7 @@ func TestApproval(t *testing.T) {
 			want := &v1alpha1.Approval{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment.web", CreationTimestamp: metav1.NewTime(now)},
 				Spec:       spec,
-				Status:     v1alpha1.ApprovalStatus{WorkloadRef: &shown.Spec.WorkloadRef, DecidedBy: "ada", DecidedAt: new(metav1.NewTime(now)), Message: tt.says},
+				Status:     v1alpha1.ApprovalStatus{WorkloadRef: &shown.Spec.WorkloadRef, DecidedBy: "ada", DecisionTime: new(metav1.NewTime(now)), Message: tt.says},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)

@@ -121,7 +121,7 @@ func (o *shop) await(name string, state v1alpha1.State) {
 	o.Helper()
 	await.Until(o, name+" is "+string(state), func(ctx context.Context) error {
 		shown, err := o.view(ctx, name)
-		if err == nil && (shown.Status.State != state || shown.Status.AppliedHash != shown.Status.ConfigHash) {
+		if err == nil && (shown.Status.State != state || shown.Status.RecordedHash != shown.Status.ConfigHash) {
 			err = fmt.Errorf("state = %s: %s", shown.Status.State, shown.Status.Message)
 		}
 		return err
@@ -139,7 +139,7 @@ func (o *shop) awaitReload(name, trigger, before string) {
 		}
 		last := shown.Status.LastReload
 		done := []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateUnknown} // a simulated pod starts in the second of the change
-		if last == nil || last.Trigger != trigger || shown.Status.AppliedHash == before || !slices.Contains(done, shown.Status.State) {
+		if last == nil || last.Trigger != trigger || shown.Status.RecordedHash == before || !slices.Contains(done, shown.Status.State) {
 			return fmt.Errorf("lastReload = %+v, state = %s: %s", last, shown.Status.State, shown.Status.Message)
 		}
 		return nil
@@ -244,7 +244,7 @@ func (o *shop) last(name string) string {
 	if err != nil {
 		o.Fatal(err)
 	}
-	return shown.Status.AppliedHash
+	return shown.Status.RecordedHash
 }
 
 func (o *shop) setSecret() {

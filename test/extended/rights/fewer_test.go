@@ -43,7 +43,7 @@ func TestFewerRights(t *testing.T) {
 	await.Until(t, "a workload with the strategy recreate is blocked", blocked)
 	await.Until(t, "the other workloads are recorded", func(ctx context.Context) error {
 		found, err := view(ctx, "deployment.web")
-		if err == nil && found.Status.AppliedHash == "" {
+		if err == nil && found.Status.RecordedHash == "" {
 			err = errors.New("not recorded yet")
 		}
 		return err
@@ -63,7 +63,7 @@ func TestFewerRights(t *testing.T) {
 	}
 	await.Until(t, "it is known that the pods of the template that was written after the content have read that", func(ctx context.Context) error {
 		found, err := view(ctx, "statefulset.away")
-		if err == nil && (found.Status.State != v1alpha1.StateInSync || found.Status.AppliedHash != found.Status.ConfigHash || found.Status.LastReload != nil) {
+		if err == nil && (found.Status.State != v1alpha1.StateInSync || found.Status.RecordedHash != found.Status.ConfigHash || found.Status.LastReload != nil) {
 			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		return err

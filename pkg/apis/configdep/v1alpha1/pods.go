@@ -210,8 +210,8 @@ type ContainerSource struct {
 	// message explains the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// lastChanged is when the source got its current content, as far as that is known: when a
+	// lastChangeTime is when the source got its current content, as far as that is known: when a
 	// client wrote it or, if that is not known, when configdep saw it.
 	// +optional
-	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+	LastChangeTime *metav1.Time `json:"lastChangeTime,omitempty"`
 }

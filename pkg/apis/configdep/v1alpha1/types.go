@@ -124,8 +124,6 @@ const (
 	StrategyField ReloadStrategy = "Field"
 	// StrategyObjectAnnotation: an annotation of the custom resource changes, which its controller watches.
 	StrategyObjectAnnotation ReloadStrategy = "ObjectAnnotation"
-	// StrategyEvent: an event says that content has changed. Nothing is restarted.
-	StrategyEvent ReloadStrategy = "Event"
 )
 
 // ReloadSettings say how a workload is restarted when a source changes.
@@ -147,8 +145,8 @@ type ReloadSettings struct {
 	// Agent: not at all, as config agents in its pods apply what changes.
 	// Recreate: its pods are evicted one by one. InPlace: all containers of its pods are restarted in
 	// place, one pod after the other, or by a rollout if that is not possible, as status.message says.
-	// Rerun: a Job is started from the CronJob, or the Job is replaced. Field, ObjectAnnotation, Event:
-	// as the kind of a custom resource says.
+	// Rerun: a Job is started from the CronJob, or the Job is replaced. Notify: not at all; an event says
+	// that content has changed. Field, ObjectAnnotation: as the kind of a custom resource says.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
 	// settle is how long content must stay unchanged before a restart, so that changes
@@ -381,10 +379,10 @@ type ConfigDependencyStatus struct {
 	// staleSince is when the first change was made that a running container has not read.
 	// +optional
 	StaleSince *metav1.Time `json:"staleSince,omitempty"`
-	// restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time, its
+	// restartTime is when a restart is due unless more changes. It is absent unless the workload waits for its settle time, its
 	// minimum interval or a window.
 	// +optional
-	RestartDue *metav1.Time `json:"restartDue,omitempty"`
+	RestartTime *metav1.Time `json:"restartTime,omitempty"`
 	// policies are the names of the ReloadPolicies of the cluster that limit automatic restarts of the workload.
 	// +optional
 	// +listType=set
@@ -394,10 +392,10 @@ type ConfigDependencyStatus struct {
 	// Auto). Compare it for equality only.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
-	// appliedHash is the hash of the content with which the pods were started, as last recorded.
-	// It is empty if nothing is recorded. While automatic restarts are off, it is not kept up to
-	// date: pods may have read newer content since.
-	AppliedHash string `json:"appliedHash"`
+	// recordedHash is the hash of the content that was last recorded: when the workload was restarted or opted in, or
+	// when its pods were seen to run with it. It differs from configHash while a change waits for a restart. It is empty if
+	// nothing is recorded, and is not kept up to date while automatic restarts are off.
+	RecordedHash string `json:"recordedHash"`
 	// sources shows for each source whether it is present, and when its content last changed.
 	// +optional
 	// +listType=map
@@ -463,10 +461,10 @@ type SourceStatus struct {
 	// resourceVersion is the last version of the source that was read.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// lastChanged is when a client that sets content of the source last wrote the source,
+	// lastChangeTime is when a client that sets content of the source last wrote the source,
 	// according to its managedFields, to the second.
 	// +optional
-	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+	LastChangeTime *metav1.Time `json:"lastChangeTime,omitempty"`
 	// stalePods is how many pods have a container that has not read the current content.
 	// +optional
 	StalePods int32 `json:"stalePods,omitempty"`
@@ -490,10 +488,10 @@ type PatternStatus struct {
 	// +optional
 	// +listType=atomic
 	Names []string `json:"names,omitempty"`
-	// lastChanged is the last time that a client which sets content of one of these sources wrote
+	// lastChangeTime is the last time that a client which sets content of one of these sources wrote
 	// that source, according to its managedFields, to the second.
 	// +optional
-	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+	LastChangeTime *metav1.Time `json:"lastChangeTime,omitempty"`
 }
 
 // LastReload describes the last restart by configdep.
@@ -646,9 +644,9 @@ type ApprovalStatus struct {
 	// decidedBy is the name of the user who decided.
 	// +optional
 	DecidedBy string `json:"decidedBy,omitempty"`
-	// decidedAt is when that was recorded.
+	// decisionTime is when that was recorded.
 	// +optional
-	DecidedAt *metav1.Time `json:"decidedAt,omitempty"`
+	DecisionTime *metav1.Time `json:"decisionTime,omitempty"`
 	// message describes in a sentence what was recorded, and what happens next.
 	// +optional
 	Message string `json:"message,omitempty"`

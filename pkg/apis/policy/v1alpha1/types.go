@@ -22,58 +22,60 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ReloadPolicy struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is which workloads are limited, and how.
+	// spec says which workloads are limited, and how.
 	// +optional
 	Spec ReloadPolicySpec `json:"spec,omitempty"`
-	// Status is written by configdep.
+	// status is written by configdep.
 	// +optional
 	Status ReloadPolicyStatus `json:"status,omitempty"`
 }
 
-// ReloadPolicySpec is which workloads are limited, and how.
+// ReloadPolicySpec says which workloads are limited, and how.
 type ReloadPolicySpec struct {
-	// NamespaceSelector selects namespaces by their labels; absent: all.
+	// namespaceSelector selects namespaces by their labels. If absent, it selects all.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// WorkloadSelector selects workloads by their labels; absent: all.
+	// workloadSelector selects workloads by their labels. If absent, it selects all.
 	// +optional
 	WorkloadSelector *metav1.LabelSelector `json:"workloadSelector,omitempty"`
-	// Sources limits the policy to restarts because of some sources; absent: because of any.
+	// sources limits the policy to restarts that these sources cause. If absent, it applies to all restarts.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Sources []SourcePattern `json:"sources,omitempty"`
-	// Suspend lets no automatic restart begin.
+	// suspend stops all automatic restarts that have not begun.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// Budgets limit how many workloads, or pods, are being restarted at a time. The smallest one counts.
+	// budgets limit how many workloads or pods are restarted at the same time. If several apply, the smallest one counts.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Budgets []Budget `json:"budgets,omitempty"`
-	// Windows are the times at which automatic restarts may begin: not while one of the kind Deny is open, and if there are any of the kind Allow, while
-	// one of these is.
+	// windows are the times at which automatic restarts may begin. None begins while a window of the kind Deny is open. If there are
+	// windows of the kind Allow, restarts begin only while one of them is open.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Windows []Window `json:"windows,omitempty"`
-	// BakeTime is for how long all pods of the workloads of a lower order (annotation configdep.io/order) that read the same source must have been ready
-	// before those of a higher order are restarted.
+	// bakeTime is how long the pods of workloads with a lower order must have been ready before workloads with a higher order are
+	// restarted. It applies to workloads that read the same source; the annotation configdep.io/order sets the order.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="must be between 0s and 168h"
 	BakeTime *metav1.Duration `json:"bakeTime,omitempty"`
-	// FailureLimit is after how many workloads that fail with some content no other one is restarted for it; absent: any number may.
+	// failureLimit is the number of workloads whose pods may fail with new content before no other workload is restarted for it. If
+	// absent, failures stop nothing.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
-	// Approval says whether a user has to approve content before workloads are restarted for it.
+	// approval says whether a user must approve new content before workloads are restarted for it.
 	// +optional
 	// +kubebuilder:default=NotRequired
 	Approval ApprovalRequirement `json:"approval,omitempty"`
-	// Requests says whether Reloads that users create are held by suspend and windows, too.
+	// requests says whether suspend and windows also hold Reloads, which users create.
 	// +optional
 	// +kubebuilder:default=Exempt
 	Requests RequestLimit `json:"requests,omitempty"`
@@ -81,9 +83,9 @@ type ReloadPolicySpec struct {
 
 // SourcePattern names sources.
 type SourcePattern struct {
-	// Kind is ConfigMap, Secret or SecretProviderClass.
+	// kind is ConfigMap, Secret or SecretProviderClass.
 	Kind SourceKind `json:"kind"`
-	// Name is a name, or a pattern of names in which * stands for any characters.
+	// name is a name, or a pattern of names in which * stands for any characters.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9*]([-.a-z0-9*]*[a-z0-9*])?$')",message="must consist of lower case alphanumeric characters, '-', '.' or '*', and must start and end with an alphanumeric character or '*'"
 	Name string `json:"name"`
@@ -93,44 +95,44 @@ type SourcePattern struct {
 // +kubebuilder:validation:Enum=ConfigMap;Secret;SecretProviderClass
 type SourceKind string
 
-// Budget limits what is being restarted at a time: workloads, or pods. A workload counts from when configdep restarts it until its rollout is complete or
-// has failed, with as many pods as it should have.
+// Budget limits how many workloads or pods are restarted at the same time. A workload counts, with all pods that it should have, from its restart by
+// configdep until its rollout is complete or has failed.
 // +kubebuilder:validation:XValidation:rule="has(self.workloads) != has(self.pods)",message="must have either workloads or pods"
 // +kubebuilder:validation:XValidation:rule="has(self.schedule) == has(self.duration) && (!has(self.timeZone) || has(self.schedule))",message="schedule and duration must be set together, and timeZone only with them"
 type Budget struct {
-	// Workloads is a number, or a percentage of the workloads in scope that may be restarted, rounded up. 0: none may begin.
+	// workloads is a number, or a percentage of the workloads in scope that configdep restarts, rounded up. With 0, no restart begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self == '100%' || self.matches(r'^\d\d?%$') : self >= 0 && self <= 1000000`,message="must be an integer from 0 to 1000000, or a percentage from 0% to 100%"
 	Workloads *intstr.IntOrString `json:"workloads,omitempty"`
-	// Pods is a number, or a percentage of the pods of these workloads, rounded up. 0: none may begin. A workload with more pods is restarted while no
-	// other one in scope is.
+	// pods is a number, or a percentage of the pods of these workloads, rounded up. With 0, no restart begins. A workload that has more
+	// pods than that is restarted alone.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule=`type(self) == string ? self == '100%' || self.matches(r'^\d\d?%$') : self >= 0 && self <= 1000000`,message="must be an integer from 0 to 1000000, or a percentage from 0% to 100%"
 	Pods *intstr.IntOrString `json:"pods,omitempty"`
-	// Scope is what has this budget: all workloads of the policy together, those of each namespace, or those that read a source, where sources of one kind
-	// and name in different namespaces are one.
+	// scope says which workloads share the budget. Policy: all workloads of the policy. Namespace: the workloads of each namespace.
+	// Source: the workloads that read the same source, where sources of one kind and name in different namespaces are the same.
 	// +optional
 	// +kubebuilder:default=Policy
 	Scope BudgetScope `json:"scope,omitempty"`
-	// Schedule is when the budget begins to apply, as that of a CronJob; absent: it always applies.
+	// schedule says when the budget begins to apply, like the schedule of a CronJob. If absent, it always applies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(\S+\s+){4}\S+\s*$')`,message="must have the five fields of cron: minute, hour, day, month and weekday"
 	Schedule string `json:"schedule,omitempty"`
-	// Duration is for how long it then applies.
+	// duration is how long it then applies.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="must be between 1m and 8784h"
 	Duration *metav1.Duration `json:"duration,omitempty"`
-	// TimeZone is that of the schedule, such as Europe/Berlin; absent: UTC.
+	// timeZone is the time zone of the schedule, such as Europe/Berlin. If absent, it is UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '' || !self.contains(':') && self != 'Local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// BudgetScope is what has a budget.
+// BudgetScope says which workloads share a budget.
 // +kubebuilder:validation:Enum=Policy;Namespace;Source
 type BudgetScope string
 
@@ -141,18 +143,18 @@ const (
 	ScopeSource    BudgetScope = "Source"
 )
 
-// Window is a list of times, each of which begins when a schedule fires.
+// Window is a recurring period of time.
 type Window struct {
-	// Kind is Allow or Deny.
+	// kind is Allow or Deny.
 	Kind WindowKind `json:"kind"`
-	// Schedule has the five fields of that of a CronJob.
+	// schedule says when the window opens, like the schedule of a CronJob.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(\S+\s+){4}\S+\s*$')`,message="must have the five fields of cron: minute, hour, day, month and weekday"
 	Schedule string `json:"schedule"`
-	// Duration is for how long the window is open.
+	// duration is how long the window then stays open.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="must be between 1m and 8784h"
 	Duration metav1.Duration `json:"duration"`
-	// TimeZone is that of the schedule, such as Europe/Berlin; absent: UTC.
+	// timeZone is the time zone of the schedule, such as Europe/Berlin. If absent, it is UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '' || !self.contains(':') && self != 'Local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a name such as Europe/Berlin"
@@ -173,7 +175,7 @@ const (
 	ApprovalRequired    ApprovalRequirement = "Required"
 )
 
-// RequestLimit says whether suspend and windows hold Reloads that users create: Bound, or not: Exempt.
+// RequestLimit says whether suspend and windows hold Reloads: Bound if they do, Exempt if not.
 // +kubebuilder:validation:Enum=Exempt;Bound
 type RequestLimit string
 
@@ -185,10 +187,11 @@ const (
 
 // ReloadPolicyStatus is written by configdep.
 type ReloadPolicyStatus struct {
-	// ObservedGeneration is the generation of the object that the conditions are about.
+	// observedGeneration is the generation of the object that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Accepted says whether the policy is valid. While it is not, none of the workloads that it selects is restarted automatically.
+	// conditions describe the policy. Accepted: the policy is valid. While it is not, configdep restarts none of the selected workloads
+	// automatically.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -209,7 +212,9 @@ const (
 // +kubebuilder:object:root=true
 type ReloadPolicyList struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list metadata.
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ReloadPolicy `json:"items"`
+	// items are the policies.
+	Items []ReloadPolicy `json:"items"`
 }
