@@ -16,7 +16,7 @@ import (
 
 // The content of a SecretProviderClass is in a store outside of the cluster. What is known of it is what the Secrets Store CSI
 // driver writes for each pod that has mounted it: the versions of the objects that the pod has, in a
-// SecretProviderClassPodStatus. docs/design/the-content-of-a-secretproviderclass.md says how its content follows from these.
+// SecretProviderClassPodStatus. docs/decisions.md says how its content follows from these.
 
 // PodStatus is the part of a SecretProviderClassPodStatus that is kept.
 type PodStatus struct {
