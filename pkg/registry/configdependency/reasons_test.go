@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,6 +47,19 @@ func TestReasons_AreAllThereAre(t *testing.T) {
 	}
 	if found < 40 {
 		t.Errorf("%d reasons are found", found)
+	}
+}
+
+// docs/api.md lists each reason.
+func TestReasons_AreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(string(text), "`"+reason+"`") {
+			t.Errorf("docs/api.md does not list %s", reason)
+		}
 	}
 }
 
