@@ -24,7 +24,6 @@ import (
 	"github.com/configdep/configdep/pkg/agent/process"
 	"github.com/configdep/configdep/pkg/agent/report"
 	"github.com/configdep/configdep/pkg/agent/source"
-	"github.com/configdep/configdep/pkg/agent/status"
 )
 
 // Options are the values of the flags.
@@ -90,47 +89,47 @@ func New() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
-	const options = "; options follow after semicolons"
-	f.StringVar(&o.Dir, "dir", "", "directory in which the files are kept")
-	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap"+options+", as in shop/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute=POD_NAME, or as in app;env=APP_")
-	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret"+options+", as in shop/tls;optional;dir=tls;key=tls.crt:server.pem;mode=0440;gunzip;substitute=POD_NAME, or as in db;env=DB_")
-	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "label selector of ConfigMaps"+options+", where dir may contain {namespace} and {name}, and dir-annotation=KEY names an annotation with the directory of an object, as in app=web;namespace=shop;dir={namespace}/{name};dir-annotation=example.com/dir;mode=0440, or as in app=web;env=APP_")
-	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "label selector of Secrets, with the options of --configmap-selector, as in app=web;namespace=shop;dir={name};mode=0440, or as in app=web;env=DB_")
-	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "directory whose files are copied, in which the kubelet or others write"+options+", as in /etc/app;optional;dir=conf;key=app.yaml:config.yaml;mode=0440;gunzip;substitute=POD_NAME")
-	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server, as that of kubectl proxy; by default that of the cluster, with the ServiceAccount of the pod")
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of sources that name none; by default that of the pod. Outside of a pod, --report writes there")
-	f.StringVar(&o.FileMode, "file-mode", o.FileMode, "permissions of the files; those who may read files may also list directories")
-	f.DurationVar(&o.Settle, "settle", o.Settle, "for how long nothing must have changed before changes are applied; at most ten times as long")
+	const options = " May be repeated. Options follow after semicolons. Examples: "
+	f.StringVar(&o.Dir, "dir", "", "Directory in which the agent keeps the files.")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, false}, "configmap", "[NAMESPACE/]NAME of a ConfigMap."+options+"shop/app;optional;dir=conf;key=app.yaml:config.yaml, app;env=APP_")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, false}, "secret", "[NAMESPACE/]NAME of a Secret."+options+"shop/tls;dir=tls;key=tls.crt:server.pem;mode=0440, db;env=DB_")
+	f.Var(&sourceFlag{&o.Sources, source.ConfigMap, true}, "configmap-selector", "Label selector of ConfigMaps."+options+"app=web;namespace=shop;dir={namespace}/{name}, app=web;dir-annotation=example.com/dir")
+	f.Var(&sourceFlag{&o.Sources, source.Secret, true}, "secret-selector", "Label selector of Secrets."+options+"app=web;dir={name};mode=0440, app=web;env=DB_")
+	f.Var(&sourceFlag{&o.Sources, source.Volume, false}, "volume", "Directory to copy, such as the mount path of a volume."+options+"/etc/app;optional;gunzip, /etc/app;dir=conf;substitute=POD_NAME")
+	f.StringVar(&o.Server.URL, "api-server", o.Server.URL, "URL of the API server, such as that of kubectl proxy. The default is the cluster of the pod, with the pod's ServiceAccount.")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace of sources that name none and, outside of a pod, of --report. The default is the namespace of the pod.")
+	f.StringVar(&o.FileMode, "file-mode", o.FileMode, "Permissions of the files. Users who may read a file may also list the directories above it.")
+	f.DurationVar(&o.Settle, "settle", o.Settle, "Apply changes when no other change has arrived for this time. Waits at most ten times as long.")
 
-	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "command that checks new files before they take their place: words, or a JSON array; {dir} stands for the directory of the new files")
+	f.StringVar(&o.CheckCommand, "check-command", o.CheckCommand, "Command that checks new files before they are put in place: words or a JSON array. {dir} is the directory of the new files.")
 
 	o.Reload.addFlags(f)
-	f.StringVar(&o.Signal, "reload-signal", o.Signal, "signal after new files are in place, as HUP: to the command that this program runs, or to --process")
-	f.StringVar(&o.Process, "process", o.Process, "name or path of the program that gets the signal, in a pod that shares its process namespace")
-	f.StringVar(&o.ReloadCommand, "reload-command", o.ReloadCommand, "command after new files are in place: words, or a JSON array; {dir} stands for --dir")
-	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "restart the command that this program runs, with new environment variables")
-	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "true: also after the first files, but not with a command after --; false: not; auto: only by --reload-url and --reload-command, since a signal may end a program that is not ready for it")
+	f.StringVar(&o.Signal, "reload-signal", o.Signal, "Signal to send after new files are in place, such as HUP. It goes to the command after -- or to --process.")
+	f.StringVar(&o.Process, "process", o.Process, "Name or path of the program that gets the signal. The pod must share its process namespace.")
+	f.StringVar(&o.ReloadCommand, "reload-command", o.ReloadCommand, "Command to run after new files are in place: words or a JSON array. {dir} is the directory of --dir.")
+	f.BoolVar(&o.Restart, "reload-by-restart", o.Restart, "Restart the command after --, with new environment variables.")
+	f.StringVar(&o.ReloadFirst, "reload-first", o.ReloadFirst, "Also reload after the first files: true, false or auto. With auto, only if --reload-url or --reload-command is set and there is no command after --.")
 
-	f.StringVar(&o.ProbeURL, "probe-url", o.ProbeURL, "URL of a GET that gets a status code from 200 to 299 if the application works with the new files; with the CA of --reload-url, and, on the same host, its credentials")
-	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long each try of a check or a reload may take, and how long it may take until the probe succeeds")
+	f.StringVar(&o.ProbeURL, "probe-url", o.ProbeURL, "URL that answers a GET with a status from 200 to 299 if the application works with the new files.")
+	f.DurationVar(&o.Timeout, "timeout", o.Timeout, "Time limit of each check, of each reload, and of the wait for the probe.")
 
-	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "number of failed reloads after which the files that were applied last come back; 0: never")
-	f.StringVar(&o.Output, "command-output", o.Output, "whether the output of commands is written to standard error: always, never, or auto: unless Secrets or volumes are read, or environment variables are substituted, which it may quote")
-	f.BoolVar(&o.Once, "once", o.Once, "end once the files are there, for init containers")
-	f.StringSliceVar(&o.Report, "report", o.Report, "where to write what is applied: annotation, which is that of the pod, "+status.Annotation+", and needs the right to patch it, or events, which needs the right to create them, or both with a comma; the environment variable POD_NAME has the name of the pod, and POD_UID its UID")
+	f.IntVar(&o.RollbackAfter, "rollback-after", o.RollbackAfter, "Number of failed reloads and probes after which the files that were applied last come back. 0 means never.")
+	f.StringVar(&o.Output, "command-output", o.Output, "Write the output of commands to standard error: always, never or auto. With auto, only if it cannot quote Secrets, volumes or substituted variables.")
+	f.BoolVar(&o.Once, "once", o.Once, "Exit when the files are in place. This is for init containers.")
+	f.StringSliceVar(&o.Report, "report", o.Report, "Report what is applied: annotation (of the pod), events, or both with a comma. Set the environment variables POD_NAME and POD_UID.")
 	f.Lookup("report").NoOptDefVal = annotation
-	f.BoolVar(&o.ExposeNames, "expose-names", o.ExposeNames, "name sources, files, commands and URLs in the answers to --listen, which every client in the pod network can read")
-	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez, /readyz and /metrics; empty: none")
-	f.DurationVar(&o.Grace, "grace-period", o.Grace, "how long the command that this program runs may take to end after SIGTERM; less than terminationGracePeriodSeconds")
+	f.BoolVar(&o.ExposeNames, "expose-names", o.ExposeNames, "Name sources, files, commands and URLs in answers to every client that can reach --listen.")
+	f.StringVar(&o.Listen, "listen", o.Listen, "Address of /startupz, /livez, /readyz and /metrics. If empty, they are not served.")
+	f.DurationVar(&o.Grace, "grace-period", o.Grace, "Time that the command after -- has to end after SIGTERM. Keep it below terminationGracePeriodSeconds.")
 }
 
 func (h *HTTP) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&h.URL, "reload-url", h.URL, "URL of a request after new files are in place")
-	f.StringVar(&h.Method, "reload-method", h.Method, "method of the request")
-	f.StringVar(&h.Body, "reload-body", h.Body, "body of the request, in JSON")
-	f.StringVar(&h.Accept, "reload-accept", h.Accept, "status codes of success, as in 200,202-204; by default 200-299")
-	f.StringVar(&h.BasicAuth, "reload-basic-auth", h.BasicAuth, "directory with the files username and password, as of a Secret of the type kubernetes.io/basic-auth")
-	f.StringVar(&h.CAFile, "reload-ca-file", h.CAFile, "certificates of authorities to trust, instead of those of the system; none: do not check the certificate of the application")
+	f.StringVar(&h.URL, "reload-url", h.URL, "URL to request after new files are in place.")
+	f.StringVar(&h.Method, "reload-method", h.Method, "Method of the request to --reload-url.")
+	f.StringVar(&h.Body, "reload-body", h.Body, "Body of the request to --reload-url, in JSON.")
+	f.StringVar(&h.Accept, "reload-accept", h.Accept, "Status codes that mean success, such as 200,202-204. The default is 200-299.")
+	f.StringVar(&h.BasicAuth, "reload-basic-auth", h.BasicAuth, "Directory with the files username and password, such as a mounted Secret of the type kubernetes.io/basic-auth.")
+	f.StringVar(&h.CAFile, "reload-ca-file", h.CAFile, "File with CA certificates to trust instead of the system's. With none, the certificate of the application is not verified.")
 }
 
 // flagError names the flag of an error.

@@ -120,11 +120,11 @@ func TestSources_ExamplesOfHelp(t *testing.T) {
 			return
 		}
 		flags++
-		_, examples, found := strings.Cut(f.Usage, "as in ")
+		_, examples, found := strings.Cut(f.Usage, "Examples: ")
 		if !found {
 			t.Errorf("--%s has no example: %s", f.Name, f.Usage)
 		}
-		for example := range strings.SplitSeq(examples, ", or as in ") {
+		for example := range strings.SplitSeq(examples, ", ") {
 			arg := "--" + f.Name + "=" + example
 			if _, err := parse([]string{"/bin/app"}, "--dir=/files", "--reload-by-restart", arg); err != nil {
 				t.Errorf("%s: %v", arg, err)

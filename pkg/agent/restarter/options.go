@@ -35,12 +35,12 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.File, "file", o.File, "file of a volume of the downward API with the value of the annotation configdep.io/restart of the pod")
-	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "minimum time from the start of this program to the restart of the containers")
-	f.DurationVar(&o.Unready, "unready", o.Unready, "for how long /readyz fails before the restart, so that Services send no requests")
-	f.StringVar(&o.Drain, "drain", o.Drain, "what lets the application finish what it does, before the time of --unready: a URL that is called with POST, which begins with http://, or a command: words, or a JSON array")
-	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long the call or the command may take")
-	f.StringVar(&o.Listen, "listen", o.Listen, "address of /startupz, /livez and /readyz; empty: none")
+	f.StringVar(&o.File, "file", o.File, "File of a downward API volume with the pod's annotation configdep.io/restart.")
+	f.DurationVar(&o.MinUptime, "min-uptime", o.MinUptime, "Minimum time from the start of the restarter to the restart of the containers.")
+	f.DurationVar(&o.Unready, "unready", o.Unready, "How long /readyz fails before the restart, so that Services stop sending requests.")
+	f.StringVar(&o.Drain, "drain", o.Drain, "What to call before the wait of --unready, so that the application can finish its work: an http:// URL for a POST, or a command.")
+	f.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "Time limit of --drain.")
+	f.StringVar(&o.Listen, "listen", o.Listen, "Address of /startupz, /livez and /readyz. If empty, they are not served.")
 }
 
 // Config returns the configuration of a restarter. The error names all flags that are wrong.
