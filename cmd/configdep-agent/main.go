@@ -43,8 +43,8 @@ func main() {
 		Use:   "configdep-agent --dir DIRECTORY SOURCES... [flags] [-- COMMAND ARGUMENTS...]",
 		Short: "Keeps the files of an application equal to ConfigMaps, Secrets and volumes",
 		Long: `configdep-agent keeps the files of an application equal to ConfigMaps, Secrets and
-volumes, and has it read them again: by a request, a signal, a command or a restart.
-It runs beside the application, or as its parent process, with the command after --.`,
+volumes, and makes it read new files: by a request, a signal, a command or a restart.
+It runs beside the application, or as its parent process with the command after --.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 0 && cmd.ArgsLenAtDash() != 0 {
 				code = 2
@@ -80,7 +80,7 @@ It runs beside the application, or as its parent process, with the command after
 func restarter() *cobra.Command {
 	return &cobra.Command{
 		Use:                "restarter [flags]",
-		Short:              "Ends with an exit code for which the kubelet restarts all containers of the pod, when an annotation says so",
+		Short:              "Makes the kubelet restart all containers of the pod when an annotation changes",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			self, err := os.Executable()
