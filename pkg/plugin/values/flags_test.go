@@ -77,9 +77,9 @@ func TestConvert_NamesWhatExists(t *testing.T) {
 	}
 }
 
-// All flags of Reloader in docs/migration.md exist here.
+// All flags of Reloader in docs/migrate.md exist here.
 func TestMigration_NamesFlagsThatExist(t *testing.T) {
-	text, err := os.ReadFile(root + "/docs/migration.md")
+	text, err := os.ReadFile(root + "/docs/migrate.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 
 // A release with reload.observe runs beside another tool, whose restarts this test makes: it restarts nothing, and writes nothing to
 // workloads, but says what it would restart until the other tool has. An upgrade that sets it to false restarts nothing either, nor
-// does the server then restart what the other tool has. Nor does an uninstallation. See docs/migration.md.
+// does the server then restart what the other tool has. Nor does an uninstallation. See docs/migrate.md.
 func TestObserve(t *testing.T) {
 	// The other values that say how workloads are restarted have to suit the server as well.
 	r := newRelease(t, install.Name, "", "reload.observe=true", "reload.onCreate=true", "reload.onDelete=true", "reload.strategy=env-var")
