@@ -72,8 +72,11 @@ func TestDocument_TablesAreComplete(t *testing.T) {
 	}
 	_, events, _ := strings.Cut(text, "\n## Events\n")
 	events, _, _ = strings.Cut(events, "\n## ")
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (yes)? *\\|").FindAllStringSubmatch(events, -1) {
-		got[notify.What(row[1])] = row[2] == "yes"
+	byDefault, others, _ := strings.Cut(events, "\nThese are sent only if `events` lists them:\n")
+	for i, table := range []string{byDefault, others} {
+		for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .+ \\|$").FindAllStringSubmatch(table, -1) {
+			got[notify.What(row[1])] = i == 0
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events that are sent by default (-want +got):\n%s", diff)
