@@ -34,7 +34,7 @@ import (
 	"github.com/configdep/configdep/test/await"
 )
 
-var writeDocument = flag.Bool("update", false, "write what tools that apply manifests see after a restart into docs/install.md")
+var writeDocument = flag.Bool("update", false, "write what tools that apply manifests see after a restart into docs/integrate.md")
 
 // manifestOf returns what would be in Git.
 func manifestOf(t *testing.T, d *appsv1.Deployment) content {
@@ -114,7 +114,7 @@ var restartings = []restarting{
 }
 
 // The tools that apply the manifest of a workload see no drift after a restart, whatever the strategy, and restart nothing when they apply it
-// again. What they would do if they replaced it is in docs/install.md, too: -update writes it.
+// again. What they would do if they replaced it is in docs/integrate.md, too: -update writes it.
 func TestDrift(t *testing.T) {
 	cluster.Needs(t, "1.36", "MutatingAdmissionPolicies, and rules that restart all containers")
 	t.Parallel()
@@ -149,12 +149,12 @@ func TestDrift(t *testing.T) {
 		own := slices.DeleteFunc(slices.Clone(row.workload), func(field string) bool { return slices.Contains(all.workload, field) })
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", how.name, list(own), list(row.template), row.drift, row.replaced, row.unprotected)
 	}
-	documented(t, "../../docs/install.md", table.String())
+	documented(t, "../../docs/integrate.md", table.String())
 	ignored := ignoredByArgoCD(t)
 	for _, how := range restartings {
 		for _, a := range slices.Concat(rows[how.name].workload, rows[how.name].template) {
 			if strings.Contains(a, "/") && !slices.Contains(ignored, strings.Trim(a, "`")) {
-				t.Errorf("docs/install.md has no rule for Argo CD to ignore %s", a)
+				t.Errorf("docs/integrate.md has no rule for Argo CD to ignore %s", a)
 			}
 		}
 	}
@@ -397,10 +397,10 @@ func documented(t *testing.T, name, table string) {
 	}
 }
 
-// ignoredByArgoCD returns the annotations that docs/install.md has Argo CD ignore.
+// ignoredByArgoCD returns the annotations that docs/integrate.md has Argo CD ignore.
 func ignoredByArgoCD(t *testing.T) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/install.md")
+	text, err := os.ReadFile("../../docs/integrate.md")
 	if err != nil {
 		t.Fatal(err)
 	}

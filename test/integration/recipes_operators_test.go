@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/await"
@@ -235,9 +236,15 @@ func recipeVault(r *recipe) {
 		r.restarts("web", db, func() metav1.Object { return s.sync(data("password", "new", "_raw", raw)) })
 	}
 	s.marks()
+}
 
-	// The class is what TestCSI_Rotations mounts.
-	r.next("yaml")
+// The class is what TestCSI_Rotations mounts.
+func recipeSecretsStore(r *recipe) {
+	var with corev1.PodSpec
+	r.manifest(&with)
+	if csi := with.Volumes[0].CSI; csi == nil || csi.VolumeAttributes["secretProviderClass"] == "" {
+		r.Errorf("the volumes are %+v", with.Volumes)
+	}
 }
 
 // The controller of Sealed Secrets replaces the content of the Secret, and writes nothing if it is sealed again.
@@ -289,6 +296,24 @@ func recipeArgoCD(r *recipe) {
 	r.apply(git, manager)
 	runningPods(r.T, r.namespace, "web", 2, nil)
 	r.survives(git, manager)
+
+	var configMap struct{ Data map[string]string }
+	r.manifest(&configMap)
+	var excluded []struct{ APIGroups, Kinds, Clusters []string }
+	r.must(yaml.UnmarshalStrict([]byte(configMap.Data["resource.exclusions"]), &excluded))
+	if len(excluded) != 1 || len(excluded[0].APIGroups) != 1 || excluded[0].APIGroups[0] != v1alpha1.SchemeGroupVersion.Group {
+		r.Errorf("excluded are %+v", excluded)
+	}
+	var ignoring struct { // what it has to ignore is what TestDrift finds
+		Spec struct {
+			IgnoreDifferences []struct {
+				Group, Kind  string
+				JSONPointers []string
+			}
+			SyncPolicy struct{ SyncOptions []string }
+		}
+	}
+	r.manifest(&ignoring)
 }
 
 // helmRelease has the fields of a HelmRelease that the recipe uses.
@@ -326,6 +351,20 @@ func recipeFlux(r *recipe) {
 	r.apply(git, manager)
 	runningPods(r.T, r.namespace, "web", 2, nil)
 	r.survives(git, manager)
+
+	var waiting struct {
+		Spec struct {
+			Wait         bool
+			HealthChecks []struct{ APIVersion, Kind, Name, Namespace string }
+		}
+	}
+	r.manifest(&waiting)
+	for _, check := range waiting.Spec.HealthChecks {
+		if check.APIVersion != v1alpha1.SchemeGroupVersion.String() || check.Kind != "ConfigDependency" || check.Namespace != r.namespace {
+			r.Errorf("it waits for %+v", check)
+		}
+		r.view(check.Name, applied)
+	}
 }
 
 func recipeCharts(r *recipe) {

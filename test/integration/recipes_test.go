@@ -7,12 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,35 +39,52 @@ func runPlugin() int {
 	return plugin.Run(context.Background(), os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }
 
-// recipesPage has the recipes that the tests run.
-const recipesPage = "../../docs/recipes.md"
+// recipesPage has the recipes for other tools that the tests run, and restartPage those for restarts.
+const (
+	recipesPage = "../../docs/integrate.md"
+	restartPage = "../../docs/restart.md"
+)
 
-// recipes run the recipes, by their headings.
-var recipes = map[string]func(*recipe){
-	"From Reloader in ten minutes":                                       recipeFromReloader,
-	"What runs with old content?":                                        recipeStale,
-	"Who uses a Secret, and what would a new password restart?":          recipeWho,
-	"Which pods still have the old Secret, before I revoke it?":          recipeRevoke,
-	"Which workloads are on hold, and why?":                              recipeOnHold,
-	"Restart all workloads of a namespace by themselves, but for one":    recipeAllButOne,
-	"Restart for some sources only":                                      recipeSomeSources,
-	"The application reads mounted files again":                          recipeLiveVolumes,
-	"In a pipeline: change content, and wait until all pods run with it": recipePipeline,
-	"Let a team restart its workloads without the right to edit them":    recipeTeam,
-	"Try new content on one workload first":                              recipeCanary,
-	"External Secrets Operator":                                          recipeExternalSecrets,
-	"cert-manager":                                                       recipeCertManager,
-	"Vault":                                                              recipeVault,
-	"Sealed Secrets":                                                     recipeSealedSecrets,
-	"Argo CD":                                                            recipeArgoCD,
-	"Flux":                                                               recipeFlux,
-	"Charts of others":                                                   recipeCharts,
-}
+// recipes run the recipes of recipesPage, by their headings, and restartRecipes those of restartPage.
+var (
+	recipes = map[string]func(*recipe){
+		"External Secrets Operator":    recipeExternalSecrets,
+		"cert-manager":                 recipeCertManager,
+		"Vault":                        recipeVault,
+		"Secrets Store CSI driver":     recipeSecretsStore,
+		"Sealed Secrets":               recipeSealedSecrets,
+		"Argo CD":                      recipeArgoCD,
+		"Flux":                         recipeFlux,
+		"Charts of others":             recipeCharts,
+		"In a pipeline":                recipePipeline,
+		"From Reloader in ten minutes": recipeFromReloader,
+	}
+	restartRecipes = map[string]func(*recipe){
+		"Opt in":                                    recipeAllButOne,
+		"See what a change would restart":           recipeWho,
+		"Choose the sources":                        recipeSomeSources,
+		"The application reads mounted files again": recipeLiveVolumes,
+		"Wait for a release to finish":              recipeSettle,
+		"Hold restarts":                             recipeHold,
+		"How pods are restarted":                    recipeStrategy,
+		"Restart on request":                        recipeTeam,
+		"Rotate a Secret, and revoke the old one":   recipeRevoke,
+		"Try new content on one workload first":     recipeCanary,
+		"Run Jobs and CronJobs again":               recipeRunAgain,
+		"If a workload does not restart":            recipeNotRestarted,
+	}
+)
 
-// Each block of docs/recipes.md works as it is printed, but for the name of the namespace, which each test has for itself.
+// Each block of docs/integrate.md works as it is printed, but for the name of the namespace, which each test has for itself.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	tryRecipes(t, recipesPage, recipes)
+}
+
+// Each block of docs/restart.md works as it is printed, too.
+func TestRestartRecipes(t *testing.T) {
+	t.Parallel()
+	tryRecipes(t, restartPage, restartRecipes)
 }
 
 // tryRecipes runs the recipes of a page, by their headings.
@@ -299,12 +318,18 @@ func recipeFromReloader(r *recipe) {
 	r.prints(step(), "uninstall reloader -n reloader")
 }
 
-func recipeStale(r *recipe) {
+func recipeNotRestarted(r *recipe) {
 	r.web("web")
 	r.write(db, "password", "new")
 	r.view("deployment.web", is(v1alpha1.StateStale, "NotOptedIn"))
 	r.prints(r.run(pluginFound), r.namespace)
 	r.prints(r.run(0), r.namespace)
+
+	blocked := single("blocked", envSecretKey("absent", "password"))
+	optedIn(blocked)
+	r.create(blocked)
+	r.view("deployment.blocked", is(v1alpha1.StateBlocked, ""))
+	r.prints(r.run(0), "Secret absent is missing")
 }
 
 func recipeWho(r *recipe) {
@@ -333,14 +358,6 @@ func recipeRevoke(r *recipe) {
 	r.write(db, "password", "newest")
 	r.shell("kubectl configdep reload deploy/web --wait -n "+r.namespace, pluginDone)
 	r.shell(shopName.ReplaceAllString(revoke, r.namespace), pluginFound)
-}
-
-func recipeOnHold(r *recipe) {
-	web := single("web", envSecretKey("absent", "password"))
-	optedIn(web)
-	r.create(web)
-	r.view("deployment.web", is(v1alpha1.StateBlocked, ""))
-	r.prints(r.run(0), "Secret absent is missing")
 }
 
 func recipeAllButOne(r *recipe) {
@@ -389,6 +406,55 @@ func mounts(source corev1.VolumeSource) use {
 		p.Volumes = append(p.Volumes, corev1.Volume{Name: "volume", VolumeSource: source})
 		p.Containers[0].VolumeMounts = append(p.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "volume", MountPath: "/mnt"})
 	}
+}
+
+func recipeSettle(r *recipe) {
+	r.web("web")
+	r.run(0)
+	r.view("deployment.web", recorded, func(o *v1alpha1.ConfigDependency) error {
+		if settle := o.Spec.Reload.Settle; settle == nil || settle.Duration != 2*time.Minute {
+			return fmt.Errorf("settle = %v", settle)
+		}
+		return nil
+	})
+	r.write(db, "password", "new")
+	r.view("deployment.web", is(v1alpha1.StateSettling, ""))
+}
+
+func recipeHold(r *recipe) {
+	r.web("web")
+	r.optIn("web")
+	r.run(0)
+	r.write(db, "password", "new")
+	r.view("deployment.web", is(v1alpha1.StateBlocked, "OnHold"), func(o *v1alpha1.ConfigDependency) error {
+		if !strings.Contains(o.Status.Message, "INC-4711") {
+			return errors.New(o.Status.Message)
+		}
+		return nil
+	})
+	r.run(0)
+	r.view("deployment.web", applied, restartedFor(string(db)))
+}
+
+func recipeStrategy(r *recipe) {
+	r.web("web")
+	r.run(0)
+	r.edit("web", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "8s" }) // or it would be in doubt what the new pods have read
+	r.view("deployment.web", recorded)
+	before := r.templates("web")
+	r.view("deployment.web", applied, at(r.write(db, "password", "new")), restartedFor(string(db)))
+	if got := r.templates("web"); got != before {
+		r.Errorf("web had %d templates, and %d after its pods were evicted", before, got)
+	}
+}
+
+func recipeRunAgain(r *recipe) {
+	r.write(db, "password", "old")
+	create(r.T, kube.BatchV1().CronJobs(r.namespace).Create, cronJob("report", envSecretKey("db", "password")))
+	r.view("cronjob.report", is(v1alpha1.StateInSync, "NextRunReadsContent"))
+	r.run(0)
+	r.view("cronjob.report", applied)
+	r.view("cronjob.report", applied, at(r.write(db, "password", "new")), restartedFor(string(db)))
 }
 
 func recipePipeline(r *recipe) {
