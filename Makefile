@@ -55,7 +55,7 @@ help: ## Show this help
 	  /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
+demo: prerequisites ## Run the tour (docs/getting-started.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
 	@hack/demo.sh
 
 .PHONY: deploy

@@ -4,7 +4,7 @@
 // The command demo runs the tours of the documents on its own control plane.
 //
 // It starts a real control plane, installs the server, applies artifacts/examples, runs
-// the commands of docs/tour.md and README.md one after the other, and prints their output. Then it runs until it is
+// the commands of docs/getting-started.md and README.md one after the other, and prints their output. Then it runs until it is
 // interrupted. With DEMO_EXIT=1, it exits immediately, with an error if the output of a command differs from the
 // document. With DEMO_UPDATE=1, it writes the output of the commands into the documents. hack/demo.sh builds it, the
 // server and the plugin, and shows the steps before it starts.
@@ -61,8 +61,8 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	say("step 8 of 8: the tours of docs/tour.md and README.md")
-	for _, document := range []string{"docs/tour.md", "README.md"} { // the second continues where the first ends
+	say("step 8 of 8: the tours of docs/getting-started.md and README.md")
+	for _, document := range []string{"docs/getting-started.md", "README.md"} { // the second continues where the first ends
 		wrong, err := tour.Run(ctx, cluster, document, tour.Options{Root: ".", Plugin: plugin, Update: os.Getenv("DEMO_UPDATE") == "1"})
 		if err != nil {
 			return err

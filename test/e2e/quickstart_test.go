@@ -25,15 +25,15 @@ case "$1 $2" in
 esac
 `
 
-// The quick start of the README, as far as it can run without docker.
+// The commands for kind in docs/getting-started.md, as far as they can run without docker.
 func testQuickStart(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "getting-started.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)```console\n(kind create.*?)```").FindSubmatch(readme)
+	block := regexp.MustCompile("(?s)```console\n(kind create.*?)```").FindSubmatch(page)
 	if block == nil {
-		t.Fatal("README.md has no commands for kind")
+		t.Fatal("docs/getting-started.md has no commands for kind")
 	}
 	dir := t.TempDir()
 	loaded := filepath.Join(dir, "loaded")
