@@ -5,12 +5,16 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
+
+// ofKubectl are flags that print as those of "kubectl get" do, which the reference leaves out.
+var ofKubectl = []string{"allow-missing-template-keys", "show-managed-fields", "template"}
 
 // Document returns the reference of the commands in Markdown: what their help says, and the exit codes.
 func Document() string {
@@ -35,7 +39,7 @@ func document(b *strings.Builder, c *cobra.Command) {
 	if c.LocalNonPersistentFlags().HasFlags() {
 		b.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || f.Name == "help" {
+			if f.Hidden || f.Name == "help" || slices.Contains(ofKubectl, f.Name) {
 				return
 			}
 			name, value := "--"+f.Name, ""
