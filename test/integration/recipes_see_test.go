@@ -71,7 +71,7 @@ func seeWho(r *recipe) {
 func seeTree(r *recipe) {
 	r.staleWeb()
 	r.asPrinted()
-	r.prints(r.run(0), "lastChanged:")
+	r.prints(r.run(0), "lastChangeTime:")
 }
 
 func seeImpact(r *recipe) {

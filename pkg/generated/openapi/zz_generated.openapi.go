@@ -627,9 +627,9 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
-					"restartDue": {
+					"restartTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "restartDue is when a restart is due unless more changes. It is absent unless the workload waits for its settle time, its minimum interval or a window.",
+							Description: "restartTime is when a restart is due unless more changes. It is absent unless the workload waits for its settle time, its minimum interval or a window.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
