@@ -3,7 +3,7 @@
 
 // Package metrics defines the server's own metrics, which are served at /metrics with those
 // of the generic API server and the workqueues. All names begin with configdep_; they are
-// documented in docs/operations.md.
+// documented in docs/metrics.md.
 package metrics
 
 import (
@@ -19,31 +19,30 @@ import (
 var (
 	rollouts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_rollouts_total",
-		Help: "Number of attempted restarts of workloads, and of fields that were set, by kind of the workload, " +
-			"namespace (_other beyond the first 200), " +
-			"result (success, conflict, error, observed: with --observe, or of a kind whose changes are only reported) " +
-			"and kind of the trigger (ConfigMap, Secret, SecretProviderClass, Request, Unknown).",
+		Help: "Number of attempted restarts of workloads, and of fields that were set. " +
+			"The result is success, conflict (retried at once), error, or observed (only reported). " +
+			"The trigger is ConfigMap, Secret, SecretProviderClass, Unknown, or Request for a Reload.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind", "namespace", "result", "trigger"})
 
 	patchDelay = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name:           "configdep_rollout_patch_delay_seconds",
-		Help:           "Time from when a restart was due, after the settle time and the minimum interval, until the workload was patched.",
+		Help:           "Time from when a restart was due until the workload was patched.",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 16),
 		StabilityLevel: metrics.ALPHA,
 	})
 
 	currentAfter = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name:           "configdep_current_after_seconds",
-		Help:           "Time from the first change that a pod of a workload had not read until all of its pods were current, on the replica that restarts workloads.",
+		Help:           "Time from the first change that a pod of a workload had not read until all of its pods were up to date. Only the leader reports it.",
 		Buckets:        []float64{10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 		StabilityLevel: metrics.ALPHA,
 	})
 
 	rewrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_template_rewrites_total",
-		Help: "Number of writes by other clients that removed configdep's hash from a pod template and changed nothing of it but annotations, by namespace: " +
-			"each restarted the pods for nothing, which the MutatingAdmissionPolicy prevents.",
+		Help: "Number of writes by other clients that removed configdep's hash from a pod template and changed only annotations of it. " +
+			"Each caused a rollout that the MutatingAdmissionPolicy prevents.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"namespace"})
 
@@ -55,9 +54,8 @@ var (
 
 	notifications = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_notifications_total",
-		Help: "Number of events for a destination outside of the cluster, by destination and result: delivered; the others are lost: " +
-			"queue_full (too many were waiting), invalid (the template failed), rejected (a response that is not worth a retry), " +
-			"failed (all attempts), shutdown (the server ended before).",
+		Help: "Number of events for a destination outside of the cluster. The result is delivered, or why the event was lost: " +
+			"queue_full, invalid, rejected, failed or shutdown.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"destination", "result"})
 

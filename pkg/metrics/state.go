@@ -64,33 +64,33 @@ var (
 	waitingDesc = metrics.NewDesc("configdep_workloads_waiting", "Number of workloads in the states Pending and Blocked, by reason.",
 		[]string{"reason"}, nil, metrics.ALPHA, "")
 	stalePodsDesc = metrics.NewDesc("configdep_stale_pods",
-		"Number of pods that run with old content, by namespace (_other beyond the first 200). A namespace without such pods has no series.",
+		"Number of pods that run with old content. A namespace without such pods has no series.",
 		[]string{"namespace"}, nil, metrics.ALPHA, "")
 	staleSecondsDesc = metrics.NewDesc("configdep_stale_seconds",
-		"Time since the earliest change that a pod of a namespace has not read. A namespace in which no such time is known has no series.",
+		"Time since the first change that a pod of the namespace has not read. A namespace for which that is not known has no series.",
 		[]string{"namespace"}, nil, metrics.ALPHA, "")
-	indexDesc = metrics.NewDesc("configdep_index_objects", "Number of objects in the dependency index, by what they are (workload, source).",
+	indexDesc = metrics.NewDesc("configdep_index_objects", "Number of objects in the index: workloads and sources.",
 		[]string{"type"}, nil, metrics.ALPHA, "")
 	progressDesc = metrics.NewDesc("configdep_ingest_last_progress_timestamp_seconds",
-		"When a resource last sent an event or a bookmark, in seconds since the epoch. On a resource on which nothing is written, one comes in each --max-version-lag.",
+		"When a resource last sent an event or a bookmark, in seconds since the epoch. At least one comes in each --max-version-lag.",
 		[]string{"resource"}, nil, metrics.ALPHA, "")
 	lagDesc = metrics.NewDesc("configdep_ingest_revision_lag",
-		"Number of revisions between the newest change that was seen and the one up to which every resource has been read.",
+		"Number of revisions between the newest change that was seen and the one up to which all resources have been read.",
 		nil, nil, metrics.ALPHA, "")
 	counterDesc = metrics.NewDesc("configdep_ingest_one_revision_counter",
-		"1 if all resources have revisions of one counter, as those of one etcd do, so that clients can go on at another replica; 0 if not, or not yet known.",
+		"1 if all resources share one revision counter, so that clients can switch replicas; 0 if they do not, or it is not known yet.",
 		nil, nil, metrics.ALPHA, "")
 	watchesDesc = metrics.NewDesc("configdep_watches", "Number of open watches of ConfigDependencies.", nil, nil, metrics.ALPHA, "")
 	expiryDesc  = metrics.NewDesc("configdep_serving_certificate_expiry_timestamp_seconds",
-		"When the serving certificate that is in use expires, in seconds since the epoch.", nil, nil, metrics.ALPHA, "")
+		"When the serving certificate in use expires, in seconds since the epoch.", nil, nil, metrics.ALPHA, "")
 	missingDesc = metrics.NewDesc("configdep_server_secret_missing",
-		"1 if a Secret in which the server keeps something does not exist, so that what is in it is in memory only, and no replica can start; 0 if it does.",
+		"1 if a Secret in which the server keeps data does not exist: the data is only in memory, and no replica can start.",
 		[]string{"secret"}, nil, metrics.ALPHA, "")
 	forbiddenDesc = metrics.NewDesc("configdep_ingest_forbidden",
-		"1 if the server lacks the right to list and watch an optional resource, which then counts as empty; 0 if not. "+
-			"If these are ReloadPolicies, no automatic restart begins.",
+		"1 if the server lacks the right to list and watch an optional resource, which then counts as empty. "+
+			"Without the right to read ReloadPolicies, no automatic restart begins.",
 		[]string{"resource"}, nil, metrics.ALPHA, "")
-	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
+	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept, from which watches can resume.", nil, nil, metrics.ALPHA, "")
 )
 
 // collector reads the state of the server at each scrape. There is one registry and one

@@ -5,14 +5,23 @@ package documents
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/pflag"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/configdep/configdep/pkg/agent/options"
 	"github.com/configdep/configdep/pkg/agent/restarter"
+	serveroptions "github.com/configdep/configdep/pkg/apiserver/options"
+	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/plugin"
 )
 
@@ -22,20 +31,128 @@ func tableOf(program string, add func(*pflag.FlagSet)) string {
 	add(f)
 	var out strings.Builder
 	fmt.Fprintf(&out, "| flag of `%s` | default | meaning |\n|---|---|---|\n", program)
-	f.VisitAll(func(f *pflag.Flag) {
-		value := ""
-		if f.DefValue != "" && f.DefValue != "[]" {
-			value = "`" + f.DefValue + "`"
-		}
-		fmt.Fprintf(&out, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
-	})
+	f.VisitAll(func(f *pflag.Flag) { out.WriteString(rowOf(f)) })
 	return out.String()
 }
 
-// The documents have all flags of the agent, and all commands of kubectl configdep: -update writes them.
+// inCell escapes what Markdown would not print in a cell of a table as it is.
+var inCell = strings.NewReplacer("|", `\|`, "*", `\*`, "<", `\<`)
+
+// rowOf returns a flag as a row of a table.
+func rowOf(f *pflag.Flag) string {
+	value := f.DefValue
+	if list, found := strings.CutPrefix(value, "["); found {
+		value = strings.TrimSuffix(list, "]")
+	}
+	if value != "" {
+		value = "`" + value + "`"
+	}
+	return fmt.Sprintf("| `--%s` | %s | %s |\n", f.Name, value, inCell.Replace(f.Usage))
+}
+
+// ours are the groups of flags of the server that are not those of every API server.
+var ours = []string{
+	"server", "scope", "restart", "kinds of workloads", "annotations of other tools", "notifications", "leader election", "serving certificate", "reloader",
+}
+
+// serverFlags returns the flags of the server: a table for each of our groups, and the names of the others.
+func serverFlags(t *testing.T) string {
+	t.Helper()
+	sets := serveroptions.NewOptions().Flags()
+	title := func(group string) string { return strings.ToUpper(group[:1]) + group[1:] }
+	var out strings.Builder
+	for _, group := range ours {
+		set := sets.FlagSets[group]
+		if set == nil {
+			t.Fatalf("the server has no flags of the group %q", group)
+		}
+		fmt.Fprintf(&out, "## %s\n\n| flag | default | meaning |\n|---|---|---|\n", title(group))
+		set.VisitAll(func(f *pflag.Flag) { out.WriteString(rowOf(f)) })
+		out.WriteByte('\n')
+	}
+	out.WriteString("## Flags of every Kubernetes API server\n\n| group | flags |\n|---|---|\n")
+	for _, group := range sets.Order {
+		if slices.Contains(ours, group) {
+			continue
+		}
+		var names []string
+		sets.FlagSets[group].VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Deprecated == "" {
+				names = append(names, "`--"+f.Name+"`")
+			}
+		})
+		fmt.Fprintf(&out, "| %s | %s |\n", group, strings.Join(names, ", "))
+	}
+	return out.String()
+}
+
+// server has one of everything that metrics count.
+type server struct{}
+
+func (server) WorkloadStates() map[string]int { return map[string]int{"InSync": 1} }
+func (server) Waiting() map[string]int        { return map[string]int{"Budget": 1} }
+func (server) StalePods() map[string]metrics.StalePods {
+	return map[string]metrics.StalePods{"shop": {Pods: 1, Since: time.Now()}}
+}
+func (server) IndexSize() (workloads, sources int) { return 1, 1 }
+func (server) LastProgress() map[string]time.Time  { return map[string]time.Time{"secrets": time.Now()} }
+func (server) Revisions() (uint64, bool)           { return 1, true }
+func (server) Watches() (open, events int)         { return 1, 1 }
+func (server) CertificateExpiry() time.Time        { return time.Now() }
+func (server) MissingSecrets() map[string]bool     { return map[string]bool{"key": true} }
+func (server) Forbidden() map[string]bool          { return map[string]bool{"boats": true} }
+
+// serverMetrics returns the metrics of configdep as a table. All that have a name in pkg/metrics must be in it.
+func serverMetrics(t *testing.T) string {
+	t.Helper()
+	metrics.Register()
+	metrics.Rollout("Deployment", "shop", metrics.Success, "Secret")
+	metrics.Rewrites("shop", 1)
+	metrics.Notifications("oncall", metrics.NotificationDelivered, 1)
+	metrics.Observe(server{})
+	all, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, f := range all {
+		if name := f.GetName(); strings.HasPrefix(name, "configdep_") {
+			rows[name] = metricRow(f)
+		}
+	}
+	named := map[string]bool{}
+	for _, file := range []string{"metrics.go", "state.go"} {
+		for _, found := range regexp.MustCompile(`"(configdep_\w+)"`).FindAllStringSubmatch(read(t, "pkg/metrics/"+file), -1) {
+			named[found[1]] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(rows))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(named)), names); diff != "" {
+		t.Fatalf("metrics in pkg/metrics that the table lacks, or has in addition (-want +got):\n%s", diff)
+	}
+	var out strings.Builder
+	out.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, name := range names {
+		out.WriteString(rows[name])
+	}
+	return out.String()
+}
+
+func metricRow(f *dto.MetricFamily) string {
+	var labels []string
+	for _, l := range f.GetMetric()[0].GetLabel() {
+		labels = append(labels, "`"+l.GetName()+"`")
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "),
+		inCell.Replace(strings.TrimPrefix(f.GetHelp(), "[ALPHA] ")))
+}
+
+// The documents have all flags of the programs, all commands of kubectl configdep, and all metrics: -update writes them.
 func TestGenerated(t *testing.T) {
 	agent := tableOf("configdep-agent", options.New().AddFlags) + "\n" + tableOf("configdep-agent restarter", restarter.NewOptions().AddFlags)
-	for name, want := range map[string]string{"agent.md": agent, "plugin.md": plugin.Document()} {
+	for name, want := range map[string]string{
+		"agent.md": agent, "plugin.md": plugin.Document(), "flags.md": serverFlags(t), "metrics.md": serverMetrics(t),
+	} {
 		t.Run(name, func(t *testing.T) { generated(t, "../../docs/"+name, want) })
 	}
 }

@@ -160,14 +160,14 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 		return errors.Join(missing...)
 	})
 
-	documents, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	documents, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range ours {
 		name := string(s.Metric[model.MetricNameLabel])
 		if strings.HasPrefix(name, "configdep_") && !strings.Contains(string(documents), "`"+regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")+"`") {
-			t.Errorf("docs/operations.md does not document %s", name)
+			t.Errorf("docs/metrics.md does not document %s", name)
 		}
 	}
 }

@@ -404,7 +404,7 @@ func TestScope_Namespaces(t *testing.T) {
 	}
 	content, err := os.ReadFile(server.Log())
 	test.must(err)
-	for _, notice := range []string{"--sync-after-restart is not needed", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts."} {
+	for _, notice := range []string{"--sync-after-restart is not needed", "--is-Argo-Rollouts has no effect: --kinds says whether Argo Rollouts are read."} {
 		if n := strings.Count(string(content), notice); n != 1 {
 			t.Errorf("the log says %d times: %s", n, notice)
 		}

@@ -263,7 +263,7 @@ func TestAlertsHaveARunbook(t *testing.T) {
 		t.Fatal(err)
 	}
 	headings := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?m)^#### (Configdep\w+)$`).FindAllSubmatch(content, -1) {
+	for _, found := range regexp.MustCompile(`(?m)^### (Configdep\w+)$`).FindAllSubmatch(content, -1) {
 		headings[string(found[1])] = true
 	}
 	for _, rule := range alerts(t) {

@@ -46,22 +46,20 @@ func newCertificateOptions() CertificateOptions {
 func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	c := &o.Certificate
 	fs.BoolVar(&c.Manage, "manage-serving-certificate", c.Manage,
-		"Create a CA and a serving certificate, keep them in a Secret that all replicas share, renew both without a restart, "+
-			"and register the server: the leader creates its APIService. Cannot be combined with --tls-cert-file.")
+		"Create and renew the serving certificate and its CA, and register the API with them. Cannot be combined with --tls-cert-file.")
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
-		"The Secret, in the namespace of the server, for the certificate of --manage-serving-certificate. The server fills it, but does not create it.")
+		"The Secret, in the namespace of the server, that holds the certificate of --manage-serving-certificate. It must exist; the server fills it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
-		"The Service of the server, to which the APIService leads. The certificate of --manage-serving-certificate is issued for its DNS names. "+
-			"The Lease of the leader has the same name.")
-	fs.IntVar(&c.ServicePort, "service-port", c.ServicePort, "The port of the Service of the server.")
+		"The Service of the server, for which the certificate is issued and to which the APIService leads. The Lease has the same name.")
+	fs.IntVar(&c.ServicePort, "service-port", c.ServicePort, "The port of the Service.")
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
 		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
 		"The lifetime of the CA of --manage-serving-certificate, at least three times the lifetime of the certificate. "+
-			"It is replaced when a third of it is left. The old and the new one are both trusted for a while.")
+			"It is replaced when a third of it is left.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
-		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
-			"The server is registered with them: the leader creates its APIService.")
+		"With --tls-cert-file: a PEM file with the CAs that verify the certificate, with which the server registers the API. "+
+			"It is read again when it changes.")
 }
 
 // CertificateProfile returns the profile of the managed certificate.

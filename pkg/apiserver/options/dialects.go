@@ -36,14 +36,14 @@ func newDialectOptions() DialectOptions {
 func (o *Options) addDialectFlags(fs *pflag.FlagSet) {
 	d := &o.Dialects
 	fs.StringSliceVar(&d.Names, "dialects", d.Names,
-		"The tools whose annotations are read: any of "+strings.Join(policy.DialectNames(), ", ")+". Those of configdep itself are always read.")
+		"The tools whose annotations are read: any of "+strings.Join(policy.DialectNames(), ", ")+". Annotations of configdep are always read.")
 	fs.StringVar(&d.Strategy, "reload-strategy", d.Strategy,
-		"The strategy of workloads that ask for none: annotation (or annotations, as in Reloader), a rollout; env-var (or env-vars), "+
-			"a rollout that also sets an environment variable as Reloader does; or recreate or in-place, if --strategies contains it.")
+		"The strategy of workloads that ask for none: annotation or env-var, or recreate or in-place if --strategies contains it. "+
+			"Reloader's names annotations and env-vars are also accepted.")
 	fs.BoolVar(&o.Reload.ReloadOnCreate, "reload-on-create", o.Reload.ReloadOnCreate,
-		"For workloads that only annotations of Reloader opt in: restart them when a source appears where there was none. For others that is a change anyway.")
+		"Restart workloads when a source is created, even if only annotations of Reloader opt them in.")
 	fs.BoolVar(&o.Reload.ReloadOnDelete, "reload-on-delete", o.Reload.ReloadOnDelete,
-		"The same when a source is deleted.")
+		"Restart workloads when a source is deleted, even if only annotations of Reloader opt them in.")
 	for _, n := range d.names() {
 		fs.StringVar(n.value, n.flag, *n.value, n.usage)
 	}

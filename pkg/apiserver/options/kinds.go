@@ -5,7 +5,6 @@ package options
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -24,11 +23,9 @@ type KindOptions struct {
 func (o *Options) addKindFlags(fs *pflag.FlagSet) {
 	k := &o.Kinds
 	fs.StringSliceVar(&k.Presets, "kinds", k.Presets,
-		"The kinds of custom resources that are workloads, besides those of Kubernetes: any of "+strings.Join(kind.PresetNames(), ", ")+". "+
-			"A kind is read as soon as its definition is there and the server may read it. Empty: none.")
+		"The kinds of custom resources that are treated as workloads; the default is all that configdep has a preset for. Empty: none.")
 	fs.StringVar(&k.ConfigFile, "kinds-config", k.ConfigFile,
-		"A file that describes other kinds of custom resources: a "+kind.FileKind+" of "+kind.FileAPIVersion+", which is read at the start. Empty: none. "+
-			"A kind that is also one of --kinds takes its place.")
+		"A file that describes other kinds of custom resources: a "+kind.FileKind+" of "+kind.FileAPIVersion+". It takes precedence over --kinds.")
 }
 
 // kinds are the kinds of workloads, or what is wrong with the options.

@@ -29,15 +29,13 @@ type NotificationOptions struct {
 func (o *Options) addNotificationFlags(fs *pflag.FlagSet) {
 	n := &o.Notifications
 	fs.StringVar(&n.ConfigFile, "notifications-config", n.ConfigFile,
-		"A file with destinations outside of the cluster to which events about workloads are sent, as CloudEvents or as messages of Slack, "+
-			"Microsoft Teams or Google Chat: a "+destination.Kind+" of "+destination.APIVersion+", which is read at the start. Empty: none. "+
-			"The environment variables ALERT_ON_RELOAD, ALERT_SINK, ALERT_WEBHOOK_URL, ALERT_WEBHOOK_PROXY and ALERT_ADDITIONAL_INFO add a destination, "+
-			"as they do for Stakater Reloader.")
+		"A file with destinations outside of the cluster to which events are sent: a "+destination.Kind+" of "+destination.APIVersion+". "+
+			"The variables ALERT_... of Stakater Reloader in the environment add a destination.")
 	fs.StringVar(&n.ClusterName, "cluster-name", n.ClusterName,
-		"The name of the cluster, which tells clusters apart in events that are sent: at most 63 letters, digits, hyphens, underscores and dots. "+
-			"It is part of the source of CloudEvents, and at the beginning of messages, unless the file says otherwise.")
+		"The name of the cluster in events that are sent: at most 63 letters, digits, hyphens, underscores and dots.")
 	fs.StringVar(&n.WebhookURL, destination.Instead, n.WebhookURL,
-		"A URL to which a CloudEvent is sent instead of restarting a workload. It implies --observe. If the URL is a credential, use --observe and --notifications-config.")
+		"A URL to which a CloudEvent is sent instead of restarting a workload. It implies --observe. "+
+			"If the URL is a credential, use --observe and --notifications-config instead.")
 }
 
 // destinations are where events are sent, or what is wrong with the options.

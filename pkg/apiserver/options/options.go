@@ -138,26 +138,24 @@ var leastHistory, mostHistory = resource.MustParse("8Mi"), resource.MustParse("1
 // Flags returns the flags by group.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
-	own := sets.FlagSet("configdep")
-	o.CoreAPI.AddFlags(own)
-	own.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace of the server, which contains the Secret with the key of the config hash and the Lease for leader election. "+
-			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's). With --kubeconfig, there is none: the server then needs --observe, "+
-			"uses neither, and writes nothing to the cluster.")
-	own.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig,
-		"With --kubeconfig and without --namespace: a kubeconfig to write for this server, which accepts no other credentials. The file must not exist; it is removed when the server ends.")
-	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
-		"How far the versions of answers may lag behind while nothing is written to one of the resources that are read. "+
-			"A client that switches to a replica which was not running for at least that long before the client's last version has to relist. "+
-			"Each time, it costs two small requests for each resource that is read, and for each type of --exclude-secret-types.")
-	own.Var(&o.HistoryBytes, "watch-history-size", "The approximate memory limit for the events of the last minutes, from which watches resume; at least "+leastHistory.String()+". "+
-		"A client that resumes from an event that was dropped has to relist.")
-	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
-		"How many watches one user, or all ServiceAccounts of a namespace, may have open on a replica. Each takes 60 to 250 kB of memory. "+
-			"Further watches get 429, and clients retry them later, as do those that do not fit into half of the memory limit at 256 KiB each.")
-	o.addScopeFlags(own)
+	server := sets.FlagSet("server")
+	o.CoreAPI.AddFlags(server)
+	server.StringVar(&o.Namespace, "namespace", o.Namespace,
+		"The namespace of the server's Secrets and of its Lease; the default is the namespace of the pod. "+
+			"There is no default with --kubeconfig: such a server needs --observe, and writes nothing to the cluster.")
+	server.StringVar(&o.WriteKubeconfig, "write-kubeconfig", o.WriteKubeconfig,
+		"With --kubeconfig and without --namespace: the file to which to write the only kubeconfig that this server accepts. "+
+			"It must not exist, and is removed when the server ends.")
+	server.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
+		"How far the versions of objects may lag behind while a resource is not written. "+
+			"With a lower value, fewer clients relist when they switch replicas, but kube-apiserver gets more requests.")
+	server.Var(&o.HistoryBytes, "watch-history-size", "Approximate memory for recent events, from which watches resume; at least "+leastHistory.String()+". "+
+		"A client that resumes from an event that was dropped must relist.")
+	server.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
+		"How many watches one user, or all ServiceAccounts of a namespace, may have open on a replica. Further watches get 429.")
+	o.addScopeFlags(sets.FlagSet("scope"))
 	o.addKindFlags(sets.FlagSet("kinds of workloads"))
-	o.addReloadFlags(sets.FlagSet("reload"))
+	o.addReloadFlags(sets.FlagSet("restart"))
 	o.addDialectFlags(sets.FlagSet("annotations of other tools"))
 	o.addNotificationFlags(sets.FlagSet("notifications"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/record"
 )
@@ -21,35 +20,29 @@ import (
 // addReloadFlags adds the flags for restarts.
 func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.Var((*modeValue)(&o.Reload.Mode), "default-reload",
-		"The mode of workloads that do not have the annotation "+policy.ReloadAnnotation+", and whose namespace does not have it either: "+
-			"off (no change restarts them), auto (changes of all content that reaches a container), "+
-			"matched (the same, for sources annotated configdep.io/match) or listed (changes of the sources that "+policy.SourcesAnnotation+" names).")
+		"The mode of workloads, if neither they nor their namespace have the annotation "+policy.ReloadAnnotation+": off, auto, matched or listed.")
 	fs.BoolVar(&o.Reload.Observe, "observe", o.Reload.Observe,
-		"Write nothing to workloads. What would restart them is shown by the API, as the state Stale with the reason Observed, and counted by the metric "+
-			"configdep_rollouts_total with the result observed. Reloads on request are refused, except dry runs.")
+		"Write nothing to workloads. Those that would be restarted have the state Stale with the reason Observed, "+
+			"and Reloads are refused, except dry runs.")
 	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
-		"How long content must stay unchanged before a restart, so that changes that belong together cause one restart. "+
-			"The annotation "+policy.SettleAnnotation+" overrides it.")
+		"How long content must stay unchanged before a restart. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
-		"The settle time during a release: used instead of --settle if the client that changed the content also writes the pod template, and has changed another "+
-			"ConfigMap, Secret or pod template in the namespace within this time. It then counts from the last of these changes. "+
-			"Also how long a deleted source may take to be created again. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
+		"The settle time if the client that changed the content also deploys the workload, or if a source was deleted. "+
+			"Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
-		"The minimum time between two automatic restarts of a workload; it doubles, up to an hour, while they follow each other closely. "+
-			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
+		"The minimum time between two automatic restarts of a workload; 0: no limit. It doubles, up to an hour, while restarts follow closely. "+
+			"The annotation "+policy.MinIntervalAnnotation+" overrides it.")
 	fs.Var((*strategiesValue)(&o.Reload.Strategies), "strategies",
-		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, env-var, "+
-			"agent, for which the server watches the pods with the label "+status.Label+", recreate, which needs the right to evict pods, and in-place, "+
-			"which needs the rights to patch pods and to list PodDisruptionBudgets. A workload that asks for another strategy is not restarted, and reports that.")
+		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: "+
+			"annotation, env-var, agent and notify, and recreate and in-place, which need additional rights.")
 	fs.BoolVar(&o.ReloadJobs, "reload-jobs", o.ReloadJobs,
-		"Run CronJobs and Jobs again when their content changes, if their own annotations of Stakater Reloader ask for that: a Job is started from the CronJob, "+
-			"and a Job is replaced by one of the same name. This needs the rights to create Jobs, and to delete them. No default or annotation of a namespace, "+
-			"and no annotation of configdep, has this effect.")
+		"Run CronJobs and Jobs again when their content changes, if their own annotations of Stakater Reloader ask for it. "+
+			"This needs the rights to create and delete Jobs.")
 	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
 		"How many workloads are patched at the same time.")
 	fs.Var(&o.MaxRolloutsInProgress, "max-rollouts-in-progress",
-		"How many workloads are being restarted automatically at a time, in all namespaces, until their rollouts are complete or have failed: a number, or unlimited. "+
-			"Others wait, and the API shows that. ReloadPolicies can set lower limits. Reloads on request do not wait, but count.")
+		"How many workloads are being restarted automatically at a time, in all namespaces: a number, or unlimited. "+
+			"Others wait. Reloads on request do not wait, but count.")
 }
 
 // Count is a flag with a number, or with unlimited, which is negative.

@@ -66,35 +66,35 @@ func (o *Options) addReloaderFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.NamespacesToIgnore, "namespaces-to-ignore", r.NamespacesToIgnore,
 		fmt.Sprintf("Namespaces whose workloads, ConfigMaps and Secrets are neither read nor shown, at most %d. It has no effect with --namespaces.", maxIgnoredNamespaces))
 	fs.StringSliceVar(&r.NamespaceSelector, "namespace-selector", r.NamespaceSelector,
-		"A label selector, or parts of one: only workloads in namespaces that it selects are restarted automatically. The others are shown. "+
-			"KEY:VALUE stands for KEY=VALUE, and KEY:* or KEY=* for KEY. It has no effect with --namespaces.")
+		"A label selector: only workloads in namespaces that it selects are restarted automatically. "+
+			"KEY:VALUE stands for KEY=VALUE, and KEY:* for KEY. It has no effect with --namespaces.")
 	fs.StringSliceVar(&r.ResourceLabelSelector, "resource-label-selector", r.ResourceLabelSelector,
-		"A label selector, in the same format: only ConfigMaps and Secrets that it selects are read. Others are shown where a workload uses them, "+
-			"but not whether they exist, and their changes restart nothing.")
+		"A label selector, in the same format: only ConfigMaps and Secrets that it selects are read. Changes of others restart nothing.")
 	fs.StringSliceVar(&r.ResourcesToIgnore, "resources-to-ignore", r.ResourcesToIgnore,
-		"secrets, which is the same as --read-secrets=false, or configmaps, which is the same as --read-configmaps=false.")
+		"secrets, the same as --read-secrets=false, or configmaps, the same as --read-configmaps=false.")
 	fs.StringSliceVar(&r.IgnoredWorkloadTypes, "ignored-workload-types", r.IgnoredWorkloadTypes,
 		"Kinds of workloads that are neither read nor shown, and on which the server needs no rights: jobs, cronjobs or both.")
 	fs.BoolVar(&r.AutoReloadAll, "auto-reload-all", r.AutoReloadAll,
-		"The same as --default-reload=auto, but that sources which appear or disappear restart nothing, unless --reload-on-create or --reload-on-delete is set.")
+		"The same as --default-reload=auto, except that creating or deleting a source restarts nothing without --reload-on-create or --reload-on-delete.")
 	fs.StringVar(&r.LogFormat, "log-format", r.LogFormat,
-		"json, which is the same as --logging-format=json, or empty.")
+		"json, the same as --logging-format=json, or empty.")
 	fs.StringVar(&r.LogLevel, "log-level", r.LogLevel,
-		"The same as a value of -v: trace 6, debug 4, info 2, and 0 for warning, error, fatal and panic, which do not silence what is logged at -v=0.")
+		"The same as a value of -v: trace is 6, debug 4, info 2, and warning, error, fatal and panic are 0.")
 	fs.BoolVar(&r.EnablePprof, "enable-pprof", r.EnablePprof,
-		"Serve profiles of the program at --pprof-addr, by HTTP and to every client that can reach it.")
+		"Serve profiles at --pprof-addr, by HTTP and without authentication.")
 	fs.StringVar(&r.PprofAddr, "pprof-addr", r.PprofAddr,
-		"The address of --enable-pprof, HOST:PORT. The default is reached from the pod alone (kubectl port-forward), because clients are not authenticated.")
+		"The address of --enable-pprof, HOST:PORT. The default can be reached only from within the pod, as with kubectl port-forward.")
 	fs.StringVar(&r.MetricsBindAddress, "insecure-metrics-bind-address", r.MetricsBindAddress,
-		"An address, such as :9090, at which /metrics is also served by HTTP, to every client that can reach it. Empty: only on the port of the API, to authorized clients.")
+		"An address, such as :9090, at which /metrics is also served by HTTP and without authentication. "+
+			"Empty: only at the port of the API, to authorized clients.")
 	fs.BoolVar(&r.syncAfterRestart, "sync-after-restart", false,
-		"Has no effect: changes that were made while the server did not run are always found.")
+		"Not needed: changes that were made while no server ran are always found.")
 	fs.BoolVar(&r.enableHA, "enable-ha", false,
-		"Has no effect: see --leader-elect, which is on by default.")
+		"Not needed: --leader-elect is on by default.")
 	fs.BoolVar(&r.enableCSIIntegration, "enable-csi-integration", false,
-		"Has no effect: see --read-secretproviderclasses, which is on by default.")
+		"Not needed: --read-secretproviderclasses is on by default.")
 	fs.StringVar(&r.isArgoRollouts, "is-Argo-Rollouts", r.isArgoRollouts,
-		"true or false. Has no effect: this version does not read Argo Rollouts.")
+		"true or false. Not needed: --kinds contains Argo Rollouts by default.")
 }
 
 // completeReloader turns options of Reloader into ours. Those that contradict ours are left to the validation.
@@ -306,6 +306,6 @@ func (o Completed) Notices() (notices []string) {
 	add(r.enableHA, "--enable-ha is not needed: --leader-elect is on by default.")
 	add(r.enableCSIIntegration && o.ReadSecretProviderClasses, "--enable-csi-integration is not needed: --read-secretproviderclasses is on by default.")
 	add(r.enableCSIIntegration && !o.ReadSecretProviderClasses, "--enable-csi-integration has no effect with --read-secretproviderclasses=false.")
-	add(r.isArgoRollouts == "true", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts.")
+	add(r.isArgoRollouts == "true", "--is-Argo-Rollouts has no effect: --kinds says whether Argo Rollouts are read.")
 	return notices
 }

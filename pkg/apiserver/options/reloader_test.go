@@ -259,7 +259,7 @@ func TestReloaderFlags_Notices(t *testing.T) {
 		"--namespaces-to-ignore=dev --namespace-selector=env=test":                                             nil,
 		"--enable-csi-integration --read-secretproviderclasses=false":                                          {"--enable-csi-integration has no effect with --read-secretproviderclasses=false"},
 		"--sync-after-restart --enable-ha --enable-csi-integration --is-Argo-Rollouts=true": {
-			"--sync-after-restart is not needed", "--enable-ha is not needed", "--enable-csi-integration is not needed", "--is-Argo-Rollouts has no effect: this version does not read Argo Rollouts",
+			"--sync-after-restart is not needed", "--enable-ha is not needed", "--enable-csi-integration is not needed", "--is-Argo-Rollouts has no effect: --kinds says whether Argo Rollouts are read",
 		},
 		"--namespaces=shop --namespaces-to-ignore=dev --namespace-selector=env=test": {
 			"--namespaces-to-ignore has no effect with --namespaces", "--namespace-selector has no effect with --namespaces",

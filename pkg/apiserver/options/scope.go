@@ -20,19 +20,15 @@ import (
 // addScopeFlags adds the flags that select which objects are read.
 func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
-		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets in other namespaces. The default is all.", maxNamespaces))
+		fmt.Sprintf("The namespaces to read, at most %d; empty: all. The server then needs no rights on workloads, ConfigMaps and Secrets in other namespaces.", maxNamespaces))
 	fs.BoolVar(&o.ReadSecrets, "read-secrets", o.ReadSecrets,
-		"Read Secrets. If false, the server lists and watches only its own two Secrets, by name, and needs no right on others: "+
-			"references to Secrets are shown, but not whether the Secrets exist, and their changes restart nothing.")
+		"Read Secrets. If false, the server reads only its own two, and changes of Secrets restart nothing.")
 	fs.BoolVar(&o.ReadConfigMaps, "read-configmaps", o.ReadConfigMaps,
-		"Read ConfigMaps. If false, the server needs no right on ConfigMaps in the namespaces of workloads: "+
-			"references to ConfigMaps are shown, but not whether the ConfigMaps exist, and their changes restart nothing.")
+		"Read ConfigMaps. If false, the server reads only its own, and changes of ConfigMaps restart nothing.")
 	fs.BoolVar(&o.ReadSecretProviderClasses, "read-secretproviderclasses", o.ReadSecretProviderClasses,
-		"Read which versions of secrets pods have mounted by the Secrets Store CSI driver (SecretProviderClassPodStatuses), while the cluster has them. "+
-			"If false, the server needs no right on these, and a rotation restarts nothing.")
+		"Read which versions of secrets pods have mounted by the Secrets Store CSI driver. If false, a rotation restarts nothing.")
 	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
-		fmt.Sprintf("The types of Secrets of which only the metadata is read, at most %d: "+
-			"configdep knows whether such Secrets exist, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
+		fmt.Sprintf("Types of Secrets of which only the metadata is read, at most %d. Their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
 }
 
 // helmRelease is the type of the Secrets in which Helm keeps releases: the largest in many clusters, which no pod reads.
