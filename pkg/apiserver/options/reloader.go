@@ -69,7 +69,7 @@ func (o *Options) addReloaderFlags(fs *pflag.FlagSet) {
 		"A label selector: only workloads in namespaces that it selects are restarted automatically. "+
 			"KEY:VALUE stands for KEY=VALUE, and KEY:* for KEY. It has no effect with --namespaces.")
 	fs.StringSliceVar(&r.ResourceLabelSelector, "resource-label-selector", r.ResourceLabelSelector,
-		"A label selector, in the same format: only ConfigMaps and Secrets that it selects are read. Changes of others restart nothing.")
+		"A label selector, in the format of --namespace-selector: only ConfigMaps and Secrets that it selects are read. Changes of others restart nothing.")
 	fs.StringSliceVar(&r.ResourcesToIgnore, "resources-to-ignore", r.ResourcesToIgnore,
 		"secrets, the same as --read-secrets=false, or configmaps, the same as --read-configmaps=false.")
 	fs.StringSliceVar(&r.IgnoredWorkloadTypes, "ignored-workload-types", r.IgnoredWorkloadTypes,
