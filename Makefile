@@ -111,12 +111,15 @@ test-integration: prerequisites ## Run the tests with a real control plane alone
 	@$(build_monitoring)
 	$(go_test) $(integration)
 
-.PHONY: test-oldest
-test-oldest: export KUBERNETES_VERSION := v1.34.4
-test-oldest: prerequisites ## Run the tests that install and use the server on the oldest Kubernetes that is supported: TEST_FLAGS
+.PHONY: test-kubernetes
+test-kubernetes: prerequisites ## Run the tests that install and use the server on another Kubernetes: KUBERNETES_VERSION=v1.35.4, TEST_FLAGS
 	@hack/controlplane/build.sh >/dev/null
 	@hack/tools/build.sh helm >/dev/null
 	$(go_test) -count 1 ./test/integration ./test/extended/lifecycle
+
+.PHONY: test-oldest
+test-oldest: export KUBERNETES_VERSION := v1.34.4
+test-oldest: test-kubernetes ## The same on the oldest Kubernetes that is supported: TEST_FLAGS
 
 .PHONY: test-race
 test-race: prerequisites ## Run the unit tests of concurrent packages with the race detector: TEST_FLAGS

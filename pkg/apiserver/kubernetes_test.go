@@ -6,9 +6,11 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,6 +51,29 @@ func TestOldestKubernetes(t *testing.T) {
 		content, err := os.ReadFile("../../" + file)
 		if err != nil || !strings.Contains(string(content), line) {
 			t.Errorf("%s does not say %s (%v)", file, line, err)
+		}
+	}
+}
+
+// TestEachKubernetesIsTried: each night, the tests run on each minor version from the oldest one to that of go.mod.
+func TestEachKubernetesIsTried(t *testing.T) {
+	nightly, err := os.ReadFile("../../.github/workflows/nightly.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile("../../hack/controlplane/kubernetes/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(module), "require k8s.io/kubernetes v1.")
+	minor, _, _ := strings.Cut(rest, ".")
+	newest, err := strconv.Atoi(minor)
+	if !found || err != nil {
+		t.Fatalf("the version of Kubernetes in go.mod is unknown (%v)", err)
+	}
+	for minor := oldestKubernetes.Minor(); minor <= uint(newest); minor++ {
+		if want := fmt.Sprintf("make test-kubernetes KUBERNETES_VERSION=v1.%d.", minor); !strings.Contains(string(nightly), want) {
+			t.Errorf("nightly.yml does not run %s", want)
 		}
 	}
 }
