@@ -85,6 +85,10 @@ image-archive: prerequisites ## Make archives of these images without docker: IM
 release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLATFORMS (see hack/release.sh)
 	@VERSION="$(VERSION)" hack/release.sh
 
+.PHONY: release-prepare
+release-prepare: ## Write VERSION into CHANGELOG.md and examples, before the commit that gets its tag (see hack/release-prepare.sh)
+	@VERSION="$(VERSION)" hack/release-prepare.sh
+
 .PHONY: chart
 chart: prerequisites ## Package the Helm charts into .cache/dist: VERSION, IMAGE
 	@VERSION="$(VERSION)" hack/package-chart.sh

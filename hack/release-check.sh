@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Checks that a release, or its image, can be made of this tree: it is what is committed and nothing
-# more, VERSION is the tag of the commit, and BUILD_IMAGE and BASE_IMAGE name images by digest.
+# more, VERSION is the tag of the commit and what the tree says (hack/release-prepare.sh), and BUILD_IMAGE and BASE_IMAGE name
+# images by digest.
 #
 #   hack/release-check.sh VERSION
 set -euo pipefail
@@ -20,6 +21,9 @@ overlooked=$(git ls-files -v | grep '^[a-zS]' || true)
 [[ -z $overlooked ]] || fail "git is told to overlook changes of (git update-index --assume-unchanged):"$'\n'"$overlooked"
 [[ $(git rev-parse --quiet --verify "refs/tags/$version^{commit}") == "$(git rev-parse HEAD)" ]] ||
   fail "a release is made of its tag, and $version is not the tag of this commit: git checkout $version"
+hack/release-notes.sh "$version" >/dev/null
+named=$(git grep -nE 'ghcr\.io/configdep/[a-z-]+:v[0-9]' -- artifacts docs README.md test/e2e | grep -vE ":${version//./\\.}([^0-9A-Za-z.-]|\$)" || true)
+[[ -z $named ]] || fail "these are images of another version than $version (hack/release-prepare.sh):"$'\n'"$named"
 for name in BUILD_IMAGE BASE_IMAGE; do
   [[ ${!name:-} =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}$ ]] ||
     fail "$name=${!name:-} names no image by its digest (IMAGE@sha256:...), which is what a release is made from; see the Dockerfile"

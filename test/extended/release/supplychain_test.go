@@ -75,9 +75,20 @@ func TestReleaseIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree, ".git", "info", "exclude"), []byte("ignored.go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	prepare := func(version string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "hack/release-prepare.sh", version)
+		cmd.Dir, cmd.Env = tree, append(env, "DATE=2027-01-31")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	git("add", "--all")
+	if out, err := prepare(tag); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
 	git("add", "--all")
 	git("commit", "--quiet", "--message", "x")
 	git("tag", tag)
+	git("tag", "v0.0.3")
 	// The scripts are made to see the Go version of the Dockerfile.
 	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {
@@ -114,6 +125,7 @@ func TestReleaseIsRefused(t *testing.T) {
 		change map[string]string
 		says   string
 	}{
+		"no notes of the version":        {map[string]string{"VERSION": "v0.0.3"}, "CHANGELOG.md says nothing of v0.0.3"},
 		"no tag":                         {map[string]string{"VERSION": "v0.0.2"}, "v0.0.2 is not the tag of this commit"},
 		"a base image by its tag":        {map[string]string{"BASE_IMAGE": "example.com/static:nonroot"}, "BASE_IMAGE=example.com/static:nonroot names no image by its digest"},
 		"no digest of an image":          {map[string]string{"AGENT_IMAGE_DIGEST": ""}, "AGENT_IMAGE_DIGEST is not set: a release installs its images by digest"},
@@ -169,4 +181,25 @@ func TestReleaseIsRefused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("examples with the image of another version", func(t *testing.T) {
+		example := filepath.Join(tree, "artifacts", "argo-cd", "wait.yaml")
+		content, err := os.ReadFile(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(example, bytes.ReplaceAll(content, []byte(":"+tag), []byte(":v0.0.11")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git("commit", "--quiet", "--all", "--message", "x")
+		git("tag", "--force", tag)
+		out, err := run(t.Context(), "hack/release.sh", nil)
+		if err == nil || !strings.Contains(out, "these are images of another version than "+tag) || !strings.Contains(out, "artifacts/argo-cd/wait.yaml:") {
+			t.Errorf("error = %v, want another message; output:\n%s", err, out)
+		}
+	})
+	t.Run("a version is prepared once", func(t *testing.T) {
+		if out, err := prepare(tag); err == nil || !strings.Contains(out, "CHANGELOG.md already has a heading for "+tag) {
+			t.Errorf("error = %v, want another message; output:\n%s", err, out)
+		}
+	})
 }
