@@ -91,7 +91,7 @@ func TestHelmTest(t *testing.T) {
 			"restartPolicy":    "Never",
 			"imagePullSecrets": []any{map[string]any{"name": "regcred"}},
 			"securityContext": map[string]any{
-				"runAsNonRoot": true, "runAsUser": int64(65532), "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+				"runAsNonRoot": true, "runAsUser": float64(65532), "seccompProfile": map[string]any{"type": "RuntimeDefault"},
 			},
 		}, pod.Object["spec"]); diff != "" {
 			t.Errorf("pod (-want +got):\n%s", diff)
