@@ -20,7 +20,12 @@ func TestDocuments_Size(t *testing.T) {
 		if file != "README.md" && !strings.HasPrefix(file, "docs/") {
 			continue
 		}
-		words := len(strings.Fields(generated.ReplaceAllString(text, "")))
+		words := 0
+		for _, word := range strings.Fields(generated.ReplaceAllString(text, "")) {
+			if strings.Trim(word, "|-") != "" { // what separates the cells of tables is no word
+				words++
+			}
+		}
 		if total += words; words > 2500 && !references[file] {
 			t.Errorf("%s has %d words; at most 2,500 are allowed", file, words)
 		}

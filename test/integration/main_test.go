@@ -68,7 +68,7 @@ func run(m *testing.M) (code int) {
 	return install.Run(m, controlplane.Options{
 		APIServerArgs: []string{"--audit-policy-file=" + audit, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"},
 	}, install.Options{
-		Set:                 []string{"reload.strategies={annotation,env-var,agent,recreate,in-place}", "reload.jobs=true"}, // all permissions
+		Set:                 []string{"reload.strategies={annotation,env-var,agent,notify,recreate,in-place}", "reload.jobs=true"}, // all permissions
 		ManagedCertificates: true,
 		Replicas:            2,
 		Race:                install.RaceDetector,

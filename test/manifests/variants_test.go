@@ -72,7 +72,7 @@ ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods"],"verbs":["patch"]}]
   + rules[{"apiGroups":["policy"],"resources":["poddisruptionbudgets"],"verbs":["list"]}]
 Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,agent,in-place]
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,agent,notify,in-place]
 + ValidatingAdmissionPolicy configdep-apiserver-pods
 + ValidatingAdmissionPolicyBinding configdep-apiserver-pods
 `},
@@ -89,7 +89,7 @@ Deployment configdep-apiserver
 ClusterRole configdep-apiserver
   + rules[{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}]
 Deployment configdep-apiserver
-  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,agent,recreate]
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,env-var,agent,notify,recreate]
 + ValidatingAdmissionPolicy configdep-apiserver-evictions
 + ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
 `},
