@@ -45,7 +45,7 @@ func TestRestartPatch_AsTheKindSays(t *testing.T) {
 		"by an annotation with the time":  {&dependency.Restart{Annotation: "x.io/at"}, nil, "x.io/at=" + nowText, "object-annotation", false},
 		"by an annotation with a value":   {&dependency.Restart{Annotation: "x.io/roll", Value: "true"}, nil, "x.io/roll=true", "object-annotation", false},
 		"by the record":                   {&dependency.Restart{}, nil, "", "object-annotation", false},
-		"not at all, it is only reported": {&dependency.Restart{EventOnly: true}, nil, "", "event", false},
+		"not at all, it is only reported": {&dependency.Restart{EventOnly: true}, nil, "", "notify", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &dependency.Workload{Traits: dependency.Traits{Rollable: true, Custom: true, Restart: tt.restart}}
@@ -102,8 +102,8 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		"recreate of pods with its labels":     {dependency.Traits{Rollable: true, Custom: true, PodsByLabels: true}, "recreate", nil, "annotation", "it is not certain which pods belong to it"},
 		"recreate without known pods":          {unknown, "recreate", nil, "object-annotation", pods},
 		"recreate without known pods, default": {unknown, "", record.Recreate, "object-annotation", ""},
-		"recreate of what is only reported":    {reported, "recreate", nil, "event", "its changes are only reported"},
-		"recreate of the same, by default":     {reported, "", record.Recreate, "event", ""},
+		"recreate of what is only reported":    {reported, "recreate", nil, "notify", "its changes are only reported"},
+		"recreate of the same, by default":     {reported, "", record.Recreate, "notify", ""},
 		"annotation":                           {unknown, "annotation", nil, "object-annotation", ""},
 		"of pods that no rollout replaces": {keeps, "", nil, "annotation",
 			`a change of its pod template would not replace its pods, because .spec.type is InPlace: set the annotation configdep.io/strategy="recreate"`},
@@ -121,7 +121,7 @@ func TestStrategies_OfCustomResources(t *testing.T) {
 		if got := p.RestartsBy(w).Name(); got != tt.strategy {
 			t.Errorf("%s: strategy = %s, want %s", name, got, tt.strategy)
 		}
-		if got := p.OnlyReports(w); got != (tt.strategy == "event") {
+		if got := p.OnlyReports(w); got != (tt.strategy == "notify") {
 			t.Errorf("%s: only reported: %v", name, got)
 		}
 		if problems := strings.Join(p.Problems, "; "); (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
