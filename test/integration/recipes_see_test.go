@@ -81,7 +81,7 @@ func seeImpact(r *recipe) {
 	manifest := "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\nstringData: {password: new}\n"
 	r.must(os.WriteFile(filepath.Join(r.dir, "changed.yaml"), []byte(manifest), 0o600))
 	out := r.run(0)
-	r.prints(out, "A change of Secret/db (password) would restart 1 workload with 2 pods.")
+	r.prints(out, "A change of Secret/db (password, user) would restart 1 workload with 2 pods.")
 	r.prints(out, "deployment/web")
 }
 
