@@ -71,8 +71,7 @@ func newCSIShop(t *testing.T, annotation string) csiShop {
 	s := csiShop{newOwnShop(t)}
 	s.serve(install.ReplicaOptions{Args: []string{"--read-secretproviderclasses"}})
 	web := single("web")
-	blocks := recipeBlocks(t, recipesPage)["Vault"]
-	(&recipe{shop: s.shop, blocks: blocks[len(blocks)-1:]}).volumes(&web.Spec.Template.Spec)
+	(&recipe{shop: s.shop, blocks: recipeBlocks(t, recipesPage)["Secrets Store CSI driver"]}).volumes(&web.Spec.Template.Spec)
 	web.Annotations, web.Spec.Replicas = pairs(annotation, "true"), new(int32(2))
 	s.create(web)
 	return s
