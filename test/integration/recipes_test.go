@@ -66,6 +66,7 @@ var (
 		"The application reads mounted files again": recipeLiveVolumes,
 		"Wait for a release to finish":              recipeSettle,
 		"Hold restarts":                             recipeHold,
+		"Limit when restarts start":                 recipeWindows,
 		"How pods are restarted":                    recipeStrategy,
 		"Restart on request":                        recipeTeam,
 		"Rotate a Secret, and revoke the old one":   recipeRevoke,
@@ -325,8 +326,8 @@ func recipeNotRestarted(r *recipe) {
 	r.web("web")
 	r.write(db, "password", "new")
 	r.view("deployment.web", is(v1alpha1.StateStale, "NotOptedIn"))
-	r.prints(r.run(pluginFound), r.namespace)
-	r.prints(r.run(0), r.namespace)
+	r.prints(r.run(pluginFound), "deployment/web")
+	r.prints(r.run(0), "deployment.web")
 
 	blocked := single("blocked", envSecretKey("absent", "password"))
 	optedIn(blocked)
@@ -437,6 +438,26 @@ func recipeHold(r *recipe) {
 	})
 	r.run(0)
 	r.view("deployment.web", applied, restartedFor(string(db)))
+}
+
+func recipeWindows(r *recipe) {
+	r.web("web")
+	r.optIn("web")
+	r.run(0)
+	zone, err := time.LoadLocation("Europe/Berlin")
+	r.must(err)
+	r.write(db, "password", "new")
+	now := time.Now().In(zone)
+	if day, hour := now.Weekday(), now.Hour(); day == time.Saturday || day == time.Sunday || hour < 8 || hour >= 18 {
+		r.view("deployment.web", applied, restartedFor(string(db)))
+		return
+	}
+	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
+		if due := o.Status.RestartTime; due == nil || due.In(zone).Hour() != 18 {
+			return fmt.Errorf("due at %v", due)
+		}
+		return nil
+	})
 }
 
 func recipeStrategy(r *recipe) {

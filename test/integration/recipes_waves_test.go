@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -22,13 +23,14 @@ import (
 func TestSafeRollouts(t *testing.T) {
 	t.Parallel()
 	tryRecipes(t, "../../docs/safe-rollouts.md", map[string]func(*recipe){
-		"How far is it?":                  func(r *recipe) { r.web("web"); r.run(pluginDone) },
-		"A canary first, then the others": recipeCanaryFirst,
-		"The database before the API":     recipeDatabaseFirst,
-		"At weekends only":                recipeWeekends,
-		"A human approves production":     recipeApproved,
-		"A few at a time":                 recipeBudget,
-		"Freeze by an alert":              recipeFreeze,
+		"How far is it?":                         func(r *recipe) { r.web("web"); r.run(pluginDone) },
+		"A canary first, then the others":        recipeCanaryFirst,
+		"The database before the API":            recipeDatabaseFirst,
+		"At weekends only":                       recipeWeekends,
+		"A human approves production":            recipeApproved,
+		"A few at a time":                        recipeBudget,
+		"A new CA bundle for the whole platform": recipeBundle,
+		"Freeze by an alert":                     recipeFreeze,
 	})
 }
 
@@ -44,14 +46,17 @@ func (r *recipe) optIn(names ...string) {
 // policy applies the next block, a ReloadPolicy, and waits until it limits Deployments.
 func (r *recipe) policy(names ...string) {
 	r.Helper()
-	r.must(os.WriteFile(filepath.Join(r.dir, "policy.yaml"), []byte(r.next("yaml")), 0o600))
-	r.shell("kubectl apply -f policy.yaml", 0)
+	text := r.next("yaml")
+	var policy metav1.PartialObjectMetadata
+	r.must(yaml.Unmarshal([]byte(text), &policy))
+	r.must(os.WriteFile(filepath.Join(r.dir, "policy.yaml"), []byte(text), 0o600))
 	r.Cleanup(func() {
-		_ = objects.Resource(reloadPolicies).Delete(context.WithoutCancel(r.Context()), r.namespace, metav1.DeleteOptions{})
+		_ = objects.Resource(reloadPolicies).Delete(context.WithoutCancel(r.Context()), policy.Name, metav1.DeleteOptions{})
 	})
+	r.shell("kubectl apply -f policy.yaml", 0)
 	for _, name := range names {
 		r.view("deployment."+name, func(o *v1alpha1.ConfigDependency) error {
-			if !slices.Equal(o.Status.Policies, []string{r.namespace}) {
+			if !slices.Equal(o.Status.Policies, []string{policy.Name}) {
 				return fmt.Errorf("policies %v", o.Status.Policies)
 			}
 			return nil
@@ -118,6 +123,30 @@ func recipeBudget(r *recipe) {
 	if w := r.watchWave(since, 2); w.most != 1 {
 		r.Errorf("%d were restarted at a time", w.most)
 	}
+}
+
+func recipeBundle(r *recipe) {
+	const bundle ref = "ConfigMap/ca-bundle"
+	r.shell("kubectl label namespace "+r.namespace+" environment=production", 0)
+	r.write(bundle, "ca.crt", "old")
+	r.create(deployment("web", optional(bundle)))
+	r.view("deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
+	awaitAge(r.T, r.namespace, "web")
+	r.optIn("web")
+	r.policy("web")
+	zone, err := time.LoadLocation("Europe/Berlin")
+	r.must(err)
+	r.write(bundle, "ca.crt", "new")
+	if hour := time.Now().In(zone).Hour(); hour >= 22 || hour < 4 {
+		r.view("deployment.web", applied, restartedFor(string(bundle)))
+		return
+	}
+	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
+		if due := o.Status.RestartTime; due == nil || due.In(zone).Hour() != 22 {
+			return fmt.Errorf("due at %v", due)
+		}
+		return nil
+	})
 }
 
 func recipeFreeze(r *recipe) {
