@@ -27,7 +27,8 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
 		"How long content must stay unchanged before a restart. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
-		"The settle time if the client that changed the content also deploys the workload, or if a source was deleted. "+
+		"The settle time if the client that changed the content also deploys the workload and changes other objects in the namespace at about this time, "+
+			"or if a source was deleted. "+
 			"Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
 		"The minimum time between two automatic restarts of a workload; 0: no limit. It doubles, up to an hour, while restarts follow closely. "+
