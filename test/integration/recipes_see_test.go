@@ -16,17 +16,17 @@ import (
 func TestSee(t *testing.T) {
 	t.Parallel()
 	tryRecipes(t, "../../docs/see.md", map[string]func(*recipe){
-		"What is stale?":                        seeStale,
-		"Which pods are stale?":                 func(r *recipe) { r.staleWeb(); r.asPrinted() },
-		"Why did a workload restart?":           seeWhy,
-		"Who uses a Secret?":                    seeWho,
-		"What does a workload read?":            seeTree,
-		"What would a change restart?":          seeImpact,
-		"What is missing or on hold?":           seeMissing,
-		"What is used by no workload?":          func(r *recipe) { r.web("web"); r.write("ConfigMap/unused", "key", "value"); r.asPrinted() },
-		"Report without an installation":        seeReport,
-		"Check manifests before you apply them": seeCheck,
-		"Draw a graph":                          seeGraph,
+		"What is stale?":                           seeStale,
+		"Which pods are stale?":                    func(r *recipe) { r.staleWeb(); r.asPrinted() },
+		"Why did a workload restart?":              seeWhy,
+		"Who uses a Secret?":                       seeWho,
+		"What does a workload read?":               seeTree,
+		"What would a change restart?":             seeImpact,
+		"What is missing or on hold?":              seeMissing,
+		"Which ConfigMaps and Secrets are unused?": func(r *recipe) { r.web("web"); r.write("ConfigMap/unused", "key", "value"); r.asPrinted() },
+		"Report without an installation":           seeReport,
+		"Check manifests before you apply them":    seeCheck,
+		"Draw a graph":                             seeGraph,
 	})
 }
 
@@ -41,7 +41,7 @@ func (r *recipe) staleWeb() {
 func seeStale(r *recipe) {
 	r.staleWeb()
 	r.asPrinted()
-	r.prints(r.run(0), r.namespace)
+	r.prints(r.run(0), "deployment.web")
 }
 
 // The evidence of each pod depends on when the clocks have ticked, so that the output is not compared as a whole.
