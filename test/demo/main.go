@@ -87,8 +87,12 @@ func createNamespace(ctx context.Context, cluster *controlplane.ControlPlane) er
 	if _, err := cluster.Kubectl(ctx, "-n", install.Namespace, "wait", "--for=create", "configmap/kube-root-ca.crt", "--timeout=1m"); err != nil {
 		return err
 	}
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-	return nil
+	select {
+	case <-time.After(time.Until(time.Now().Truncate(time.Second).Add(time.Second))):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // applyExamples applies the example shop and waits until its Deployments are available, even the one without its

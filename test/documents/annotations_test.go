@@ -90,7 +90,7 @@ func rows(t *testing.T, name string) (rows [][]string) {
 	}
 	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
 		var cells []string
-		for _, cell := range strings.Split(strings.Trim(line, "|"), " | ") {
+		for cell := range strings.SplitSeq(strings.Trim(line, "|"), " | ") {
 			cells = append(cells, strings.TrimSpace(cell))
 		}
 		rows = append(rows, cells)

@@ -143,7 +143,7 @@ func metricRow(f *dto.MetricFamily) string {
 	for _, l := range f.GetMetric()[0].GetLabel() {
 		labels = append(labels, "`"+l.GetName()+"`")
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "),
+	return fmt.Sprintf("| %#q | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "),
 		inCell.Replace(strings.TrimPrefix(f.GetHelp(), "[ALPHA] ")))
 }
 

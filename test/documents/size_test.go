@@ -21,7 +21,7 @@ func TestDocuments_Size(t *testing.T) {
 			continue
 		}
 		words := 0
-		for _, word := range strings.Fields(generated.ReplaceAllString(text, "")) {
+		for word := range strings.FieldsSeq(generated.ReplaceAllString(text, "")) {
 			if strings.Trim(word, "|-") != "" { // what separates the cells of tables is no word
 				words++
 			}
