@@ -462,19 +462,9 @@ func recipeWindows(r *recipe) {
 	r.web("web")
 	r.optIn("web")
 	r.run(0)
-	zone, err := time.LoadLocation("Europe/Berlin")
-	r.must(err)
 	r.write(db, "password", "new")
-	now := time.Now().In(zone)
-	if day, hour := now.Weekday(), now.Hour(); day == time.Saturday || day == time.Sunday || hour < 8 || hour >= 18 {
-		r.view("deployment.web", applied, restartedFor(string(db)))
-		return
-	}
-	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
-		if due := o.Status.RestartTime; due == nil || due.In(zone).Hour() != 18 {
-			return fmt.Errorf("due at %v", due)
-		}
-		return nil
+	r.restartsIn(db, func(day time.Weekday, hour int) bool {
+		return day == time.Saturday || day == time.Sunday || hour < 8 || hour >= 18
 	})
 }
 

@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,16 +91,30 @@ func recipeWeekends(r *recipe) {
 	r.web("web")
 	r.optIn("web")
 	r.policy("web")
+	r.write(db, "password", "new")
+	r.restartsIn(db, func(day time.Weekday, _ int) bool { return day == time.Saturday || day == time.Sunday })
+}
+
+// restartsIn waits until web has been restarted because of a source in a window, by the time of Berlin, or waits for the beginning of the next one.
+func (r *recipe) restartsIn(source ref, open func(day time.Weekday, hour int) bool) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	r.must(err)
-	r.write(db, "password", "new")
-	if day := time.Now().In(zone).Weekday(); day == time.Saturday || day == time.Sunday {
-		r.view("deployment.web", applied, restartedFor(string(db)))
-		return
+	isOpen := func(at time.Time) bool {
+		at = at.In(zone)
+		return open(at.Weekday(), at.Hour())
 	}
-	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
-		if due := o.Status.RestartTime; due == nil || due.In(zone).Weekday() != time.Saturday || due.In(zone).Hour() != 0 {
-			return fmt.Errorf("due at %v", due)
+	r.view("deployment.web", func(o *v1alpha1.ConfigDependency) error {
+		if due := o.Status.RestartTime; o.Status.Reason == "Window" && due != nil {
+			if !isOpen(due.Time) || isOpen(due.Add(-time.Second)) {
+				r.Fatalf("due at %v, when no window opens", due)
+			}
+			return nil
+		}
+		if err := errors.Join(applied(o), restartedFor(string(source))(o)); err != nil {
+			return err
+		}
+		if at := o.Status.LastReload.Time; !isOpen(at.Time) {
+			r.Fatalf("restarted at %v, outside of a window", at)
 		}
 		return nil
 	})
@@ -134,19 +149,8 @@ func recipeBundle(r *recipe) {
 	awaitAge(r.T, r.namespace, "web")
 	r.optIn("web")
 	r.policy("web")
-	zone, err := time.LoadLocation("Europe/Berlin")
-	r.must(err)
 	r.write(bundle, "ca.crt", "new")
-	if hour := time.Now().In(zone).Hour(); hour >= 22 || hour < 4 {
-		r.view("deployment.web", applied, restartedFor(string(bundle)))
-		return
-	}
-	r.view("deployment.web", is(v1alpha1.StatePending, "Window"), func(o *v1alpha1.ConfigDependency) error {
-		if due := o.Status.RestartTime; due == nil || due.In(zone).Hour() != 22 {
-			return fmt.Errorf("due at %v", due)
-		}
-		return nil
-	})
+	r.restartsIn(bundle, func(_ time.Weekday, hour int) bool { return hour >= 22 || hour < 4 })
 }
 
 func recipeFreeze(r *recipe) {
