@@ -20,10 +20,10 @@ const (
 	// waitPause is the time between steps that a PodDisruptionBudget refuses, however often the workload and its pods change: each asks the API
 	// server.
 	waitPause = time.Second
-	// waitShare limits how much longer a restart waits than it has to: by the time that it has waited, divided by this, and by longestWait.
+	// waitShare limits how much longer than necessary a restart waits: to the time that it has waited, divided by waitShare, and to longestWait.
 	waitShare   = 24
 	longestWait = time.Minute
-	// tellAfter is after which time an event says what a restart waits for: replacing a pod takes a moment.
+	// tellAfter is how long a restart waits before an event says what for: replacing a pod takes a moment.
 	tellAfter = time.Minute
 )
 

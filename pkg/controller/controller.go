@@ -76,7 +76,7 @@ type note struct {
 	managed    bool
 	declaredBy string
 	pace       pace
-	// fails is what was last told of new pods that fail, and staleSince is since when pods run with old content; zero: none is known to.
+	// fails: the last event about it said that new pods fail. staleSince is since when pods run with old content; zero: none is known to.
 	fails      bool
 	staleSince time.Time
 	// rewrites is how many of the workload's rewrites have been counted.
@@ -136,7 +136,7 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 // Progressed implements ingest.Sink.
 func (*Controller) Progressed(dependency.Progress) {}
 
-// Queue has workloads handled. It waits for nothing.
+// Queue queues workloads. It does not block.
 func (c *Controller) Queue(keys []dependency.WorkloadKey) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
 		for _, key := range keys {

@@ -3,10 +3,9 @@
 
 // Package controller restarts workloads whose pods run with old content.
 //
-// It is level-triggered: whatever happens to a workload or its sources puts the workload
-// into a queue, and a worker asks policy.Decide what is to be done. A restart is one
-// patch, bound to the version of the workload that the decision was made for. One replica
-// at a time leads; the others stand by.
+// It is level-triggered: whatever happens to a workload or its sources puts the workload into a queue, and a
+// worker asks package decide what to do. A restart is one patch, bound to the version of the workload that
+// the decision was made for. One replica at a time leads; the others stand by.
 //
 // The record on the workload says with which content its pods were started. A new process
 // or leader compares it with the current content, so that it neither loses a change that the

@@ -12,8 +12,8 @@ import (
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// applyFields sets the fields of a workload. It returns what is to be recorded of that with the restart; nil: it has been recorded that
-// they could not be set. The workload of the step then is the version after that.
+// applyFields sets the fields of a workload. It returns what to record about that with the restart; nil: the fields could not be set,
+// and that has been recorded. The workload of the step is then the version after that.
 func (c *Controller) applyFields(ctx context.Context, s *step) (*record.AppliedFields, error) {
 	set, err := c.fields.Set(ctx, s.workload, s.policy.Fields, s.fields.Released)
 	if err != nil {

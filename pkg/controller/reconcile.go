@@ -46,9 +46,9 @@ type step struct {
 	progress string
 }
 
-// reconcile handles one workload. It returns after which time to do so again, if time alone
-// changes what is to be done or a request has failed. Only one worker handles a workload at
-// a time, so its note needs no lock.
+// reconcile handles one workload. It returns how long to wait before handling it again, if time alone changes
+// what to do or a request has failed. Only one worker handles a workload at a time, so its note needs no
+// lock.
 func (c *Controller) reconcile(ctx context.Context, index decide.Index, key dependency.WorkloadKey) (time.Duration, error) {
 	s := c.decide(index, key)
 	if s == nil {
@@ -106,8 +106,8 @@ func (c *Controller) reconcile(ctx context.Context, index decide.Index, key depe
 	}
 }
 
-// giveBack notes a workload of which no restart has begun after all as the index shows it: its place is free, unless another leader has restarted it. If it is
-// not known whether one has begun, the place is kept until the workload is looked at again.
+// giveBack notes a workload as the index shows it, because its restart has not begun after all: its place is free, unless another leader has restarted
+// it. If it is not known whether the restart has begun, the place is kept until the workload is handled again.
 func (c *Controller) giveBack(index decide.Index, key dependency.WorkloadKey) {
 	index.Read(func(known decide.Evaluator) {
 		if w := known.Graph.Workload(key); w != nil {
@@ -362,7 +362,7 @@ func (c *Controller) tellHealth(n *note, s *step) {
 	}
 }
 
-// toldRewrites is after how many rewrites an event says so: one may be that of a user who went back.
+// toldRewrites is how many rewrites cause an event: a single one may come from a user who rolled back.
 const toldRewrites = 2
 
 // tellRewrites counts how often the owner of a workload has removed the hash from its pod template, which the admission policy would have kept there.
@@ -372,7 +372,7 @@ func (c *Controller) tellRewrites(n *note, w *dependency.Workload) {
 	metrics.Rewrites(w.Namespace, w.Rewrites-before)
 	if before < toldRewrites && w.Rewrites >= toldRewrites {
 		c.notify(w, notify.Reverted, fmt.Sprintf(
-			"Other clients write this %s without the annotation %s on its pod template, and each time its pods are restarted for nothing. "+
+			"Other clients write this %s without the annotation %s on its pod template. Each such write restarts its pods needlessly. "+
 				"The MutatingAdmissionPolicy %s, which keeps it there, is not installed or cannot be evaluated.", w.Kind, record.ConfigHashAnnotation, c.AdmissionPolicy))
 	}
 }
@@ -415,7 +415,7 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 	}
 }
 
-// blocked are the reasons for which restarts are blocked that are events; a user has paused the others.
+// blocked maps the reasons of blocked restarts to events. For the other reasons, there is none: a user has paused these restarts.
 var blocked = map[string]notify.What{
 	decide.ReasonInvalidAnnotation:  notify.InvalidAnnotation,
 	decide.ReasonTooManyPatterns:    notify.TooManyPatterns,

@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// refusedAfter is after how many failures in a row, which take about 5 s, a refusal is shown: an authorizer or a webhook may only be starting.
+// refusedAfter is how many failures in a row, which take about 5 s, cause a refusal to be shown: an authorizer or a webhook may only be starting.
 const refusedAfter = 10
 
 // noteRefusal lets the views of this replica show that what is due is refused, until it has been tried again, after some time.

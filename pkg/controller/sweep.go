@@ -15,7 +15,7 @@ import (
 )
 
 // sweep is the handling of all workloads at the beginning of a term, and when policies have changed. Until it is over, the planner does not know how many
-// restarts are in progress, so that none begins which any limit concerns.
+// restarts are in progress, so no restart begins to which a limit applies.
 type sweep struct {
 	left      map[dependency.WorkloadKey]struct{} // nil: it is over
 	limits    *limit.Set
@@ -23,7 +23,8 @@ type sweep struct {
 	notBefore time.Time
 }
 
-// takeOver is after which time of a term the restarts that the last leader began have certainly been read: its Lease had expired, or it had ended.
+// takeOver is how long after the beginning of a term all restarts that the last leader began have certainly been read: its Lease had expired, or its term
+// had ended.
 const takeOver = 2 * time.Second
 
 // sweptAll is in the queue when a sweep may be over.
@@ -46,7 +47,7 @@ func (c *Controller) beginSweep(now decide.Evaluator, keys []dependency.Workload
 	}
 }
 
-// swept notes that the planner knows of a workload. One of which our own last write has yet to come back is looked at again when it has.
+// swept notes that the planner knows about a workload. If our last write to the workload has yet to come back, it is handled again when that has.
 func (c *Controller) swept(key dependency.WorkloadKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

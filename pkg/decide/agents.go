@@ -24,7 +24,7 @@ type Agents struct {
 	unnamed int
 	// The others, by their names.
 	behind, silent, incomplete, failed []string
-	// message is that of the first that is incomplete, or failed.
+	// The messages of the first agent that is incomplete, and of the first that failed.
 	incompleteMessage, failedMessage string
 }
 
@@ -91,8 +91,8 @@ func (e *Evaluation) completeAgents() {
 	}
 }
 
-// maxAgentSources limits the sources that are compared, and listed, for one workload. Its pods mostly have applied the same; of more that
-// have not, it is not known that they are up to date.
+// maxAgentSources limits the sources that are compared, and listed, for one workload. Most of its pods have applied the same sources.
+// Pods beyond the limit do not count as up to date.
 const maxAgentSources = 50_000
 
 // byAgent is how agents use a source: pods start without it.
@@ -109,8 +109,8 @@ func (a *Agents) add(sources []dependency.AgentSource) {
 	}
 }
 
-// areCurrent reports whether sources have been applied in the current state, as far as that is read. A version that is newer than the one that has
-// been read is not current until it has been read, too: it may be from before a restore of etcd.
+// areCurrent reports whether sources have been applied in their current state, as far as configdep reads them. A version that is newer than the
+// one that configdep has read is not current until configdep has read it too: it may be from before a restore of etcd.
 func (e *Evaluation) areCurrent(sources []dependency.AgentSource) bool {
 	for i := range sources {
 		s := &sources[i]
@@ -131,8 +131,8 @@ func (e *Evaluation) areCurrent(sources []dependency.AgentSource) bool {
 	return true
 }
 
-// askAgents changes the decision about a workload whose agents apply what changes: it is in sync once they say that they have. Every
-// replica reads the same of them, at its time.
+// askAgents changes the decision about a workload whose agents apply what changes: it is in sync once all of them report that they
+// have. Every replica reads the same reports, but not at the same time.
 func (e *Evaluation) askAgents(d *Decision) {
 	if e.Policy.Strategy != record.Agent || d.State != InSync && d.State != Unknown || d.Reason == ReasonNoPods {
 		return
@@ -149,7 +149,7 @@ func (e *Evaluation) askAgents(d *Decision) {
 		return
 	case total == 0:
 		d.State, d.Reason = Pending, ReasonAgentsSilent
-		d.Message = fmt.Sprintf("No pod has the label %s=%s: of pods without it, nothing is known.", status.Label, status.LabelValue)
+		d.Message = fmt.Sprintf("No pod has the label %s=%s: nothing is known about pods without it.", status.Label, status.LabelValue)
 	case len(a.failed) > 0:
 		d.State, d.Reason, d.Stale = Failed, ReasonAgentFailed, true
 		d.Message = fmt.Sprintf("%s cannot apply the current content: %s. %s", pods(a.failed), a.failedMessage, some)
@@ -164,9 +164,9 @@ func (e *Evaluation) askAgents(d *Decision) {
 		d.Message = fmt.Sprintf("%s %s %s reported nothing: the agent needs --report, and the right to patch its pod.", some, pods(a.silent), record.Have(len(a.silent)))
 	case unseen > 0:
 		d.State, d.Reason = Pending, ReasonAgentsSilent
-		d.Message = fmt.Sprintf("%s %d are without the label %s=%s: of pods without it, nothing is known.", some, unseen, status.Label, status.LabelValue)
+		d.Message = fmt.Sprintf("%s %d are without the label %s=%s: nothing is known about pods without it.", some, unseen, status.Label, status.LabelValue)
 		if unseen == 1 {
-			d.Message = fmt.Sprintf("%s One pod is without the label %s=%s: of pods without it, nothing is known.", some, status.Label, status.LabelValue)
+			d.Message = fmt.Sprintf("%s One pod is without the label %s=%s: nothing is known about pods without it.", some, status.Label, status.LabelValue)
 		}
 	default:
 		d.Reason = ReasonContentApplied

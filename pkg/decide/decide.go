@@ -33,8 +33,8 @@ func (e *Evaluation) Decide(now time.Time) Decision {
 	return d
 }
 
-// tellRefused says why what is due is not done, if the API server keeps refusing it: a restart, or the first record, with which changes are compared. It is
-// tried again all the same.
+// tellRefused says why the API server keeps refusing a request that is due: a restart, or the first record, with which changes are compared. The request
+// is retried all the same.
 func (e *Evaluation) tellRefused(d *Decision, now time.Time) {
 	d.unrecorded = d.Action == WriteRecord && !e.Comparable() && slices.Contains([]State{InSync, Stale, Unknown}, d.State)
 	if d.Action == None || d.State != Pending && !d.unrecorded {
@@ -63,8 +63,8 @@ func (e *Evaluation) sayMore(d *Decision) {
 	}
 }
 
-// sayWhy adds to a message why pods do not come, in the cluster's own words. They come last, because tenants can write them. The message of the state
-// Blocked says what is to be fixed, and is an event whenever it changes.
+// sayWhy adds to a message why pods do not start, in the cluster's own words. These come last, because tenants can write them. It leaves messages of
+// the state Blocked alone: they say what to fix, and each change of them is an event.
 func (e *Evaluation) sayWhy(d *Decision) {
 	if d.State == Blocked {
 		return
@@ -157,21 +157,22 @@ func (e *Evaluation) decide(j *Judgement, now time.Time) Decision {
 	return e.decideKnown(j, changes, now)
 }
 
-// byRecord reports whether the record alone tells what the pods run with, because none can be seen: the kind does not say which they are, or those of a
-// custom resource are not where its description says.
+// byRecord reports whether only the record tells what the pods run with, because configdep cannot see any: the kind does not say which pods they are,
+// or a custom resource has none where its description says.
 func (e *Evaluation) byRecord(j *Judgement) bool {
 	w := e.Workload
 	return w.UnknownPods || e.reruns() || w.Custom && w.Replicas > 0 && j.Total == 0 && j.pending == 0
 }
 
-// restores reports whether the content has become what it was before a rollout that configdep began, and no pod of that rollout has started. The hash of the
-// current content gives back the template of the pods that are still there, so that their controller keeps them.
+// restores reports whether the content has become what it was before a rollout that configdep began, and no pod of that rollout has started. Writing the
+// hash of the current content then restores the template of the existing pods, so that their controller keeps them.
 func (e *Evaluation) restores(j *Judgement) bool {
 	w := e.Workload
 	return w.Rollout.Phase != dependency.RolloutComplete && e.Record.For != "" && e.Record.For == w.Marks.TemplateHash && e.Record.For != e.Hash && j.former > 0 && !j.taken && e.Policy.RestartsBy(w).MarksTemplate()
 }
 
-// changes returns the sources for whose content a restart is due: those that containers have not read, or that differ from the record if that alone tells.
+// changes returns the sources because of which a restart is due: their content has not been read by containers or, if only the record tells, differs from
+// the record.
 func (e *Evaluation) changes(j *Judgement) []*due {
 	out := e.seen(j)
 	for i := range e.tracked {
@@ -213,7 +214,7 @@ func (e *Evaluation) changedSince(t *tracked, at time.Time) time.Time {
 	return periods[len(periods)-1].Written // before this process began to look
 }
 
-// nodeClockTime is after which time pods are judged again that started when it cannot have been.
+// nodeClockTime is how long until pods with an impossible start time are judged again.
 const nodeClockTime = 10 * time.Minute
 
 // decideKnown decides for a workload that has opted in, and of which all is known.
@@ -337,8 +338,8 @@ func (e *Evaluation) decideDue(changes []*due, now time.Time) Decision {
 	return d
 }
 
-// decideStrategyChanged decides when the strategy was changed while a restart by another one was under way. If
-// pods are left, the workload is restarted by the current one instead.
+// decideStrategyChanged decides if the strategy was changed during a restart by another strategy. If pods are
+// left, the workload is restarted by the current strategy instead.
 func (e *Evaluation) decideStrategyChanged(of record.Progress) Decision {
 	d := Decision{State: Pending, Reason: ReasonStrategyChanged, Action: Continue, Trigger: record.TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while " + of.While,
@@ -403,7 +404,7 @@ func (e *Evaluation) told(j *Judgement) Decision {
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	case e.Policy.Mode != policy.Off && w.Rollable && e.nothingExists():
 		d.Reason = ReasonNothingTriggers
-		d.Message = "Nothing restarts this workload automatically until something exists that annotations name."
+		d.Message = "Nothing restarts this workload automatically until a source that annotations name exists."
 	case e.byRecord(j):
 		d.Message = ""
 	}
@@ -466,7 +467,7 @@ func (e *Evaluation) tellStale(d *Decision, j *Judgement) {
 	}
 }
 
-// awaited returns until when the controller of the workload is awaited, which was told to restart pods that are stale; zero: it is not.
+// awaited returns until when to wait for the controller of the workload, which was told to restart stale pods; zero: not at all.
 func (e *Evaluation) awaited(j *Judgement) (until time.Time) {
 	for i, n := range j.StalePods {
 		t := e.Sources[i].tracked

@@ -75,19 +75,19 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 		},
 		"what an annotation names does not exist": {
 			both(annotate(policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/nope"), (*world).act0),
-			decide.Decision{State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until something exists that annotations name. An annotation names what does not exist: Secret/nope (configdep.io/sources)."},
+			decide.Decision{State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until a source that annotations name exists. An annotation names a source that does not exist: Secret/nope (configdep.io/sources)."},
 		},
 		"what an annotation of Reloader names does not exist": {
 			both(annotate(policy.ReloadAnnotation, "", secretList, "true,no,a b"), (*world).act0),
 			decide.Decision{
-				State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until something exists that annotations name. " +
-					"Annotations name what does not exist: Secret/no (secret.reloader.stakater.com/reload) and Secret/true (secret.reloader.stakater.com/reload). " +
+				State: decide.InSync, Reason: "NothingTriggers", Message: "Nothing restarts this workload automatically until a source that annotations name exists. " +
+					"Annotations name sources that do not exist: Secret/no (secret.reloader.stakater.com/reload) and Secret/true (secret.reloader.stakater.com/reload). " +
 					`"a b" in secret.reloader.stakater.com/reload can be the name of no object; names are separated by commas.`,
 			},
 		},
 		"some of what an annotation names does not exist": {
 			both(annotate(policy.SourcesAnnotation, "secret/nope"), (*world).act0),
-			decide.Decision{State: decide.InSync, Reason: "ContentApplied", Message: inSync.Message + " An annotation names what does not exist: Secret/nope (configdep.io/sources)."},
+			decide.Decision{State: decide.InSync, Reason: "ContentApplied", Message: inSync.Message + " An annotation names a source that does not exist: Secret/nope (configdep.io/sources)."},
 		},
 		"a misspelled annotation": {
 			annotate("configdep.io/setle", "5s"),

@@ -16,7 +16,7 @@ type State string
 const (
 	InSync     State = "InSync"     // its pods run with the current content
 	Stale      State = "Stale"      // some do not, and nothing happens by itself
-	Unknown    State = "Unknown"    // that cannot be known
+	Unknown    State = "Unknown"    // what its pods run with cannot be known
 	Settling   State = "Settling"   // content has changed and must be quiet for a while
 	Pending    State = "Pending"    // a restart is due
 	RollingOut State = "RollingOut" // its rollout is not complete
@@ -34,7 +34,7 @@ const (
 	Forget        Action = "Forget"      // remove the record, and end a restart that is under way: the workload has opted out
 	RollOut       Action = "RollOut"
 	Continue      Action = "Continue"      // go on with a restart, such as an eviction: evict the next pod, or end it
-	Observe       Action = "Observe"       // nothing but to report that the workload would be restarted
+	Observe       Action = "Observe"       // only report that the workload would be restarted
 	Resume        Action = "Resume"        // resume a Deployment that was paused when it was restarted
 	ApplyFields   Action = "ApplyFields"   // set the fields that get their values from sources
 	ReleaseFields Action = "ReleaseFields" // give up fields that were set, which keep their values
@@ -68,7 +68,7 @@ const (
 	ReasonApproval        = "Approval"        // Pending: a user has to approve the content
 	ReasonPolicyUnknown   = "PolicyUnknown"   // Pending: there may be ReloadPolicies that have not been read
 	ReasonOrder           = "Order"           // Pending: workloads of a lower order come first
-	ReasonBudget          = "Budget"          // Pending: as many are being restarted as may be
+	ReasonBudget          = "Budget"          // Pending: the maximum number of restarts is in progress
 	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted, or restarted in place
 	ReasonObserved        = "Observed"        // Stale: the workload would be restarted, but the server only observes
 	ReasonPausePeriod     = "PausePeriod"     // Pending: the Deployment was paused when it was restarted, and will be resumed
@@ -83,7 +83,7 @@ const (
 	ReasonAgentFailed    = "AgentFailed"    // Failed: an agent cannot apply the current content
 
 	ReasonAgentIncomplete    = "AgentIncomplete"    // Blocked: an agent lacks sources that it requires
-	ReasonNotByAgents        = "NotByAgents"        // Blocked: content has changed that containers read themselves, and agents do not apply
+	ReasonNotByAgents        = "NotByAgents"        // Blocked: containers, and not agents, read the content that has changed
 	ReasonSourceMissing      = "SourceMissing"      // Blocked
 	ReasonKeyMissing         = "KeyMissing"         // Blocked
 	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused
@@ -96,7 +96,7 @@ const (
 	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
 	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled
 	ReasonTooManySources     = "TooManySources"     // Blocked: the pod template names more sources than are kept
-	ReasonRefused            = "Refused"            // Blocked: the API server refuses what is due
+	ReasonRefused            = "Refused"            // Blocked: the API server refuses the request that is due
 )
 
 // Decision is the state of a workload and what happens next.
@@ -131,7 +131,7 @@ type Decision struct {
 	unrecorded bool
 }
 
-// refusalRecheck is after how long views look again whether what is due is being refused.
+// refusalRecheck is how often views check again whether the request that is due is refused.
 const refusalRecheck = 10 * time.Second
 
 // ShowAgain returns when time alone changes what is shown; zero: never.

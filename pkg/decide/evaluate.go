@@ -28,7 +28,7 @@ type Source struct {
 	DeclaredBy string
 	// unseen: a change would, if it was seen.
 	unseen bool
-	// Awaited: it is Missing, but the driver of a SecretProviderClass that the pods mount may create it once one of them does.
+	// Awaited: the source is Missing, but the driver of a SecretProviderClass may create it once a pod of the workload mounts that.
 	Awaited bool
 	// tracked: the record has an entry for it; nil: it does not count.
 	tracked *tracked
@@ -69,7 +69,7 @@ type Evaluation struct {
 	limited bool
 }
 
-// Waves says for what the restart of a workload that is due waits; nil: for nothing. It is told of every workload that is decided about.
+// Waves makes restarts wait for others. Hold is called for every workload that is decided about, and returns what its restart waits for; nil: nothing.
 type Waves interface {
 	Hold(m *wave.Member) *wave.Hold
 }
@@ -79,13 +79,13 @@ type Evaluator struct {
 	Graph *dependency.Graph
 	// Defaults are the policy of workloads without annotations.
 	Defaults policy.Defaults
-	// Waves lets restarts wait for others; nil: none does.
+	// Waves makes restarts wait for others; nil: none waits.
 	Waves Waves
 	// Assumed is a change that is to be taken as made; nil: none.
 	Assumed *Change
 }
 
-// Change is a change of a source, or of all that have this name in any namespace, that has not been made.
+// Change is a hypothetical change of a source, or of all sources with this name in any namespace.
 type Change struct {
 	Source dependency.SourceKey // without a namespace: in any
 	At     time.Time
@@ -98,8 +98,8 @@ func (c *Change) concerns(s dependency.SourceKey) bool {
 // Limits returns all ReloadPolicies.
 func (v Evaluator) Limits() *limit.Set { return limit.In(v.Graph) }
 
-// Index gives access to what is known of the cluster. Read calls f with the current graph, which f must neither change
-// nor keep; it returns false, without a call, while the graph does not equal the cluster.
+// Index gives access to the known state of the cluster. Read calls f with the current graph, which f must neither
+// change nor keep. It returns false, without calling f, while the graph is out of sync with the cluster.
 type Index interface {
 	Read(f func(Evaluator)) bool
 }
@@ -141,7 +141,8 @@ func (e *Evaluation) evaluateSources() {
 	e.completeAgents()
 }
 
-// evaluate evaluates one source, by what the patterns of the policy say about it, and appends its content to that of others that count.
+// evaluate evaluates one source, by what the patterns of the policy say about it. If the source counts, its content is appended to the content of the
+// others.
 func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content []byte) []byte {
 	s.Resolution = e.graph.Resolve(e.Workload.Namespace, s.Reference)
 	s.Awaited = s.Missing && s.Source == nil && e.mayBring(s.Reference)
@@ -156,7 +157,7 @@ func (e *Evaluation) evaluate(s *Source, n policy.Naming, owner *owner, content 
 	}
 	if s.Triggers {
 		begin := len(content)
-		if s.Kind == dependency.SecretProviderClass { // its content is not the same for all pods, so it is told by these alone
+		if s.Kind == dependency.SecretProviderClass { // its content may differ between pods, so only the pods tell it
 			source = nil
 		}
 		content = dependency.AppendContent(content, &counts, source)
@@ -183,8 +184,8 @@ func (e *Evaluation) mayBring(r *dependency.Reference) bool {
 // isCredential reports whether a CSI driver needs a Secret to mount a volume, so that it cannot create it by that.
 func isCredential(u dependency.Use) bool { return u.Type == dependency.CSI && !u.Optional }
 
-// remembers reports whether the record contains a source that is absent, so that its deletion may be a change in mode Matched: it has no annotations
-// any longer.
+// remembers reports whether the record contains an absent source, so that its deletion may be a change in mode Matched, although its annotations are
+// gone.
 func (e *Evaluation) remembers(r *dependency.Reference) bool {
 	_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
 	return remembered

@@ -25,7 +25,7 @@ type FieldsRecorder struct {
 	hash, lines string
 	workload    *dependency.Workload
 	digester    *dependency.Digester
-	// Released: fields have been set that the annotation no longer names, or may have been.
+	// Released: fields that the annotation no longer names have been set, or may have been.
 	Released bool
 }
 
@@ -38,8 +38,8 @@ func (e *Evaluation) FieldsRecorder() FieldsRecorder {
 	}
 }
 
-// Record returns what is recorded of values that were to be applied. Problem says why they could not be, unless conflict: another manager
-// owns a field. Then only the values that the object has anyway are recorded: a digest of any other would let readers of the object
+// Record returns the record of values that were to be applied. Problem says why they could not be applied. Conflict: another manager owns
+// a field; then only values that the object has anyway are recorded, because a digest of any other would let readers of the object
 // compare a value that they cannot read.
 func (r *FieldsRecorder) Record(values []fields.Value, conflict bool, problem string, now time.Time) *record.AppliedFields {
 	states := r.workload.Fields
@@ -68,10 +68,10 @@ func (e *Evaluation) lines() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// problemRecheck is after how long fields are set again that could not be.
+// problemRecheck is how long to wait after a problem before setting fields again.
 const problemRecheck = 10 * time.Minute
 
-// Blocking the setting of fields.
+// The reasons of decisions about fields.
 const (
 	ReasonFieldsNotAllowed = "FieldsNotAllowed" // Blocked: a Secret does not allow that fields of the workload are set from it
 	ReasonFieldConflict    = "FieldConflict"    // Blocked: another field manager owns a field
@@ -160,7 +160,7 @@ func (e *Evaluation) uncounted() (id, reason string) {
 	return "", ""
 }
 
-// notAllowed returns what the Secrets must list that do not allow that fields are set from a key.
+// notAllowed returns what Secrets must list that do not allow setting fields from one of their keys.
 func (e *Evaluation) notAllowed() (missing []string) {
 	target := FieldsTarget(e.Workload)
 	for i := range e.Sources {

@@ -168,7 +168,7 @@ func TestFields_WithTheStrategyAgent(t *testing.T) {
 	h := newHarbor(t)
 	h.traits.UnknownPods, h.marks[policy.StrategyAnnotation] = false, "agent"
 	h.apply("AKIA")
-	if d := h.want(decide.Pending, decide.ReasonAgentsSilent, decide.None); d.Message != "No pod has the label configdep.io/agent=true: of pods without it, nothing is known." {
+	if d := h.want(decide.Pending, decide.ReasonAgentsSilent, decide.None); d.Message != "No pod has the label configdep.io/agent=true: nothing is known about pods without it." {
 		t.Errorf("message = %s", d.Message)
 	}
 	h.content = "AKIB"

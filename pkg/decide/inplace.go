@@ -14,7 +14,7 @@ func describe(p *record.PodsInPlace, d *Decision) {
 	}
 }
 
-// sayNotInPlace adds to a message that a workload which asks for that is not restarted in place.
+// sayNotInPlace adds to a message that the workload asks for restarts in place, but gets rollouts.
 func (e *Evaluation) sayNotInPlace(d *Decision) {
 	why := e.Policy.NotInPlace(e.Workload)
 	switch d.State {

@@ -178,7 +178,7 @@ func TestDecide_ImmutableSourcesAreNotReadInPlace(t *testing.T) {
 	if e := x.evaluate(); e.Policy.RestartsBy(e.Workload) != record.Annotate {
 		t.Error("it is restarted in place")
 	}
-	if d := x.decide(); !strings.Contains(d.Message, "not in place, because Secret/db is immutable, and the kubelet keeps what it was for pods that stay.") {
+	if d := x.decide(); !strings.Contains(d.Message, "not in place, because Secret/db is immutable, and the kubelet keeps its old content for pods that stay.") {
 		t.Errorf("message = %q", d.Message)
 	}
 }

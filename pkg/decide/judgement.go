@@ -15,19 +15,19 @@ import (
 
 // Judgement is what the pods of a workload run with.
 type Judgement struct {
-	// Total is how many pods there are, without those that are being deleted. Each is counted in one of the others, too.
+	// Total is the number of pods that are not being deleted. Each of them also counts in one of the other fields.
 	Total, Current, Stale, Unknown, NotStarted int
 	// StaleSince is when the first change was made that a container has not read; zero: each has read all, or it is not known.
 	StaleSince time.Time
-	// StalePods are how many pods are stale for each source, by Evaluation.Sources.
+	// StalePods are the numbers of stale pods for each source, in the order of Evaluation.Sources.
 	StalePods []int
 	// Names are the names of the first pods that are stale, or of which it is not known.
 	Names []string
-	// Reason is that of the worst verdict.
+	// Reason is the reason of the worst verdict.
 	Reason string
 	// Local: a process that began to read the sources at another time may judge otherwise.
 	Local bool
-	// Again: a pod has the hash of the current content, and may not have read it. A template with this hash alone could keep it.
+	// Again: a pod with the hash of the current content may not have read it. A template marked with nothing but this hash could keep the pod.
 	Again bool
 
 	now     time.Time
@@ -55,7 +55,7 @@ type due struct {
 
 	// since is when the first change was made that a container has not read; zero: it is not known.
 	since time.Time
-	// doubt: it is not certain of any container that it has not read the content.
+	// doubt: no container is certain not to have read the content.
 	doubt bool
 	// assumed: it has not changed; see Change.
 	assumed bool
@@ -129,7 +129,7 @@ func (e *Evaluation) Comparable() bool {
 	return e.Record.Sources != nil && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
-// maxJudged limits how often a container is compared with a source in one judgement. Pods beyond, in the order of their names, are not judged.
+// maxJudged limits the comparisons of a container with a source in one judgement. Pods are judged in the order of their names until it is reached.
 const maxJudged = 500_000
 
 // judge judges all pods of the workload.
@@ -296,16 +296,17 @@ func ranBefore(p *dependency.Pod, c *dependency.PodContainer, at time.Time) bool
 // controllerTime is how long the controller of a custom resource may take to restart pods, until it is told again.
 const controllerTime = 10 * time.Minute
 
-// isMissed reports whether a container is still stale, although the workload was restarted for that, as the restart has not reached it: whatever the clock of
-// its node says, its pod was there before, and was not restarted in place.
+// isMissed reports whether a container is still stale because the restart of the workload has not reached it: whatever the clock of its node says, its
+// pod existed before the restart, and was not restarted in place.
 func (e *Evaluation) isMissed(j *judge.Judge, p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict, entry *record.Entry) bool {
 	began, missed := e.missedBy(entry)
 	inPlace := p.InPlace != nil && !p.InPlace.At.Before(began.Truncate(time.Second))
 	return !began.IsZero() && v.State == judge.Stale && p.Created.Before(began) && c.Started.Before(began) && !inPlace && !j.Now.Before(missed)
 }
 
-// missedBy returns when the last restart began that is no rollout, if the content was adopted with it, and from when on a pod of before counts as missed; zero:
-// none does. A restart that names pods misses those that were not known yet. Others can undo what tells a controller, such as a field of its specification.
+// missedBy returns when the last restart began, if it is no rollout and adopted the content, and from when on an older pod counts as missed; zero: none
+// does. A restart that names pods misses pods that were not known yet. Other clients can undo what tells a controller to restart, such as a field of the
+// specification.
 func (e *Evaluation) missedBy(entry *record.Entry) (began, missed time.Time) {
 	began = e.restartedAt(entry)
 	switch s := e.Policy.RestartsBy(e.Workload); {
@@ -327,9 +328,9 @@ func (e *Evaluation) restartedAt(entry *record.Entry) time.Time {
 	return last.Time.Time
 }
 
-// isExcused reports whether a pod is about to be replaced: by the rollout that runs, or, if the template has been written for the current content, by what
-// frees that rollout. If the rollout is complete, the pod is gone already, which has yet to be read, or is on a node where a DaemonSet should have none; but a
-// DaemonSet keeps pods of an earlier template that is the current one again.
+// isExcused reports whether a pod is about to be replaced: by the running rollout or, if the template has been written for the current content, by
+// whatever unblocks that rollout. If the rollout is complete, the pod is already gone, which configdep has yet to read, or it is on a node where a
+// DaemonSet should have none. But a DaemonSet keeps pods of an earlier template that is the current one again.
 func (e *Evaluation) isExcused(j *judge.Judge, p *dependency.Pod) bool {
 	w := e.Workload
 	complete := w.Rollout.Phase == dependency.RolloutComplete
@@ -361,7 +362,7 @@ func (e *Evaluation) isRestarted(p *dependency.Pod, c *dependency.PodContainer, 
 	return !started.After(r.At.Add(judge.ClockMargin))
 }
 
-// isProven reports whether the record, which is about all pods, was made when a container ran already that a source has not changed since.
+// isProven reports whether a container was already running when a record about all pods was made, and the source has not changed since.
 func (e *Evaluation) isProven(p *dependency.Pod, c *dependency.PodContainer, v *judge.SourceVerdict) bool {
 	r := &e.Record
 	return r.For == "" && !c.Started.IsZero() && c.Started.Before(r.At) && p.Created.Before(r.At) && !changedAndBack(v, r.At)
@@ -372,12 +373,11 @@ func changedAfter(v *judge.SourceVerdict, at time.Time) bool {
 	return len(v.Periods) > 0 && v.Periods[len(v.Periods)-1].Before.After(at)
 }
 
-// seenAfter is after which time a leader has seen a change when it makes a record, even if watches lag.
+// seenAfter is the age from which a leader that makes a record has certainly seen a change, even if watches lag.
 const seenAfter = 4 * time.Second
 
-// changedAndBack reports whether a source was seen to change after a time at which its content was recorded, although it is the same now: it became other
-// content, and the same again. A change alone was made before that time, and seen late; and so were all, if the last one is older by the time of the API
-// server.
+// changedAndBack reports whether a source was seen to change, and to change back, after its content was recorded. A single change was made before that
+// and seen late. So were all of them if the last write is older by the API server's clock.
 func changedAndBack(v *judge.SourceVerdict, at time.Time) bool {
 	n := len(v.Periods)
 	if n < 2 || !v.Periods[n-2].Before.After(at) {
@@ -403,8 +403,8 @@ func scopeIn(content string) string {
 	return content
 }
 
-// isIgnored reports whether nothing has happened to a source since it was recorded but that it appeared or disappeared, which is no change by the policy.
-// Entry is nil if it is not recorded, as a glob alone names it.
+// isIgnored reports whether a source has only appeared or disappeared since it was recorded, which the policy does not count as a change. Entry is nil if
+// the source is not recorded, because only a glob names it.
 func (t *tracked) isIgnored(entry *record.Entry) bool {
 	p := &t.of.Policy
 	if entry == nil {
@@ -416,7 +416,7 @@ func (t *tracked) isIgnored(entry *record.Entry) bool {
 // isGone reports whether the source is absent, which is no change.
 func (t *tracked) isGone() bool { return (t.of.Policy.IgnoreDeleted || t.awaited) && t.gone() }
 
-// Next returns the record that should be on the workload if nothing is to be restarted, and whether it is another one than there is.
+// Next returns the record that the workload should have if nothing is to be restarted, and whether it differs from the current one.
 func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, changed bool) {
 	r, scope := &e.Record, e.scope()
 	adopts := !e.Comparable() || r.Scope != scope
@@ -465,7 +465,7 @@ func (e *Evaluation) Next(j *Judgement, now time.Time) (next record.Record, chan
 	return next, changed
 }
 
-// nextWithoutMissing returns the record of a workload that has none, without what is missing: that is told by the pods, once it is there.
+// nextWithoutMissing returns the first record of a workload, without missing sources: once they exist, the pods tell what they have read.
 func (e *Evaluation) nextWithoutMissing(j *Judgement, now time.Time) record.Record {
 	next, _ := e.Next(j, now)
 	for i := range e.Sources {

@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/wave"
 )
 
-// What lets a restart wait that is due: ReloadPolicies, annotations that ask for the same, and other workloads of the same wave.
+// What makes a due restart wait: ReloadPolicies, annotations that ask for the same, and other workloads of the same wave.
 
 // Limits returns the ReloadPolicies that select the workload, by name.
 func (e *Evaluation) Limits() []*limit.Policy {
@@ -30,10 +30,11 @@ func (e *Evaluation) Limits() []*limit.Policy {
 	return e.limits
 }
 
-// maxLimits limits the ReloadPolicies that select a workload, times its sources: the planner compares all of them while others wait.
+// maxLimits limits the number of ReloadPolicies that select a workload, times the number of its sources: the planner compares each with each while others
+// wait.
 const maxLimits = 4096
 
-// tooLimited reports whether there are more.
+// tooLimited reports whether the workload exceeds maxLimits.
 func (e *Evaluation) tooLimited() bool { return len(e.tracked)*len(e.Limits()) > maxLimits }
 
 // limitsFor returns those that limit a restart.
@@ -49,7 +50,7 @@ func (e *Evaluation) isSuspended(d *Decision, what string) bool {
 		switch {
 		case p.Problem != "":
 			d.State, d.Reason = Blocked, ReasonPolicyInvalid
-			d.Message = fmt.Sprintf("%s. The ReloadPolicy %s is invalid, so that nothing is restarted that it selects: %s", what, p.Name, p.Problem)
+			d.Message = fmt.Sprintf("%s. The ReloadPolicy %s is invalid, so nothing that it selects is restarted: %s", what, p.Name, p.Problem)
 			return true
 		case p.Suspend:
 			d.State, d.Reason = Blocked, ReasonPolicySuspended
@@ -157,7 +158,7 @@ func (e *Evaluation) awaitsWindow(d *Decision, what string, now time.Time) bool 
 	return true
 }
 
-// opens returns when the first windows open that are closed at a time, and whose they are; empty: none is closed.
+// opens returns when the first windows that are closed at a time open, and which annotation or policy has them; empty: none are closed.
 func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by string, foreseeable bool) {
 	if opens, foreseeable = e.Policy.Windows.Opens(at); opens.After(at) {
 		return opens, "the annotation " + policy.WindowsAnnotation, foreseeable
@@ -170,7 +171,7 @@ func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by strin
 	return at, "", true
 }
 
-// HoldsRequests says, in a clause, why a ReloadPolicy that binds requests lets none restart the workload now; empty: none does.
+// HoldsRequests says, in a clause, why a ReloadPolicy that also binds requests does not allow one to restart the workload now; empty: all allow it.
 func (e *Evaluation) HoldsRequests(now time.Time) string {
 	for _, p := range limit.In(e.graph).Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels) {
 		if !p.Bound || p.Problem != "" {
@@ -189,10 +190,10 @@ func (e *Evaluation) HoldsRequests(now time.Time) string {
 	return ""
 }
 
-// awaitedLook is after which time it is looked again for what a restart waits, in case that something went unnoticed.
+// awaitedLook is how often a waiting restart is checked again, in case something went unnoticed.
 const awaitedLook = 10 * time.Minute
 
-// await lets a restart that is due wait for others, and tells others of this workload.
+// await makes a due restart wait for other workloads, and tells Waves about this one.
 func (e *Evaluation) await(d *Decision, now time.Time) {
 	if e.waves == nil {
 		return
@@ -244,7 +245,7 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	}
 }
 
-// nameOf names a workload to those who may read this one: they may not know of those in other namespaces.
+// nameOf names a workload for users who may read this one: they must not learn about workloads in other namespaces.
 func (e *Evaluation) nameOf(key dependency.WorkloadKey) string {
 	if key.Namespace != e.Workload.Namespace {
 		return "a workload in another namespace"

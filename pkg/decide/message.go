@@ -105,9 +105,9 @@ func (e *Evaluation) onlyNamed() string {
 	case 0:
 		return ""
 	case 1:
-		return " An annotation names what does not exist: " + ids[0] + "."
+		return " An annotation names a source that does not exist: " + ids[0] + "."
 	default:
-		return " Annotations name what does not exist: " + enumerate(ids) + "."
+		return " Annotations name sources that do not exist: " + enumerate(ids) + "."
 	}
 }
 
@@ -191,7 +191,7 @@ func (e *Evaluation) unknown(j *Judgement) string {
 	why := "it is not known with which content they were started"
 	switch j.Reason {
 	case judge.ReasonFilesChanged:
-		text := fmt.Sprintf("Mounted files%s have changed since %s started: %s. It cannot be seen whether the application has read them again.",
+		text := fmt.Sprintf("Mounted files%s have changed since %s started: %s. It is not known whether the application has read them again.",
 			e.unread(j), dependency.Pods(j.Unknown, j.Total), enumerate(j.Names))
 		if e.Workload.Rollable {
 			text += " Automatic restarts are off: opt in, with " + policy.LiveVolumesAnnotation + "=true if it does."
@@ -228,7 +228,7 @@ func (e *Evaluation) endsDoubt(reason string) string {
 	}
 }
 
-// written says when the sources were last written of which it is not known whether pods have read them.
+// written says when the sources that pods may not have read were last written.
 func (e *Evaluation) written(j *Judgement) string {
 	var all []string
 	for i := range e.Sources {
@@ -242,7 +242,7 @@ func (e *Evaluation) written(j *Judgement) string {
 	return " (" + strings.Join(all, ", ") + ")"
 }
 
-// unread names the sources of which it is not known that the pods have read them: " of Secret/db".
+// unread names the sources that pods may not have read: " of Secret/db".
 func (e *Evaluation) unread(j *Judgement) string {
 	var ids []string
 	for i := range e.tracked {

@@ -11,9 +11,9 @@ import (
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// decidePause decides when the workload was paused as it was restarted, or has been resumed by a user since: then the
-// annotation says nothing any more. While automatic restarts are off, a pause by another tool is left to that tool, which may
-// still run.
+// decidePause decides if the workload was paused when it was restarted, or if a user has resumed it since: then the
+// annotation is obsolete. While automatic restarts are off, a pause by another tool is left to that tool, which may still be
+// running.
 func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 	p := &e.Policy.Pause
 	if p.Since == "" || !e.Workload.Pausable {
@@ -28,7 +28,7 @@ func (e *Evaluation) decidePause(now time.Time) (d Decision, paused bool) {
 	}
 	if until := p.Until(now); e.Workload.Paused && now.Before(until) {
 		d.Action, d.RecheckAt = None, until
-		d.Message = fmt.Sprintf("The Deployment was paused when it was restarted, and will be resumed at %s: the pause period is %v. Its new pods will read the content of that time.",
+		d.Message = fmt.Sprintf("The Deployment was paused when it was restarted, and will be resumed at %s: the pause period is %v. Its new pods will read the content that is current then.",
 			until.UTC().Format(time.RFC3339), p.Period)
 	}
 	return d, true

@@ -9,12 +9,12 @@ import (
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// What a plan asks.
+// What package plan asks about a decision.
 
 // Awaits reports whether a restart of the workload is due, or will be, once nothing holds it any longer.
 func (d *Decision) Awaits() bool { return len(d.due) > 0 && !d.FieldsOnly() }
 
-// How long a restart takes of which that is not known, and what took longer was not the restart alone.
+// How long a restart takes if that is unknown, and how long one can take: if the last one took longer, the restart was not the only cause.
 const (
 	usualRestart   = time.Minute
 	longestRestart = 10 * time.Minute

@@ -23,7 +23,7 @@ func (e *Evaluation) decideCopy() (d Decision, is bool) {
 	return d, true
 }
 
-// reruns reports whether the workload is to be run again: the owner of a Job that it replaced would create it again.
+// reruns reports whether the workload is to be run again. A Job with an owner is not, because the owner would also create it again.
 func (e *Evaluation) reruns() bool {
 	return e.Policy.Reruns && (e.Workload.Recurring || !e.Workload.Owned)
 }

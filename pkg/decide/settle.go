@@ -14,10 +14,10 @@ import (
 
 // When changed content counts as settled, so that a series of writes causes one restart.
 
-// doubtSettle is the least settle time if it is in doubt whether containers have read the content, so that those which a restart starts are not in doubt again.
+// doubtSettle is the minimum settle time if it is in doubt whether containers have read the content, so that the new containers are not in doubt again.
 const doubtSettle = judge.ClockMargin + 3*time.Second
 
-// How many settle times a restart waits at most, and how many of those for releases.
+// The longest wait of a restart, in settle times, and in release settle times.
 const (
 	settleLimit  = 10
 	releaseLimit = 4

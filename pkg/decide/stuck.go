@@ -11,11 +11,11 @@ import (
 	"github.com/configdep/configdep/pkg/judge"
 )
 
-// The controllers of StatefulSets and DaemonSets wait for a pod for ever, and have no condition that says so. That of a StatefulSet does not even replace
-// a pod of an earlier template that is not ready (kubernetes/kubernetes#67250).
+// The controllers of StatefulSets and DaemonSets wait for a pod forever, and have no condition that says so. The StatefulSet controller does not even
+// replace a pod of an earlier template that is not ready (kubernetes/kubernetes#67250).
 
-// stuckTime is after which time without a new pod, and with one that is not ready, a rollout counts as not progressing: the default of
-// progressDeadlineSeconds of a Deployment.
+// stuckTime is how long a rollout may have a pod that is not ready, and create no new pod, before it counts as not progressing. It is
+// the default of progressDeadlineSeconds of a Deployment.
 const stuckTime = 10 * time.Minute
 
 // stuck is what a rollout waits for.

@@ -39,17 +39,17 @@ func (t *tracked) Content() string {
 	return t.entry
 }
 
-// absent returns Entry.Content of the source if it was absent.
+// absent returns what Entry.Content would be if the source were absent.
 func (t *tracked) absent() string {
 	return scopeOf(&t.counted) + "." + t.of.digest(dependency.AppendContent(nil, &t.counted, nil))[:16]
 }
 
-// gone reports whether the source is absent. A SecretProviderClass is not: what pods have mounted of it is told by these alone.
+// gone reports whether the source is absent. A SecretProviderClass never counts as absent, because only the pods tell what they have mounted of it.
 func (t *tracked) gone() bool {
 	return t.source == nil && t.counted.Kind != dependency.SecretProviderClass
 }
 
-// setsOnly reports whether fields are set from the source, and nothing else counts of it.
+// setsOnly reports whether the source counts only because fields are set from it.
 func (t *tracked) setsOnly() bool {
 	return !slices.ContainsFunc(t.counted.Uses, func(use dependency.Use) bool { return use.Type != dependency.Field })
 }
@@ -71,7 +71,7 @@ func (e *Evaluation) digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// expand returns the names of the sources that globs match, and of those that the record knows and that are gone. With more than
+// expand returns the names of the sources that globs match, including recorded ones that no longer exist. If there are more than
 // dependency.MaxMatched, it adds a problem.
 func (e *Evaluation) expand() (names []dependency.Pattern) {
 	p := &e.Policy

@@ -90,8 +90,8 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern) (out 
 
 // description is everything that Matched returns.
 type description struct {
-	Count       int
-	Names       []string
+	Count          int
+	Names          []string
 	LastChangeTime time.Time
 }
 

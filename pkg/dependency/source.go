@@ -110,7 +110,7 @@ func NewSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys []
 		UID:             m.UID,
 		ResourceVersion: m.ResourceVersion,
 		Created:         m.CreationTimestamp,
-		LastChangeTime:     changed,
+		LastChangeTime:  changed,
 		ChangedBy:       by,
 		SourceMarks:     marks,
 		Keys:            keys,

@@ -14,13 +14,13 @@ type Source struct {
 	// Reference has the uses that count.
 	dependency.Reference
 
-	// Periods are those of the source, in order.
+	// Periods are the periods of the source, in order.
 	Periods []dependency.Period
-	// Mounted tells what a pod has mounted, if the source is a SecretProviderClass.
+	// Mounted returns what a pod has mounted of the source, if it is a SecretProviderClass.
 	Mounted func(*dependency.Pod) dependency.Mounted
 	// Recorded is what the record of the workload says about the source; nil: nothing that can be compared.
 	Recorded *Recorded
-	// New: there is a record, and it does not know the source, so that pods of an older template may not read it.
+	// New: the workload has a record without this source, so pods of an older template may not read it.
 	New bool
 	// Unhashed: its content is not part of Facts.Hash.
 	Unhashed bool
@@ -34,7 +34,7 @@ type Recorded struct {
 	Same bool
 	// At is when it was recorded, by configdep's clock.
 	At time.Time
-	// Proven: all pods ran with it then. Otherwise, only those do that were started later.
+	// Proven: at that time, all pods ran with this content. Otherwise, only pods that were started later do.
 	Proven bool
 	// For is the hash on the pods that the record is about; empty: it is about all pods.
 	For string
@@ -45,14 +45,14 @@ type Recorded struct {
 // Facts are what is known about a workload, besides its pods, at one time.
 type Facts struct {
 	Now time.Time
-	// Complete is since when configdep has read everything, by its clock.
+	// Complete is the time, by configdep's clock, from which it has read everything.
 	Complete time.Time
 	// Hash is the hash of the current content.
 	Hash string
 	// Revision is the label of pods with the current template; empty: it is not known.
 	Revision string
-	// Released is an upper bound of when the pod template was written, by the API server's clock and by a client that may have written content with it;
-	// zero: by configdep.
+	// Released is an upper bound, by the API server's clock, on when a client that may also have written content wrote the pod template; zero:
+	// configdep wrote it.
 	Released time.Time
 	Sources  []Source
 	// Containers are the names of the containers of the current template; nil: they are not known.

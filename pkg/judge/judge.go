@@ -27,7 +27,7 @@ func New(f Facts) *Judge {
 	return j
 }
 
-// Container judges a container, and calls f, which may be nil, with the verdicts on each source that it reads.
+// Container judges a container. It calls f, unless it is nil, with the verdicts on each source that the container reads.
 func (j *Judge) Container(p *dependency.Pod, c *dependency.PodContainer, f func(SourceVerdict)) Verdict {
 	out := Verdict{State: Current, Reason: ReasonNothingRead}
 	if c.Waiting != "" {
@@ -56,7 +56,7 @@ func (j *Judge) Container(p *dependency.Pod, c *dependency.PodContainer, f func(
 	return out
 }
 
-// Cost returns how many times a pod has something to compare: each of its containers with each source that it reads.
+// Cost returns the number of comparisons for a pod: each of its containers with each source that the container reads.
 func (j *Judge) Cost(p *dependency.Pod) (n int) {
 	for i := range p.Containers {
 		n += len(j.reads[p.Containers[i].Name]) + len(j.any)
@@ -64,12 +64,12 @@ func (j *Judge) Cost(p *dependency.Pod) (n int) {
 	return n
 }
 
-// IsOlder reports whether a pod has an older template than the current one, as far as that is known.
+// IsOlder reports whether a pod is known to have an older template than the current one.
 func (j *Judge) IsOlder(p *dependency.Pod) bool {
 	return j.Revision != "" && p.Revision != "" && p.Revision != j.Revision
 }
 
-// Pod judges a pod: as the worst of its containers. It calls f, which may be nil, with the verdicts on each source that each of these reads.
+// Pod judges a pod by its worst container. It calls f, unless it is nil, with the verdicts on each source that each container reads.
 func (j *Judge) Pod(p *dependency.Pod, f func(*dependency.PodContainer, SourceVerdict)) Verdict {
 	out := Verdict{State: Current, Reason: ReasonNothingRead}
 	for i := range p.Containers {
@@ -134,7 +134,7 @@ func (j *Judge) mounted(p *dependency.Pod, c *dependency.PodContainer, m depende
 	}
 }
 
-// compare judges a container by the contents that a source had in the window in which it can have read.
+// compare judges a container by the contents that the source had while the container may have read it.
 func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *reading, w *window) Verdict {
 	recorded := j.Sources[r.source].Recorded
 	if r.current < len(r.periods)-1 {
@@ -154,7 +154,7 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 	hidden := j.hidden(r, w, recorded)
 	oldest := w.oldest(r)
 	seen := oldest >= 0 || first.After.IsZero() && j.isComplete(w) && (first.startable || !r.file || w.created) // all that it can have read
-	// Before the first period, there may have been anything, unless the source was absent in it since before it was read.
+	// Before the first period, the source may have had any content, unless it was absent in that period and had been since before configdep read it.
 	if !createdFor && (hidden || !seen && (first.Source != nil || first.Unknown || !first.After.IsZero()) && !r.isFirst(first, w)) {
 		unknown, lost = true, !first.After.IsZero()
 		other = !lost && first.startable && !first.same && !first.Unknown // it may have begun long before it was written
@@ -165,7 +165,7 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 		if before = before && !period.same; before || !period.startable || !begins && w.isBefore(period) {
 			continue
 		}
-		// A restart for the doubt whether it has read what its own pod brings would be followed by another one.
+		// If the pod itself brings the source, a restart because of this doubt would lead to the same doubt, and to another restart.
 		if i < oldest || period.gap && !period.same && !w.broken && !w.isBefore(&r.periods[i+1]) {
 			continue
 		}
@@ -207,8 +207,8 @@ func (j *Judge) compare(p *dependency.Pod, c *dependency.PodContainer, r *readin
 	}
 }
 
-// hidden reports whether a container may have started before the source was changed by the removal of a key or of itself, which leaves no time, and before
-// configdep began to read it. The record tells.
+// hidden reports whether, according to the record, the source or a key of it may have been removed after the container started and before configdep began
+// to read the source. A removal leaves no timestamp.
 func (j *Judge) hidden(r *reading, w *window, recorded *Recorded) bool {
 	return recorded != nil && !recorded.Same && len(r.periods) == 1 && !r.periods[0].Written.After(recorded.At) && j.Complete.After(recorded.At) && !j.isComplete(w)
 }
@@ -218,9 +218,9 @@ func (j *Judge) isComplete(w *window) bool {
 	return w.isAfterBegin(&content{Period: dependency.Period{Before: j.Complete}})
 }
 
-// isFirst reports whether a container that cannot be started without a source started after the second in which that was created, and it has not been written
-// since: then there was nothing else to read, as far as the source was not deleted and created again within that second. In the second itself, it may have been
-// written twice.
+// isFirst reports whether a container can only have read the content that the source was created with: it cannot be started without the source, it
+// started after the second in which the source was created, and the source has not been written since. Within that second, the source may have been
+// written twice. isFirst assumes that it was not deleted and created again in it.
 func (r *reading) isFirst(first *content, w *window) bool {
 	s := first.Source
 	return s != nil && !s.Created.IsZero() && first.Written.Equal(s.Created.Time) && !w.from.Before(s.Created.Truncate(second)) &&
@@ -228,7 +228,7 @@ func (r *reading) isFirst(first *content, w *window) bool {
 }
 
 // createdFor reports whether the template of a pod was written for the current content, or a container was restarted in place for it, so that it cannot
-// have read what was there before: unless it is older than this content, and that was done when there had been the same before.
+// have read earlier content. It returns false if that was done before this content began: then it was done for an earlier time with the same content.
 func (j *Judge) createdFor(p *dependency.Pod, c *dependency.PodContainer, r *reading, recorded *Recorded) bool {
 	hash, at := p.StartedFor(c)
 	if j.Sources[r.source].Unhashed || r.current < len(r.periods)-1 || hash == "" || hash != j.Hash && (recorded == nil || !recorded.Same || recorded.For != hash && recorded.Hash != hash) {
@@ -242,7 +242,7 @@ func (j *Judge) createdFor(p *dependency.Pod, c *dependency.PodContainer, r *rea
 	return i == 0 && r.periods[0].After.IsZero() || !created.isBefore(&r.periods[i])
 }
 
-// byRecord judges a container that may have read content of which configdep knows nothing, by the record of the workload.
+// byRecord uses the record of the workload to judge a container that may have read content that configdep does not know.
 func (w *window) byRecord(p *dependency.Pod, of *reading, r *Recorded, same, other, lost bool, since time.Time) Verdict {
 	v := Verdict{State: Unknown, Reason: ReasonWrittenSinceStart, Doubt: other, Since: since}
 	if r == nil {
@@ -269,7 +269,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Earlier returns the earlier of two times, of which zero is none.
+// Earlier returns the earlier of two times; zero means none.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -21,7 +21,7 @@ type reading struct {
 	current   int // the index of the last period with which the container can have started; -1: none
 }
 
-// content is a period, and whether the container reads the same in it as in the current one.
+// content is a period, and whether the container reads the same content in it as in the current one.
 type content struct {
 	dependency.Period
 
@@ -79,8 +79,8 @@ func (j *Judge) add(source int) {
 	}
 }
 
-// required returns the keys without which a container cannot be started with some of the uses of a source, or its volumes not be refreshed. What other
-// containers require does not keep it from that, but what no container uses does, as an item of a volume.
+// required returns the keys without which a container cannot be started with these uses of a source, or its volumes cannot be refreshed. It leaves out
+// keys that only other containers require, and for files it includes keys that no container uses, such as the items of a volume.
 func required(r *dependency.Reference, uses []dependency.Use, unused []string) []string {
 	keys := requiredBy(uses)
 	keys = slices.DeleteFunc(keys, func(key string) bool {
@@ -125,8 +125,8 @@ func isFile(u *dependency.Use) bool {
 	return u.Type == dependency.Volume || u.Type == dependency.Projected || u.Type == dependency.CSI
 }
 
-// classesOf returns, for each period, the first one in which a container reads the same by a reference; -1: it is not known. What it reads is not kept, because
-// that may be large.
+// classesOf returns, for each period, the first period in which the reference reads the same content; -1: unknown. It does not keep the contents, because
+// they may be large.
 func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
 	if len(periods) == 1 {
 		return []int{0}
@@ -142,8 +142,8 @@ func classesOf(r *dependency.Reference, periods []dependency.Period) []int {
 	return classes
 }
 
-// compare compares the content of each period, by its class, with the current one: the last with which the container can have been started. The absence of what a
-// container requires is no content: none can have read it.
+// compare compares each period, by its class, with the current one: the last period in which the container can have been started. A period that lacks
+// what the container requires does not count as content, because no container can have read it.
 func (r *reading) compare(periods []dependency.Period, classes []int, brought bool) {
 	r.periods, r.current = make([]content, len(periods)), -1
 	for i := range periods {
@@ -173,7 +173,7 @@ func isGap(periods []dependency.Period, classes []int, i int) bool {
 	return 0 < i && i < len(periods)-1 && periods[i].Source == nil && !periods[i].Unknown && classes[i-1] >= 0 && classes[i-1] == classes[i+1]
 }
 
-// next returns the period that ends one, or nil. Volumes that were mounted keep their files until there is a period with which the container can be started.
+// next returns the period that ends period i, or nil. Mounted volumes keep their files until a period in which the container can be started.
 func (r *reading) next(i int) *content {
 	for k := i + 1; k < len(r.periods); k++ {
 		if r.periods[k].startable || !r.file {
@@ -183,7 +183,7 @@ func (r *reading) next(i int) *content {
 	return nil
 }
 
-// changed returns the first period after one in which the container reads something else, since it last read the same there, or nil.
+// changed returns the first of the latest periods in which the container reads other content than in period i; nil: in the latest, it reads the same.
 func (r *reading) changed(i int) (first *content) {
 	for k := len(r.periods) - 1; k > i; k-- {
 		switch p := &r.periods[k]; {

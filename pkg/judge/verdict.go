@@ -43,9 +43,9 @@ const (
 type Verdict struct {
 	State  State
 	Reason string
-	// Doubt: the container may have been started with other content, of a time that configdep has seen.
+	// Doubt: the container may have been started with other content, from a time that configdep has observed.
 	Doubt bool
-	// Since is when the first change was made that the container has not read, as far as that is known; zero: there is none.
+	// Since is the time of the first change that the container has not read, as far as that is known; zero: there is none.
 	Since time.Time
 	// Local: a process that began to read the source at another time may judge otherwise.
 	Local bool

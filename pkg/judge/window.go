@@ -28,12 +28,13 @@ type window struct {
 	from, to time.Time
 	// created: from is when the pod was created, by the API server's clock.
 	created bool
-	// release is the second of a release in which template and pod were written, if the container started for the first time and later; zero: it is none.
+	// release is the second in which a release wrote both the template and the pod, if the container first started after that second, and has not restarted;
+	// zero: none.
 	release time.Time
 	started time.Time
 	// complete is Facts.Complete.
 	complete time.Time
-	// broken: the clock of the node is wrong, so that nothing but the creation of the pod counts.
+	// broken: the clock of the node is wrong, so only the creation time of the pod counts.
 	broken bool
 }
 
@@ -61,7 +62,7 @@ func (j *Judge) window(p *dependency.Pod, c *dependency.PodContainer, file bool)
 	return w
 }
 
-// lastStart returns an upper bound of when a container started that has not been restarted: init containers and sidecars started before the others.
+// lastStart returns an upper bound on the start time of a container that has not been restarted. Init containers and sidecars start before the others.
 func (j *Judge) lastStart(p *dependency.Pod, c *dependency.PodContainer) time.Time {
 	last := j.Now
 	for i := range p.Containers {
@@ -73,7 +74,7 @@ func (j *Judge) lastStart(p *dependency.Pod, c *dependency.PodContainer) time.Ti
 	return last
 }
 
-// isAfterBegin reports whether the window is after the beginning of a period, so that nothing was read of what was there before.
+// isAfterBegin reports whether the window is after the beginning of a period, so that no earlier content can have been read.
 func (w *window) isAfterBegin(p *content) bool {
 	if !p.Written.IsZero() {
 		written := p.Written.Truncate(second)
@@ -86,7 +87,7 @@ func (w *window) isAfterBegin(p *content) bool {
 	return !p.Before.IsZero() && w.from.After(before)
 }
 
-// oldest returns the index of the oldest period of which a container can have read; -1: that, or one before the first.
+// oldest returns the index of the oldest period that a container can have read; -1: it can have read all of them, and earlier content.
 func (w *window) oldest(r *reading) int {
 	for i := len(r.periods) - 1; i >= 0; i-- {
 		if p := &r.periods[i]; (p.startable || !r.file && i > 0) && w.isAfterBegin(p) {
@@ -96,7 +97,8 @@ func (w *window) oldest(r *reading) int {
 	return -1
 }
 
-// isBefore reports whether the window is before a period. When it was read says that only if nothing tells when it was written: a watch may be late.
+// isBefore reports whether the window is before a period. The time at which configdep read the period counts only if the time of the write is unknown,
+// because a watch may be late.
 func (w *window) isBefore(p *content) bool {
 	if !p.Written.IsZero() {
 		return w.to.Before(p.Written.Truncate(second))

@@ -29,7 +29,7 @@ type Policy struct {
 	UID             types.UID
 	ResourceVersion string
 	Generation      int64
-	// Problem says why it is invalid; empty: it is valid. Nothing that an invalid one selects is restarted automatically.
+	// Problem says why the policy is invalid; empty: it is valid. Workloads that an invalid policy selects are not restarted automatically.
 	Problem string
 	// Told: its status says all this already.
 	Told bool
@@ -60,7 +60,7 @@ type Budget struct {
 	when    *window.Window // nil: always
 }
 
-// The limits of a policy, beside those of its definition.
+// The limits of a policy, in addition to those in its CustomResourceDefinition.
 const (
 	maxSources = 64
 	maxBudgets = 8
@@ -80,7 +80,7 @@ func New(o *v1alpha1.ReloadPolicy) *Policy {
 }
 
 func (p *Policy) read(spec *v1alpha1.ReloadPolicySpec) (err error) {
-	p.namespaces, p.workloads = labels.Everything(), labels.Everything() // what is invalid selects all
+	p.namespaces, p.workloads = labels.Everything(), labels.Everything() // an invalid selector selects all
 	if p.namespaces, err = selector(spec.NamespaceSelector); err != nil {
 		return fmt.Errorf("namespaceSelector: %w", err)
 	}
@@ -133,7 +133,7 @@ func (p *Policy) read(spec *v1alpha1.ReloadPolicySpec) (err error) {
 	return nil
 }
 
-// selector returns a selector, or one of all with an error.
+// selector returns a selector; with an error, it selects everything.
 func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -199,7 +199,7 @@ func (p *Policy) Condition(now metav1.Time) metav1.Condition {
 	return c
 }
 
-// Same reports whether two policies limit the same, whatever their statuses say.
+// Same reports whether two policies have the same limits. It ignores their statuses.
 func (p *Policy) Same(o *Policy) bool { return p.UID == o.UID && p.Generation == o.Generation }
 
 // Concerns reports whether the policy is about restarts because of a source.
@@ -207,11 +207,11 @@ func (p *Policy) Concerns(kind dependency.SourceKind, name string) bool {
 	return p.sources == nil || p.sources.Matches(kind, name)
 }
 
-// Percent reports whether the limit is a percentage of all that there is.
+// Percent reports whether the limit is a percentage of the workloads or pods in scope.
 func (b *Budget) Percent() bool { return b.percent }
 
-// Limit returns how many workloads or pods may be restarted at a time, given how many there are in scope, and until when that is certain; negative: any
-// number, and zero: for ever.
+// Limit returns how many workloads or pods may be restarted at a time (negative: any number), given how many are in scope, and until when this holds
+// (zero: forever).
 func (b *Budget) Limit(all int, now time.Time) (limit int, until time.Time) {
 	if b.when != nil {
 		var open bool
@@ -244,7 +244,7 @@ func (b *Budget) String() string {
 	return n + " " + what
 }
 
-// Set has all policies of the cluster. It does not change; nil has none.
+// Set holds all policies of the cluster. It is immutable; nil is empty.
 type Set struct {
 	policies []*Policy // by name
 	unread   bool      // there may be others
@@ -253,7 +253,7 @@ type Set struct {
 // maxPolicies limits how many policies there may be, because each workload is compared with all.
 const maxPolicies = 64
 
-// With returns the set with a policy, in the place of one of the same name.
+// With returns the set with a policy added, or replaced if the set has one of the same name.
 func (s *Set) With(p *Policy) *Set {
 	out := s.Without(p.Name)
 	if out == nil {
@@ -276,7 +276,7 @@ func (s *Set) Without(name string) *Set {
 	return out.orNil()
 }
 
-// Unread returns the set, and whether there may be other policies.
+// Unread returns the set, marked with whether there may be other policies that were not read.
 func (s *Set) Unread(is bool) *Set {
 	out := &Set{unread: is}
 	if s != nil {
@@ -294,7 +294,7 @@ func (s *Set) orNil() *Set {
 
 func compareNames(p *Policy, name string) int { return strings.Compare(p.Name, name) }
 
-// Same reports whether two sets limit the same, whatever the statuses of their policies say.
+// Same reports whether two sets have the same limits. It ignores the statuses of their policies.
 func (s *Set) Same(o *Set) bool {
 	if s == nil || o == nil || s == o {
 		return s == o
@@ -328,7 +328,7 @@ func (s *Set) All() []*Policy {
 	return s.policies
 }
 
-// Of returns the policies that select a workload with some labels in a namespace with some labels, by name.
+// Of returns the policies, by name, that select a workload by its labels and the labels of its namespace.
 func (s *Set) Of(namespace, workload map[string]string) (out []*Policy) {
 	if s == nil {
 		return nil

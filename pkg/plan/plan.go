@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan foresees when workloads will be restarted, and in which order: it lets the decision and the planner that restart workloads do so in the future,
-// with a clock of its own, while nothing else happens and each restart takes as long as the last one of the workload.
+// Package plan predicts when workloads will be restarted, and in which order. It runs the same decisions and the same planner that restart workloads,
+// with a simulated clock. It assumes that nothing else happens, and that each restart takes as long as the last one of the workload.
 package plan
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/configdep/configdep/pkg/wave"
 )
 
-// Plan is what will happen.
+// Plan is a prediction of restarts.
 type Plan struct {
 	At time.Time
-	// Restarts are those that are in progress, those that will begin, in this order, and those of which it cannot be foreseen when.
+	// Restarts are, in this order: restarts in progress, restarts that will begin, and restarts whose beginning cannot be predicted.
 	Restarts []Restart
-	// Cut: there is more to foresee than was looked at.
+	// Cut: the prediction ended early, and more restarts may follow.
 	Cut bool
 }
 
 // Restart is a restart of one workload.
 type Restart struct {
 	Workload dependency.WorkloadKey
-	// Position is its place among those that have yet to begin, from 1; 0: it is in progress, or it cannot be foreseen when it begins.
+	// Position is its place among the restarts that have yet to begin, from 1; 0: it is in progress, or its beginning cannot be predicted.
 	Position int
-	// Begins and Ends say about when; zero: that cannot be foreseen. A restart that has begun and does not end fails.
+	// Begins and Ends are approximate; zero: the time cannot be predicted. A restart that has begun and has no end fails.
 	Begins, Ends time.Time
-	// State is that of the workload now or, if it has yet to become due, when it becomes due; with why it has to wait.
+	// Shown is the state of the workload now or, if the restart is not due yet, when it becomes due, and why the restart has to wait.
 	Shown
 }
 
@@ -44,16 +44,16 @@ type Shown struct {
 	Reason, Message string
 }
 
-// The limits of what is looked at.
+// The limits of a prediction.
 const (
 	maxAhead = 31 * 24 * time.Hour
-	// stepsPerWorkload is how often a workload is looked at, on average. One that is restarted is looked at about five times.
+	// stepsPerWorkload is how many steps a workload may take, on average. A restart takes about five.
 	stepsPerWorkload = 10
 	fewSteps         = 10_000
 )
 
-// Of returns what will happen after a time to all workloads, of which so many may be restarted at a time, whatever policies say; negative: any number. It
-// ends early with the context.
+// Of predicts the restarts of all workloads after a time. At most maxInProgress of them may be in progress at once, whatever policies say; negative: any
+// number. If the context is done, the prediction ends early.
 func Of(ctx context.Context, now decide.Evaluator, maxInProgress int, at time.Time) *Plan {
 	f := &future{evaluator: now, clock: at, restarts: map[dependency.WorkloadKey]*restart{}}
 	f.planner = wave.New(maxInProgress, f, func(changed, admitted []dependency.WorkloadKey) {
@@ -104,10 +104,10 @@ type future struct {
 type restart struct {
 	Restart
 
-	due   time.Time // since when nothing but others holds it
+	due   time.Time // since when it waits only for others
 	later Shown     // for what it waits later
 	takes time.Duration
-	// member is what the planner knows since it has begun; nil: it has not.
+	// member is what the planner knows about it since it began; nil: it has not begun.
 	member *wave.Member
 }
 
@@ -128,7 +128,7 @@ func (f *future) look(key dependency.WorkloadKey, at time.Time) {
 	heap.Push(&f.looks, look{at, f.number, key})
 }
 
-// step does what the controller does when it looks at a workload, and what happens to its pods.
+// step simulates what the controller does when it handles a workload, and what happens to its pods.
 func (f *future) step(key dependency.WorkloadKey) {
 	r := f.restarts[key]
 	if r != nil && r.member != nil {

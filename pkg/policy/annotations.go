@@ -139,8 +139,8 @@ const (
 	maxComparisons = 20_000
 )
 
-// keep returns as much of the value of an annotation as says all that is to be said of it, as the rest need not be in
-// memory.
+// keep returns as much of the value of an annotation as is needed to parse it, or to see that it is too long. The
+// rest need not be in memory.
 func keep(value string) string {
 	if len(value) > maxValue {
 		return strings.Clone(value[:maxValue+1])
@@ -148,9 +148,9 @@ func keep(value string) string {
 	return value
 }
 
-// parsed holds the last of the lists of patterns that were parsed and that take long, because they are long or have regular
-// expressions: that of a namespace is parsed for each of its workloads, and that of a workload whenever it, or a source of
-// it, changes.
+// parsed caches the lists of patterns that take long to parse, because they are long or have regular expressions: the list
+// of a namespace is parsed for each of its workloads, and the list of a workload whenever the workload or one of its
+// sources changes.
 var parsed = lru.New(64)
 
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where

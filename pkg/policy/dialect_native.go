@@ -23,11 +23,11 @@ const (
 	SettleAnnotation      = record.Prefix + "settle"
 	MinIntervalAnnotation = record.Prefix + "min-interval"
 	StrategyAnnotation    = record.Prefix + "strategy"
-	// WindowsAnnotation says when restarts may begin, as package window has it, and HoldAnnotation that none may, and why.
+	// WindowsAnnotation says when restarts may begin, in the format of package window. HoldAnnotation says that none may, and why.
 	WindowsAnnotation = record.Prefix + "windows"
 	HoldAnnotation    = record.Prefix + "hold"
-	// OrderAnnotation is a number: among workloads that are restarted because of the same source, lower ones come first. HealthyWithinAnnotation is after which
-	// time a new pod that is not ready counts as failed. ApprovalAnnotation says that content has to be approved.
+	// OrderAnnotation is a number: among workloads that are restarted because of the same source, lower ones come first. HealthyWithinAnnotation is how long
+	// a new pod may take to become ready before it counts as failed. ApprovalAnnotation says that content has to be approved.
 	OrderAnnotation         = record.Prefix + "order"
 	HealthyWithinAnnotation = record.Prefix + "healthy-within"
 	ApprovalAnnotation      = record.Prefix + "approval"

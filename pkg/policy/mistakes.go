@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/record"
 )
 
-// Annotations of configdep that say nothing where they are, which their users do not expect.
+// Annotations of configdep that have no effect where they are, although their users expect one.
 
 // settings are the annotations that users set on workloads and, but for the last, on namespaces.
 var settings = []string{
@@ -24,7 +24,7 @@ var onSources = []string{IgnoreAnnotation, MatchAnnotation, AllowFieldsAnnotatio
 
 func isSetting(key string) bool { return slices.Contains(settings, key) }
 
-// declareMistakes adds a problem for annotations in the wrong place, or with a name that is none: the first of each place.
+// declareMistakes adds a problem for the first annotation of each place that does not belong there, or whose name does not exist.
 func (d *Declaration) declareMistakes() {
 	first := func(annotations map[string]string, wrong func(key string) bool) (first string) {
 		for key := range annotations {

@@ -38,9 +38,9 @@ type Defaults struct {
 	ReloadOnCreate, ReloadOnDelete bool
 }
 
-// Values of Policy.DeclaredBy: DeclaredByDefault if no annotation declares a mode, else the key of the annotation, which
-// DeclaredByNamespace precedes if it is on the namespace. DeclaredBySelector: the flag does not select the namespace. That is
-// also the key by which ReadNamespace says so, because no annotation can have it.
+// Values of Policy.DeclaredBy: DeclaredByDefault if no annotation declares a mode, else the key of the annotation, with the
+// prefix DeclaredByNamespace if it is on the namespace. DeclaredBySelector: the flag does not select the namespace.
+// ReadNamespace uses this as a key to say so, because no annotation can have it.
 const (
 	DeclaredByDefault   = "Default"
 	DeclaredByNamespace = "Namespace "
@@ -63,8 +63,8 @@ type Policy struct {
 	NamedBy, ExcludedBy Declarers
 	// Kinds limits the modes Auto and Matched; nil means all.
 	Kinds []dependency.SourceKind
-	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: nor is one that
-	// disappears; it is compared with what it was when it is there again.
+	// IgnoreCreated: a source that appears where there was none is no change. IgnoreDeleted: neither is a source
+	// that disappears; if it appears again, it is compared with its content before.
 	IgnoreCreated, IgnoreDeleted bool
 	// Immutable is a source that counts and is immutable; empty: none is.
 	Immutable string
@@ -91,9 +91,9 @@ type Policy struct {
 	Windows *window.Windows
 	// Hold says why none may begin; empty: they may.
 	Hold string
-	// Order is the lower, the earlier the workload is restarted among those that read the same source.
+	// Order: of the workloads that read the same source, those with a lower one are restarted earlier.
 	Order int
-	// HealthyWithin is after which time a new pod that is not ready counts as failed; 0: never.
+	// HealthyWithin is how long a new pod may take to become ready before it counts as failed; 0: it never does.
 	HealthyWithin time.Duration
 	// Approval: a user has to approve content before the workload is restarted for it.
 	Approval bool
@@ -124,7 +124,7 @@ func NewPolicy(a Annotated, defaults Defaults) Policy {
 	return p
 }
 
-// Declare sets the policy to NewPolicy.
+// Declare sets the policy to what NewPolicy returns.
 func (p *Policy) Declare(a Annotated, defaults *Defaults) {
 	*p = defaults.policy()
 	if defaults.suffice(&a) {

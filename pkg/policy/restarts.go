@@ -19,8 +19,8 @@ func (p *Policy) RestartsBy(w *dependency.Workload) record.Strategy {
 	return p.Strategy
 }
 
-// StrategyOf returns the strategy of one restart. That of the workload cannot do it if there are too many pods, or one of them does not
-// allow it.
+// StrategyOf returns the strategy of one restart. It is not the strategy of the workload if there are too many pods for that, or one of
+// them does not allow it.
 func (p *Policy) StrategyOf(w *dependency.Workload, r *record.Restart) record.Strategy {
 	if len(r.Pods) > record.MaxPods || r.Unfit != "" {
 		return record.StrategyOfKind(&w.Traits)
@@ -45,7 +45,7 @@ func (p *Policy) NotInPlace(w *dependency.Workload) string {
 		return ""
 	}
 	if w.NotInPlace == "" && p.Immutable != "" {
-		return p.Immutable + " is immutable, and the kubelet keeps what it was for pods that stay"
+		return p.Immutable + " is immutable, and the kubelet keeps its old content for pods that stay"
 	}
 	return w.NotInPlace
 }

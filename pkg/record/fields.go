@@ -59,7 +59,7 @@ func FieldDigest(d *dependency.Digester, uid types.UID, path string, value any) 
 	return d.FieldDigest(uid, path, text)
 }
 
-// CutBytes returns as much of a text as has not more than some bytes.
+// CutBytes cuts a text to at most that many bytes, and then ends it with "...".
 func CutBytes(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -29,7 +29,7 @@ type Restart struct {
 	Always bool
 	// Pods are all existing pods, for a strategy that names them.
 	Pods []types.UID
-	// Unfit says in a clause why one of them does not allow that strategy, so that it is a rollout; empty: all do.
+	// Unfit says, in a clause, why one of the pods does not allow that strategy, so that the restart is a rollout; empty: all allow it.
 	Unfit string
 	// Fields is what has been set of the fields; nil: the workload has none. FieldsOnly: nothing else is to be done.
 	Fields     *AppliedFields

@@ -9,8 +9,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Pause is for how long a Deployment is paused when it is restarted, so that what changes meanwhile is part of the same
-// rollout. The pause is in annotations alone: whichever replica leads resumes the Deployment.
+// Pause is how long a Deployment is paused when it is restarted, so that changes in the meantime are part of the same
+// rollout. The pause is only in annotations, so whichever replica leads can resume the Deployment.
 type Pause struct {
 	// Period is for how long; zero: it is not paused.
 	Period time.Duration

@@ -31,7 +31,7 @@ type Record struct {
 type Entry struct {
 	// Content is SCOPE.DIGEST: which keys count and how containers see them, and a digest of their content.
 	Content string
-	// Adopted is when the content was adopted, as it was not known that the pods run with it; zero: they do, as far as the record is about them.
+	// Adopted is when the content was adopted, without knowing that the pods run with it; zero: the pods that the record is about do.
 	Adopted time.Time
 }
 

@@ -22,8 +22,8 @@ import (
 // InPlace lets the restarter of each pod restart all its containers, one pod after the other, and changes no template. The controller tells
 // the pods, and only those of workloads that have opted in. What cannot be restarted in place is restarted by a rollout.
 //
-// All that the next leader has to know is in objects: RecreatingAnnotation of the workload names the pods that are left, and each pod says
-// for which restart it was told, and how often its containers had been restarted then.
+// Everything that the next leader has to know is in objects: RecreatingAnnotation of the workload names the pods that are left, and each
+// pod says which restart it was told of, and how often its containers had been restarted by then.
 var InPlace Strategy = inPlace{}
 
 // The annotations of pods that are restarted in place.
@@ -240,7 +240,7 @@ func ToldLast(annotations map[string]string) (t Told, told bool) {
 	return t, times > 0
 }
 
-// PodPatch returns the JSON merge patch that tells a pod to restart, for the given time.
+// PodPatch returns the JSON merge patch that tells a pod to restart. Times is how often it has then been told.
 func (t *Told) PodPatch(uid types.UID, resourceVersion, restart string, times int) []byte {
 	value := restart
 	if times > 1 { // the restarter acts on another value only

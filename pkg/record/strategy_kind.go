@@ -11,8 +11,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// byKind restarts a workload of a custom resource as the description of its kind says: it takes the place of Annotate. Where a kind has
-// spec.restartAt besides, an annotation of Reloader chooses that.
+// byKind restarts a custom resource as the description of its kind says, instead of Annotate. If the kind also has spec.restartAt, an
+// annotation of Reloader can select that.
 type byKind struct {
 	annotate
 	*dependency.Restart
@@ -63,9 +63,9 @@ func (s byKind) begin(w *dependency.Workload, r *Restart, out *restartPatch) {
 	}
 }
 
-// second returns the time of the restart, in whole seconds, as controllers read it, rounded up: a controller that restarts what is older than that, in whole
-// seconds, too, would spare pods of the same second. It is later than that of the last restart, so that the patch changes something, and the record says so.
-// One that is recorded further in the future was not made by configdep.
+// second returns the time of the restart in whole seconds, as controllers read it. It is rounded up, because a controller that compares in whole seconds
+// would spare pods of the same second. It is later than the time of the last restart, so that the patch changes something, and the record has the same
+// time. A recorded time further in the future was not written by configdep.
 func (out *restartPatch) second(w *dependency.Workload) string {
 	at := ceil(out.last.Time.Time)
 	if before := LastReloadOf(w); before != nil {

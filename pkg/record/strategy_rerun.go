@@ -120,7 +120,7 @@ func (c Copy) IsSealed(d *dependency.Digester, namespace string, uid types.UID) 
 // maxCopy is longer than any CopyAnnotation that is written, in bytes.
 const maxCopy = 1 << 10
 
-// CopyOf returns of which Job a workload is a copy. An annotation that configdep has not written says nothing.
+// CopyOf returns which Job a workload is a copy of. It ignores an annotation that configdep has not written.
 func CopyOf(w *dependency.Workload) (of Copy, is bool) {
 	if !w.Reruns || w.Recurring {
 		return Copy{}, false

@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// Starts says in how long after a time a restart begins.
+// Starts says how long after now a restart begins.
 func Starts(r *v1alpha1.PlannedRestart, now time.Time) string {
 	switch {
 	case r.StartTime == nil:

@@ -263,7 +263,7 @@ func refusedFields(err error) string {
 func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version string, err error) {
 	k := f.client.Kinds.Of(w.Kind)
 	if k == nil {
-		return "", fmt.Errorf("a %s is not read", w.Kind)
+		return "", fmt.Errorf("configdep does not read the kind %s", w.Kind)
 	}
 	o, err := f.client.Get(ctx, k, w.Namespace, w.Name)
 	if err != nil {

@@ -156,7 +156,7 @@ func (p replacement) fromJob(ctx context.Context, r *Restart) (Next, error) {
 	case of.Generation != job.Generation || !isIntact(duplicate): // it is of another specification
 		return Next{After: soon}, p.delete(ctx, duplicate)
 	case !created && !of.IsSealed(p.digester, duplicate.Namespace, duplicate.UID) && !isCopy(duplicate, job):
-		return Next{}, fmt.Errorf("job %s/%s exists, and has not the content of Job %s, of which it says that it is a copy: delete it, unless it is needed",
+		return Next{}, fmt.Errorf("job %s/%s says that it is a copy of Job %s, but its content differs: delete it, unless it is needed",
 			duplicate.Namespace, name, job.Name)
 	}
 	if duplicate, err = p.complete(ctx, duplicate, of, job); err != nil {

@@ -27,7 +27,7 @@ type bucket struct {
 	policy *limit.Policy // nil: it is that of all workloads
 	budget *limit.Budget
 	max    int // without a budget
-	// all is what there is, used is what is being restarted, and due is what may be, each in workloads or in pods.
+	// all counts everything in scope, used what is being restarted, and due what may be restarted, in workloads and in pods.
 	all, used, due count
 	members        map[*member]struct{} // that are due
 	refs           int
@@ -72,7 +72,8 @@ func (b *bucket) room(m *member, now time.Time) bool {
 	}
 }
 
-// isOver reports whether more are due than may be restarted now. All that are due are shown as waiting then: which ones come first changes all the time.
+// isOver reports whether more workloads are due than may be restarted now. All due workloads are then shown as waiting, because their order changes all
+// the time.
 func (b *bucket) isOver(now time.Time) bool {
 	n, _ := b.limit(now)
 	switch {
@@ -85,7 +86,7 @@ func (b *bucket) isOver(now time.Time) bool {
 	}
 }
 
-// lane is the workloads that are due and have the same buckets, so that if the first of them has to wait, the others have to as well.
+// lane holds the due workloads with the same buckets: if the first of them has to wait, so do the others.
 type lane struct {
 	key     string
 	again   bool // they are in progress already, so that they need no room where they count

@@ -20,7 +20,7 @@ type groupKey struct {
 type group struct {
 	key    groupKey
 	policy *limit.Policy // nil: it is one of a namespace
-	// orders are those of the workloads that are waited for, the lowest first, and failing are the workloads that fail.
+	// orders are the orders of the workloads that others wait for, the lowest first, and failing are the workloads that fail.
 	orders  []*tally
 	failing names
 	due     map[*member]struct{}
@@ -44,7 +44,7 @@ type state struct {
 	failed dependency.WorkloadKey
 }
 
-// names is a set of workloads, of which one stands for all, as long as it is one of them.
+// names is a set of workloads. One of them represents the set as long as it is a member.
 type names struct {
 	all   map[dependency.WorkloadKey]struct{}
 	first dependency.WorkloadKey
@@ -59,7 +59,7 @@ func (n *names) add(key dependency.WorkloadKey) {
 	}
 }
 
-// remove removes a workload. The last by name then stands for the others, because it is restarted late, so that it is seldom looked for.
+// remove removes a workload. If it represented the set, the last one by name now does: it is restarted late, so this search is rare.
 func (n *names) remove(key dependency.WorkloadKey) {
 	if delete(n.all, key); key != n.first {
 		return
@@ -106,7 +106,7 @@ func (g *group) now() (s state) {
 	return s
 }
 
-// hold returns for what a workload that is due waits in the group; nil: for nothing.
+// hold returns what a due workload waits for in the group; nil: nothing.
 func (g *group) hold(m *member) *Hold {
 	switch s := g.now(); {
 	case s.halted:

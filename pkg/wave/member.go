@@ -23,20 +23,20 @@ func (s Source) String() string { return string(s.Kind) + "/" + s.Name }
 // Member is what a wave has to know of a workload. It must not be changed once it has been noted.
 type Member struct {
 	dependency.WorkloadKey
-	// Order is the lower, the earlier the workload is restarted.
+	// Order: workloads with a lower one are restarted earlier.
 	Order int
 	// Pods is how many it should have.
 	Pods int
 	// Policies are those that limit it.
 	Policies []*limit.Policy
-	// For are the sources for which it is to be restarted, or that it lacks, Began are those for which the restart in progress was, Fails are those with whose
-	// content its pods fail, and Reads are all whose content counts.
+	// For are the sources because of which the workload is to be restarted, or that it lacks. Began are the sources that caused the restart in progress,
+	// Fails are the sources with whose content its pods fail, and Reads are all sources whose content counts.
 	For, Began, Fails, Reads []Source
 	// Due: a restart may begin. InProgress: one that configdep has begun is not complete.
 	Due, InProgress bool
 	// Unfinished: workloads of a higher order wait for it.
 	Unfinished bool
-	// Baking are the policies whose bake time has not passed since it was complete, so that those of a higher order still wait for it.
+	// Baking are the policies whose bake time has not passed since the restart was complete, so that workloads of a higher order still wait.
 	Baking []*limit.Policy
 }
 
@@ -75,12 +75,12 @@ const (
 	Budget                // as many are in progress as may be
 )
 
-// Hold says for what a restart waits.
+// Hold says what a restart waits for.
 type Hold struct {
 	Why Why
-	// Policy is by which that is so; nil: it is none.
+	// Policy is the policy that makes it wait; nil: none does.
 	Policy *limit.Policy
-	// Source is that of a wave that is halted or ordered, and By a workload that it waits for; empty: it is about to be known.
+	// Source is the source of a wave that is halted or ordered, and By is a workload that it waits for; empty: not known yet.
 	Source Source
 	By     dependency.WorkloadKey
 	// Limit is the budget; nil: it is that of all workloads, which is Max.

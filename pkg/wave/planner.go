@@ -1,13 +1,14 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wave says which of the workloads that are due may be restarted now, so that many restarts for one change come one after the other: within the
-// budgets of policies, in the order that owners and policies ask for, fairly between namespaces, and not at all for content with which others fail.
+// Package wave decides which due workloads may be restarted now, so that the many restarts that one change causes happen in sequence: within the
+// budgets of policies, in the order that owners and policies ask for, fairly between namespaces, and not at all for content with which other workloads
+// fail.
 //
-// A Planner knows of each workload what the cluster says of it, and nothing else. It stores nothing, so that nothing is lost with a leader, and all replicas
-// say the same. What it is told costs time in the logarithm of the number of workloads, and as much again for each whose answer has changed. What is
-// shown of a workload that has to wait depends on its group and its budgets alone and not on who is ahead, so that a wave of N workloads changes N
-// answers, and not N for each that it restarts.
+// A Planner knows only what the cluster says about each workload. It stores nothing, so nothing is lost with a leader, and all replicas give the same
+// answers. A call takes time logarithmic in the number of workloads, and as much again for each workload whose answer has changed. The answer about a
+// waiting workload depends only on its group and its budgets, and not on the workloads ahead of it. So a wave of N workloads changes N answers, and not N
+// for each restart.
 package wave
 
 import (
@@ -76,14 +77,14 @@ type member struct {
 	gathered bool
 }
 
-// Gathering is for how long a workload waits for others to be noted, if an order was given: the controller handles workloads in the order in which they
-// changed, so that who is noted again after this time comes after all that the same change concerns.
+// Gathering is how long a workload waits for others to be noted, if an order was given. The controller handles workloads in the order in which they
+// changed, so a workload that is noted again after this time comes after all others that the same change affects.
 const Gathering = time.Second
 
 // Tell is called with workloads whose answer has changed since they were noted, and with those whose restarts may begin. It must not wait for anything.
 type Tell func(changed, admitted []dependency.WorkloadKey)
 
-// New returns a Planner. At most so many restarts may be in progress, whatever policies say; negative: any number.
+// New returns a Planner. At most maxInProgress restarts may be in progress, whatever policies say; negative: any number.
 func New(maxInProgress int, c clock.PassiveClock, tell Tell) *Planner {
 	return &Planner{
 		max: maxInProgress, clock: c, tell: tell,
@@ -99,7 +100,8 @@ func insert[K comparable](set *map[K]struct{}, key K) {
 	(*set)[key] = struct{}{}
 }
 
-// Lead notes whether this replica restarts workloads. None may begin until all have been noted since a call of Unready, and Ready says so.
+// Lead notes whether this replica restarts workloads. No restart may begin until all workloads have been noted since a call of Unready, and Ready has
+// been called.
 func (p *Planner) Lead(is bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +121,8 @@ func (p *Planner) Lead(is bool) {
 // Limited reports whether a number of restarts is the limit, whatever policies say.
 func (p *Planner) Limited() bool { return p.max >= 0 }
 
-// Unready notes that what was noted may be about other policies, so that nothing may begin until Ready is called with the number that it returns.
+// Unready notes that workloads may have been noted with outdated policies: no restart may begin until Ready is called with the number that Unready
+// returns.
 func (p *Planner) Unready() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +155,7 @@ func (p *Planner) Ready(since int) {
 	p.finish(dependency.WorkloadKey{})
 }
 
-// Note notes what is now known of a workload, and returns for what its restart waits; nil: for nothing.
+// Note notes what is now known about a workload, and returns what its restart waits for; nil: nothing.
 func (p *Planner) Note(n *Member) *Hold {
 	p.mu.Lock()
 	p.note(n)
@@ -210,7 +213,7 @@ func (p *Planner) note(n *Member) {
 	p.attach(now)
 }
 
-// Hold is Note for who only looks: while this replica leads, only what restarts workloads tells what is known of them, as others may see it later.
+// Hold is Note for callers that restart nothing. While this replica leads, it notes nothing, because such callers may know less than the controller.
 func (p *Planner) Hold(n *Member) *Hold {
 	p.mu.Lock()
 	if !p.leading {
@@ -224,7 +227,7 @@ func (p *Planner) Hold(n *Member) *Hold {
 	return p.hold(n.WorkloadKey)
 }
 
-// Begin reports whether the restart of a workload may begin that is due, and whether it had to wait for others. It counts as in progress from then on.
+// Begin reports whether the due restart of a workload may begin, and whether it had to wait for others. If it may, it counts as in progress from then on.
 func (p *Planner) Begin(key dependency.WorkloadKey) (may, waited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -605,7 +608,7 @@ func (p *Planner) admit(m *member) {
 	p.touched.admitted = append(p.touched.admitted, m.WorkloadKey)
 }
 
-// hold returns for what the restart of a workload waits; nil: for nothing.
+// hold returns what the restart of a workload waits for; nil: nothing.
 func (p *Planner) hold(key dependency.WorkloadKey) *Hold {
 	m := p.members[key]
 	if m == nil || !m.Due || m.admitted {

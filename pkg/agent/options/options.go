@@ -343,7 +343,7 @@ func (o *Options) reloads(c *agent.Config, output *os.File) error {
 	}
 	for i := range o.Sources {
 		if o.Sources[i].Env && !o.Restart {
-			errs = append(errs, fmt.Errorf("%s: variables of a process change only when it is started: env needs --reload-by-restart", &o.Sources[i]))
+			errs = append(errs, fmt.Errorf("%s: env needs --reload-by-restart, because the environment of a running process cannot change", &o.Sources[i]))
 		}
 	}
 	switch o.ReloadFirst {

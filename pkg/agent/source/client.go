@@ -34,7 +34,7 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 func InCluster() (s Server, namespace string, err error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return s, "", errors.New("this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+		return s, "", errors.New("not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
 	}
 	s = Server{URL: "https://" + net.JoinHostPort(host, port), TokenFile: serviceAccount + "token", CAFile: serviceAccount + "ca.crt"}
 	text, err := os.ReadFile(serviceAccount + "namespace")

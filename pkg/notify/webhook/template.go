@@ -381,7 +381,7 @@ var functions = map[string]func([]any) (any, error){
 		return nil, errors.New("takes one string")
 	},
 	"slice": func(args []any) (any, error) {
-		wrong := errors.New("takes a string and the places in it of the beginning and the end")
+		wrong := errors.New("takes a string and up to two indexes, where the part begins and ends")
 		if len(args) == 0 || len(args) > 3 {
 			return nil, wrong
 		}

@@ -47,7 +47,7 @@ func TestIfStale_RestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 		"IfStale, when current":  {v1alpha1.ReloadIfStale, current, nil, "the pods run with the current content"},
 		"IfStale, without a pod": {v1alpha1.ReloadIfStale, nil, func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(0)); o.Status = appsv1.DeploymentStatus{} }, "no pods run"},
 		"IfStale, when it is not known": {
-			v1alpha1.ReloadIfStale, func(g *dependency.Graph) { started(g, "web-1", "aaa", hour(4)) }, nil, "of 1 of 1 pod it is not known whether they run with old content",
+			v1alpha1.ReloadIfStale, func(g *dependency.Graph) { started(g, "web-1", "aaa", hour(4)) }, nil, "1 of 1 pod may run with old content, but that is not certain",
 		},
 		"IfStale, when one of several is stale": {
 			v1alpha1.ReloadIfStale, func(g *dependency.Graph) { stale(g); started(g, "web-2", "aaa", now.Add(-time.Minute)) }, nil, "",

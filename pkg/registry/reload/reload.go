@@ -245,7 +245,7 @@ func unneeded(c *content, l *workload.Live) string {
 	case c.pods.Stale > 0:
 		return fmt.Sprintf("Not restarted: the pod template of %s %s has been changed already, but %s.", l.Kind, l.Name, cmp.Or(behind(l), "the pods are being replaced"))
 	case c.pods.Unknown > 0:
-		return fmt.Sprintf("Not restarted: of %s it is not known whether they run with old content. %s", dependency.Pods(c.pods.Unknown, c.pods.Total), perPod)
+		return fmt.Sprintf("Not restarted: %s may run with old content, but that is not certain. %s", dependency.Pods(c.pods.Unknown, c.pods.Total), perPod)
 	}
 	if behind := behind(l); behind != "" && (c.pods.Total == 0 || c.pods.Current < c.pods.Total) {
 		return fmt.Sprintf("Not restarted: no pod of %s %s is known to run with old content, but %s.", l.Kind, l.Name, behind)
