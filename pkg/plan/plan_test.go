@@ -391,6 +391,25 @@ func TestOf_Failure(t *testing.T) {
 }
 
 // times returns when restarts begin, and of which namespaces.
+// What cannot begin waits for what holds it in the end, not for what held it first.
+func TestOf_Held(t *testing.T) {
+	c := newCluster(t, -1)
+	c.secret("a", "0")
+	c.app("a", "canary", time.Minute, map[string]string{policy.OrderAnnotation: "-2"})
+	c.app("a", "second", time.Minute, map[string]string{policy.OrderAnnotation: "-1", policy.ApprovalAnnotation: "required"})
+	c.app("a", "web", time.Minute, nil)
+	c.pass(time.Minute)
+	c.secret("a", "1")
+	c.pass(10 * time.Second)
+	c.read(func(now decide.Evaluator) {
+		restarts := plan.Of(t.Context(), now, c.max, c.clock.Now()).Restarts
+		web := restarts[len(restarts)-1]
+		if web.Workload.Name != "web" || web.State != decide.Pending || web.Reason != decide.ReasonOrder || !strings.HasSuffix(web.Message, "such as Deployment second.") {
+			t.Errorf("%s waits: %+v", web.Workload.Name, web.Shown)
+		}
+	})
+}
+
 func times(lines []string) (out []string) {
 	namespaces := map[string]int{}
 	for _, line := range lines {
