@@ -4,14 +4,11 @@
 package ingest
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -77,35 +74,5 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 	o, err := byKind["ReplicaSet"].decode(bookmark)
 	if diff := cmp.Diff("9", o.ResourceVersion); err != nil || diff != "" || o.value != nil || o.Name != "" {
 		t.Errorf("a bookmark: %v %s", err, diff)
-	}
-}
-
-// BenchmarkControlledPod decodes a pod of another tool, such as Tekton or Argo Rollouts.
-func BenchmarkControlledPod(b *testing.B) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x", ResourceVersion: "7", OwnerReferences: ownedBy("TaskRun", true)}}
-	for i := range 5 {
-		c := corev1.Container{Name: fmt.Sprint("step-", i), Image: "registry.example/step", Args: []string{strings.Repeat("x", 200)}}
-		for j := range 20 {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: "some value"})
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("volume-", j), MountPath: fmt.Sprint("/mnt/", j)})
-		}
-		p.Spec.Containers = append(p.Spec.Containers, c)
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: strings.Repeat("i", 80)})
-	}
-	raw, err := p.Marshal()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, s := range everything.streams(dependency.NewDigester(make([]byte, 32))) {
-		if s.kind != "Pod" {
-			continue
-		}
-		b.ReportAllocs()
-		b.SetBytes(int64(len(raw)))
-		for b.Loop() {
-			if _, err := s.decode(raw); err != nil {
-				b.Fatal(err)
-			}
-		}
 	}
 }

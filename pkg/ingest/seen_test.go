@@ -52,24 +52,3 @@ func TestSeenStreams_Watermark(t *testing.T) {
 		}
 	})
 }
-
-// BenchmarkObserve measures an event with the streams of n namespaces: most events are of a stream
-// that is ahead, because others are quiet.
-func BenchmarkObserve(b *testing.B) {
-	for _, namespaces := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprint(namespaces), func(b *testing.B) {
-			s := newSeenStreams()
-			names := make([]string, 9*namespaces+1)
-			for i := range names {
-				names[i] = fmt.Sprint("stream-", i)
-				s.observe(names[i], uint64(i), time.Time{})
-			}
-			revision := uint64(len(names))
-			for b.Loop() {
-				revision++
-				s.observe(names[len(names)/2], revision, time.Time{})
-				s.watermark()
-			}
-		})
-	}
-}

@@ -32,7 +32,7 @@ func TestOf_Workload(t *testing.T) {
 		`{"sources":{"Secret/db":"*.d@soon"}}`: {Hash: hash, Sources: map[string]record.Entry{"Secret/db": {Content: "*.d"}}},
 		`{"sources":{}}`:                       {Hash: hash, Sources: map[string]record.Entry{}},
 		``:                                     none, `null`: none, `{`: none, `[]`: none, `{}`: none, `{"sources":null}`: none, `{"sources":{"a":"*.d","b":2}}`: none,
-		`{"Secret/db":"*.d.1"}`:                         none, // of an earlier version
+		`{"Secret/db":"*.d.1"}`:                         none,
 		`{"at":"today","sources":{}}`:                   none,
 		`{"for":"` + long + `","sources":{}}`:           none,
 		`{"scope":"` + long + `","sources":{}}`:         none,

@@ -85,7 +85,7 @@ func restartID(w *dependency.Workload, last *LastReload) string {
 
 // PodsInPlace are the pods that RecreatingAnnotation names while they are restarted in place.
 type PodsInPlace struct {
-	// ID identifies the restart, and Began is when it began; zero: an earlier version has not written it, or another client has removed it.
+	// ID identifies the restart, and Began is when it began; zero: another client has removed it.
 	ID    string
 	Began time.Time
 	// Left are the IDs of the pods that have not been restarted, in order, and Total is how many there were at the beginning.

@@ -124,19 +124,3 @@ func TestParse_Refuses(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkOpens(b *testing.B) {
-	var some []string
-	for range 4 {
-		some = append(some, `{kind: Deny, schedule: "* * * * *", duration: 1h}`, `{kind: Allow, schedule: "0 0 29 2 *", duration: 1h}`)
-	}
-	now := time.Unix(1_800_000_000, 0)
-	for b.Loop() {
-		w, err := window.Parse("[" + strings.Join(some, ", ") + "]")
-		if err != nil {
-			b.Fatal(err)
-		}
-		now = now.Add(2 * time.Hour) // which it has not looked at before
-		w.Opens(now)
-	}
-}

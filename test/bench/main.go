@@ -121,8 +121,7 @@ type settings struct {
 	optIn   map[string]string // the annotations by which workloads opt in for that program
 }
 
-// unlimited is the flag without which restarts would wait for rollouts, which no controller completes here. Builds from before there was the flag need
-// BENCH_ARGS=' '.
+// unlimited is the flag without which restarts would wait for rollouts, which no controller completes here.
 const unlimited = "--max-rollouts-in-progress=unlimited"
 
 func settingsOf(getenv func(string) string) (settings, error) {

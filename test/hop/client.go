@@ -81,18 +81,6 @@ func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 	}
 }
 
-// CopyOf returns a function that returns the objects in an informer's store.
-func CopyOf(informer cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
-	return func() map[string]*v1alpha1.ConfigDependency {
-		out := map[string]*v1alpha1.ConfigDependency{}
-		for _, o := range informer.GetStore().List() {
-			o := o.(*v1alpha1.ConfigDependency)
-			out[keyOf(o)] = o
-		}
-		return out
-	}
-}
-
 func (s Selection) name(what string) string {
 	for _, selector := range []string{s.Namespace, s.Labels, s.Fields} {
 		if selector != "" {

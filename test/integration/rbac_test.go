@@ -177,6 +177,9 @@ func TestReloadByName(t *testing.T) {
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"configdep.io"}, Resources: []string{"configdependencies/reload"},
 			ResourceNames: []string{"deployment.web"}, Verbs: []string{"create"},
+		}, {
+			APIGroups: []string{"configdep.io"}, Resources: []string{"configdependencies/plan"},
+			ResourceNames: []string{"deployment.web"}, Verbs: []string{"get"},
 		}},
 	})
 	user := "restarter-of-" + namespace
@@ -192,6 +195,11 @@ func TestReloadByName(t *testing.T) {
 	}
 	_, err := client.Reload(t.Context(), "deployment.other", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	checkError(t, err, http.StatusForbidden, metav1.StatusReasonForbidden, `"deployment.other"`, `"configdependencies/reload"`)
+	if _, err := client.GetPlan(t.Context(), "deployment.web", metav1.GetOptions{}); err != nil {
+		t.Errorf("plan: %v", err)
+	}
+	_, err = client.GetPlan(t.Context(), "deployment.other", metav1.GetOptions{})
+	checkError(t, err, http.StatusForbidden, metav1.StatusReasonForbidden, `"deployment.other"`, `"configdependencies/plan"`)
 	// This requires no permission to patch, or even read, Deployments.
 	if last := view(t, namespace, "deployment.web", reloadedBy(user)).Status.LastReload; last.Trigger != "Request" {
 		t.Errorf("lastReload = %+v", last)

@@ -20,7 +20,7 @@ func TestAllValuesTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := rendered(t, ""+file)
+	objects := rendered(t, file)
 	for key, want := range decode(t, file, content) {
 		got, ok := objects[key]
 		if !ok {
