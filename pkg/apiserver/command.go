@@ -26,8 +26,9 @@ func NewCommand(ctx context.Context) *cobra.Command {
 		Short: "Serve the dependencies of workloads on ConfigMaps and Secrets as a Kubernetes API",
 		Long: `configdep-apiserver is a Kubernetes aggregated API server. It serves read-only
 ConfigDependency objects, computed from live workloads: which ConfigMaps and Secrets
-each workload consumes, and how. Creating the subresource "reload" of one restarts the
-workload's pods, and creating "approval" approves or denies its content.`,
+each workload consumes, and how. Creating the subresource "reload" of a
+ConfigDependency restarts the workload's pods, and creating "approval" approves or
+denies its content.`,
 		Version:      version.Version(),
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,

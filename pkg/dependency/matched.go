@@ -34,7 +34,7 @@ func (g *Graph) Matched(namespace string, glob Pattern, exclude []Pattern) *Matc
 // Has reports whether the glob names a source, whether or not the source exists.
 func (m *Matched) Has(name string) bool { return m.aggregate.names(name) }
 
-// Names returns the first of their names, at most MaxMatched.
+// Names returns the names of the first matches, at most MaxMatched.
 func (m *Matched) Names() []string {
 	names := make([]string, min(len(m.members.byName), MaxMatched))
 	for i := range names {

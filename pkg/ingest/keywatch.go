@@ -14,8 +14,8 @@ import (
 // watch watches the Secret until the context is done. It calls changed when the Secret holds
 // another key, and puts the current one back when it is empty: all replicas have to agree, and
 // hashes with another key say nothing. What cannot be a key is left there for users to fix, and
-// the current one stays in use. So it does while the Secret does not exist: it is filled when
-// the manifests have been applied again.
+// the current one stays in use. It also stays in use while the Secret does not exist: the Secret
+// is filled once the manifests have been applied again.
 func (k sharedKey) watch(ctx context.Context, key []byte, changed func()) {
 	if k.Secret == nil {
 		return

@@ -49,7 +49,7 @@ func (c Scope) kinds() []*kind.Kind {
 	return slices.DeleteFunc(c.Kinds.All(), func(k *kind.Kind) bool { return slices.Contains(c.IgnoredWorkloads, k.Name) })
 }
 
-// without returns a stream of all namespaces but some. The API server leaves out what is in these.
+// without returns a stream of all namespaces except the given ones, whose objects the API server leaves out.
 func (s *stream) without(namespaces []string) *stream {
 	if len(namespaces) == 0 {
 		return s

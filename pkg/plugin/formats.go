@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// formats are the forms of findings.
+// formats are the output formats of findings.
 var formats = map[string]func(io.Writer, *manifests, []finding) error{"text": asText, "json": asJSON, "sarif": asSARIF, "junit": asJUnit}
 
 func asText(w io.Writer, m *manifests, findings []finding) error {

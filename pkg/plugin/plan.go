@@ -42,7 +42,7 @@ last one of the workload, or a minute if that is not known.`,
 		ValidArgsFunction: once(p.completeSources),
 		RunE:              func(c *cobra.Command, args []string) error { return p.plan(c.Context(), args, form) },
 	}
-	p.forms(c, &form, "With name, the names of workloads in the order in which they begin.")
+	p.forms(c, &form, "With name, print the names of the workloads in the order of their restarts.")
 	c.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "Look in all namespaces.")
 	return c
 }

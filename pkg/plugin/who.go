@@ -50,7 +50,7 @@ command ends with code 2 if there is one: until then, the old content is in use.
 			switch {
 			case p.asked():
 				return p.objects(users)
-			case len(users) == 0 && pods: // perhaps a rollout has just begun that removes it
+			case len(users) == 0 && pods: // a rollout that removes it may have just begun
 				return &exit{exitError, nil}
 			case len(users) == 0:
 				return nil

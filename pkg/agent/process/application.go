@@ -272,7 +272,7 @@ func (a *Application) forwardAll(ctx context.Context, signals, stopping <-chan o
 	var kill <-chan time.Time
 	forward := func(s os.Signal) {
 		if err := a.forward(s); err != nil {
-			klog.FromContext(ctx).Error(err, "A signal cannot be sent to the application", "signal", s)
+			klog.FromContext(ctx).Error(err, "Cannot send a signal to the application", "signal", s)
 		}
 	}
 	for {

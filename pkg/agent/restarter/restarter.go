@@ -41,8 +41,8 @@ type Config struct {
 	File string
 	// Poll is how often the file is read if no notification comes.
 	Poll time.Duration
-	// MinUptime is how long the restarter runs at least before it lets the containers restart, so that nothing can make them restart
-	// again and again: the kubelet does not wait between such restarts.
+	// MinUptime is the minimum time that the restarter runs before it lets the containers restart. It bounds how often they restart,
+	// because the kubelet does not wait between such restarts.
 	MinUptime time.Duration
 	// Unready is for how long the pod is not ready before the containers restart, so that no requests come meanwhile.
 	Unready time.Duration

@@ -302,7 +302,7 @@ func (o Completed) Notices() (notices []string) {
 	}
 	add(some && len(r.NamespacesToIgnore) > 0, "--namespaces-to-ignore has no effect with "+from+": only the namespaces that are named there are read.")
 	add(some && len(r.NamespaceSelector) > 0, "--namespace-selector has no effect with "+from+": the workloads of all namespaces that are named there are restarted.")
-	add(r.syncAfterRestart, "--sync-after-restart is not needed: changes that were made while the server did not run are always found.")
+	add(r.syncAfterRestart, "--sync-after-restart is not needed: changes that were made while the server was down are always found.")
 	add(r.enableHA, "--enable-ha is not needed: --leader-elect is on by default.")
 	add(r.enableCSIIntegration && o.ReadSecretProviderClasses, "--enable-csi-integration is not needed: --read-secretproviderclasses is on by default.")
 	add(r.enableCSIIntegration && !o.ReadSecretProviderClasses, "--enable-csi-integration has no effect with --read-secretproviderclasses=false.")

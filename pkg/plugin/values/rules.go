@@ -290,7 +290,7 @@ func monitor(kind, token, labels string) map[string]rule {
 	return out
 }
 
-// preset adds a kind of custom resources to those that are read. Without any such value, the default of configdep's chart applies.
+// preset adds a kind of custom resources to the kinds that configdep reads. Without any such value, the default of configdep's chart applies.
 func preset(name string) rule {
 	return ifTrue(func(c *conversion, path string) {
 		appendTo("kinds.presets")(c, path, []any{name})
