@@ -77,7 +77,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	}
 	prepare := func(version string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "hack/release-prepare.sh", version)
-		cmd.Dir, cmd.Env = tree, append(env, "DATE=2027-01-31")
+		cmd.Dir, cmd.Env = tree, slices.Concat(env, []string{"DATE=2027-01-31"})
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
