@@ -18,13 +18,13 @@ import (
 )
 
 // auditPolicy makes the API server log the requests of the users whose names are formatted into it, once each, when
-// they have been answered. It logs the subject and the floor alike, because logging has a cost. Requests that occur
+// they have been answered. It logs the server and the floor alike, because logging has a cost. Requests that occur
 // without any change are left out: watches are restarted, leases are renewed, and a server of an API authenticates
 // and authorizes its callers, such as the aggregator.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [
 {"level": "None", "verbs": ["watch"]},
 {"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "authentication.k8s.io"}, {"group": "authorization.k8s.io"}]},
-{"level": "Metadata", "users": [%q, %q, %q]},
+{"level": "Metadata", "users": [%q, %q]},
 {"level": "None"}
 ]}`
 
@@ -35,7 +35,7 @@ const auditFile = "audit.log"
 // kube-apiserver.
 func auditArgs(dir string) ([]string, error) {
 	path := filepath.Join(dir, "audit-policy.json")
-	users := fmt.Sprintf(auditPolicy, installed{}.user(), accountOf(subjectName), accountOf(floorName))
+	users := fmt.Sprintf(auditPolicy, user, accountOf(floorName))
 	if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the audit policy: %w", err)
 	}
@@ -55,14 +55,14 @@ type apiCall struct {
 	Received   metav1.MicroTime `json:"requestReceivedTimestamp"`
 }
 
-// calls returns the number of logged requests of the subject that arrived between two times, by verb and resource.
+// calls returns the number of logged requests of the server that arrived between two times, by verb and resource.
 func (e *environment) calls(since, until time.Time) (map[string]int, error) {
 	f, err := os.Open(filepath.Join(e.cluster.Dir(), auditFile))
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
 	defer f.Close()
-	return callsIn(bufio.NewScanner(f), e.subject.user(), since, until)
+	return callsIn(bufio.NewScanner(f), user, since, until)
 }
 
 // listOfNothing is part of the requests by which the server reads the current revision of a resource, and discovery is
@@ -100,10 +100,10 @@ func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[str
 	return found, lines.Err()
 }
 
-// idle waits until the subject has sent no request for a second: requests that follow a restart, such as those for
+// idle waits until the server has sent no request for a second: requests that follow a restart, such as those for
 // events, may take longer than the restart.
 func (e *environment) idle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the subject still sends requests after %v", idleLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the server still sends requests after %v", idleLimit))
 	defer cancel()
 	var size int64
 	var failed error
@@ -121,5 +121,5 @@ func (e *environment) idle(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// idleLimit is how long the subject may take to become idle.
+// idleLimit is how long the server may take to become idle.
 const idleLimit = 5 * time.Minute

@@ -34,10 +34,8 @@ func TestVerdict(t *testing.T) {
 			if err := judge([]row{c.row}, full); (err != nil) != c.fails {
 				t.Errorf("judge: error = %v, want an error: %v", err, c.fails)
 			}
-			for why, s := range map[string]settings{"few objects": {scale: 0.1}, "another subject": {scale: 1, command: "x"}} {
-				if err := judge([]row{c.row}, s); err != nil {
-					t.Errorf("with %s, the limits are judged: %v", why, err)
-				}
+			if err := judge([]row{c.row}, settings{scale: 0.1}); err != nil {
+				t.Errorf("with few objects, the limits are judged: %v", err)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 // counts count rollouts: changes of pod templates in one watch. The right number is the same on any machine.
 var counts = []benchmark{
-	counting("downtime", "changed while the subject was down", prepareDowntime, changeDuringDowntime, func(s *scene) int { return s.count(few) }),
+	counting("downtime", "changed while the server was down", prepareDowntime, changeDuringDowntime, func(s *scene) int { return s.count(few) }),
 	counting("recreated", "source created again, equal, ×3", prepareOne, recreateEqual, none),
 	counting("recreated-changed", "source created again, with other content", prepareOne, recreateChanged, func(*scene) int { return 1 }),
 	counting("optin", "running workloads opt in", prepareBystanders, optIn, none),
@@ -23,10 +23,10 @@ var counts = []benchmark{
 	counting("unread", "5 updates of a key that is not read", prepareKeyReader, changeUnread, none),
 }
 
-// counting returns a benchmark that prepares workloads, acts when the subject has seen them, and counts the rollouts that
+// counting returns a benchmark that prepares workloads, acts when the server has seen them, and counts the rollouts that
 // result.
 func counting(name, what string, prepare, act func(context.Context, *scene) error, want func(*scene) int) benchmark {
-	return benchmark{name, true, func(ctx context.Context, e *environment) ([]row, error) {
+	return benchmark{name, func(ctx context.Context, e *environment) ([]row, error) {
 		return e.play(ctx, name, func(s *scene) ([]row, error) {
 			if err := errors.Join(prepare(ctx, s), s.settled(ctx)); err != nil {
 				return nil, err
@@ -87,20 +87,20 @@ func writeEither(ctx context.Context, s *scene, i int, value string) error {
 }
 
 func changeDuringDowntime(ctx context.Context, s *scene) error {
-	s.subject.kill()
+	s.server().Kill()
 	for i := range s.count(few) {
 		if err := writeEither(ctx, s, i, "1"); err != nil {
 			return err
 		}
 	}
-	return s.subject.start()
+	return s.server().Start()
 }
 
 func prepareOne(ctx context.Context, s *scene) error {
 	return s.put(ctx, s.configMap(app, "0"), s.deployment(app, reads(app, ""), true))
 }
 
-// recreate deletes a source and creates it again when the subject has seen that.
+// recreate deletes a source and creates it again when the server has seen that.
 func recreate(ctx context.Context, s *scene, value string) error {
 	if err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, app, metav1.DeleteOptions{}); err != nil {
 		return err

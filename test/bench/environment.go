@@ -27,12 +27,10 @@ type environment struct {
 	cluster *controlplane.ControlPlane
 	dir     string               // files that must exist before the control plane starts
 	client  kubernetes.Interface // an administrator without a rate limit
-	subject subject
-	install *install.Installation // nil: the subject is another program
-	filled  shape                 // the content of the cluster
+	install *install.Installation
+	filled  shape // the content of the cluster
 
 	floorKubeconfig string // for the floor of restarts
-	restarts        int    // of an external subject
 }
 
 func newEnvironment(ctx context.Context, s settings) (_ *environment, err error) {
@@ -64,28 +62,16 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 	if e.floorKubeconfig, err = e.administrator(ctx, floorName); err != nil {
 		return nil, fmt.Errorf("creating the user of the floor: %w", err)
 	}
-	if s.command != "" {
-		kubeconfig, err := e.administrator(ctx, subjectName)
-		if err != nil {
-			return nil, fmt.Errorf("creating the user of the subject: %w", err)
-		}
-		log := filepath.Join(e.cluster.Dir(), subjectName+".log")
-		e.subject = &external{command: s.command, optIn: s.optIn, kubeconfig: kubeconfig, log: log}
-		return e, e.subject.start()
-	}
 	say("building and installing the server")
 	if e.install, err = install.Install(ctx, e.cluster, install.Options{Binary: e.binary, Args: e.args}); err != nil {
 		return nil, err
 	}
-	e.subject = installed{e.server()}
 	return e, nil
 }
 
 func (e *environment) close() error {
 	if e.install != nil {
 		e.install.Stop()
-	} else if e.subject != nil {
-		e.subject.kill()
 	}
 	if e.cluster == nil {
 		return os.RemoveAll(e.dir)

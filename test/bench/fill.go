@@ -39,7 +39,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 	}
 	say("filling the cluster: %v", want)
 	started := time.Now()
-	e.subject.kill()
+	e.server().Kill()
 	err := inParallel(ctx, namespaces, func(ctx context.Context, i int) error {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
 		_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, createdBy)
@@ -73,7 +73,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 	}
 	e.filled = want
 	say("filled the cluster in %v", time.Since(started).Round(time.Second))
-	if err := e.subject.start(); err != nil {
+	if err := e.server().Start(); err != nil {
 		return err
 	}
 	return e.awaitServed(ctx)

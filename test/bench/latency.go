@@ -71,7 +71,7 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 			rows = append(rows, r)
 		}
 		rows[0].note = `from before the update of a ConfigMap is sent until this program's watch shows the patched template; settle 0.
-  The floor is a separate process that sends the same requests immediately. The subject is paused while it is measured.`
+  The floor is a separate process that sends the same requests immediately. The server is paused while it is measured.`
 		return rows, nil
 	})
 }
@@ -150,9 +150,9 @@ func (e *environment) playBeside(ctx context.Context, name string, prepare func(
 	})
 }
 
-// takeTurns measures the floor and the subject in turns. The subject is paused while the floor is measured, and has
+// takeTurns measures the floor and the server in turns. The server is paused while the floor is measured, and has
 // caught up before its own turn.
-func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subject, floor func() error) error {
+func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, server, floor func() error) error {
 	for range turns {
 		resume, err := e.pause()
 		if err != nil {
@@ -169,7 +169,7 @@ func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subjec
 		if err := errors.Join(e.idle(ctx), s.aged(ctx)); err != nil {
 			return err
 		}
-		if err := subject(); err != nil {
+		if err := server(); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (s *scene) follow(ctx context.Context, name string, change func() error) (t
 
 // followAll makes a change and returns the time until the last template has changed.
 func (s *scene) followAll(ctx context.Context, n int, name func(int) string, change func() error) (took time.Duration, err error) {
-	limit := restartLimit + time.Duration(n)*time.Second // for subjects that patch one workload at a time
+	limit := restartLimit + time.Duration(n)*time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoRestart)
 	defer cancel()
 	before := make([]int, n)

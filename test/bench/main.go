@@ -15,12 +15,6 @@
 //	BENCH_BINARY=path go run ./test/bench   # measures another build of the server
 //	BENCH_ARGS='--settle=0s' go run ./test/bench   # gives the server these flags, and not those of unlimited
 //
-// The benchmarks of restarts and of memory can also measure another program. It is one process, finds the cluster by
-// KUBECONFIG, has all permissions, and is killed at the end. Its limits are shown, not judged. Workloads opt in by the
-// given annotations:
-//
-//	BENCH_SUBJECT=/usr/local/bin/reloader BENCH_ANNOTATIONS='reloader.stakater.com/auto=true' go run ./test/bench
-//
 // To add a row, write a benchmark in its own file and add it to benchmarks.
 package main
 
@@ -40,26 +34,25 @@ import (
 	"time"
 )
 
-// benchmark measures one aspect of the subject and returns its rows.
+// benchmark measures one aspect of the server and returns its rows.
 type benchmark struct {
-	name   string // matched with BENCH_ONLY
-	anyone bool   // it can also measure another program than the server
-	run    func(context.Context, *environment) ([]row, error)
+	name string // matched with BENCH_ONLY
+	run  func(context.Context, *environment) ([]row, error)
 }
 
 // benchmarks are run in this order. The first ones need no objects in the cluster; those after growth fill it, each with
 // as many objects as the one before, or more.
 var benchmarks = slices.Concat([]benchmark{
-	{"latency", true, benchmarkLatency},
-	{"fanout", true, benchmarkFanOut},
-	{"unused", true, benchmarkUnused},
+	{"latency", benchmarkLatency},
+	{"fanout", benchmarkFanOut},
+	{"unused", benchmarkUnused},
 }, counts, []benchmark{
-	{"releases", false, benchmarkReleases},
-	{"growth", false, benchmarkGrowth},
-	{"footprint", true, benchmarkFootprint},
-	{"startup", false, benchmarkStartup},
-	{"size", false, benchmarkSize},
-	{"wave", false, benchmarkWave},
+	{"releases", benchmarkReleases},
+	{"growth", benchmarkGrowth},
+	{"footprint", benchmarkFootprint},
+	{"startup", benchmarkStartup},
+	{"size", benchmarkSize},
+	{"wave", benchmarkWave},
 })
 
 func main() {
@@ -113,19 +106,17 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"
 
 // settings are read from environment variables.
 type settings struct {
-	only    *regexp.Regexp
-	scale   float64           // factor of the numbers of objects
-	binary  string            // the server; empty: built from this tree
-	args    []string          // its flags
-	command string            // another program to measure instead; empty: none
-	optIn   map[string]string // the annotations by which workloads opt in for that program
+	only   *regexp.Regexp
+	scale  float64  // factor of the numbers of objects
+	binary string   // the server; empty: built from this tree
+	args   []string // its flags
 }
 
 // unlimited is the flag without which restarts would wait for rollouts, which no controller completes here.
 const unlimited = "--max-rollouts-in-progress=unlimited"
 
 func settingsOf(getenv func(string) string) (settings, error) {
-	s := settings{scale: 1, binary: getenv("BENCH_BINARY"), command: getenv("BENCH_SUBJECT"), args: strings.Fields(cmp.Or(getenv("BENCH_ARGS"), unlimited))}
+	s := settings{scale: 1, binary: getenv("BENCH_BINARY"), args: strings.Fields(cmp.Or(getenv("BENCH_ARGS"), unlimited))}
 	var err error
 	if s.only, err = regexp.Compile(getenv("BENCH_ONLY")); err != nil {
 		return s, fmt.Errorf("BENCH_ONLY: %w", err)
@@ -135,38 +126,15 @@ func settingsOf(getenv func(string) string) (settings, error) {
 			return s, fmt.Errorf("BENCH_SCALE is %q, not a number above 0", text)
 		}
 	}
-	if s.optIn, err = parseAnnotations(getenv("BENCH_ANNOTATIONS")); err != nil {
-		return s, fmt.Errorf("BENCH_ANNOTATIONS: %w", err)
-	}
-	if s.command == "" && s.optIn != nil {
-		return s, errors.New("BENCH_ANNOTATIONS is for BENCH_SUBJECT, which is empty")
-	}
 	return s, nil
 }
 
-// parseAnnotations parses a comma-separated list of key=value. A value may be empty but cannot contain a comma.
-func parseAnnotations(text string) (map[string]string, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // no annotations
-	}
-	all := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		key, value, found := strings.Cut(strings.TrimSpace(pair), "=")
-		if !found || key == "" {
-			return nil, fmt.Errorf("%q is not key=value", pair)
-		}
-		all[key] = value
-	}
-	return all, nil
-}
-
-// judged reports whether a missed limit is an error. It is not with few objects, because fixed costs dominate, nor for
-// other programs, which we cannot fix.
-func (s settings) judged() bool { return s.scale >= 1 && s.command == "" }
+// judged reports whether a missed limit is an error. It is not with few objects, because fixed costs dominate.
+func (s settings) judged() bool { return s.scale >= 1 }
 
 // selected reports whether a benchmark is to be run.
 func (s settings) selected(b benchmark) bool {
-	return s.only.MatchString(b.name) && (b.anyone || s.command == "")
+	return s.only.MatchString(b.name)
 }
 
 // count scales a number of objects or changes.

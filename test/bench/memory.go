@@ -12,7 +12,7 @@ import (
 
 const memoryRounds = 5
 
-// benchmarkFootprint measures the memory of the subject in a cluster in which similar programs were measured.
+// benchmarkFootprint measures the memory of the server in a cluster in which similar programs were measured.
 func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	rss, peak, err := e.memoryIn(ctx, peers)
 	if err != nil {
@@ -27,13 +27,13 @@ func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	}, nil
 }
 
-// memoryIn starts the subject several times in a cluster of the shape and reads its memory when it has settled.
+// memoryIn starts the server several times in a cluster of the shape and reads its memory when it has settled.
 func (e *environment) memoryIn(ctx context.Context, s shape) (rss, peak samples, err error) {
 	if err := e.fill(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	for range memoryRounds {
-		if err := e.restartSubject(ctx); err != nil {
+		if _, err := e.restart(ctx); err != nil {
 			return nil, nil, err
 		}
 		m, err := e.settledMemory(ctx)
@@ -63,7 +63,7 @@ func (e *environment) settledMemory(ctx context.Context) (memory, error) {
 	}
 	reference, since := math.NaN(), time.Now()
 	for {
-		m, err := memoryOf(e.subject.pid())
+		m, err := memoryOf(e.server().PID())
 		if err != nil {
 			return m, err
 		}

@@ -33,19 +33,17 @@ type scene struct {
 	nudges      int // changes of the canary's source
 }
 
-// canary is the name of a Deployment in each scene, whose restart shows that the subject is working, and of its
+// canary is the name of a Deployment in each scene, whose restart shows that the server is working, and of its
 // ConfigMap.
 const canary = "canary"
 
 const (
-	// subjectLimit is how long the subject may take to restart the canary. After a kill, it may have to wait until
+	// heardLimit is how long the server may take to restart the canary. After a kill, it may have to wait until
 	// its lease has expired.
-	subjectLimit = 2 * time.Minute
-	// nudgeEvery is the time after which the canary's source is changed again, for subjects that miss changes while
-	// they start.
+	heardLimit = 2 * time.Minute
+	// nudgeEvery is the time after which the canary's source is changed again.
 	nudgeEvery = 2 * time.Second
-	// quiet is the time without changes after which a count is final: longer than the settle time of the scenes, and
-	// than the interval of a subject that polls.
+	// quiet is the time without changes after which a count is final: longer than the settle time of the scenes.
 	quiet = 3 * time.Second
 	// restartLimit is how long the restart of a workload may take.
 	restartLimit = time.Minute
@@ -66,7 +64,7 @@ func (e *environment) newScene(ctx context.Context, name string) (*scene, error)
 	return s, nil
 }
 
-// play creates a scene in which the subject is working, and deletes its objects afterwards.
+// play creates a scene in which the server is working, and deletes its objects afterwards.
 func (e *environment) play(ctx context.Context, name string, act func(*scene) ([]row, error)) (rows []row, err error) {
 	s, err := e.newScene(ctx, name)
 	if err != nil {
@@ -97,10 +95,10 @@ func (s *scene) end(ctx context.Context) error {
 	)
 }
 
-// heard waits until the subject has restarted the canary because of a new change. The subject is then working and has
+// heard waits until the server has restarted the canary because of a new change. It is then working and has
 // received all earlier changes of ConfigMaps.
 func (s *scene) heard(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, subjectLimit, fmt.Errorf("the subject did not restart a workload within %v", subjectLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, heardLimit, fmt.Errorf("the server did not restart a workload within %v", heardLimit))
 	defer cancel()
 	before, _, _, _ := s.of(canary)
 	for {
@@ -114,15 +112,12 @@ func (s *scene) heard(ctx context.Context) error {
 		if !errors.Is(err, errNoRestart) {
 			return err
 		}
-		if err := s.subject.ended(); err != nil {
-			return err
-		}
 	}
 }
 
 var errNoRestart = errors.New("no workload was restarted in time")
 
-// settled waits until the subject has received all changes and no more rollouts happen.
+// settled waits until the server has received all changes and no more rollouts happen.
 func (s *scene) settled(ctx context.Context) error { return s.settledFor(ctx, quiet) }
 
 // settledFor waits until no rollout has happened for a while.
@@ -206,7 +201,7 @@ func reads(configMap, secret string) corev1.Container {
 // deployment returns a Deployment that has opted in.
 func (s *scene) deployment(name string, main corev1.Container, eager bool) *appsv1.Deployment {
 	d := bystander(name, main)
-	d.Annotations = s.subject.annotations(eager)
+	d.Annotations = optInBy(eager)
 	return d
 }
 

@@ -45,7 +45,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 				return nil, err
 			}
 			since := time.Now()
-			subjectBefore, floorBefore, err := e.cpuOfBoth(floor)
+			serverBefore, floorBefore, err := e.cpuOfBoth(floor)
 			if err != nil {
 				return nil, err
 			}
@@ -53,7 +53,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 				return nil, err
 			}
 			// Requests that still follow are counted. After that, the canary, which causes requests too, shows
-			// that the subject has received all updates.
+			// that the server has received all updates.
 			if err := e.idle(ctx); err != nil {
 				return nil, err
 			}
@@ -61,11 +61,11 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			if err := s.heard(ctx); err != nil {
 				return nil, err
 			}
-			subjectAfter, floorAfter, err := e.cpuOfBoth(floor)
+			serverAfter, floorAfter, err := e.cpuOfBoth(floor)
 			if err != nil {
 				return nil, err
 			}
-			took.addTime(subjectAfter-subjectBefore, time.Second)
+			took.addTime(serverAfter-serverBefore, time.Second)
 			least.addTime(floorAfter-floorBefore, time.Second)
 			some, err := e.calls(since, until)
 			if err != nil {
@@ -93,12 +93,12 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 // unusedBytes is the size of the ConfigMaps.
 const unusedBytes = 1 << 10
 
-func (e *environment) cpuOfBoth(floor int) (ofSubject, ofFloor time.Duration, err error) {
-	if ofSubject, err = cpuTime(e.subject.pid()); err != nil {
+func (e *environment) cpuOfBoth(floor int) (ofServer, ofFloor time.Duration, err error) {
+	if ofServer, err = cpuTime(e.server().PID()); err != nil {
 		return 0, 0, err
 	}
 	ofFloor, err = cpuTime(floor)
-	return ofSubject, ofFloor, err
+	return ofServer, ofFloor, err
 }
 
 func total(calls map[string]int) (sum int) {

@@ -76,7 +76,7 @@ func (w *waves) fill(ctx context.Context) error {
 	if _, err := w.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(root, "artifacts", "policies")); err != nil {
 		return err
 	}
-	w.subject.kill()
+	w.server().Kill()
 	f, err := w.newFiller(ctx)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (w *waves) fill(ctx context.Context) error {
 		b.add("configmaps", "v1", "ConfigMap", namespace, &c.ObjectMeta, f.sources, f.configMap, c)
 		for j := range waveEach {
 			d := bystander(deploymentName(i*waveEach+j), reads(waveSource, ""))
-			d.Annotations = w.subject.annotations(true)
+			d.Annotations = optInBy(true)
 			f.addDeployment(&b, namespace, d)
 			names[i] = append(names[i], d.Name)
 		}
@@ -125,7 +125,7 @@ func (w *waves) fill(ctx context.Context) error {
 	if w.requester, err = newRequester(w.server().AdminConfig()); err != nil {
 		return err
 	}
-	if err := errors.Join(w.subject.start(), w.awaitServed(ctx)); err != nil {
+	if err := errors.Join(w.server().Start(), w.awaitServed(ctx)); err != nil {
 		return err
 	}
 	err = poll(ctx, time.Second/2, func() bool {
