@@ -55,7 +55,7 @@ var ours = []string{
 	"server", "scope", "restart", "kinds of workloads", "annotations of other tools", "notifications", "leader election", "serving certificate", "reloader",
 }
 
-// serverFlags returns the flags of the server: a table for each of our groups, and the names of the others.
+// serverFlags returns the flags of the server: a table for each of our groups.
 func serverFlags(t *testing.T) string {
 	t.Helper()
 	sets := serveroptions.NewOptions().Flags()
@@ -69,19 +69,6 @@ func serverFlags(t *testing.T) string {
 		fmt.Fprintf(&out, "## %s\n\n| flag | default | meaning |\n|---|---|---|\n", title(group))
 		set.VisitAll(func(f *pflag.Flag) { out.WriteString(rowOf(f)) })
 		out.WriteByte('\n')
-	}
-	out.WriteString("## Flags of every Kubernetes API server\n\n| group | flags |\n|---|---|\n")
-	for _, group := range sets.Order {
-		if slices.Contains(ours, group) {
-			continue
-		}
-		var names []string
-		sets.FlagSets[group].VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && f.Deprecated == "" {
-				names = append(names, "`--"+f.Name+"`")
-			}
-		})
-		fmt.Fprintf(&out, "| %s | %s |\n", group, strings.Join(names, ", "))
 	}
 	return out.String()
 }
