@@ -6,15 +6,25 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// auditPolicy makes kube-apiserver log when the server lists PodDisruptionBudgets.
-const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
-{"level": "Metadata", "users": ["` + serverAccount + `"], "verbs": ["list"], "resources": [{"group": "policy"}]},
-{"level": "None"}
-]}`
+// auditPolicy returns the audit policy of docs/security.md, which instead of all other requests logs that the server lists
+// PodDisruptionBudgets.
+func auditPolicy() string {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		panic(err)
+	}
+	_, rules, _ := strings.Cut(string(page), "```yaml\napiVersion: audit.k8s.io/v1\n")
+	rules, _, found := strings.Cut(rules, "- level: Metadata\n```")
+	if !found {
+		panic("docs/security.md has no audit policy that ends with a rule for all requests")
+	}
+	return "apiVersion: audit.k8s.io/v1\n" + rules + "- {level: Metadata, users: [" + strconv.Quote(serverAccount) + "], verbs: [list], resources: [{group: policy}]}\n- level: None\n"
+}
 
 const auditFile = "audit.log"
 
@@ -27,7 +37,7 @@ func budgetsListed(t *testing.T, namespace string) (n int) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
-		if strings.HasSuffix(line, "\n") && strings.Contains(line, `"namespace":"`+namespace+`"`) {
+		if strings.HasSuffix(line, "\n") && strings.Contains(line, `"resource":"poddisruptionbudgets","namespace":"`+namespace+`"`) {
 			n++
 		}
 	}

@@ -57,8 +57,8 @@ func run(m *testing.M) (code int) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	kinds := filepath.Join(dir, "kinds.yaml")
-	audit := filepath.Join(dir, "audit-policy.json")
-	for path, content := range map[string]string{kinds: kindsConfig(), audit: auditPolicy} {
+	audit := filepath.Join(dir, "audit-policy.yaml")
+	for path, content := range map[string]string{kinds: kindsConfig(), audit: auditPolicy()} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			panic(err)
 		}

@@ -88,11 +88,10 @@ func TestRestartRecipes(t *testing.T) {
 	tryRecipes(t, restartPage, restartRecipes)
 }
 
-// The short way from Reloader works as it is printed. The other blocks of docs/migrate.md need what the test has not: test/extended/lifecycle
-// observes the switch itself.
+// The switch from Reloader works as it is printed. test/extended/lifecycle observes that it restarts nothing.
 func TestMigrationRecipe(t *testing.T) {
 	t.Parallel()
-	const heading = "From Reloader in ten minutes"
+	const heading = "Switch"
 	blocks := recipeBlocks(t, migrationPage)[heading]
 	if len(blocks) == 0 {
 		t.Fatalf("there is no recipe %q", heading)
@@ -147,11 +146,19 @@ func recipeBlocks(t *testing.T, from string) map[string][]block {
 	out := map[string][]block{}
 	for _, section := range strings.Split(string(page), "\n## ")[1:] {
 		heading, text, _ := strings.Cut(section, "\n")
-		for _, found := range regexp.MustCompile("(?s)```(\\w+)\n(.*?)```").FindAllStringSubmatch(text, -1) {
-			out[heading] = append(out[heading], block{found[1], found[2]})
+		if blocks := blocksOf(text); len(blocks) > 0 {
+			out[heading] = blocks
 		}
 	}
 	return out
+}
+
+// blocksOf returns the blocks of a text.
+func blocksOf(text string) (blocks []block) {
+	for _, found := range regexp.MustCompile("(?s)```(\\w+)\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, block{found[1], found[2]})
+	}
+	return blocks
 }
 
 // recipe is a recipe that is tried in a namespace and a folder of its own.
@@ -315,29 +322,42 @@ func recipeFromReloader(r *recipe) {
 	r.must(os.Symlink(filepath.Join(root, "artifacts"), filepath.Join(r.dir, "artifacts")))
 	r.must(os.WriteFile(filepath.Join(r.dir, "reloader.yaml"), []byte("reloader: {reloadOnCreate: true}\n"), 0o600))
 	// Reloader is not installed, and configdep is: the chart is rendered, as far as the flags allow.
-	instead := `helm() { case $1 in
+	instead := `helm() { local verb=$1; shift; case $verb in
 		get) cat reloader.yaml ;;
-		install | upgrade) shift; command helm template "$@" ;;
-		uninstall) echo "$@" ;;
+		install | upgrade) command helm template "$@" ;;
+		uninstall) echo "$verb $*" ;;
 	esac; }
 `
-	step := func() string {
+	image := "" // for the shell of each step
+	run := func(code int) string {
 		r.Helper()
-		return r.shell(instead+r.next("console"), 0)
+		block := r.next("console")
+		if line, _, found := strings.Cut(block, "\n"); found && strings.HasPrefix(line, "image=") {
+			image = line + "\n"
+		}
+		return r.shell(instead+image+block, code)
 	}
-	step()
+	step := func() string { r.Helper(); return run(0) }
+	step() // convert the values
 	r.prints(r.shell("cat values.yaml", 0), "onCreate: true")
-	r.prints(step(), "--observe")
+	r.prints(step(), "--observe") // install
 	web := single("web", envSecretKey("db", "password"))
 	optedIn(web)
 	r.create(web) // its Secret does not exist
 	r.view("deployment.web", is(v1alpha1.StateBlocked, ""))
-	r.prints(step(), r.namespace)
-	// What prints nothing in a cluster may print what other tests do.
-	if out := step(); strings.Contains(out, "--observe") || !strings.Contains(out, "- --reload-on-create\n") {
-		r.Errorf("the chart is rendered with other flags than for the switch:\n%s", out)
+	r.prints(step(), "deployment.web") // compare
+	_, err = kube.CoreV1().Events(r.namespace).Create(r.Context(), &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "reloaded"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Deployment", Namespace: r.namespace, Name: "web"}, Reason: "Reloaded", Count: 2,
+	}, metav1.CreateOptions{})
+	r.must(err)
+	r.prints(run(1), "< Deployment "+r.namespace+"/web 2") // the code of diff
+	if out := step(); strings.Contains(out, "--observe") {
+		r.Errorf("the switch renders the chart with --observe:\n%s", out)
 	}
+	step() // prints nothing in a cluster without other tests
 	r.prints(step(), "uninstall reloader -n reloader")
+	step() // go back
 }
 
 func recipeNotRestarted(r *recipe) {
