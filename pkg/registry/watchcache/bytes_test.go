@@ -33,7 +33,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 				states = append(states, weak.Make(o))
 			}
 			bytes := 0
-			for _, e := range c.latest.Load().events.from(c.latest.Load().events.start, 489) {
+			for _, e := range c.latest.Load().events.kept {
 				bytes += e.size
 			}
 			if bytes > 10*size || bytes != c.events.bytes {
@@ -76,14 +76,14 @@ func TestEncodingsAreBoundedByBytes(t *testing.T) {
 				}
 			}
 			kept := 0
-			c.latest.Load().events.each(func(e *event[*configMap]) {
+			for _, e := range c.latest.Load().events.kept {
 				switch {
 				case e.sent.Load() != nil:
 					kept++
 				case kept > 0:
 					t.Fatal("those of an earlier event are kept")
 				}
-			})
+			}
 			if kept != tt.want {
 				t.Errorf("those of %d events are kept, want %d", kept, tt.want)
 			}

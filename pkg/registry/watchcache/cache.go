@@ -334,7 +334,7 @@ func (c *Cache[T]) stamp(o T, v version) T {
 // trim drops old events.
 func (c *Cache[T]) trim(now time.Time) {
 	most := max(c.MaxEvents, 2*c.objects.Len())
-	for c.events.len() > most || c.events.len() > 0 && c.events.bytes > c.MaxBytes || c.events.len() > c.MinEvents && now.Sub(c.events.at(c.events.start).at) > c.History {
+	for n := len(c.events.kept); n > most || n > 0 && c.events.bytes > c.MaxBytes || n > c.MinEvents && now.Sub(c.events.kept[0].at) > c.History; n-- {
 		e := c.events.pop()
 		c.now.since, c.now.dropped = e.version, e.cause
 	}
@@ -453,5 +453,5 @@ func (c *Cache[T]) AverageSize() int {
 // Stats tells the number of objects, of events that are kept, and of open watches.
 func (c *Cache[T]) Stats() (objects, events, watches int) {
 	now := c.latest.Load()
-	return now.objects.Len(), int(now.events.end - now.events.start), int(c.watches.Load())
+	return now.objects.Len(), len(now.events.kept), int(c.watches.Load())
 }

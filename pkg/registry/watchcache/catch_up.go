@@ -58,9 +58,9 @@ func (w *watcher[T]) missed(now *snapshot[T]) map[string]*missedChanges[T] {
 		out[key] = &missedChanges[T]{}
 		return true
 	})
-	now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).each(func(e *event[T]) {
+	for _, e := range now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).kept {
 		if !w.scope.has(e.key) || w.ctx.Err() != nil {
-			return
+			continue
 		}
 		m := out[e.key]
 		if m == nil {
@@ -74,7 +74,7 @@ func (w *watcher[T]) missed(now *snapshot[T]) map[string]*missedChanges[T] {
 		if m.last = e.object; m.last == none {
 			m.last = e.previous
 		}
-	})
+	}
 	return out
 }
 

@@ -51,7 +51,7 @@ type trees[T Object] struct {
 
 // publish shows readers what the cache is now. It is part of a change.
 func (c *Cache[T]) publish() {
-	next := &snapshot[T]{moment: c.now, version: c.now.version(), events: c.events.all()}
+	next := &snapshot[T]{moment: c.now, version: c.now.version(), events: c.events.events}
 	if c.edited {
 		next.trees, c.edited = &trees[T]{objects: c.objects.Clone(), timed: c.timed.Clone()}, false
 	} else {
@@ -105,16 +105,16 @@ func (s *snapshot[T]) asOf(v version) *btree.BTreeG[item[T]] {
 	s.cloning.Unlock()
 	var none T
 	undone := map[string]bool{} // it was, before the first change, what it was at the version
-	s.events.after(v).each(func(e *event[T]) {
+	for _, e := range s.events.after(v).kept {
 		switch {
 		case undone[e.key]:
-			return
+			continue
 		case e.previous == none:
 			objects.Delete(item[T]{key: e.key})
 		default:
 			objects.ReplaceOrInsert(item[T]{e.key, e.previous})
 		}
 		undone[e.key] = true
-	})
+	}
 	return objects
 }

@@ -160,7 +160,7 @@ func (s *store) compact(ctx context.Context, t *testing.T, rv string) {
 	c := s.cache
 	c.change(func() {
 		least := c.MinEvents
-		after := c.events.all().after(v)
+		after := c.events.after(v)
 		c.MinEvents = int(after.end - after.start)
 		c.trim(c.Clock.Now().Add(2 * c.History))
 		c.MinEvents = least
