@@ -113,12 +113,8 @@ func applyGeneric(o options.Completed, c *genericapiserver.RecommendedConfig) er
 		return err
 	}
 	c.MaxRequestBodyBytes = maxBody
-	if err := o.SecureServing.ApplyTo(&c.SecureServing); err != nil {
+	if err := o.SecureServing.WithLoopback().ApplyToConfig(&c.Config); err != nil {
 		return err
-	}
-	var err error
-	if c.LoopbackClientConfig, err = loopback(c.SecureServing); err != nil {
-		return fmt.Errorf("the connection to itself: %w", err)
 	}
 	if err := o.Authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
 		return fmt.Errorf("delegated authentication: %w", err)

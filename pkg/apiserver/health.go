@@ -68,7 +68,7 @@ func (s *Server) addHealthChecks() error {
 		if err := s.index.Synced(); err != nil {
 			return err
 		}
-		return s.resources.ready()
+		return s.dependencies.Ready()
 	})
 	// Everything needs the lock of the index. If it is never released, only a restart helps.
 	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {

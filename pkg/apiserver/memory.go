@@ -47,7 +47,9 @@ var giveBackAfter = []time.Duration{0, 5 * time.Second, 25 * time.Second}
 // giveBack returns memory to the system once the cluster has been read, which needs much memory. An idle server makes so
 // little garbage that it would otherwise keep this memory for minutes.
 func (s *Server) giveBack(ctx context.Context) {
-	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.resources.ready() == nil, nil }
+	ready := func(context.Context) (bool, error) {
+		return s.index.Synced() == nil && s.dependencies.Ready() == nil, nil
+	}
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, ready) != nil {
 		return // the context is done
 	}

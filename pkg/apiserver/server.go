@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -41,7 +42,6 @@ type Server struct {
 	generic      *genericapiserver.GenericAPIServer
 	index        *ingest.Index
 	dependencies *configdependency.Views
-	resources    resources
 	controller   *controller.Controller
 	broadcaster  record.EventBroadcaster
 }
@@ -66,25 +66,26 @@ func (c CompletedConfig) New() (*Server, error) {
 		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, AdmissionPolicy: c.Lease + "-annotations", Planner: planner,
 	})
 	s.dependencies = configdependency.NewViews(c.HistoryBytes, c.Scope.Kinds, planner, clock.RealClock{})
-	s.resources = newResources(s.dependencies, c.Scope.Kinds)
-	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
+	s.index = ingest.NewIndex(clock.RealClock{}, s.dependencies, s.controller)
 	s.index.SetDefaults(c.Reload)
 	s.index.Within(c.Scope)
 
 	var err error
-	c.generic.StorageObjectCountTracker = objectCounts{s.resources}
+	c.generic.StorageObjectCountTracker = objectCounts(s.dependencies.Size)
 	if s.generic, err = c.generic.New("configdep-apiserver", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	storage := s.resources.storage()
 	reloads := &reload.REST{
 		Views: s.dependencies, Index: s.index, Client: c.Workloads, Dialects: c.Reload.Dialects, Observe: c.Reload.Observe, Sink: sinks, Clock: clock.RealClock{},
 	}
-	storage["configdependencies/reload"], storage["configdependencies/approval"] = reloads, reload.Approvals{REST: reloads}
-	storage["configdependencies/pods"] = pods.NewREST(pods.Config{Views: s.dependencies, Index: s.index, Kinds: c.Scope.Kinds, Clock: clock.RealClock{}})
-	storage["configdependencies/plan"] = plan.NewREST(plan.Config{Views: s.dependencies, Index: s.index, MaxInProgress: c.MaxRolloutsInProgress, Clock: clock.RealClock{}})
 	group := newAPIGroup()
-	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"configdependencies":          configdependency.NewREST(s.dependencies, c.Scope.Kinds),
+		"configdependencies/reload":   reloads,
+		"configdependencies/approval": reload.Approvals{REST: reloads},
+		"configdependencies/pods":     pods.NewREST(pods.Config{Views: s.dependencies, Index: s.index, Kinds: c.Scope.Kinds, Clock: clock.RealClock{}}),
+		"configdependencies/plan":     plan.NewREST(plan.Config{Views: s.dependencies, Index: s.index, MaxInProgress: c.MaxRolloutsInProgress, Clock: clock.RealClock{}}),
+	}
 	if err := s.generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("installing the API group: %w", err)
 	}
@@ -114,10 +115,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup
-	feeding.Go(func() { s.index.Run(feed, s.config.Reader, s.config.key, s.resources.reset) })
-	for _, resource := range s.resources {
-		feeding.Go(func() { resource.view.Run(feed) })
-	}
+	feeding.Go(func() { s.index.Run(feed, s.config.Reader, s.config.key, s.dependencies.Reset) })
+	feeding.Go(func() { s.dependencies.Run(feed) })
 	feeding.Go(func() { s.giveBack(feed) })
 	defer feeding.Wait()
 	defer stop()
@@ -140,7 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 		leading.Go(func() { s.lead(ctx) })
 		defer leading.Wait()
 	}
-	s.config.drain.BeginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
+	s.config.drain.BeginWithin(ctx, s.generic.ShutdownDelayDuration, s.dependencies.Drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 

@@ -63,7 +63,7 @@ func (s *Server) Revisions() (lag uint64, oneCounter bool) {
 }
 
 // Watches implements metrics.State.
-func (s *Server) Watches() (open, events int) { return s.resources.watches() }
+func (s *Server) Watches() (open, events int) { return s.dependencies.Watches() }
 
 // CertificateExpiry implements metrics.State.
 func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }

@@ -6,8 +6,7 @@
 //
 // A View knows nothing of what it shows. A Renderer says which items there are, which of them a change
 // concerns, and what the object of an item looks like; a Resource says how the API presents the objects:
-// names, columns, and the fields that can be selected. A further resource is its type, these two, and
-// a line in the map of resources of the server.
+// names, columns, and the fields that can be selected.
 //
 // Rendering is a pure function of the graph and the time, so that every replica shows the same. The
 // storage implements no interface that writes: the installer of the generic API server turns every

@@ -12,15 +12,6 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// sized is a view with a number of objects.
-type sized struct {
-	feed
-
-	objects, averageBytes int
-}
-
-func (s sized) Size() (objects, averageBytes int) { return s.objects, s.averageBytes }
-
 // For priority and fairness, a large list has more than one seat, and a request for one object has one.
 func TestListsCountAsWhatTheyAre(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -39,7 +30,7 @@ func TestListsCountAsWhatTheyAre(t *testing.T) {
 		"a list of fewer, large objects": {"list", "configdependencies", "", 100, 100_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counts := objectCounts{resources{"configdependencies": {view: sized{objects: tt.objects, averageBytes: tt.size}}}}
+			counts := objectCounts(func() (int, int) { return tt.objects, tt.size })
 			estimate := flowcontrolrequest.NewWorkEstimator(counts.Get, func(*apirequest.RequestInfo) int { return 0 },
 				flowcontrolrequest.DefaultWorkEstimatorConfig(), func(string) uint64 { return 10 })
 			r := httptest.NewRequest(http.MethodGet, "/apis/configdep.io/v1alpha1/configdependencies?"+tt.query, nil)
