@@ -31,7 +31,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,7 +87,6 @@ type Dir struct {
 	options Options
 	uid     int // of the process
 	hasher  hasher
-	buffers sync.Pool // of *[bufferSize]byte
 	// parallel is how many directories are written at a time.
 	parallel int
 	// volatile: what is written here is in memory alone, so that there is no disk to wait for.
@@ -131,7 +129,6 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 		return nil, err
 	}
 	d := &Dir{name: dir, options: o, uid: os.Geteuid(), parallel: runtime.GOMAXPROCS(0)}
-	d.buffers.New = func() any { return new([bufferSize]byte) }
 	_, _ = rand.Read(d.hasher.key[:]) // never fails
 	if d.root.Root, err = os.OpenRoot(dir); err != nil {
 		return nil, err

@@ -118,10 +118,8 @@ func (d *Dir) fillDirectory(set root, old *os.File, dir *directory) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	buffer := d.buffers.Get().(*[bufferSize]byte) //nolint:forcetypeassert // the pool has nothing else
-	defer d.buffers.Put(buffer)
 	for _, f := range dir.files {
-		switch linked, err := d.reuse(old, set, to, f, buffer[:]); {
+		switch linked, err := d.reuse(old, set, to, f); {
 		case err != nil:
 			return err
 		case !linked:
@@ -150,11 +148,11 @@ func (d *Dir) write(set root, f File) (err error) {
 
 // reuse links a file of the current set into a directory of a new one, if it is what the new file would be. A file that cannot be linked
 // is to be written, whatever the reason: there are file systems without hard links, and with a limit of them.
-func (d *Dir) reuse(old *os.File, set root, to *os.File, f File, buffer []byte) (linked bool, err error) {
+func (d *Dir) reuse(old *os.File, set root, to *os.File, f File) (linked bool, err error) {
 	if old == nil {
 		return false, nil
 	}
-	stat, same := d.same(int(old.Fd()), f, buffer)
+	stat, same := d.same(int(old.Fd()), f)
 	if !same {
 		return false, nil
 	}
@@ -174,12 +172,9 @@ func (d *Dir) reuse(old *os.File, set root, to *os.File, f File, buffer []byte) 
 // minPart is how many directories are worth another goroutine.
 const minPart = 4
 
-// bufferSize is how much of a file is compared at a time.
-const bufferSize = 32 << 10
-
 // same reports whether a file of the current set is what it would be if it were written. Applications may have changed it in its place,
 // which must not get into another set, so its content is compared.
-func (d *Dir) same(old int, f File, buffer []byte) (stat unix.Stat_t, same bool) {
+func (d *Dir) same(old int, f File) (stat unix.Stat_t, same bool) {
 	fd, err := unix.Openat2(old, f.Path, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
@@ -194,6 +189,7 @@ func (d *Dir) same(old int, f File, buffer []byte) (stat unix.Stat_t, same bool)
 	if int(stat.Uid) != d.uid {
 		return stat, false
 	}
+	var buffer [16 << 10]byte
 	for rest := f.Data; len(rest) != 0; {
 		n, err := unix.Read(fd, buffer[:min(len(rest), len(buffer))])
 		if err != nil || n == 0 || !bytes.Equal(buffer[:n], rest[:n]) {
