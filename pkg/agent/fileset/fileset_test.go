@@ -295,26 +295,6 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// What has been digested before is not read again, and must not be taken for something else.
-func TestDigest_OfParts(t *testing.T) {
-	d := open(t, tempDir(t), Options{})
-	data := []byte("1234")
-	seen := map[Digest]int{}
-	for n := range 5 {
-		digest := d.Digest([]File{{Path: "a", Data: data[:n]}, {Path: "b", Data: data[n:]}})
-		if other, twice := seen[digest]; twice {
-			t.Errorf("the same digest of %d and %d bytes", other, n)
-		}
-		seen[digest] = n
-		if digest != d.Digest(files("a", "1234"[:n], "b", "1234"[n:])) {
-			t.Errorf("another digest of the same %d bytes elsewhere", n)
-		}
-	}
-	if d.Digest(nil) == d.Digest(files("a", "")) {
-		t.Error("an empty file is no file")
-	}
-}
-
 func TestPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"a": "", "a/b": "", "tls.crt": "", ".hidden": "", "-": "", "a b": "", "ä": "",
