@@ -4,16 +4,12 @@
 package fileset
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -152,73 +148,4 @@ func crashAfter(t *testing.T, dir string, steps int, run func(*Dir)) (finished b
 	}
 	run(d)
 	return true
-}
-
-// Readers see one set at any time, however often it changes while they read.
-func TestReadersSeeOneSet(t *testing.T) {
-	dir := tempDir(t)
-	d := open(t, dir, Options{})
-	set := func(n int) (out []File) {
-		for i := range 20 {
-			out = append(out, files(fmt.Sprintf("file-%d", i), strings.Repeat(fmt.Sprint(n), 2000))...)
-		}
-		return append(out, files(fmt.Sprintf("of-%d", n%3), fmt.Sprint(n), "same", "s")...)
-	}
-	show(t, d, set(0))
-	var stop atomic.Bool
-	var readers sync.WaitGroup
-	var reads, begun, done atomic.Int64 // the last two count switches
-	for range 4 {
-		readers.Go(func() {
-			for !stop.Load() {
-				before := done.Load()
-				// A set that two switches have replaced loses its files, and then its directory.
-				replaced := func() bool { return begun.Load()-before >= 2 }
-				// A reader that wants one set opens its directory once.
-				r, err := os.OpenRoot(filepath.Join(dir, currentLink))
-				if errors.Is(err, fs.ErrNotExist) && replaced() {
-					continue // both came after the link was read
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got := map[string]bool{}
-				entries, err := fs.ReadDir(r.FS(), ".")
-				for _, e := range entries {
-					data, err := r.ReadFile(e.Name())
-					if errors.Is(err, fs.ErrNotExist) {
-						got = nil // two switches have come since
-						break
-					}
-					if err != nil {
-						t.Error(err)
-					}
-					switch {
-					case e.Name() == "same":
-						if string(data) != "s" {
-							t.Errorf("the file that stays the same has %q", data)
-						}
-					case strings.HasPrefix(e.Name(), "of-"):
-						got[string(data)] = true
-					default:
-						got[string(data[:len(data)/2000])] = true
-					}
-				}
-				whole := len(entries) == 22 || replaced() // maybe while they are listed
-				if got != nil && len(entries) != 0 && (err != nil || len(got) != 1 || !whole) {
-					t.Errorf("%d files of the sets %v, %v", len(entries), slices.Collect(maps.Keys(got)), err)
-				}
-				_ = r.Close()
-				reads.Add(1)
-			}
-		})
-	}
-	for n := 1; n < 300 || reads.Load() < 100; n++ {
-		begun.Add(1)
-		show(t, d, set(n%10))
-		done.Add(1)
-	}
-	stop.Store(true)
-	readers.Wait()
 }

@@ -311,15 +311,9 @@ func TestPaths(t *testing.T) {
 			t.Errorf("CheckPath(%q) = %v, want %q", path, err, want)
 		}
 	}
-	for want, set := range map[string][]File{
-		`path "a": it occurs twice`:        files("a", "1", "b", "2", "a", "3"),
-		`path "a/b": "a" is a file`:        files("a", "1", "a/b", "2"),
-		`path "a": it occurs twice, or is`: files("a/b/c", "1", "a", "2"),
-		`path "../x"`:                      files("ok", "", "../x", ""),
+	for _, set := range [][]File{
+		files("a", "1", "b", "2", "a", "3"), files("a", "1", "a/b", "2"), files("a/b/c", "1", "a", "2"), files("ok", "", "../x", ""),
 	} {
-		if err := Check(set); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Check(%v) = %v, want %q", set, err, want)
-		}
 		dir := tempDir(t)
 		d := open(t, dir, Options{})
 		show(t, d, files("kept", "k"))

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 )
@@ -66,39 +65,14 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// Check returns an error that names the paths of files that cannot be in one set.
-func Check(files []File) error {
-	var errs []error
-	seen := make(map[string]bool, len(files)) // by path: whether it is a file
-	for _, f := range files {
-		if err := CheckPath(f.Path); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if _, twice := seen[f.Path]; twice {
-			errs = append(errs, fmt.Errorf("path %q: it occurs twice, or is a directory too", f.Path))
-			continue
-		}
-		seen[f.Path] = true
-		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
-			if seen[dir] {
-				errs = append(errs, fmt.Errorf("path %q: %q is a file", f.Path, dir))
-				break
-			}
-			seen[dir] = false
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Stage writes a set beside the current one, and makes sure that it is on the disk. The errors are those of Check, ErrForeign, which
-// names the file, and those of package os. Nothing is left of a set that could not be written.
+// Stage writes a set beside the current one, and makes sure that it is on the disk. The errors are those of CheckPath, ErrForeign,
+// which names the file, and those of package os, as for a path that occurs twice. Nothing is left of a set that could not be written.
 func (d *Dir) Stage(files []File) (_ *Set, err error) {
-	if err := Check(files); err != nil {
-		return nil, err
-	}
 	var size int64
 	for _, f := range files {
+		if err := CheckPath(f.Path); err != nil {
+			return nil, err
+		}
 		size += int64(len(f.Data))
 	}
 	if size > d.options.MaxBytes {

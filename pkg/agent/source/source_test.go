@@ -228,7 +228,12 @@ func TestCompose_Isolates(t *testing.T) {
 			if diff := cmp.Diff(tt.want, render(set)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if err := fileset.Check(set.Files); err != nil {
+			d, err := fileset.Open(t.TempDir(), fileset.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if _, err := d.Stage(set.Files); err != nil {
 				t.Error(err)
 			}
 			if got := Rejections(set.Rejected); got != tt.out && (tt.out == "" || !strings.HasSuffix(got, tt.out)) {
