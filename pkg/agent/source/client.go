@@ -123,21 +123,11 @@ type listMeta struct {
 	Continue        string `json:"continue"`
 }
 
-// get sends a request, whose answer the caller has to close.
-func (c *Client) get(ctx context.Context, path string, query map[string]string) (io.ReadCloser, error) {
-	return c.request(ctx, http.MethodGet, path, query, "", nil)
-}
-
-func (c *Client) request(ctx context.Context, method, path string, query map[string]string, contentType string, body []byte) (io.ReadCloser, error) {
+// request sends a request, whose answer the caller has to close.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (io.ReadCloser, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
-	values := url.Values{}
-	for name, value := range query {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	u.RawQuery = values.Encode()
+	u.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -201,14 +191,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 func (b *bounded) next() { b.left = maxObject }
 
 // list reads a list, one object after the other.
-func (c *Client) list(ctx context.Context, path string, query map[string]string, each func(*apiObject) error) (meta listMeta, err error) {
+func (c *Client) list(ctx context.Context, path string, query url.Values, each func(*apiObject) error) (meta listMeta, err error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
 		return meta, context.Cause(ctx)
 	}
-	body, err := c.get(ctx, path, query)
+	body, err := c.request(ctx, http.MethodGet, path, query, "", nil)
 	if err != nil {
 		return meta, err
 	}
@@ -281,8 +271,8 @@ func expect(d *json.Decoder, want json.Delim) error {
 }
 
 // watch reads events until the watch ends, with io.EOF if it does as it should. It calls opened once it has begun.
-func (c *Client) watch(ctx context.Context, path string, query map[string]string, opened func(), each func(kind string, o *apiObject) error) error {
-	body, err := c.get(ctx, path, query)
+func (c *Client) watch(ctx context.Context, path string, query url.Values, opened func(), each func(kind string, o *apiObject) error) error {
+	body, err := c.request(ctx, http.MethodGet, path, query, "", nil)
 	if err != nil {
 		return err
 	}

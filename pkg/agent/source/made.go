@@ -8,7 +8,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"iter"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -114,68 +114,36 @@ func (e gzipError) Error() string {
 	return "is not a valid gzip file: " + strings.TrimPrefix(e.err.Error(), "gzip: ")
 }
 
+// reference matches $(NAME), as the reloader of the operator of Prometheus does.
+var reference = regexp.MustCompile(`\$\([A-Za-z0-9_]+\)`)
+
 // substitute puts the values of the named variables in the place of $(NAME), in at most so many bytes. Those who write the text choose
 // what it refers to: anything else stays as it is.
 func substitute(text []byte, names []string, lookup func(name string) (string, bool), room int64) ([]byte, error) {
-	valueOf := func(r reference) (value string, found bool) {
-		if slices.Contains(names, r.name) {
-			value, found = lookup(r.name)
+	if len(names) == 0 {
+		if int64(len(text)) > room {
+			return nil, errTooLarge
 		}
-		return value, found
+		return text, nil
 	}
-	size, known := int64(len(text)), false
-	for r := range references(text) {
-		if value, found := valueOf(r); found {
-			size += int64(len(value)) - int64(r.end-r.start)
-			known = true
+	size, most, known := int64(len(text)), int64(len(text))+room, false
+	out := reference.ReplaceAllFunc(text, func(r []byte) []byte {
+		name := string(r[len("$(") : len(r)-1])
+		value, set := lookup(name)
+		if !set || !slices.Contains(names, name) {
+			return r
 		}
-	}
+		known = true
+		if size += int64(len(value) - len(r)); size > most {
+			return nil // what follows cannot make it small enough, so no more memory is taken
+		}
+		return []byte(value)
+	})
 	switch {
 	case size > room:
 		return nil, errTooLarge
 	case !known:
 		return text, nil
 	}
-	out, rest := make([]byte, 0, size), 0
-	for r := range references(text) {
-		if value, found := valueOf(r); found {
-			out = append(append(out, text[rest:r.start]...), value...)
-			rest = r.end
-		}
-	}
-	return append(out, text[rest:]...), nil
-}
-
-// reference is $(NAME) in a text.
-type reference struct {
-	name       string
-	start, end int
-}
-
-// references finds the references in a text. Names have letters, digits and underscores, as in the reloader of the operator of Prometheus.
-func references(text []byte) iter.Seq[reference] {
-	return func(yield func(reference) bool) {
-		for at := 0; ; {
-			i := bytes.Index(text[at:], []byte("$("))
-			if i < 0 {
-				return
-			}
-			start := at + i
-			at = start + len("$(")
-			end := at
-			for end < len(text) && isName(text[end]) {
-				end++
-			}
-			if end == at || end == len(text) || text[end] != ')' {
-				continue
-			}
-			if !yield(reference{string(text[at:end]), start, end + 1}) {
-				return
-			}
-		}
-	}
-}
-
-func isName(b byte) bool {
-	return b == '_' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z'
+	return bytes.Clone(out), nil // without the capacity that is left, because a set has it for long
 }

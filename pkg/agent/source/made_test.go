@@ -8,7 +8,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -169,26 +168,6 @@ func TestSubstitute(t *testing.T) {
 
 // named are the variables that content may refer to: all that lookup knows but TOKEN.
 var named = []string{"A", "long_NAME_2", "EMPTY", "LONG", "_09AZaz", "none"}
-
-// References are those that the reloader of the operator of Prometheus finds.
-func FuzzSubstitute(f *testing.F) {
-	for _, text := range []string{"", "$(A)", "$($(A)", "$(A", "$(A)$(LONG)$(EMPTY)$(B)", "$$(A)", "$(\x00)", "$(A)\n$(none)"} {
-		f.Add(text)
-	}
-	oracle := regexp.MustCompile(`\$\(([a-zA-Z_0-9]+)\)`)
-	f.Fuzz(func(t *testing.T, text string) {
-		want := oracle.ReplaceAllStringFunc(text, func(r string) string {
-			if value, set := lookup(r[2 : len(r)-1]); set && r != "$(TOKEN)" {
-				return value
-			}
-			return r
-		})
-		got, err := substitute([]byte(text), named, lookup, maxBytes)
-		if tooLarge := len(want) > maxBytes; tooLarge != errors.Is(err, errTooLarge) || !tooLarge && (err != nil || string(got) != want) {
-			t.Errorf("%q, %v, want %q", got, err, want)
-		}
-	})
-}
 
 // Content that stays the same is unpacked once, and what has become too large is unpacked again once there is room.
 func TestComposer_MakesOnce(t *testing.T) {

@@ -4,11 +4,13 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -126,15 +128,7 @@ func equal(a, b *Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	if len(a.Data) != len(b.Data) {
-		return false
-	}
-	for key, value := range a.Data {
-		if other, has := b.Data[key]; !has || string(other) != string(value) {
-			return false
-		}
-	}
-	return true
+	return maps.EqualFunc(a.Data, b.Data, bytes.Equal)
 }
 
 // dataLink is the link that the kubelet, and this agent, switch to a new set.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,12 +50,10 @@ type Watcher struct {
 	pace     pace
 	maxBytes int
 
-	mu       sync.Mutex
-	objects  map[string]*Object // by name
-	synced   bool
-	err      error     // of the last request
-	progress time.Time // when the API server, or an error, was last heard
-	heard    time.Time // when the API server was last heard
+	mu      sync.Mutex
+	objects map[string]*Object // by name
+	synced  bool
+	health  Health
 }
 
 // NewWatcher returns a watcher of a source that is no Volume, whose objects may have so many bytes together. It calls changed, which must
@@ -89,7 +88,7 @@ type Health struct {
 func (w *Watcher) Health() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Health{w.progress, w.heard, w.err}
+	return w.health
 }
 
 // Run reads until the context ends.
@@ -141,8 +140,8 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) hear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.progress = time.Now()
-	w.heard = w.progress
+	w.health.Progress = time.Now()
+	w.health.Heard = w.health.Progress
 }
 
 // note notes the outcome of a request, and reports whether it is a failure of another kind than the last one.
@@ -150,10 +149,10 @@ func (w *Watcher) note(err error) (failed bool) {
 	if err == nil {
 		w.hear()
 	}
-	failed = err != nil && kindOf(err) != kindOf(w.err) // only this goroutine writes it
-	changed := failed || refused(err) != refused(w.err)
+	failed = err != nil && kindOf(err) != kindOf(w.health.Err) // only this goroutine writes it
+	changed := failed || refused(err) != refused(w.health.Err)
 	w.mu.Lock()
-	w.err, w.progress = err, time.Now()
+	w.health.Err, w.health.Progress = err, time.Now()
 	w.mu.Unlock()
 	if changed {
 		w.changed() // it may be why there is nothing yet, or not what there is now
@@ -191,11 +190,11 @@ func WithoutNumbers(s string) string {
 }
 
 // query returns the parameters of each request: with a name, a Role with resourceNames is enough.
-func (w *Watcher) query() map[string]string {
+func (w *Watcher) query() url.Values {
 	if w.spec.Selector != nil {
-		return map[string]string{"labelSelector": w.spec.Selector.String()}
+		return url.Values{"labelSelector": {w.spec.Selector.String()}}
 	}
-	return map[string]string{"fieldSelector": "metadata.name=" + w.spec.Name}
+	return url.Values{"fieldSelector": {"metadata.name=" + w.spec.Name}}
 }
 
 func (w *Watcher) path() string {
@@ -210,7 +209,7 @@ func (w *Watcher) path() string {
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	objects, size := map[string]*Object{}, 0
 	query := w.query()
-	query["limit"] = strconv.Itoa(pageSize)
+	query.Set("limit", strconv.Itoa(pageSize))
 	for {
 		page, cancel := context.WithTimeoutCause(ctx, w.pace.list, fmt.Errorf("no answer within %v", w.pace.list))
 		var meta listMeta
@@ -231,15 +230,16 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 		w.hear()
-		if query["continue"] = meta.Continue; meta.Continue == "" {
+		if meta.Continue == "" {
 			version = meta.ResourceVersion
 			break
 		}
+		query.Set("continue", meta.Continue)
 	}
 	w.mu.Lock()
 	w.objects, w.synced = objects, true
-	if refused(w.err) {
-		w.err = nil
+	if refused(w.health.Err) {
+		w.health.Err = nil
 	} // another one counts as the same as long as no watch can be opened
 	w.mu.Unlock()
 	w.changed()
@@ -280,8 +280,10 @@ func (w *Watcher) watch(ctx context.Context, version string) (string, error) {
 		w.note(nil)
 	}
 	query := w.query()
-	query["watch"], query["resourceVersion"], query["allowWatchBookmarks"] = "true", version, "true"
-	query["timeoutSeconds"] = strconv.Itoa(int(long.Seconds()))
+	query.Set("watch", "true")
+	query.Set("resourceVersion", version)
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(long.Seconds())))
 	err := w.client.watch(ctx, w.path(), query, opened, func(kind string, o *apiObject) error {
 		silent.Reset(w.pace.idle)
 		w.note(nil)
