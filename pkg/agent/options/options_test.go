@@ -251,7 +251,6 @@ func TestReload(t *testing.T) {
 		{args: "--rollback-after=-1", err: "--rollback-after"},
 		{args: "--once", command: app, err: "--once"},
 		{args: "--report", err: "POD_NAME"},
-		{args: "--report=annotation,events", err: "POD_NAME"},
 		{args: "--secret=a;env", command: app, err: "env needs --reload-by-restart"},
 		{args: "--dir=", err: "--dir: it is required"},
 		{args: "--secret=tls;dir=../x", err: `Secret /tls: dir: path "../x"`},
@@ -450,40 +449,6 @@ func FuzzSource(f *testing.F) {
 					t.Errorf("%q makes %+v", value, s)
 				}
 			}
-		}
-	})
-}
-
-// Whatever the flags are, they make an agent whose actions can be done and named, or an error.
-func FuzzFlags(f *testing.F) {
-	for _, args := range []string{
-		"--reload-url=http://a/\n--reload-accept=200,400-405", "--reload-url=http://u:x@a/",
-		"--reload-url=http://a/?token=x\n--reload-basic-auth=a", `--check-command=["nginx", "-t"]`, "--reload-signal=HUP\n--process=nginx",
-		"--file-mode=0640\n--timeout=1s", "--settle=1s\n--once", "--probe-url=https://a\n--reload-ca-file=none\n--rollback-after=3",
-		"--configmap=a;env=X_\n--reload-by-restart", "--volume=/v;gunzip;substitute=PATH", "--secret-selector=a in (b);namespace=c;dir={name}",
-	} {
-		f.Add(args, true)
-		f.Add(args, false)
-	}
-	f.Fuzz(func(t *testing.T, args string, application bool) {
-		var command []string
-		if application {
-			command = []string{"/bin/app"}
-		}
-		c, err := parse(command, append([]string{"--dir=/files", "--configmap=a"}, strings.Split(args, "\n")...)...)
-		if (c == nil) == (err == nil) {
-			t.Fatalf("%q: %+v, %v", args, c, err)
-		}
-		if err != nil {
-			return
-		}
-		for _, a := range c.Reload {
-			if a.String() == "" {
-				t.Errorf("%q: an action without a name: %+v", args, a)
-			}
-		}
-		if len(c.Sources) == 0 || c.Poll <= 0 || c.RetryMin <= 0 || c.RetryMax < c.RetryMin || c.Files.Mode&0o400 == 0 {
-			t.Errorf("%q: %+v", args, c)
 		}
 	})
 }

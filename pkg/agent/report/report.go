@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ type Reporter struct {
 type way struct {
 	name    string // for the log
 	changed chan struct{}
-	// same tells that the second report is not sent after the first.
+	// same reports whether now need not be sent after last.
 	same  func(last, now *status.Report) bool
 	again time.Duration        // after which it is sent all the same; 0: it is not
 	wait  func() time.Duration // until another report is allowed; nil: it is
@@ -202,15 +203,7 @@ func sameState(r, other *status.Report) bool {
 }
 
 func equal(r, other *status.Report) bool {
-	if !sameState(r, other) || len(r.Sources) != len(other.Sources) {
-		return false
-	}
-	for i, s := range r.Sources {
-		if s != other.Sources[i] {
-			return false
-		}
-	}
-	return true
+	return sameState(r, other) && slices.Equal(r.Sources, other.Sources)
 }
 
 // annotate writes a report to the annotation of the pod.
