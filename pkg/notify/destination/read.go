@@ -121,7 +121,7 @@ func (d *Destination) setURL(c *webhook.Config, folder string) *webhook.FieldErr
 	}
 	content, err := readSecret(folder, d.URLFile)
 	if err != nil {
-		return &webhook.FieldError{Field: "urlFile", Problem: err.Error(), Err: err}
+		return &webhook.FieldError{Field: "urlFile", Problem: err.Error()}
 	}
 	c.URL = content
 	return nil
@@ -133,7 +133,7 @@ func (d *Destination) setKey(c *webhook.Config, folder string) *webhook.FieldErr
 	}
 	content, err := readSecret(folder, d.KeyFile)
 	if err != nil {
-		return &webhook.FieldError{Field: "keyFile", Problem: err.Error(), Err: err}
+		return &webhook.FieldError{Field: "keyFile", Problem: err.Error()}
 	}
 	c.Key = []byte(content)
 	return nil

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
@@ -41,12 +40,11 @@ const (
 func (s *Sink) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "webhook", s.name))
 	klog.FromContext(ctx).Info("Sending events")
-	var helping sync.WaitGroup
-	helping.Go(func() { s.losses.report(ctx, s.clock) })
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
-	helping.Go(func() {
+	var draining sync.WaitGroup
+	draining.Go(func() {
 		<-ctx.Done()
-		sleep(sending, s.clock, s.drain)
+		sleep(sending, s.drain)
 		abort()
 	})
 	for {
@@ -58,14 +56,21 @@ func (s *Sink) Run(ctx context.Context) {
 		case metrics.NotificationDelivered:
 			metrics.Notifications(s.name, result, 1)
 		default:
-			s.lose(result, 1, err)
+			s.lose(klog.FromContext(ctx), result, 1, err)
 		}
 	}
 	abort()
 	s.closeIdle()
-	helping.Wait()
-	s.lose(metrics.NotificationShutdown, s.queue.close(), nil)
-	s.losses.log(ctx)
+	draining.Wait()
+	s.lose(klog.FromContext(ctx), metrics.NotificationShutdown, s.queue.close(), nil)
+}
+
+// lose counts events that are lost, and logs one loss a minute for each result, and those of the end. The error, if any, must be free of secrets.
+func (s *Sink) lose(logger klog.Logger, result string, n int, err error) {
+	metrics.Notifications(s.name, result, n)
+	if n > 0 && (s.logged[result].Allow() || result == metrics.NotificationShutdown) {
+		logger.Error(err, "Lost events", "lost", n, "result", result)
+	}
 }
 
 // deliver sends an event, with retries, and returns what became of it. The error is free of secrets.
@@ -76,7 +81,7 @@ func (s *Sink) deliver(ctx context.Context, e *notify.Event) (result string, err
 	}
 	delay := s.backoff.DelayFunc()
 	for attempt := 1; ; attempt++ {
-		if !sleep(ctx, s.clock, s.notBefore.Sub(s.clock.Now())) {
+		if !sleep(ctx, time.Until(s.notBefore)) {
 			return metrics.NotificationShutdown, nil
 		}
 		err := s.post(ctx, body)
@@ -92,7 +97,7 @@ func (s *Sink) deliver(ctx context.Context, e *notify.Event) (result string, err
 			return metrics.NotificationFailed, err
 		}
 		klog.FromContext(ctx).V(4).Info("Sending an event failed, will retry", "attempt", attempt, "reason", err.Error())
-		if !sleep(ctx, s.clock, delay()) {
+		if !sleep(ctx, delay()) {
 			return metrics.NotificationShutdown, nil
 		}
 	}
@@ -128,7 +133,7 @@ func (s *Sink) post(ctx context.Context, body []byte) error {
 		return nil
 	}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		now := s.clock.Now()
+		now := time.Now()
 		s.notBefore = now.Add(retryAfter(resp.Header.Get("Retry-After"), now))
 	}
 	return statusError(resp.StatusCode)
@@ -217,16 +222,16 @@ func withoutSecrets(err error) error {
 }
 
 // sleep waits, and returns false if the context is done before.
-func sleep(ctx context.Context, c clock.Clock, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := c.NewTimer(d)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C():
+	case <-timer.C:
 		return true
 	}
 }

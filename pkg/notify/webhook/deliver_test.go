@@ -79,26 +79,6 @@ func TestSink_RetriesWhatCanSucceed(t *testing.T) {
 	}
 }
 
-func TestSink_RetriesWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, log := logs(t)
-		d := &destination{answer: func(n int, r *http.Request) (*http.Response, error) {
-			if n == 1 {
-				return nil, errTransport
-			}
-			return status(200, r)
-		}}
-		s := mustNew(t, Config{Transport: d})
-		e := restarted("web")
-		if result, err := s.deliver(ctx, &e); result != metrics.NotificationDelivered || err != nil || len(d.received()) != 2 {
-			t.Errorf("result = %s, %v after %d requests, want delivered after 2", result, err, len(d.received()))
-		}
-		if !strings.Contains(log(), "will retry") {
-			t.Errorf("the log does not say why it took longer:\n%s", log())
-		}
-	})
-}
-
 // gaps returns the times between the requests that a destination received.
 func gaps(d *destination) (out []time.Duration) {
 	requests := d.received()
@@ -144,7 +124,11 @@ func TestSink_HonorsRetryAfter(t *testing.T) {
 		"too many, seconds":            {429, func(time.Time) string { return "60" }, time.Minute, time.Minute},
 		"unavailable, seconds":         {503, func(time.Time) string { return "60" }, time.Minute, time.Minute},
 		"a date":                       {429, func(now time.Time) string { return now.Add(90 * time.Second).UTC().Format(http.TimeFormat) }, 90 * time.Second, 90 * time.Second},
+		"a date that is over":          {429, func(now time.Time) string { return now.Add(-time.Hour).UTC().Format(http.TimeFormat) }, time.Second, 1500 * time.Millisecond},
+		"a date next year":             {429, func(now time.Time) string { return now.AddDate(1, 0, 0).UTC().Format(http.TimeFormat) }, maxRetryAfter, maxRetryAfter},
 		"bounded":                      {429, func(time.Time) string { return "86400" }, maxRetryAfter, maxRetryAfter},
+		"it would overflow a duration": {429, func(time.Time) string { return "18446744073709551615" }, maxRetryAfter, maxRetryAfter},
+		"it would overflow a number":   {429, func(time.Time) string { return "99999999999999999999999" }, maxRetryAfter, maxRetryAfter},
 		"shorter than the delay":       {429, func(time.Time) string { return "0" }, time.Second, 1500 * time.Millisecond},
 		"invalid":                      {429, func(time.Time) string { return "soon" }, time.Second, 1500 * time.Millisecond},
 		"another status disregards it": {500, func(time.Time) string { return "60" }, time.Second, 1500 * time.Millisecond},
@@ -196,23 +180,6 @@ func TestSink_HonorsRetryAfterAcrossEvents(t *testing.T) {
 	})
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "1": time.Second, "299": 299 * time.Second, "300": maxRetryAfter, "301": maxRetryAfter,
-		"18446744073709551615": maxRetryAfter, "99999999999999999999999": maxRetryAfter, // would overflow
-		"-1": 0, "+1": 0, "1.5": 0, "1s": 0, "soon": 0,
-		"Fri, 02 Jan 2026 03:04:15 GMT":  10 * time.Second,
-		"Fri, 02 Jan 2026 03:03:15 GMT":  0,
-		"Sat, 02 Jan 2027 03:04:15 GMT":  maxRetryAfter,
-		"Friday, 02-Jan-26 03:04:15 GMT": 10 * time.Second, // receivers must accept obsolete formats
-	} {
-		if got := retryAfter(value, now); got != want {
-			t.Errorf("retryAfter(%q) = %v, want %v", value, got, want)
-		}
-	}
-}
-
 func TestSink_LimitsTheTimeOfARequest(t *testing.T) {
 	for name, tt := range map[string]struct{ timeout, want time.Duration }{
 		"default": {0, 10 * time.Second}, "configured": {3 * time.Second, 3 * time.Second},
@@ -224,49 +191,6 @@ func TestSink_LimitsTheTimeOfARequest(t *testing.T) {
 				err := s.post(t.Context(), nil)
 				if took := time.Since(start); took != tt.want || err == nil || err.Error() != "the destination did not answer in time" {
 					t.Errorf("after %v, error = %v, want %v", took, err, tt.want)
-				}
-			})
-		})
-	}
-}
-
-// At shutdown nothing waits for a destination, and the events that are left are counted.
-func TestSink_EndsAtOnce(t *testing.T) {
-	retryLater := &destination{answer: func(_ int, r *http.Request) (*http.Response, error) {
-		return status(429, r, "Retry-After", "200")
-	}}
-	for name, tt := range map[string]struct {
-		destination *destination
-		after       time.Duration
-	}{
-		"during a request":     {hanging(), 5 * time.Second},
-		"during a delay":       {statuses(500), 500 * time.Millisecond},
-		"during a Retry-After": {retryLater, 100 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, log := logs(t)
-				counted := counting(t)
-				s := mustNew(t, Config{Transport: tt.destination})
-				running := start(ctx, t, s)
-				for range 4 {
-					s.Notify(restarted("web"))
-				}
-				<-time.After(tt.after)
-				stopped := time.Now()
-				running.stop()
-				if took := time.Since(stopped); took != 0 {
-					t.Errorf("Run ended after %v", took)
-				}
-				if got := len(tt.destination.received()); got != 1 {
-					t.Errorf("requests = %d, want 1", got)
-				}
-				if !strings.Contains(log(), "lost=4 ") || !strings.Contains(log(), metrics.NotificationShutdown) {
-					t.Errorf("the log does not report the lost events:\n%s", log())
-				}
-				s.Notify(restarted("late"))
-				if diff := cmp.Diff(map[string]int{metrics.NotificationShutdown: 5}, counted()); diff != "" {
-					t.Errorf("counted (-want +got):\n%s", diff)
 				}
 			})
 		})

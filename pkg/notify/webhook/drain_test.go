@@ -47,6 +47,7 @@ func TestSink_Drains(t *testing.T) {
 		"some are rejected":        {statuses(200, 404, 200), 3, 0, map[string]int{metrics.NotificationDelivered: 2, metrics.NotificationRejected: 1}},
 		"no answer":                {hanging(), 3, limit, map[string]int{metrics.NotificationShutdown: 3}},
 		"the destination is busy":  {retryLater(), 3, limit, map[string]int{metrics.NotificationShutdown: 3}},
+		"during a delay":           {statuses(500), 2, limit, map[string]int{metrics.NotificationShutdown: 2}},
 		"it answers after retries": {statuses(500, 200), 2, time.Second, map[string]int{metrics.NotificationDelivered: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
@@ -147,14 +146,15 @@ func TestCloudEvents_IDIsStableOverRetries(t *testing.T) {
 
 // Only restarts have a time of their own.
 func TestCloudEvents_TimeOfEventsWithoutOne(t *testing.T) {
-	now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
-	s := mustNew(t, Config{Clock: clocktesting.NewFakeClock(now)})
-	e := restarted("web")
-	e.At = time.Time{}
-	s.Notify(e)
-	if got := s.queue.events[0].At; !got.Equal(now) {
-		t.Errorf("time = %v, want %v", got, now)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := mustNew(t, Config{})
+		e := restarted("web")
+		e.At = time.Time{}
+		s.Notify(e)
+		if got := s.queue.events[0].At; !got.Equal(time.Now()) {
+			t.Errorf("time = %v, want %v", got, time.Now())
+		}
+	})
 }
 
 // The signature is computed as receivers of GitHub's webhooks verify it.

@@ -11,7 +11,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,12 +18,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
+	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
@@ -82,8 +82,6 @@ type Config struct {
 	// Transport sends the requests; nil: one that uses the proxy and the CAs of the system. It must not follow redirects,
 	// and excludes a Proxy.
 	Transport http.RoundTripper
-	// Clock times everything but the limit of a request; nil: the real one.
-	Clock clock.Clock
 }
 
 // Sink sends events to one destination, in their order.
@@ -102,11 +100,10 @@ type Sink struct {
 	drain      time.Duration
 	transport  http.RoundTripper
 	closeIdle  func()
-	clock      clock.Clock
 	backoff    wait.Backoff
 
 	queue  *queue
-	losses *losses
+	logged map[string]*rate.Limiter // of losses in the log, by result
 	// notBefore is the earliest time of the next request, by a Retry-After. Only the worker uses it.
 	notBefore time.Time
 }
@@ -117,19 +114,13 @@ type FieldError struct {
 	// Field is the name of the field, with an index if it is a list: name, url, events[0].
 	Field   string
 	Problem string
-	// Err is the cause, if there is one; it is part of Problem.
-	Err error
 }
 
 // Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// Unwrap returns the cause.
-func (e *FieldError) Unwrap() error { return e.Err }
-
 func wrong(field, format string, args ...any) *FieldError {
-	err := fmt.Errorf(format, args...)
-	return &FieldError{Field: field, Problem: err.Error(), Err: errors.Unwrap(err)}
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
 // Validate returns everything that is wrong with a configuration.
@@ -158,10 +149,13 @@ func New(c Config) (*Sink, error) {
 // sink returns the sink of a configuration, and what is wrong with it.
 func (c *Config) sink() (s *Sink, errs []*FieldError) {
 	s = &Sink{
-		name: c.Name, key: slices.Clone(c.Key), source: c.Source, cluster: c.Cluster, timeout: c.Timeout, drain: c.Drain, clock: c.Clock,
+		name: c.Name, key: slices.Clone(c.Key), source: c.Source, cluster: c.Cluster, timeout: c.Timeout, drain: c.Drain,
 		events: sets.New(c.Events...), namespaces: sets.New(c.Namespaces...), closeIdle: func() {},
 		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: maxAttempts, Cap: 30 * time.Second},
-		queue:   newQueue(), losses: newLosses(),
+		queue:   newQueue(), logged: map[string]*rate.Limiter{},
+	}
+	for _, result := range metrics.NotificationResults() {
+		s.logged[result] = rate.NewLimiter(rate.Every(time.Minute), 1)
 	}
 	if len(validation.IsDNS1123Label(c.Name)) > 0 {
 		s.name = ""
@@ -178,9 +172,6 @@ func (c *Config) sink() (s *Sink, errs []*FieldError) {
 		errs = append(errs, wrong("timeout", "must be positive, or zero for the default, %v", DefaultTimeout))
 	case s.timeout == 0:
 		s.timeout = DefaultTimeout
-	}
-	if s.clock == nil {
-		s.clock = clock.RealClock{}
 	}
 	return s, errs
 }
@@ -214,7 +205,7 @@ func (s *Sink) setFormat(c *Config) *FieldError {
 	}
 	var err error
 	if s.template, err = parseTemplate(c.Template, &s.format, c.Cluster); err != nil {
-		return wrong("template", "%w", err)
+		return wrong("template", "%v", err)
 	}
 	return nil
 }
@@ -286,10 +277,10 @@ func (s *Sink) Notify(e notify.Event) {
 		return
 	}
 	if e.At.IsZero() {
-		e.At = s.clock.Now()
+		e.At = time.Now()
 	}
 	e.Message, e.Trigger, e.RequestedBy = clip(e.Message, maxMessage), clip(e.Trigger, maxTrigger), clip(e.RequestedBy, maxUser)
 	if lost := s.queue.put(e); lost != "" {
-		s.lose(lost, 1, nil)
+		s.lose(klog.Background().WithValues("webhook", s.name), lost, 1, nil)
 	}
 }
