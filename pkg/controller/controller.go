@@ -115,49 +115,41 @@ func (c *Controller) Synced(now decide.Evaluator, at dependency.Progress) {
 
 // Changed implements ingest.Sink.
 func (c *Controller) Changed(_ decide.Evaluator, _ dependency.Progress, delta dependency.Delta) {
-	c.enqueue(func(add func(dependency.WorkloadKey)) {
-		for _, key := range delta.Workloads {
-			add(key) // also if it rests: a worker may be making a note of it, by an older state
-		}
-	})
-}
-
-// enqueue queues workloads, outside the lock, because there may be very many. If the term ends meanwhile, its queue
-// drops them, and the next term begins with all workloads.
-func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
-	c.mu.Lock()
-	queue := c.queue
-	c.mu.Unlock()
-	if queue != nil {
-		each(queue.Add)
-	}
+	c.Queue(delta.Workloads) // also those that rest: a worker may be making a note of one, by an older state
 }
 
 // Progressed implements ingest.Sink.
 func (*Controller) Progressed(dependency.Progress) {}
 
-// Queue queues workloads. It does not block.
+// Queue queues workloads, outside the lock, because there may be very many. It does not block. If the term ends meanwhile, its queue drops them, and the
+// next term begins with all workloads.
 func (c *Controller) Queue(keys []dependency.WorkloadKey) {
-	c.enqueue(func(add func(dependency.WorkloadKey)) {
+	if queue := c.current(); queue != nil {
 		for _, key := range keys {
-			add(key)
+			queue.Add(key)
 		}
-	})
+	}
+}
+
+// current returns the queue of this term; nil: another replica leads.
+func (c *Controller) current() workqueue.TypedDelayingInterface[dependency.WorkloadKey] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue
 }
 
 func (c *Controller) enqueueAll(now decide.Evaluator) {
-	c.enqueue(func(add func(dependency.WorkloadKey)) {
-		var keys []dependency.WorkloadKey
-		now.Graph.EachWorkload(func(w *dependency.Workload) {
-			if !c.rests(w) {
-				keys = append(keys, w.WorkloadKey)
-			}
-		})
-		c.beginSweep(now, keys)
-		for _, key := range keys {
-			add(key)
+	if c.current() == nil {
+		return
+	}
+	var keys []dependency.WorkloadKey
+	now.Graph.EachWorkload(func(w *dependency.Workload) {
+		if !c.rests(w) {
+			keys = append(keys, w.WorkloadKey)
 		}
 	})
+	c.beginSweep(now, keys)
+	c.Queue(keys)
 }
 
 // rests reports whether there is nothing to do or to remember about a workload, as for most in a cluster in which few
@@ -234,9 +226,8 @@ func (c *Controller) next(ctx context.Context, index decide.Index, queue workque
 
 // Busy reports whether workloads are waiting to be handled.
 func (c *Controller) Busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue != nil && c.queue.Len() > 0
+	queue := c.current()
+	return queue != nil && queue.Len() > 0
 }
 
 // note returns what is remembered about a workload.

@@ -5,7 +5,6 @@ package controller
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +36,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	// The elector outlives the context until lead has returned.
 	elector, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	var t turn
+	t := newTurn()
 	config := leaderelection.LeaderElectionConfig{
 		Lock:          e.Lock,
 		LeaseDuration: e.LeaseDuration,
@@ -74,34 +73,26 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	e.release(ctx)
 }
 
-// turn can be taken once, and only until it has ended.
-type turn struct {
-	mu    sync.Mutex
-	taken chan struct{} // closed when f has returned; nil: not taken
-	over  bool
+// turn has a token while nothing has taken it, and is closed once it has ended.
+type turn chan struct{}
+
+func newTurn() turn {
+	t := make(turn, 1)
+	t <- struct{}{}
+	return t
 }
 
-func (t *turn) take(f func()) {
-	t.mu.Lock()
-	if t.over {
-		t.mu.Unlock()
-		return
+func (t turn) take(f func()) {
+	if _, is := <-t; is {
+		defer func() { t <- struct{}{} }()
+		f()
 	}
-	taken := make(chan struct{})
-	t.taken = taken
-	t.mu.Unlock()
-	defer close(taken)
-	f()
 }
 
 // end waits until the function that took the turn has returned.
-func (t *turn) end() {
-	t.mu.Lock()
-	t.over = true
-	taken := t.taken
-	t.mu.Unlock()
-	if taken != nil {
-		<-taken
+func (t turn) end() {
+	if _, is := <-t; is {
+		close(t)
 	}
 }
 

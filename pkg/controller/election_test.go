@@ -359,7 +359,7 @@ func TestElection_LeaseThatIsGivenUpIsValid(t *testing.T) {
 
 // A lease that is acquired while the replica ends is not used.
 func TestTurn_IsNotTakenOnceItHasEnded(t *testing.T) {
-	var late turn
+	late := newTurn()
 	late.end()
 	late.take(func() { t.Error("the function is called after the end") })
 	late.end()
