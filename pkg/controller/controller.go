@@ -42,7 +42,7 @@ type Controller struct {
 	Config
 
 	fields  *strategy.Fields
-	budgets strategy.Budgets
+	budgets sync.Map // see strategy.Restart
 
 	mu    sync.Mutex
 	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: Run does not run

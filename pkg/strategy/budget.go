@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,39 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
-
-// Budgets are the PodDisruptionBudgets by which it is being decided whether a pod may be told to restart in place: of each, by one workload
-// at a time. Its zero value has none. Between two decisions, nothing has to be remembered, because each one reads which pods have been told.
-type Budgets struct {
-	mu    sync.Mutex
-	taken map[types.UID]bool // not more than there are workers
-}
-
-// take reports whether no other workload has taken a budget. It then must be released.
-func (b *Budgets) take(uid types.UID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.taken[uid] {
-		return false
-	}
-	if b.taken == nil {
-		b.taken = map[types.UID]bool{}
-	}
-	b.taken[uid] = true
-	return true
-}
-
-func (b *Budgets) release(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.taken, uid)
-}
 
 // budget is the PodDisruptionBudget of a pod. The zero value has no name: there is none.
 type budget struct {

@@ -56,23 +56,6 @@ func TestBudgetOf_ReadsAllPages(t *testing.T) {
 	}
 }
 
-// Two workers do not decide by the same budget at the same time.
-func TestBudgets_AreTakenByOneWorkload(t *testing.T) {
-	var b Budgets
-	if !b.take("a") || !b.take("b") || b.take("a") {
-		t.Error("a budget can be taken twice, or not once")
-	}
-	b.release("a")
-	if !b.take("a") || b.take("b") {
-		t.Error("a budget that was released cannot be taken, or another one can")
-	}
-	b.release("a")
-	b.release("b")
-	if len(b.taken) > 0 {
-		t.Errorf("%v are kept", b.taken)
-	}
-}
-
 // All pods of a budget are counted, in pages, and those that are ready and stay have to be enough.
 func TestBudget_CountsAllPages(t *testing.T) {
 	client := fake.NewClientset()

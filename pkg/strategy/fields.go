@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/openapi"
 	"k8s.io/utils/clock"
 
@@ -44,7 +45,7 @@ type Fields struct {
 
 // NewFields returns a Fields that reads and writes with a client.
 func NewFields(client workload.Client, c clock.PassiveClock) *Fields {
-	return &Fields{client: client, schemas: schemas{client: client, clock: c}}
+	return &Fields{client: client, schemas: schemas{client: client, kept: cache.NewLRUExpireCacheWithClock(maxSchemas, c)}}
 }
 
 // SetFields is the result of setting fields.
@@ -299,17 +300,8 @@ func (f *Fields) Release(ctx context.Context, w *dependency.Workload) (version s
 // schemas reads the schemas of kinds, each once at a time, and keeps them for a moment: many workloads may get fields from one source.
 type schemas struct {
 	client  workload.Client
-	clock   clock.PassiveClock
 	reading singleflight.Group
-
-	mu   sync.Mutex // is held for looks at kept alone, and not while one is read
-	kept map[schema.GroupVersionKind]keptSchema
-}
-
-type keptSchema struct {
-	*setfields.Schema
-
-	at time.Time
+	kept    *cache.LRUExpireCache
 }
 
 // The limits of what is kept.
@@ -319,8 +311,8 @@ const (
 )
 
 func (s *schemas) of(ctx context.Context, gvk schema.GroupVersionKind) (*setfields.Schema, error) {
-	if kept := s.known(gvk); kept != nil {
-		return kept, nil
+	if kept, found := s.kept.Get(gvk); found {
+		return kept.(*setfields.Schema), nil //nolint:forcetypeassert // it is what read adds
 	}
 	read := s.reading.DoChan(gvk.String(), func() (any, error) { return s.read(gvk) })
 	select {
@@ -334,18 +326,6 @@ func (s *schemas) of(ctx context.Context, gvk schema.GroupVersionKind) (*setfiel
 	}
 }
 
-// known returns a schema that is kept, or nil.
-func (s *schemas) known(gvk schema.GroupVersionKind) *setfields.Schema {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other, kept := range s.kept {
-		if s.clock.Since(kept.at) >= schemaLife {
-			delete(s.kept, other)
-		}
-	}
-	return s.kept[gvk].Schema
-}
-
 func (s *schemas) read(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
 	document, err := documentOf(s.client.Discovery().OpenAPIV3(), gvk.GroupVersion())
 	if err != nil {
@@ -355,12 +335,7 @@ func (s *schemas) read(gvk schema.GroupVersionKind) (*setfields.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kept == nil || len(s.kept) >= maxSchemas {
-		s.kept = map[schema.GroupVersionKind]keptSchema{}
-	}
-	s.kept[gvk] = keptSchema{parsed, s.clock.Now()}
+	s.kept.Add(gvk, parsed, schemaLife)
 	return parsed, nil
 }
 

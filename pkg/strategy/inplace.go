@@ -84,10 +84,10 @@ func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart)
 				return Next{}, fmt.Errorf("listing the PodDisruptionBudgets of namespace %s: %w", r.Namespace, err)
 			}
 			if b.UID != "" {
-				if !r.Budgets.take(b.UID) {
+				if _, taken := r.Budgets.LoadOrStore(b.UID, nil); taken {
 					return Next{After: time.Second}, nil
 				}
-				defer r.Budgets.release(b.UID)
+				defer r.Budgets.Delete(b.UID)
 			}
 			if waits, why, err = b.protects(ctx, client, r, p); err != nil {
 				return Next{}, fmt.Errorf("listing the pods of PodDisruptionBudget %s/%s: %w", r.Namespace, b.Name, err)

@@ -7,6 +7,7 @@ package strategy
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -70,8 +71,9 @@ type Restart struct {
 	Superseded bool
 	Now        time.Time
 	Memory     *Memory
-	// Budgets are the same for all workloads.
-	Budgets *Budgets
+	// Budgets has the UIDs of the PodDisruptionBudgets by which it is being decided whether a pod may be told to restart in place: by one workload at a
+	// time. Between two decisions, nothing has to be remembered, because each one reads which pods have been told. It is the same for all workloads.
+	Budgets *sync.Map
 	// Digester seals copies of Jobs.
 	Digester *dependency.Digester
 }
