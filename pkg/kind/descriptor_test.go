@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -253,22 +252,6 @@ func manyLabels(n int) map[string]string {
 		labels[fmt.Sprint("l", i)] = "x"
 	}
 	return labels
-}
-
-// A descriptor of a file is read strictly, and what is written is read as the same.
-func TestDescriptor_JSON(t *testing.T) {
-	for _, p := range Presets() {
-		raw, err := json.Marshal(p.Descriptor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.DisallowUnknownFields()
-		var again Descriptor
-		if err := decoder.Decode(&again); err != nil || !reflect.DeepEqual(again, p.Descriptor) {
-			t.Errorf("%s: %v\n%s", p.Name, err, cmp.Diff(p.Descriptor, again))
-		}
-	}
 }
 
 // What status reports, without a preset that has all of it.

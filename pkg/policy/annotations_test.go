@@ -227,19 +227,6 @@ func TestNewPolicy_ListsAreNotMistakenForOthers(t *testing.T) {
 	}
 }
 
-func TestParseMode_IsStrict(t *testing.T) {
-	for value, want := range map[string]policy.Mode{"off": policy.Off, "auto": policy.Auto, "matched": policy.Matched, "listed": policy.Listed} {
-		if got, err := policy.ParseMode(value); got != want || err != nil {
-			t.Errorf("ParseMode(%q) = %q, %v", value, got, err)
-		}
-	}
-	for _, value := range []string{"", "AUTO", " auto", "on", "auto,listed"} {
-		if got, err := policy.ParseMode(value); got != "" || err == nil {
-			t.Errorf("ParseMode(%q) = %q, %v; want an error", value, got, err)
-		}
-	}
-}
-
 // TestNewPolicy_PatternsNameWhatCanExist: a pattern that cannot match the name of any object, such as one with an
 // upper-case letter, is invalid.
 func TestNewPolicy_PatternsNameWhatCanExist(t *testing.T) {
