@@ -38,17 +38,7 @@ func (podReloader) Declare(d *Declaration) {
 			return
 		}
 	}
-	for _, list := range podReloaderLists {
-		value := d.Workload[list.key]
-		if value == "" {
-			continue
-		}
-		names, err := namesOfKind(list.kind, value)
-		if err != nil {
-			d.Problem(list.key, value, err)
-		}
-		d.name(names, list.key)
-	}
+	d.nameAll(podReloaderLists, namesOfKind)
 }
 
 // MarksAnnotation implements Dialect.

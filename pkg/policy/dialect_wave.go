@@ -36,17 +36,9 @@ func (wave) Declare(d *Declaration) {
 		return
 	}
 	d.Restart(Auto, waveRestart, dependency.ConfigMap, dependency.Secret)
-	for _, list := range waveLists {
-		value := d.Workload[list.key]
-		if value == "" {
-			continue
-		}
-		names, err := waveNames(list.kind, value, d.InNamespace)
-		if err != nil {
-			d.Problem(list.key, value, err)
-		}
-		d.name(names, list.key)
-	}
+	d.nameAll(waveLists, func(kind dependency.SourceKind, value string) (list, error) {
+		return waveNames(kind, value, d.InNamespace)
+	})
 }
 
 // waveNames parses a comma-separated list of [NAMESPACE/]NAME. Sources of other namespaces are refused: a user who may edit a

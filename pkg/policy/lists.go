@@ -19,6 +19,21 @@ type sourceList struct {
 	kind dependency.SourceKind
 }
 
+// nameAll adds the sources that annotations of a workload name, each parsed by a function.
+func (d *Declaration) nameAll(lists []sourceList, parse func(kind dependency.SourceKind, value string) (list, error)) {
+	for _, l := range lists {
+		value := d.Workload[l.key]
+		if value == "" {
+			continue
+		}
+		names, err := parse(l.kind, value)
+		if err != nil {
+			d.Problem(l.key, value, err)
+		}
+		d.name(names, l.key)
+	}
+}
+
 // namesOfKind parses a comma-separated list of names.
 func namesOfKind(kind dependency.SourceKind, value string) (list, error) {
 	return listOf(value, func(part string) (dependency.Pattern, error) { return named(kind, part), nil })
